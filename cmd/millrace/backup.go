@@ -20,6 +20,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// backupCmd makes the command that takes a backup, with verify below it. It creates files for the
+// owner only, as PrivateFiles sets the umask of the process.
 func (a *app) backupCmd() *cobra.Command {
 	var to, rate string
 	c := &cobra.Command{
@@ -58,12 +60,15 @@ Exit 24: done, but the server is too old to send objects, and there are reposito
 	return c
 }
 
-// parseRate reads a number of bytes, perhaps with KiB, MiB or GiB; empty is 0.
+// parseRate reads a rate in bytes per second, with an optional KiB, MiB or GiB. An empty text is 0,
+// which leaves the rate to the server. The highest rate is 1 TiB per second, so that the product
+// cannot overflow.
 func parseRate(s string) (int64, error) {
 	if s == "" {
 		return 0, nil
 	}
 	number, unit := s, int64(1)
+	// At most one suffix matches, so the order of the map does not matter.
 	for suffix, size := range map[string]int64{"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30} {
 		if n, ok := strings.CutSuffix(s, suffix); ok {
 			number, unit = n, size
@@ -78,29 +83,39 @@ func parseRate(s string) (int64, error) {
 
 // backupView is a backup as the command line prints it.
 type backupView struct {
-	Path    string            `json:"path"`
-	Cluster string            `json:"cluster"`
-	Node    string            `json:"node"`
-	Version string            `json:"version"`
-	Started time.Time         `json:"started"`
-	Bytes   int64             `json:"bytes"`
-	Shards  []backupShardView `json:"shards"`
-	// Of git repositories. Those that have objects, and of these the ones without them in the backup, are counted by verify.
-	ObjectFiles  uint64  `json:"object_files"`
-	ObjectBytes  int64   `json:"object_bytes"`
+	// Where the backup is, as the user named it.
+	Path string `json:"path"`
+	// The identity of the cluster, the node that sent the backup, and the program of that node.
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Version string `json:"version"`
+	// When the server began to send; all that was acknowledged before is in the backup.
+	Started time.Time `json:"started"`
+	// The size of all files of the backup, in bytes.
+	Bytes  int64             `json:"bytes"`
+	Shards []backupShardView `json:"shards"`
+	// The files of git repositories, and their sizes in bytes.
+	ObjectFiles uint64 `json:"object_files"`
+	ObjectBytes int64  `json:"object_bytes"`
+	// The number of repositories that have objects, and how many of these have no objects in the
+	// backup. Only verify counts them: nil after a backup that was not verified.
 	Repositories *uint64 `json:"repositories,omitempty"`
 	Bare         *uint64 `json:"repositories_without_objects,omitempty"`
 }
 
+// backupShardView is one shard of a backup.
 type backupShardView struct {
-	Shard   int    `json:"shard"`
-	Index   uint64 `json:"index"`
-	Keys    uint64 `json:"keys"`
-	Files   int    `json:"files"`
+	Shard int    `json:"shard"`
+	Index uint64 `json:"index"`
+	Keys  uint64 `json:"keys"`
+	Files int    `json:"files"`
+	// Hashes in 16 hexadecimal digits: of the entries that were applied up to Index, and of the
+	// keys themselves.
 	Hash    string `json:"apply_hash"`
 	Content string `json:"content_hash"`
 }
 
+// viewBackup makes the view of a manifest. The counts that only verify knows stay nil.
 func viewBackup(path string, m *backup.Manifest) backupView {
 	v := backupView{
 		Path: path, Cluster: m.Cluster, Node: m.Node, Version: m.Version, Started: m.Started, Bytes: m.Bytes(), Shards: []backupShardView{},
@@ -115,6 +130,7 @@ func viewBackup(path string, m *backup.Manifest) backupView {
 	return v
 }
 
+// write prints a backup for a person. done is what was done to it, such as "backed up to".
 func (v backupView) write(w io.Writer, done string) {
 	fmt.Fprintf(w, "%s %s: cluster %s, taken from %s at %s, %d bytes\n", done, v.Path, v.Cluster, v.Node, v.Started.Format(time.RFC3339), v.Bytes)
 	for _, s := range v.Shards {
@@ -128,7 +144,9 @@ func (v backupView) write(w io.Writer, done string) {
 	}
 }
 
-// withoutObjects is how a command ends that was done with a backup in which repositories lack their objects; nil: none does.
+// withoutObjects returns the error that ends a command whose backup lacks the objects of some
+// repositories: the command did its work, but exits with ExitPartial. It returns nil if no
+// repository lacks its objects.
 func withoutObjects(c backup.Content) error {
 	if c.Bare == 0 {
 		return nil
@@ -136,8 +154,19 @@ func withoutObjects(c backup.Content) error {
 	return exitError{server.ExitPartial, fmt.Errorf("%d repositories have no objects in this backup: their refs are there, and nothing of them can be fetched", c.Bare)}
 }
 
-// backup takes a backup. A signal ends it in order.
+// backup takes a backup and writes it to the path to, at most rate bytes per second; a rate of 0 is
+// the server's own limit.
+//
+// A backup is marked as incomplete until its manifest is written: a directory by a file in it, a
+// .tar file by its name. Verify and restore refuse what has the mark. SIGINT, SIGTERM and --timeout
+// end the stream, and Abort removes what was written. If the process is killed, the incomplete
+// backup stays, and the same command starts again from the beginning.
+//
+// A server that is too old to send objects makes the command verify the backup at the end, to count
+// the repositories that lack them.
 func (a *app) backup(ctx context.Context, to string, rate int64) error {
+	// The command handles signals itself: the first one must end the stream and still leave time to
+	// remove what was written.
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if a.conn.timeout > 0 {
@@ -158,6 +187,8 @@ func (a *app) backup(ctx context.Context, to string, rate int64) error {
 	if err := private(to); err != nil {
 		return err
 	}
+	// The incomplete file exists already and is private; CreateBackup takes it over and writes into
+	// it.
 	w, err := server.CreateBackup(to)
 	if err != nil {
 		return err
@@ -171,14 +202,18 @@ func (a *app) backup(ctx context.Context, to string, rate int64) error {
 		return err
 	}
 	v := viewBackup(to, &m)
+	// A server that does not know of objects sent none. Verify counts the repositories that lack
+	// them.
 	if !m.Objects.Held {
 		return a.verifyBackup(to, "backed up to") // which counts what lacks
 	}
 	return a.print(v, func(out io.Writer) { v.write(out, "backed up to") })
 }
 
-// private makes the file that is to hold a backup in one file, so that its owner alone can read it. What an attempt left there
-// that did not end is removed; nothing else is, and no link is followed.
+// private prepares the path of a backup so that only its owner can read it. For a .tar file it
+// makes the incomplete file with mode 0600 before anything is written to it. It removes an
+// incomplete file that an earlier attempt left, and nothing else. It refuses a symbolic link:
+// another user could have placed it there.
 func private(to string) error {
 	if info, err := os.Lstat(to); err == nil && info.Mode()&os.ModeSymlink != 0 {
 		return fmt.Errorf("%s is a symbolic link: --to must be the place itself", to)
@@ -206,7 +241,8 @@ func private(to string) error {
 	return errors.Join(f.Chmod(0o600), f.Close())
 }
 
-// privateDir lets the owner alone into a directory that is to hold a backup, also if it was there.
+// privateDir sets the mode of a backup directory to 0700, also if the directory was there before.
+// For a backup in one file it does nothing.
 func privateDir(to string) error {
 	info, err := os.Lstat(to)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
@@ -218,7 +254,10 @@ func privateDir(to string) error {
 	return err
 }
 
-// receive writes a backup as it comes.
+// receive copies a backup from the stream to w, in the order in which the server sends it: the
+// head, then per shard its description and its files, each a description followed by its data. At
+// the end of the stream Finish writes the manifest, which makes the backup whole. Any error before
+// leaves the backup incomplete.
 func receive(from *millrace.Backup, w *backup.Writer) (m backup.Manifest, err error) {
 	h := from.Head
 	if err := w.Head(backup.Head{
@@ -228,6 +267,7 @@ func receive(from *millrace.Backup, w *backup.Writer) (m backup.Manifest, err er
 		return m, err
 	}
 	for {
+		// Each part is the description of a shard, that of a file, or a piece of the current file.
 		p, err := from.Next()
 		switch {
 		case errors.Is(err, io.EOF):
@@ -245,6 +285,8 @@ func receive(from *millrace.Backup, w *backup.Writer) (m backup.Manifest, err er
 	}
 }
 
+// backupVerifyCmd makes the command that reads a backup again. It needs no server and changes
+// nothing.
 func (a *app) backupVerifyCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "verify DIR|FILE.tar",
@@ -262,7 +304,9 @@ many.`,
 	}
 }
 
-// verifyBackup reads a backup and says what it holds: that it is whole, if it is.
+// verifyBackup reads all of a backup and prints what it holds. whole is the word for a backup
+// without a fault; the exact text "whole:" becomes "NOT WHOLE:" if repositories lack their objects,
+// which is also the error that it returns.
 func (a *app) verifyBackup(path, whole string) (err error) {
 	b, err := server.OpenBackup(path)
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/millrace/millrace/bench/tables"
 )
 
+// benchCmd makes the bench command and everything below it. The benchmark itself is in package
+// bench; these files only map flags to its configuration and its results to exit codes.
 func (a *app) benchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
@@ -49,13 +51,17 @@ partial result.`,
 	return c
 }
 
-// benchFlags binds the flags of run to a configuration. The text of a rate or duration is judged by bench.
+// benchFlags binds the flags of run to a configuration, and sets the defaults first. Most flags are
+// plain text or numbers here: bench judges their values, so that a result file and a command line
+// are checked by the same code.
 func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 	*c = bench.Defaults()
+	// What is measured.
 	f.StringVar(&c.Profile, "profile", "", "named set of rows and runs: smoke, quick, seeds or full")
 	f.IntVar(&c.Runs, "runs", 0, "number of runs of each row that count, 1 to 100; default 5, or the profile's")
 	f.DurationVar(&c.Window, "window", 0, "measured time of each run, 1s to 24h; default the row's")
 	f.DurationVar(&c.Warmup, "warm-up", 0, "time before the window, to 10m; default the suite's, 2s")
+	// Where it is measured.
 	f.StringVar(&c.Durability, "durability", c.Durability, "durability of the servers: fsync, none or both")
 	f.StringVar((*string)(&c.Topology), "topology", string(c.Topology), "procs: servers as processes; inproc: driver and server in one process, for rows with one server; remote: the server of --target")
 	f.StringVar(&c.Target, "target", "", "host:port of a running server; it is not stopped, configured or wiped")
@@ -65,6 +71,7 @@ func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 	f.StringVar(&c.Out, "out", "", "directory for the result; default ./bench-out/<time>")
 	f.StringVar(&c.Keep, "keep", c.Keep, "when to keep the data directories: on-failure, always or never")
 	f.StringVar(&c.Resume, "resume", "", "directory of a partial result to continue")
+	// The load: a closed loop by default, an open loop with a rate.
 	f.IntVar(&c.Concurrency, "concurrency", 0, "concurrent calls of the closed loop, 1 to 100000; default the row's")
 	f.Float64Var(&c.Rate, "rate", 0, "arrivals a second, 1 to 10000000; makes the load an open loop")
 	f.StringVar(&c.Arrivals, "arrivals", c.Arrivals, "pattern of the arrivals of the open loop: uniform, poisson, burst:5x or step:FILE")
@@ -74,6 +81,7 @@ func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 	f.IntVar(&c.Shards, "shards", 0, "shards of each server, and partitions of the namespace, 1 to 64; default the row's")
 	f.IntVar(&c.Payload, "payload", c.Payload, "payload of a task in bytes, 1 to 1048576; default the row's")
 	f.BoolVar(&c.GroupCommit, "group-commit", c.GroupCommit, "gather commits into log entries; false: one commit per entry, which every figure then says")
+	// When the command fails, and what it leaves out.
 	f.BoolVar(&c.Judge, "judge-targets", false, "fail the command on a missed target that depends on the machine too")
 	f.BoolVar(&c.Reference, "require-reference", false, "fail the command if a figure is below the published reference")
 	f.BoolVar(&c.NoProfile, "no-profile", false, "leave out the additional run with a profiler")
@@ -81,6 +89,7 @@ func benchFlags(f *pflag.FlagSet, c *bench.Config) {
 	f.StringVar(&c.Data, "data", "", "parent of the servers' data directories; default the system's directory for temporary files")
 }
 
+// benchRunCmd makes the command that measures the rows that its arguments name.
 func (a *app) benchRunCmd() *cobra.Command {
 	return a.measures(&cobra.Command{
 		Use:   "run [SUITE[/ROW]...]",
@@ -91,7 +100,8 @@ func (a *app) benchRunCmd() *cobra.Command {
 	}, func(args []string) []string { return args })
 }
 
-// benchFamilyCmd is run for all suites of a family.
+// benchFamilyCmd makes a command that runs all suites of a family, such as queue: the same as bench
+// run with the glob "queue.*".
 func (a *app) benchFamilyCmd(family string) *cobra.Command {
 	all := family + ".*"
 	return a.measures(&cobra.Command{
@@ -99,7 +109,9 @@ func (a *app) benchFamilyCmd(family string) *cobra.Command {
 	}, func([]string) []string { return []string{all} })
 }
 
-// measures makes a command measure what rows makes of its arguments, as its flags say.
+// measures turns cmd into a command that measures rows. It adds the flags of run; rows maps the
+// arguments to the names or globs of the rows. With --list the command prints the rows and measures
+// nothing.
 func (a *app) measures(cmd *cobra.Command, rows func(args []string) []string) *cobra.Command {
 	var c bench.Config
 	var tokenFile string
@@ -117,7 +129,9 @@ func (a *app) measures(cmd *cobra.Command, rows func(args []string) []string) *c
 	return cmd
 }
 
-// benchConfig completes what flags say by the environment, and refuses what flags cannot.
+// benchConfig completes a configuration after the flags were read: from the environment for what no
+// flag sets, with the token, and with the command line for the report. It refuses an explicit 0 for
+// values whose zero means "not given" in the configuration.
 func (a *app) benchConfig(cmd *cobra.Command, c *bench.Config, tokenFile string) (err error) {
 	if err := c.FromEnvironment(os.Environ(), func(flag string) bool { return cmd.Flags().Changed(flag) }); err != nil {
 		return a.benchError(err)
@@ -135,7 +149,9 @@ func (a *app) benchConfig(cmd *cobra.Command, c *bench.Config, tokenFile string)
 	return nil
 }
 
-// bench carries out one measurement and prints what came of it.
+// bench carries out one measurement and prints its result, also a partial one that comes with an
+// error. The exit code is that of the error, or of the result if it holds a verdict other than
+// success.
 func (a *app) bench(cmd *cobra.Command, c bench.Config, tokenFile string) error {
 	if err := a.benchConfig(cmd, &c, tokenFile); err != nil {
 		return err
@@ -143,6 +159,8 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config, tokenFile string) error 
 	h := tables.Harness()
 	r, err := bench.Execute(cmd.Context(), c, h)
 	if r != nil {
+		// A result is printed even if the run ended with an error: it says what was measured until
+		// then.
 		format := "md"
 		if a.json {
 			format = "json"
@@ -160,7 +178,7 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config, tokenFile string) error 
 	return nil
 }
 
-// benchEnd says in a line why the command does not end with 0.
+// benchEnd returns one line that says why the command does not exit with 0.
 func benchEnd(r *bench.Result) string {
 	switch r.Exit {
 	case bench.ExitAudit:
@@ -175,13 +193,15 @@ func benchEnd(r *bench.Result) string {
 	return "failed: see errors, verdicts and targets above"
 }
 
-// commandLine repeats what was asked for.
+// commandLine rebuilds the command for the report, so that a reader can repeat the run. It leaves
+// out flags that do not change what is measured, and the path of the token file.
 func commandLine(cmd *cobra.Command, args []string) string {
 	parts := []string{"millrace", "bench", "run"}
 	parts = append(parts, args...)
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if !slices.Contains([]string{"out", "json", "resume", "token-file"}, f.Name) {
 			values := []string{f.Value.String()}
+			// A repeated flag is repeated in the report.
 			if list, ok := f.Value.(pflag.SliceValue); ok {
 				values = list.GetSlice()
 			}
@@ -193,8 +213,11 @@ func commandLine(cmd *cobra.Command, args []string) string {
 	return strings.Join(parts, " ")
 }
 
-// benchError gives an error of the bench its exit code, and with --json its form.
+// benchError gives an error of bench its exit code. With --json a refused flag or configuration is
+// printed here as an object with the field's name, and errReported stops report from printing it a
+// second time.
 func (a *app) benchError(err error) error {
+	// Each kind of error has one exit code; any other error exits with exitRefused.
 	var refused *bench.UsageError
 	var cannot *bench.CannotError
 	var unfit *bench.UnfitError
@@ -219,6 +242,7 @@ func (a *app) benchError(err error) error {
 	return exitError{code, errReported}
 }
 
+// benchListCmd makes the command that lists what can be measured.
 func (a *app) benchListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list [SUITE[/ROW]...]",
@@ -227,7 +251,7 @@ func (a *app) benchListCmd() *cobra.Command {
 	}
 }
 
-// benchList prints what the names or globs name; all there is without any.
+// benchList prints the suites and rows that the patterns name; without patterns, all of them.
 func (a *app) benchList(patterns []string) error {
 	suites, err := bench.Narrow(tables.Suites(), patterns)
 	if err != nil {
@@ -239,6 +263,8 @@ func (a *app) benchList(patterns []string) error {
 	return bench.WriteList(a.out, suites)
 }
 
+// benchEnvCmd makes the command that prints the description of this host that a report would
+// contain.
 func (a *app) benchEnvCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "env",
@@ -262,6 +288,8 @@ func (a *app) benchEnvCmd() *cobra.Command {
 	}
 }
 
+// benchReportCmd makes the command that renders a stored result again, in the format that --format
+// or --json names.
 func (a *app) benchReportCmd() *cobra.Command {
 	var format string
 	c := &cobra.Command{
@@ -286,7 +314,8 @@ func (a *app) benchReportCmd() *cobra.Command {
 	return c
 }
 
-// benchNullCmd is the server that the generator's own limit is measured against.
+// benchNullCmd makes the hidden command that runs a server which answers without doing anything.
+// The bench measures the load generator's own limit against it.
 func (a *app) benchNullCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "null-server", Hidden: true, Args: cobra.NoArgs,
@@ -299,7 +328,9 @@ func (a *app) benchNullCmd() *cobra.Command {
 	}
 }
 
-// benchPingPongCmd is one server of what replication costs at the least.
+// benchPingPongCmd makes the hidden command that runs one server of the ping-pong suite. The first
+// server hands each put to the others and keeps it nowhere, which shows the least that replication
+// can cost on this host.
 func (a *app) benchPingPongCmd() *cobra.Command {
 	var r load.Relay
 	c := &cobra.Command{

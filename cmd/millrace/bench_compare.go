@@ -14,6 +14,8 @@ import (
 	"github.com/millrace/millrace/bench/tables"
 )
 
+// benchCompareCmd makes the command that compares two stored results. The statistics and the
+// verdicts are those of package bench.
 func (a *app) benchCompareCmd() *cobra.Command {
 	var force bool
 	c := &cobra.Command{
@@ -50,6 +52,8 @@ cannot be decided.`,
 	return c
 }
 
+// benchABCmd makes the command that measures two programs or servers in alternating pairs. Its
+// flags are those of run, without the ones that apply to one side only.
 func (a *app) benchABCmd() *cobra.Command {
 	var c bench.Config
 	var base, tokenFile string
@@ -73,6 +77,7 @@ their median moved by 3 % at least; 6 pairs decide, fewer do not. Exit codes: as
 			if err := a.benchConfig(cmd, &c, tokenFile); err != nil {
 				return err
 			}
+			// benchConfig writes the command line as one of run.
 			c.Command = strings.Replace(c.Command, "bench run", "bench ab", 1)
 			r, err := bench.Against(cmd.Context(), c, tables.Harness(), base, pairs)
 			if err != nil {
@@ -95,7 +100,8 @@ their median moved by 3 % at least; 6 pairs decide, fewer do not. Exit codes: as
 	return cmd
 }
 
-// hideFlags hides flags of run that make no sense for another command.
+// hideFlags hides flags of run that have no meaning for another command. They still parse. It
+// panics if a name is not a flag, which is a mistake in this program.
 func hideFlags(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		if err := f.MarkHidden(name); err != nil {
@@ -104,6 +110,9 @@ func hideFlags(f *pflag.FlagSet, names ...string) {
 	}
 }
 
+// benchVerifyCmd makes the command that checks results. It does one of three things, depending on
+// its arguments: derive a result again from its runs, audit kept data directories again, or audit a
+// running server.
 func (a *app) benchVerifyCmd() *cobra.Command {
 	c := bench.Defaults()
 	var tokenFile, namespace string
@@ -134,6 +143,8 @@ evidence that cannot be read, 3 no server, 4 an audit failed: acknowledged write
 			case len(args) > 0 && cmd.Flags().Changed("namespace"):
 				return usageError{errors.New("evidence names its namespace: give --namespace without it")}
 			}
+			// A running server is audited by the evidence in args, or without any by its own
+			// counters.
 			if c.Target != "" {
 				if c.Token, err = benchToken(tokenFile); err != nil {
 					return a.benchError(err)
@@ -155,7 +166,9 @@ evidence that cannot be read, 3 no server, 4 an audit failed: acknowledged write
 	return cmd
 }
 
-// benchVerify proves results, and audits directories of kept data again.
+// benchVerify checks each argument: a directory that holds evidence is audited again on servers
+// started for it, anything else is a result file that must follow from its runs. If both kinds
+// fail, the failed audit decides the exit code, as lost writes weigh more.
 func (a *app) benchVerify(ctx context.Context, c bench.Config, args []string) error {
 	var again []bench.Again
 	var results []string
@@ -183,7 +196,8 @@ func (a *app) benchVerify(ctx context.Context, c bench.Config, args []string) er
 	return err
 }
 
-// benchAgain prints repeated audits.
+// benchAgain prints repeated audits: each violation on a line, or that the audit holds. It returns
+// an error with ExitAudit if one failed.
 func (a *app) benchAgain(all []bench.Again) error {
 	err := a.benchPrint(all, func(w io.Writer) error {
 		for _, one := range all {
@@ -206,9 +220,12 @@ func (a *app) benchAgain(all []bench.Again) error {
 	return benchExit(bench.AgainExit(all), map[int]string{bench.ExitAudit: "the audit failed: acknowledged writes are lost, doubled or different"})
 }
 
-// benchProve proves results by their own runs.
+// benchProve derives results from their own runs and prints each statement that does not hold. A
+// result that cannot be read ends the command with ExitUsage before anything is printed.
 func (a *app) benchProve(args []string) error {
 	h := tables.Harness()
+	// found has an entry for every result, an empty list for one that holds, so that JSON shows
+	// what was checked.
 	found := map[string][]string{}
 	bad := 0
 	for _, name := range args {
@@ -239,6 +256,7 @@ func (a *app) benchProve(args []string) error {
 	return nil
 }
 
+// benchDoctorCmd makes the command that tells whether this host can give figures that repeat.
 func (a *app) benchDoctorCmd() *cobra.Command {
 	c := bench.Defaults()
 	cmd := &cobra.Command{
@@ -263,7 +281,7 @@ limits, and says how to mend what is in the way of figures that repeat. Exit cod
 	return cmd
 }
 
-// benchPrint prints v as JSON when that is asked for, else as text.
+// benchPrint prints v as one JSON value with --json, else lets text write it.
 func (a *app) benchPrint(v any, text func(w io.Writer) error) error {
 	if a.json {
 		return a.print(v, nil)
@@ -271,7 +289,7 @@ func (a *app) benchPrint(v any, text func(w io.Writer) error) error {
 	return text(a.out)
 }
 
-// benchExit ends with a code, and says why.
+// benchExit returns the error for an exit code of bench, with its text from why; nil for ExitOK.
 func benchExit(code int, why map[int]string) error {
 	if code == bench.ExitOK {
 		return nil
@@ -279,7 +297,8 @@ func benchExit(code int, why map[int]string) error {
 	return exitError{code, errors.New(why[code])}
 }
 
-// benchToken reads the token of a server that runs.
+// benchToken returns the token for a running server: from the file, or without one from
+// MILLRACE_TOKEN. It may be empty.
 func benchToken(file string) (string, error) {
 	if file == "" {
 		return variableSecret("MILLRACE_TOKEN")
@@ -291,6 +310,8 @@ func benchToken(file string) (string, error) {
 	return token, nil
 }
 
+// benchFindMaxCmd makes the command that searches for the highest rate of arrivals at which a
+// latency holds.
 func (a *app) benchFindMaxCmd() *cobra.Command {
 	var c bench.Config
 	var tokenFile string
@@ -316,6 +337,7 @@ Exit codes: as of run; 5 when no rate passes.`,
 			if err := a.benchConfig(cmd, &c, tokenFile); err != nil {
 				return err
 			}
+			// benchConfig writes the command line as one of run.
 			c.Command = strings.Replace(c.Command, "bench run", "bench find-max", 1)
 			if len(slos) == 0 {
 				slos = bench.DefaultSLOs()

@@ -23,20 +23,33 @@ import (
 	"github.com/millrace/millrace/bench/load"
 )
 
-// searchLoadFlags are the flags of the load generator for searches.
+// searchLoadFlags are the flags of the load generator for searches, as the user gave them.
+// benchSearch checks the ones that are still text.
 type searchLoadFlags struct {
+	// The target; the file of request bodies, empty for the default of the route; the numbers of
+	// clients, separated by commas; the clients per route, which replaces concurrency; the file
+	// with the token.
 	url, bodies, concurrency, mixed, tokenFile string
-	arrivals                                   string
-	window                                     time.Duration
-	rate                                       float64
-	validate                                   string
-	cold                                       bool
-	seed                                       uint64
+	// Pattern of the arrivals of an open loop, which bench parses.
+	arrivals string
+	// How long each load lasts.
+	window time.Duration
+	// Requests per second of an open loop; 0 is a closed loop, in which each client waits for its
+	// answer.
+	rate float64
+	// none or full.
+	validate string
+	// Makes every text unique, so that no embedding comes from a cache.
+	cold bool
+	seed uint64
 }
 
-// otherNames are the names that another load generator has for flags, which are accepted as written, with one dash too.
+// otherNames maps flag names of another load generator to the names here, so that its command lines
+// can be used as they are. parseLoadFlags also accepts one dash for two.
 var otherNames = map[string]string{"bodies-file": "bodies", "duration": "window"}
 
+// benchSearchCmd makes the command that loads a running server with searches. It parses its flags
+// itself, because it accepts the spelling of another program.
 func (a *app) benchSearchCmd() *cobra.Command {
 	var o searchLoadFlags
 	c := &cobra.Command{
@@ -85,7 +98,9 @@ The suites search.sweep, search.mixed and search.recall of bench run start a ser
 	return c
 }
 
-// parseLoadFlags reads flags with one dash or two. One that is given in both forms, or twice, is an error.
+// parseLoadFlags reads flags with one dash or two, and returns the arguments that are not flags. A
+// flag that is given twice, under either name, is an error: which value counts would be unclear. -h
+// anywhere returns pflag.ErrHelp.
 func parseLoadFlags(f *pflag.FlagSet, args []string) (rest []string, err error) {
 	out := make([]string, len(args))
 	seen := make(map[string]bool)
@@ -114,12 +129,15 @@ func parseLoadFlags(f *pflag.FlagSet, args []string) (rest []string, err error) 
 	return f.Args(), err
 }
 
+// The routes of the server that can be loaded.
 const (
 	searchPath = "/v1/matrix/search"
 	embedPath  = "/v1/embed"
 )
 
-// loadsOf are the loads that flags ask for, each list at once.
+// loadsOf returns the rounds that the flags ask for. Rounds run one after the other; the loads of
+// one round run at the same time. Each number of --concurrency is a round with one load, --mixed is
+// one round with several.
 func loadsOf(o *searchLoadFlags, path string) ([][]loadOf, error) {
 	if o.mixed == "" {
 		var out [][]loadOf
@@ -145,11 +163,16 @@ func loadsOf(o *searchLoadFlags, path string) ([][]loadOf, error) {
 	return [][]loadOf{both}, nil
 }
 
+// loadOf is one load: the route, the file of bodies (empty: the default of the route) and the
+// number of clients.
 type loadOf struct {
 	path, bodies string
 	clients      int
 }
 
+// benchSearch runs all rounds against the server and prints the figures of each load. Failed
+// requests, and answers that validation finds wrong, end the command with ExitFail after all
+// figures were printed: the figures are then void.
 func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 	u, err := url.Parse(o.url)
 	if err != nil || u.Host == "" {
@@ -170,12 +193,15 @@ func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 	if err != nil {
 		return a.benchError(err)
 	}
+	// The path of the URL selects the route of --concurrency; --mixed names its routes itself.
 	rounds, err := loadsOf(o, path)
 	if err != nil {
 		return err
 	}
 	base := u.Scheme + "://" + u.Host
 	failed := uint64(0)
+	// All loads of a round run at once, each with its own clients, and are reported when all have
+	// ended.
 	for _, round := range rounds {
 		figures := make([]*load.SearchFigures, len(round))
 		faults := make([]error, len(round))
@@ -220,6 +246,7 @@ func (a *app) benchSearch(ctx context.Context, o *searchLoadFlags) error {
 	return nil
 }
 
+// readBodies reads the request bodies of a load, one JSON text per line.
 func readBodies(one loadOf) ([][]byte, error) {
 	name := one.bodies
 	if name == "" {
@@ -239,6 +266,8 @@ func readBodies(one loadOf) ([][]byte, error) {
 	return bodies, nil
 }
 
+// benchPrepareCmd makes the command that generates data and request bodies for search loads, and
+// can store the data in a server. The seed decides all of it.
 func (a *app) benchPrepareCmd() *cobra.Command {
 	var o load.SearchDataOptions
 	var into, tokenFile, out, styles, namespace string
@@ -250,6 +279,7 @@ func (a *app) benchPrepareCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d := load.NewSearchData(o)
+			// No names means all styles.
 			var names []string
 			if styles != "all" && styles != "" {
 				names = strings.Split(styles, ",")
@@ -268,6 +298,7 @@ func (a *app) benchPrepareCmd() *cobra.Command {
 				return err
 			}
 			v := map[string]any{"workers": len(d.Workers), "bodies": len(bodies)}
+			// Storing comes last, so that the files exist even if the server refuses the workers.
 			if into != "" {
 				token, err := benchToken(tokenFile)
 				if err != nil {
@@ -301,6 +332,7 @@ func (a *app) benchPrepareCmd() *cobra.Command {
 	return c
 }
 
+// writeLines writes each text and a line feed to a new file, and replaces one of that name.
 func writeLines(name string, lines [][]byte) (err error) {
 	f, err := os.Create(name)
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// selfPath is this program.
+// selfPath is the file of this program. Unlike on Linux, a file that was replaced since is started
+// in its new version.
 var selfPath, _ = os.Executable()
 
 // childAttributes puts a command in a process group of its own. Only Linux ends it with a supervisor that was killed.

@@ -11,6 +11,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// taskClaimCmd makes the command that claims tasks by hand. It prints each with its fencing token,
+// which complete and fail need. It exits with 1 if no task is ready, so that a script can tell.
 func (a *app) taskClaimCmd() *cobra.Command {
 	var q millrace.ClaimQuery
 	c := &cobra.Command{
@@ -52,6 +54,8 @@ ends. Workers use the stream instead (millrace work, or an SDK).`,
 	return c
 }
 
+// taskCompleteCmd makes the command that completes a claimed task. A result that is one JSON value
+// is sent as JSON, anything else as bytes.
 func (a *app) taskCompleteCmd() *cobra.Command {
 	var token uint64
 	c := &cobra.Command{
@@ -59,6 +63,7 @@ func (a *app) taskCompleteCmd() *cobra.Command {
 		Short: "Complete a claimed task",
 		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(c *cobra.Command, args []string) error {
+			// A result that is left out is an empty one.
 			var result []byte
 			if len(args) == 2 {
 				var err error
@@ -81,6 +86,8 @@ func (a *app) taskCompleteCmd() *cobra.Command {
 	return valuesFrom(c, 1)
 }
 
+// taskFailCmd makes the command that reports a failed attempt. --retry-in 0 is not the same as
+// leaving it out: it retries at once.
 func (a *app) taskFailCmd() *cobra.Command {
 	var token uint64
 	var f millrace.Failure
@@ -109,6 +116,8 @@ func (a *app) taskFailCmd() *cobra.Command {
 	return c
 }
 
+// settled prints the state that a task has after it was completed or failed, or passes on the
+// error.
 func (a *app) settled(state millrace.State, err error) error {
 	if err != nil {
 		return err

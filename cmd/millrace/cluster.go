@@ -15,6 +15,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// clusterCmd makes the cluster command. init, extend and recover work on local directories; the
+// other commands reach a running node through operator.
 func (a *app) clusterCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "cluster",
@@ -32,12 +34,14 @@ directory, which needs no token and which only root and the server's own user ca
 	return c
 }
 
-// clusterInit are the flags of cluster init.
+// clusterInit are the flags of cluster init. dir is as the user gave it and appears in messages;
+// plan says what is made.
 type clusterInit struct {
 	dir  string
 	plan config.Development
 }
 
+// clusterInitCmd makes the command that plans and writes a development cluster.
 func (a *app) clusterInitCmd() *cobra.Command {
 	o := &clusterInit{}
 	c := &cobra.Command{
@@ -67,12 +71,16 @@ tokens can be read by their owner only. A holder of ca.key can make nodes of thi
 	return c
 }
 
-// startedNode is a node as cluster init tells about it.
+// startedNode is a node as cluster init reports it, with the command that starts it.
 type startedNode struct {
 	config.DevelopmentNode
 	Command string `json:"command"`
 }
 
+// clusterInit makes the directory of a cluster. config.Development plans all files in memory, and
+// nothing is written if the plan is refused. The admin token is printed nowhere: the nodes get its
+// hash, and only a file has the token itself. If the process dies while it writes, the directory is
+// not empty, so a second run refuses it: the user removes the directory and starts again.
 func (a *app) clusterInit(o *clusterInit) error {
 	dir, err := filepath.Abs(o.dir)
 	if err != nil {
@@ -109,7 +117,9 @@ func (a *app) clusterInit(o *clusterInit) error {
 	})
 }
 
-// writeNew writes files into a directory that it makes, or that is empty.
+// writeNew writes files into a directory that does not exist yet or is empty; any other directory
+// is refused and nothing is written. Files with secrets get mode 0600, other files 0644,
+// directories 0700. It stops at the first error and leaves what it wrote.
 func writeNew(dir string, files []config.File) error {
 	names, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -133,7 +143,7 @@ func writeNew(dir string, files []config.File) error {
 	return nil
 }
 
-// writeOnce writes a file that must not be there yet.
+// writeOnce writes a file that must not exist yet.
 func writeOnce(path string, content []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -143,7 +153,8 @@ func writeOnce(path string, content []byte, mode os.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// clusterFlags are the settings of a node's place in a cluster.
+// clusterFlags adds the settings of a node's place in a cluster to the flags of serve. The
+// addresses that a node announces default to the ones it listens on, which config resolves.
 func clusterFlags(f *pflag.FlagSet, c *config.Cluster, join *secretFlags) {
 	f.StringVar(&c.ID, "cluster-id", "", "id of the cluster that this node belongs to, 32 hexadecimal digits; empty: a single-node server")
 	f.Uint64Var(&c.Node, "node-id", 0, "number of this node in the cluster, from 1; the number of a removed node is never used again")
@@ -160,9 +171,12 @@ func clusterFlags(f *pflag.FlagSet, c *config.Cluster, join *secretFlags) {
 	f.BoolVar(&c.Plain, "peer-plain", false, "plain text between nodes: no node proves its identity; loopback addresses only")
 }
 
-// peersValue is the flag for a list of peers.
+// peersValue is the flag for the list of peers. It reads and writes the list in one text form, and
+// reads objects from a configuration file.
 type peersValue struct{ peers *[]config.Peer }
 
+// String returns the list in the form that Set reads. The flag package calls it on the zero value
+// too.
 func (v peersValue) String() string {
 	if v.peers == nil {
 		return ""
@@ -170,6 +184,7 @@ func (v peersValue) String() string {
 	return config.FormatPeers(*v.peers)
 }
 
+// Set replaces the whole list.
 func (v peersValue) Set(s string) (err error) {
 	*v.peers, err = config.ParsePeers(s)
 	return err

@@ -14,7 +14,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// stateOf is a member's state as tables show it.
+// stateOf returns a member's state as tables show it: with "drained" behind it if an operator keeps
+// it from leading.
 func stateOf(state string, drained bool) string {
 	if drained {
 		return state + ", drained"
@@ -23,12 +24,15 @@ func stateOf(state string, drained bool) string {
 }
 
 const (
-	// drainWait is how long drain waits for a node to lead nothing, if it is not told.
+	// drainWait is how long drain waits by default until the node leads nothing.
 	drainWait = 10 * time.Second
-	// drainLook is how often it looks.
+	// drainLook is how often drain polls the status meanwhile.
 	drainLook = 100 * time.Millisecond
 )
 
+// clusterDrainCmd makes the command that drains a node. The request itself returns at once; the
+// command then polls the status until the node leads no shard, so that a script can stop the node
+// afterwards.
 func (a *app) clusterDrainCmd() *cobra.Command {
 	m := &memberCommand{query: url.Values{}}
 	var undo bool
@@ -57,6 +61,7 @@ stopped hands its shards over by itself.`,
 			if undo {
 				m.verb = "undrain"
 			}
+			// Only a drain waits; its end takes effect at once.
 			if err := m.run(a, c, nil); err != nil || undo {
 				return err
 			}
@@ -69,7 +74,8 @@ stopped hands its shards over by itself.`,
 	return c
 }
 
-// leadsNothing waits until a node leads nothing.
+// leadsNothing polls the cluster's status until node leads no shard. After wait it returns an error
+// with exitUnavailable; the drain stays in force. A wait of 0 returns at once.
 func (o *operator) leadsNothing(ctx context.Context, node uint64, wait time.Duration) error {
 	for end := time.Now().Add(wait); wait > 0; {
 		var s server.ClusterStatus
@@ -92,6 +98,8 @@ func (o *operator) leadsNothing(ctx context.Context, node uint64, wait time.Dura
 	return nil
 }
 
+// leadOf returns the number of shards that node leads according to s; 0 if s does not contain the
+// node.
 func leadOf(s *server.ClusterStatus, node uint64) int {
 	for _, n := range s.Nodes {
 		if n.ID == node {
@@ -101,6 +109,8 @@ func leadOf(s *server.ClusterStatus, node uint64) int {
 	return 0
 }
 
+// clusterBalanceCmd makes the command that sends every shard home. It prints the status from before
+// the moves, which go on after the command has ended.
 func (a *app) clusterBalanceCmd() *cobra.Command {
 	o := &operator{}
 	c := &cobra.Command{

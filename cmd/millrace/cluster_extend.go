@@ -14,12 +14,14 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// clusterExtend are the flags of cluster extend.
+// clusterExtend are the flags of cluster extend. dir is as the user gave it and appears in
+// messages.
 type clusterExtend struct {
 	dir  string
 	plan config.OneMore
 }
 
+// clusterExtendCmd makes the command that adds the files of one more node to a development cluster.
 func (a *app) clusterExtendCmd() *cobra.Command {
 	o := &clusterExtend{}
 	c := &cobra.Command{
@@ -51,6 +53,10 @@ node 4 gets 7430.`,
 	return c
 }
 
+// clusterExtend issues a certificate for one more node and writes the node's directory. It needs
+// the key of the cluster's authority in dir. It changes no file of another node: the node becomes a
+// member only when cluster add admits it. The directory must be new, so an existing node is never
+// overwritten.
 func (a *app) clusterExtend(o *clusterExtend) error {
 	dir, err := filepath.Abs(o.dir)
 	if err != nil {
@@ -58,9 +64,13 @@ func (a *app) clusterExtend(o *clusterExtend) error {
 	}
 	p := o.plan
 	p.Dir, p.Now = dir, time.Now()
+	// Each node has ten ports, in the order of the nodes' numbers; beyond 1000 nodes the port must
+	// be given.
 	if p.BasePort == 0 && p.Node <= 1000 {
 		p.BasePort = 7400 + 10*int(p.Node-1)
 	}
+	// The key of the authority must be in the directory. Users are told to keep it elsewhere, so
+	// they may have to bring it back first.
 	cert, key := config.AuthorityFiles()
 	if p.Authority, err = os.ReadFile(filepath.Join(dir, cert)); err == nil {
 		p.Key, err = os.ReadFile(filepath.Join(dir, key))
@@ -75,6 +85,7 @@ func (a *app) clusterExtend(o *clusterExtend) error {
 	if err != nil {
 		return usageError{err}
 	}
+	// The plan has exactly one node: the new one.
 	n := made.Nodes[0]
 	files := made.Files
 	for i := range files { // below the node's own directory, which must be new
@@ -93,7 +104,7 @@ func (a *app) clusterExtend(o *clusterExtend) error {
 	})
 }
 
-// anyTokens returns the tokens of a node of the cluster: they are the same on all.
+// anyTokens returns the tokens file of any node of the cluster, as all nodes have the same one.
 func anyTokens(dir string) ([]byte, error) {
 	found, err := filepath.Glob(filepath.Join(dir, "n*", config.TokensFile))
 	if err != nil {

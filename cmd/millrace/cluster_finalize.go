@@ -10,6 +10,9 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// clusterFinalizeCmd makes the command that ends an upgrade: it raises the format that the cluster
+// writes to the newest one that the program of every member knows. There is no way back to an older
+// program after it, so the cluster never does this by itself.
 func (a *app) clusterFinalizeCmd() *cobra.Command {
 	o := &operator{}
 	c := &cobra.Command{

@@ -15,7 +15,7 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// parseNode reads a node as operators name it: its number, or its number behind an n.
+// parseNode reads the number of a node, with or without an n before it: n4 or 4. 0 is not a node.
 func parseNode(text string) (uint64, error) {
 	n, err := strconv.ParseUint(strings.TrimPrefix(text, "n"), 10, 64)
 	if err != nil || n == 0 {
@@ -24,14 +24,18 @@ func parseNode(text string) (uint64, error) {
 	return n, nil
 }
 
-// memberCommand is a command that changes the membership.
+// memberCommand is a command that changes the membership of a cluster.
 type memberCommand struct {
 	operator
-	verb  string
+	// The last part of the request's path, such as add or remove; see changeMembers for what each
+	// does over gRPC.
+	verb string
+	// The parameters of the request. The command fills them before run.
 	query url.Values
 }
 
-// run makes the change and shows what it led to.
+// run sends the change and prints the members and the job that resulted. more, if not nil, prints
+// before the table. The change itself goes on in the cluster after the command has ended.
 func (m *memberCommand) run(a *app, c *cobra.Command, more func(io.Writer, server.Membership)) error {
 	var out server.Membership
 	if err := m.call(c.Context(), http.MethodPost, "/cluster/members/"+m.verb, m.query, &out); err != nil {
@@ -45,6 +49,7 @@ func (m *memberCommand) run(a *app, c *cobra.Command, more func(io.Writer, serve
 	})
 }
 
+// writeMembers prints the table of members, and the change that is under way.
 func writeMembers(out io.Writer, m server.Membership) {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tREPLICA\tNAME\tPEER\tSTATE")
@@ -55,6 +60,8 @@ func writeMembers(out io.Writer, m server.Membership) {
 	writeJob(out, m.Job)
 }
 
+// writeJob prints the change of membership that is under way, and why it waits or is being undone;
+// nothing if there is none.
 func writeJob(out io.Writer, j *server.JobStatus) {
 	if j == nil {
 		return
@@ -69,6 +76,8 @@ func writeJob(out io.Writer, j *server.JobStatus) {
 	fmt.Fprintln(out)
 }
 
+// clusterAddCmd makes the command that admits a node. The token that it prints is the only secret
+// that the new node needs besides its certificate.
 func (a *app) clusterAddCmd() *cobra.Command {
 	m := &memberCommand{verb: "add", query: url.Values{}}
 	var peer, name string
@@ -110,7 +119,7 @@ One change of membership runs at a time. What is not done within an hour is undo
 	return c
 }
 
-// nodeCmd is a command about one node.
+// nodeCmd makes a command that applies verb to the one node that its argument names.
 func (a *app) nodeCmd(verb, short, long, example string) *cobra.Command {
 	m := &memberCommand{verb: verb, query: url.Values{}}
 	c := &cobra.Command{
@@ -128,6 +137,7 @@ func (a *app) nodeCmd(verb, short, long, example string) *cobra.Command {
 	return c
 }
 
+// clusterRemoveCmd makes the command that removes a node for good.
 func (a *app) clusterRemoveCmd() *cobra.Command {
 	return a.nodeCmd("remove", "Take a node out of the cluster for good",
 		`Remove has other nodes lead what the node leads, and takes it out of all shards. It then stops by itself
@@ -136,6 +146,7 @@ too, if the others that are reached are a majority without it; otherwise that is
 		`  millrace cluster remove n2`)
 }
 
+// clusterPromoteCmd makes the command that turns a learner into a voter.
 func (a *app) clusterPromoteCmd() *cobra.Command {
 	return a.nodeCmd("promote", "Make a voter of a learner",
 		`Promote makes a voter of a node that was added with --learner. One that is more than 1,000 entries behind
@@ -144,6 +155,8 @@ learner_late.`,
 		`  millrace cluster promote n4`)
 }
 
+// clusterReplaceCmd makes the command that swaps a voter for a learner in one configuration change
+// per shard, so that the number of voters never falls in between.
 func (a *app) clusterReplaceCmd() *cobra.Command {
 	m := &memberCommand{verb: "replace", query: url.Values{}}
 	c := &cobra.Command{
@@ -155,6 +168,7 @@ shard: the number of voters stays what it is. OLD may be down. It ends as a remo
   millrace cluster replace n2 n4`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
+			// The request names the member that leaves "node", and the one that comes "with".
 			for i, name := range []string{"node", "with"} {
 				node, err := parseNode(args[i])
 				if err != nil {
@@ -169,6 +183,8 @@ shard: the number of voters stays what it is. OLD may be down. It ends as a remo
 	return c
 }
 
+// clusterCancelCmd makes the command that undoes the change under way. At most one change runs at a
+// time, so it needs no argument.
 func (a *app) clusterCancelCmd() *cobra.Command {
 	m := &memberCommand{verb: "cancel", query: url.Values{}}
 	c := &cobra.Command{

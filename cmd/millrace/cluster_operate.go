@@ -20,13 +20,17 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// operator is how a command reaches a node: its server, with a token, as every other command does, or the operator's socket of a
-// node on this machine.
+// operator is how a cluster command reaches a node: over gRPC with a token that has the scope
+// cluster, like every other command, or through the operator's socket of a node on this machine.
+// Both ways give the same answers.
 type operator struct {
 	connection
-	socket string // instead of a server and a token
+	// Path of the operator's socket. If it is set, no server and no token may be.
+	socket string
 }
 
+// flags adds the flags of both ways. They are not persistent: each cluster command has its own
+// operator.
 func (o *operator) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&o.address, "server", "", "host:port of any node's server; default MILLRACE_URL, then 127.0.0.1:7081")
@@ -39,7 +43,9 @@ func (o *operator) flags(c *cobra.Command) {
 // maxSocketAnswer bounds an answer of the operator's socket: the status of a cluster of 100 nodes with 64 shards.
 const maxSocketAnswer = 4 << 20
 
-// call asks the server, or the operator's socket, and reads its answer into out.
+// call sends one request and decodes the answer into out, a pointer to one of the types that ask
+// knows. method and path are those of the operator's socket; over gRPC the path alone selects the
+// call. An unreachable node is an error with exitUnavailable.
 func (o *operator) call(ctx context.Context, method, path string, query url.Values, out any) error {
 	switch {
 	case o.socket == "":
@@ -49,6 +55,7 @@ func (o *operator) call(ctx context.Context, method, path string, query url.Valu
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
+	// The host is a placeholder: the connection always goes to the socket.
 	to := url.URL{Scheme: "http", Host: "operator", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
 	if err != nil {
@@ -72,7 +79,9 @@ func (o *operator) call(ctx context.Context, method, path string, query url.Valu
 	return o.told(resp.StatusCode, body, out)
 }
 
-// told reads an answer of the operator's socket into out.
+// told decodes an answer of the operator's socket. A status other than 200 is an error with the
+// text of the answer. A plain 404, without the code NOT_FOUND, means that the server does not know
+// the path: it is an older program, or the socket is not a Millrace server's.
 func (o *operator) told(status int, body []byte, out any) error {
 	switch status {
 	case http.StatusOK:
@@ -82,6 +91,7 @@ func (o *operator) told(status int, body []byte, out any) error {
 		return nil
 	case http.StatusServiceUnavailable:
 		return exitError{exitUnavailable, errors.New(strings.TrimSpace(string(body)))}
+	// A refusal begins with its code; a 404 of the HTTP server itself does not.
 	case http.StatusNotFound:
 		if said := strings.TrimSpace(string(body)); strings.HasPrefix(said, "NOT_FOUND") {
 			return errors.New(said)
@@ -91,6 +101,8 @@ func (o *operator) told(status int, body []byte, out any) error {
 	return errors.New(strings.TrimSpace(string(body)))
 }
 
+// clusterStatusCmd makes the command that shows the cluster as one node sees it. It exits with 3 if
+// anything is missing, so that a script can wait for a healthy cluster.
 func (a *app) clusterStatusCmd() *cobra.Command {
 	o := &operator{}
 	shard := -1
@@ -115,6 +127,7 @@ Exit 0: all nodes are reached and all shards are led. 3: they are not, or no nod
 					return err
 				}
 			}
+			// The status is printed before the exit code is decided, as it shows what is missing.
 			if err := a.print(s, func(w io.Writer) { writeCluster(w, s) }); err != nil {
 				return err
 			}
@@ -129,7 +142,8 @@ Exit 0: all nodes are reached and all shards are led. 3: they are not, or no nod
 	return c
 }
 
-// onlyShard leaves one shard in a status.
+// onlyShard reduces a status to one shard, in place; a node's lag becomes its lag in that shard. It
+// returns an error if the shard does not exist.
 func onlyShard(s *server.ClusterStatus, shard int) error {
 	s.Shards = slices.DeleteFunc(s.Shards, func(x server.ShardStatus) bool { return x.Shard != shard })
 	if len(s.Shards) == 0 {
@@ -139,6 +153,7 @@ func onlyShard(s *server.ClusterStatus, shard int) error {
 		n := &s.Nodes[i]
 		n.Leads = slices.DeleteFunc(n.Leads, func(x int) bool { return x != shard })
 		n.Replicas = slices.DeleteFunc(n.Replicas, func(x server.ReplicaRow) bool { return x.Shard != shard })
+		// A node has at most one replica of a shard that is left, whose lag becomes the node's.
 		n.Lag = 0
 		for _, r := range n.Replicas {
 			n.Lag = r.Lag
@@ -147,7 +162,8 @@ func onlyShard(s *server.ClusterStatus, shard int) error {
 	return nil
 }
 
-// lacking says what is wrong with a cluster, or nothing.
+// lacking returns what is wrong with a cluster: nodes that are not reached and shards without a
+// leader. An empty text means nothing.
 func lacking(s server.ClusterStatus) string {
 	var out []string
 	for _, n := range s.Nodes {
@@ -163,11 +179,14 @@ func lacking(s server.ClusterStatus) string {
 	return strings.Join(out, "; ")
 }
 
+// writeCluster prints a cluster's status in two tables, nodes and shards, then the change of
+// membership, warnings, and why nodes are not reached or not ready.
 func writeCluster(out io.Writer, s server.ClusterStatus) {
 	fmt.Fprintf(out, "cluster %s, as node %d sees it, writing format %d\n\n", cmp.Or(s.Cluster, "none: a server by itself"), s.Asked, s.Format)
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "NODE\tNAME\tSTATE\tADDRESS\tGRPC\tREACHED\tLEADS\tLAG")
 	for _, n := range s.Nodes {
+		// The lag of a node that is not reached is not known, so its column stays empty.
 		reached, lag, leads := "yes", strconv.FormatUint(n.Lag, 10), strings.Trim(fmt.Sprint(n.Leads), "[]")
 		switch {
 		case !n.Reachable:
@@ -199,7 +218,8 @@ func writeCluster(out io.Writer, s server.ClusterStatus) {
 	}
 }
 
-// appliedOf lists how far each node is with a shard.
+// appliedOf returns, for each node that has a replica of shard, the node's number and the index of
+// the last entry that it applied.
 func appliedOf(s server.ClusterStatus, shard int) string {
 	var out []string
 	for _, n := range s.Nodes {
@@ -212,6 +232,7 @@ func appliedOf(s server.ClusterStatus, shard int) string {
 	return strings.Join(out, " ")
 }
 
+// clusterTransferCmd makes the command that moves the leadership of one shard.
 func (a *app) clusterTransferCmd() *cobra.Command {
 	o := &operator{}
 	var shard uint16

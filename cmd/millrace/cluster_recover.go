@@ -13,6 +13,9 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// clusterRecoverCmd makes the command that turns the data of one survivor into a new cluster.
+// Without --force-new-cluster it changes nothing and only reports, because the step loses
+// acknowledged data and cannot be undone.
 func (a *app) clusterRecoverCmd() *cobra.Command {
 	var o server.RecoverOptions
 	var force bool
@@ -58,14 +61,20 @@ A recovery that is cut short leaves a directory that no server starts on; the sa
 	return c
 }
 
-// standingView is a shard of a survivor as the command line prints it.
+// standingView is a shard of a survivor as the command line prints it. All values but Shard are
+// indexes of log entries, and Stored <= Committed <= Last as a rule.
 type standingView struct {
-	Shard     int    `json:"shard"`
-	Stored    uint64 `json:"stored"`
+	Shard int `json:"shard"`
+	// Up to here the effects of the log are in the store.
+	Stored uint64 `json:"stored"`
+	// Up to here the survivor knows that a majority had the entry.
 	Committed uint64 `json:"committed"`
-	Last      uint64 `json:"last"`
+	// The last entry of the survivor's log. What is between Committed and Last may never have been
+	// acknowledged.
+	Last uint64 `json:"last"`
 }
 
+// writeStandings prints how far each shard of the survivor is.
 func writeStandings(w io.Writer, shards []standingView) {
 	for _, s := range shards {
 		fmt.Fprintf(w, "shard %d    known to be committed up to entry %d, has up to %d", s.Shard, s.Committed, s.Last)
@@ -76,7 +85,9 @@ func writeStandings(w io.Writer, shards []standingView) {
 	}
 }
 
-// assess says what a survivor has, and asks for the flag.
+// assess prints what a survivor has, changes nothing, and returns an error that asks for
+// --force-new-cluster. The members are those of the last stored change of membership, or without
+// one those that the cluster began with; a node that has several replicas is listed once.
 func (a *app) assess(dir string) error {
 	s, err := server.AssessSurvivor(dir)
 	if err != nil {
@@ -91,6 +102,7 @@ func (a *app) assess(dir string) error {
 
 		Members []server.MemberStatus `json:"members,omitempty"` // none: those that the cluster began with
 	}{Dir: dir, Cluster: s.Member.Cluster, Node: s.Member.Node, Nodes: s.Member.Nodes, Members: s.Members}
+	// A node may be listed several times, once for each replica that it has had.
 	if len(s.Members) > 0 {
 		out.Nodes = nil
 		for _, m := range s.Members {
@@ -116,6 +128,8 @@ func (a *app) assess(dir string) error {
 	return exitError{exitRefused, errors.New("nothing was changed: a new cluster is made with --force-new-cluster only")}
 }
 
+// recover makes the new cluster. server.Recover keeps a mark in the directory while it works: if
+// the process dies in between, no server starts on the directory and the same command continues.
 func (a *app) recover(o server.RecoverOptions) error {
 	r, m, err := server.Recover(o)
 	if err != nil {

@@ -10,16 +10,20 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Operators go through a server's ordinary door, with a token that has the scope cluster. What they are told is the same as by the
-// operator's socket.
+// Without --socket, operators reach a server through its ordinary gRPC listener, with a token that has
+// the scope cluster. They get the same answers as through the operator's socket, and commands print
+// both with the same code.
 
-// movedShard is a shard that another node leads now.
+// movedShard is a shard that another node leads now, as the answer to a transfer.
 type movedShard struct {
 	Shard  uint16 `json:"shard"`
 	Leader uint64 `json:"leader"`
 }
 
-// ask does at a server what the operator's socket does at a path, and reads its answer into out.
+// ask does over gRPC what the operator's socket does at path, and fills out in the form of the
+// socket's answer, so that callers need not know which way was taken. The type of out selects the
+// call; where one type serves several paths, the path decides. Transfer has no answer of its own:
+// what was asked for is what holds once it succeeds.
 func (o *operator) ask(ctx context.Context, path string, query url.Values, out any) error {
 	opts, err := o.options()
 	if err != nil {
@@ -34,6 +38,7 @@ func (o *operator) ask(ctx context.Context, path string, query url.Values, out a
 	defer c.Close() //nolint:errcheck // the answer tells what happened
 	op := c.Operator()
 	switch out := out.(type) {
+	// balance and status have the same answer.
 	case *server.ClusterStatus:
 		var s *millrace.ClusterStatus
 		if path == "/cluster/balance" {
@@ -61,11 +66,15 @@ func (o *operator) ask(ctx context.Context, path string, query url.Values, out a
 	return err
 }
 
+// numberOf reads a number from a query that this program wrote, so it cannot be malformed; an
+// absent one is 0.
 func numberOf(query url.Values, name string) uint64 {
 	n, _ := strconv.ParseUint(query.Get(name), 10, 64) // the command wrote it
 	return n
 }
 
+// changeMembers maps a verb of the operator's socket to the SDK's call. Any verb that is not listed
+// is cancel.
 func changeMembers(ctx context.Context, op millrace.Operator, verb string, q url.Values) (*millrace.Membership, error) {
 	node := numberOf(q, "node")
 	switch verb {
@@ -85,6 +94,7 @@ func changeMembers(ctx context.Context, op millrace.Operator, verb string, q url
 	return op.Cancel(ctx)
 }
 
+// jobOf converts the change of membership that is under way; nil stays nil.
 func jobOf(j *millrace.MemberJob) *server.JobStatus {
 	if j == nil {
 		return nil
@@ -92,6 +102,8 @@ func jobOf(j *millrace.MemberJob) *server.JobStatus {
 	return &server.JobStatus{ID: j.ID, Kind: j.Kind, State: j.State, Node: j.Node, Ending: j.Ending, Reason: j.Reason}
 }
 
+// membershipOf converts the answer to a change of membership. Members is never nil, so that JSON
+// has a list.
 func membershipOf(m *millrace.Membership) server.Membership {
 	out := server.Membership{Version: m.Version, Members: []server.MemberStatus{}, Job: jobOf(m.Job), Token: m.JoinToken}
 	for _, x := range m.Members {
@@ -100,6 +112,7 @@ func membershipOf(m *millrace.Membership) server.Membership {
 	return out
 }
 
+// statusOf converts a cluster's status. Leads is never nil either.
 func statusOf(s *millrace.ClusterStatus) server.ClusterStatus {
 	out := server.ClusterStatus{Cluster: s.Cluster, Asked: s.Asked, Format: uint16(s.Format), Job: jobOf(s.Job)}
 	for _, x := range s.Shards {

@@ -29,6 +29,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// What the demo uses. The lease is short so that the tasks of the killed worker return within
+// seconds; two workers with four slots each keep work going while one of them is replaced.
 const (
 	demoQueue    = "gofmt"
 	demoKeyspace = "sum"
@@ -39,13 +41,17 @@ const (
 
 // verdict is what a worker finds of one file: the task's result, and the value of its key.
 type verdict struct {
+	// The hash of the file in hexadecimal digits.
 	SHA256 string `json:"sha256"`
 	Gofmt  string `json:"gofmt"` // clean, differs, or invalid: not Go that parses
 }
 
+// demoJob is the job of the demo: its argument is the path of a file relative to the source tree,
+// with slashes.
 var demoJob = millrace.Job[string, verdict](demoQueue).Lease(demoLease)
 
-// judge checks and hashes one file.
+// judge computes the verdict of one file. It is what workers do for each task and what the demo
+// itself does at the end to check them. A file that does not parse is a verdict, not an error.
 func judge(path string) (verdict, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -63,13 +69,19 @@ func judge(path string) (verdict, error) {
 	return v, nil
 }
 
+// demoFlags are the flags of demo. An empty source is that of the local Go installation, an empty
+// data directory is a temporary one.
 type demoFlags struct {
 	source string
 	data   string
-	limit  int
-	calm   bool
+	// The most files to use; 0 is all.
+	limit int
+	// Kills nothing.
+	calm bool
 }
 
+// demoCmd makes the command that shows a crash of a worker and of a server without a lost or
+// repeated task.
 func (a *app) demoCmd() *cobra.Command {
 	var f demoFlags
 	c := &cobra.Command{
@@ -92,7 +104,8 @@ SIGKILL and started again. At the end every result and key is compared with a di
 	return c
 }
 
-// demoWorkerCmd is one worker process of the demo.
+// demoWorkerCmd makes the hidden command of one worker process. The task's result and the key are
+// written by the same commit, which is what the proof relies on.
 func (a *app) demoWorkerCmd() *cobra.Command {
 	var root string
 	c := &cobra.Command{
@@ -119,23 +132,43 @@ func (a *app) demoWorkerCmd() *cobra.Command {
 	return c
 }
 
-// demo is one run.
+// demo is the state of one run. One goroutine uses it; create and walk use others only inside.
 type demo struct {
-	a     *app
-	f     demoFlags
-	dir   string
+	a *app
+	f demoFlags
+	// The directory of the data, the token and the log; removed at the end if it is temporary.
+	dir string
+	// The token that the server wrote to its token file, and the address of its gRPC listener,
+	// which stays the same over the kill.
 	token string
 	addr  string
 
+	// The processes that run now. A killed one is replaced here.
 	server  *exec.Cmd
 	workers []*exec.Cmd
-	files   []string
-	base    millrace.ServerStatus // what servers that were killed had done
-	latest  millrace.ServerStatus
-	kills   []string
-	tenths  uint64 // of the work that were told, where no bar is drawn
+	// The files of the tree, relative to it and with slashes, in the order of the walk. Handles and
+	// verdicts use the same indexes.
+	files []string
+	// The sums of counters of servers that were killed. A server counts from its start, so base and
+	// latest together are the run's.
+	base millrace.ServerStatus
+	// The last status that was read from the running server.
+	latest millrace.ServerStatus
+	// One line for each kill.
+	kills []string
+	// How many tenths of the work were reported, where no bar is drawn.
+	tenths uint64
 }
 
+// run carries out the demo:
+//
+//  1. It finds the files, reserves an address and starts the server.
+//  2. It creates one task per file, then starts the workers, so that all of the work is in the
+//     queue first.
+//  3. It watches the counters and kills a worker and the server on the way.
+//  4. It compares every result and key with a direct walk.
+//
+// The deferred function stops all processes in every case, and removes a temporary directory.
 func (d *demo) run(ctx context.Context) (err error) {
 	if err := d.prepare(); err != nil {
 		return err
@@ -179,7 +212,8 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return d.prove(ctx, client, handles, figures{creates: creates, working: took, total: total})
 }
 
-// prepare finds the files and makes the data directory.
+// prepare finds the files and chooses the data directory. Without --source it asks the go command
+// for its tree, so it fails where Go is not installed.
 func (d *demo) prepare() error {
 	root := d.f.source
 	if root == "" {
@@ -207,6 +241,8 @@ func (d *demo) prepare() error {
 	return err
 }
 
+// goFiles returns the regular files below root whose names end in .go, at most limit of them if
+// limit is not 0.
 func goFiles(root string, limit int) (files []string, err error) {
 	err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 		if err != nil {
@@ -227,14 +263,18 @@ func goFiles(root string, limit int) (files []string, err error) {
 	return files, err
 }
 
+// tokenFile is where the server keeps its token, so that it is the same after the kill.
 func (d *demo) tokenFile() string { return filepath.Join(d.dir, "token") }
 
-// startServer runs this executable's serve and waits until it serves.
+// startServer starts this program's serve and waits until it prints its addresses, which it does
+// once it serves. Then it reads the token. On a second start with the same directory and listen the
+// server has the same token and address.
 func (d *demo) startServer(ctx context.Context, listen string) error {
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
+	// Only the gRPC listener is started. The server prints one line of JSON when it serves.
 	cmd := exec.Command(exe, "serve", "--dev", "--json", "--data", filepath.Join(d.dir, "data"), "--token-file",
 		d.tokenFile(), "--listen", listen, "--http", "off", "--admin", "off", "--name", "demo")
 	cmd.Stderr, cmd.SysProcAttr = d.a.err, childAttributes()
@@ -262,6 +302,8 @@ func (d *demo) startServer(ctx context.Context, listen string) error {
 	return errors.Join(err, ctx.Err())
 }
 
+// startWorker starts a worker process. The token is passed in the environment, which other users
+// cannot read.
 func (d *demo) startWorker() error {
 	exe, err := os.Executable()
 	if err != nil {
@@ -276,11 +318,14 @@ func (d *demo) startWorker() error {
 	return nil
 }
 
+// client connects to the server of the demo. Its calls go on when the server is killed and returns.
 func (d *demo) client(ctx context.Context) (*millrace.Client, error) {
 	return millrace.Dial(ctx, millrace.Address(d.addr), millrace.Token(d.token))
 }
 
-// create makes the tasks, many calls at once; it returns how long each call took.
+// create makes one task per file from 32 goroutines, and returns the handle of each task and how
+// long its call took, both by the file's index. After an error each goroutine that sees one stops;
+// the first error is returned.
 func (d *demo) create(ctx context.Context, c *millrace.Client) ([]*millrace.Handle[verdict], []time.Duration, error) {
 	handles := make([]*millrace.Handle[verdict], len(d.files))
 	took := make([]time.Duration, len(d.files))
@@ -288,6 +333,7 @@ func (d *demo) create(ctx context.Context, c *millrace.Client) ([]*millrace.Hand
 	var failed error
 	var once sync.Once
 	var running sync.WaitGroup
+	// Many calls at once, so that one sync of the log serves many of them.
 	for range 32 {
 		running.Go(func() {
 			for {
@@ -316,18 +362,23 @@ func (d *demo) create(ctx context.Context, c *millrace.Client) ([]*millrace.Hand
 	return handles, took, nil
 }
 
-// watch shows progress until everything is completed, and kills a worker and the server on the way.
+// watch shows progress until all tasks are completed, and returns how long that took. At two fifths
+// of the work it kills a worker, at half of it the server, unless --calm is set. A dead task ends
+// the demo with an error, as its file would have no verdict.
 func (d *demo) watch(ctx context.Context, c *millrace.Client) (time.Duration, error) {
 	start := time.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	total := uint64(len(d.files))
+	// A calm run counts both kills as done.
 	killedWorker, killedServer := d.f.calm, d.f.calm
 	for {
 		s, err := c.Queue(demoQueue).Stats(ctx)
 		if err != nil {
 			return 0, err
 		}
+		// The counters are read at each step because those of a killed server are lost; what it
+		// counted after the last reading is missing.
 		if st, err := c.Status(ctx); err == nil {
 			d.latest = *st
 		}
@@ -359,6 +410,8 @@ func (d *demo) watch(ctx context.Context, c *millrace.Client) (time.Duration, er
 	}
 }
 
+// killWorker kills the oldest worker with SIGKILL and starts another one. The tasks that it held
+// run again when their leases end.
 func (d *demo) killWorker(done uint64) error {
 	w := d.workers[0]
 	d.workers = d.workers[1:]
@@ -368,6 +421,8 @@ func (d *demo) killWorker(done uint64) error {
 	return d.startWorker()
 }
 
+// killServer kills the server with SIGKILL, adds its last known counters to base, and starts it
+// again on the same directory and address.
 func (d *demo) killServer(ctx context.Context, done uint64) error {
 	pid := d.server.Process.Pid
 	_ = d.server.Process.Kill()
@@ -380,7 +435,7 @@ func (d *demo) killServer(ctx context.Context, done uint64) error {
 	return d.startServer(ctx, d.addr)
 }
 
-// say notes what happened on a line of its own.
+// say records an event for the result and prints it on its own line, above a bar.
 func (d *demo) say(what string) {
 	d.kills = append(d.kills, what)
 	switch {
@@ -392,7 +447,8 @@ func (d *demo) say(what string) {
 	}
 }
 
-// progress draws a bar; where that cannot be, it prints a line for each tenth of the work.
+// progress draws a bar on a terminal. Elsewhere it prints a line for each tenth of the work, so
+// that a log stays short. With --json it prints nothing.
 func (d *demo) progress(s millrace.QueueStats, total uint64) {
 	if d.a.json {
 		return
@@ -410,36 +466,44 @@ func (d *demo) progress(s millrace.QueueStats, total uint64) {
 		s.Completed, total, s.Ready+s.Scheduled, s.Running)
 }
 
-// figures are what a run measured.
+// figures are what a run measured: how long each create call took, how long the workers took for
+// all tasks, and both together.
 type figures struct {
 	creates        []time.Duration
 	working, total time.Duration
 }
 
-// demoResult is the end of a run, for a person as a table.
+// demoResult is what a run printed at its end: JSON with --json, else a table. Times are in
+// milliseconds, unless their names say seconds.
 type demoResult struct {
-	Tasks         int      `json:"tasks"`
-	Attempts      int      `json:"attempts"`
-	Crashes       int      `json:"crashes"`
-	CyclesPerSec  float64  `json:"cycles_per_second"`
-	CreateP50     float64  `json:"create_p50_ms"`
-	CreateP99     float64  `json:"create_p99_ms"`
-	RunP50        float64  `json:"run_p50_ms"` // from a worker's start to the durable end
-	RunP99        float64  `json:"run_p99_ms"`
-	LogBytes      uint64   `json:"log_bytes"`
-	Fsyncs        uint64   `json:"fsyncs"`
-	Seconds       float64  `json:"seconds"`
-	Kills         []string `json:"kills"`
-	ResultsEqual  int      `json:"results_equal"`
-	KeysEqual     int      `json:"keys_equal"`
-	Clean         int      `json:"gofmt_clean"`
-	Differs       int      `json:"gofmt_differs"`
-	Invalid       int      `json:"gofmt_invalid"`
-	CompletedOnce bool     `json:"every_file_once"`
-	Durability    string   `json:"durability"`
+	Tasks int `json:"tasks"`
+	// Attempts of all tasks, and how many of them were cut short by a kill.
+	Attempts int `json:"attempts"`
+	Crashes  int `json:"crashes"`
+	// Tasks per second while the workers ran.
+	CyclesPerSec float64  `json:"cycles_per_second"`
+	CreateP50    float64  `json:"create_p50_ms"`
+	CreateP99    float64  `json:"create_p99_ms"`
+	RunP50       float64  `json:"run_p50_ms"` // from a worker's start to the durable end
+	RunP99       float64  `json:"run_p99_ms"`
+	LogBytes     uint64   `json:"log_bytes"`
+	Fsyncs       uint64   `json:"fsyncs"`
+	Seconds      float64  `json:"seconds"`
+	Kills        []string `json:"kills"`
+	// How many results and keys are what the direct walk finds.
+	ResultsEqual int `json:"results_equal"`
+	KeysEqual    int `json:"keys_equal"`
+	Clean        int `json:"gofmt_clean"`
+	Differs      int `json:"gofmt_differs"`
+	Invalid      int `json:"gofmt_invalid"`
+	// The queue's counters say that each file was one task and was completed once.
+	CompletedOnce bool   `json:"every_file_once"`
+	Durability    string `json:"durability"`
 }
 
-// prove compares every result and key with a direct walk.
+// prove compares every task's result and every key with a direct walk, prints the figures, and
+// returns an error if anything differs. That each file was done exactly once is read from the
+// queue's counters: as many tasks were created and completed as there are files.
 func (d *demo) prove(ctx context.Context, c *millrace.Client, handles []*millrace.Handle[verdict], f figures) error {
 	r := demoResult{
 		Tasks: len(d.files), Seconds: f.total.Seconds(), Kills: d.kills,
@@ -475,6 +539,7 @@ func (d *demo) prove(ctx context.Context, c *millrace.Client, handles []*millrac
 		r.Crashes += t.Crashes
 		runs[i] = t.FinishedAt.Sub(t.StartedAt)
 		var got verdict
+		// The result must be equal, and the task must have completed.
 		if err := json.Unmarshal(t.Result, &got); err != nil || got != want || t.State != millrace.Completed {
 			wrong = append(wrong, "result of "+name)
 		} else {
@@ -506,7 +571,8 @@ func (d *demo) prove(ctx context.Context, c *millrace.Client, handles []*millrac
 	return nil
 }
 
-// walk judges all files directly, on all cores.
+// walk computes the verdicts of all files directly, with one goroutine per core. It returns one of
+// the errors, if there were any.
 func walk(root string, files []string) ([]verdict, error) {
 	out := make([]verdict, len(files))
 	var next atomic.Int64
@@ -535,6 +601,7 @@ func walk(root string, files []string) ([]verdict, error) {
 	return out, nil
 }
 
+// table prints the result for a person.
 func (r demoResult) table(w io.Writer) {
 	yes := map[bool]string{true: "yes", false: "NO"}
 	for _, l := range [][2]string{
@@ -553,7 +620,7 @@ func (r demoResult) table(w io.Writer) {
 	}
 }
 
-// quantile returns the q-quantile in milliseconds.
+// quantile returns the q-quantile of in, in milliseconds; 0 if in is empty. It does not change in.
 func quantile(in []time.Duration, q float64) float64 {
 	if len(in) == 0 {
 		return 0
@@ -563,7 +630,8 @@ func quantile(in []time.Duration, q float64) float64 {
 	return float64(s[int(q*float64(len(s)-1))]) / float64(time.Millisecond)
 }
 
-// stopAll ends what the demo started.
+// stopAll stops the processes that still run: SIGTERM, and SIGKILL ten seconds later. It waits for
+// each.
 func (d *demo) stopAll() {
 	for _, c := range append(d.workers, d.server) {
 		if c != nil && c.ProcessState == nil {

@@ -11,6 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// doctorCmd makes the command that checks a data directory. It takes the directory's lock, so it
+// fails while a server runs on it, and opens everything read-only.
 func (a *app) doctorCmd() *cobra.Command {
 	var dir string
 	c := &cobra.Command{
@@ -43,6 +45,9 @@ Exit 0: whole. 21: damaged, with file and offset. 23: not a data directory, or i
 	return c
 }
 
+// writeReport prints an examination for a person: what the directory holds, then warnings, then
+// findings. A finding is damage, a warning is something that an operator should know; only findings
+// change the exit code.
 func writeReport(w io.Writer, r *server.Examination) {
 	fmt.Fprintf(w, "directory  %s, format %d, node %s\n", r.Dir, r.Format, r.Node)
 	if m := r.Member; m != nil && m.Cluster != "" {

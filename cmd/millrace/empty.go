@@ -15,12 +15,13 @@ import (
 // A text that is given and empty is not one that was left out: mostly it is a variable that a script did not set. So flags,
 // arguments and variables of the environment must not be empty, where the empty text is not a value like any other.
 
+// errEmpty refuses an empty flag. pflag puts the flag's name before it.
 var errEmpty = errors.New("must not be empty: leave it out")
 
-// filledValue is a flag that refuses the empty text.
+// filledValue wraps the value of a flag and refuses the empty text.
 type filledValue struct{ pflag.Value }
 
-// Set reads the flag.
+// Set passes a text that is not empty to the flag itself.
 func (v filledValue) Set(s string) error {
 	if s == "" {
 		return errEmpty
@@ -28,17 +29,20 @@ func (v filledValue) Set(s string) error {
 	return v.Value.Set(s)
 }
 
-// emptyFlag marks a flag that may be empty.
+// emptyFlag is the annotation of a flag that may be empty.
 const emptyFlag = "millrace_empty"
 
-// mayBeEmpty says of flags that their empty text is a value like any other, such as a message without words.
+// mayBeEmpty marks flags whose empty text is a value like any other, such as a message without
+// words. The flags must exist already.
 func mayBeEmpty(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, emptyFlag, nil) // the flag was made just before
 	}
 }
 
-// refuseEmpty has all flags of c refuse the empty text, but for those that may be empty. Flags of numbers refuse it themselves.
+// refuseEmpty makes all flags of c refuse the empty text, except those that mayBeEmpty marked.
+// Flags of numbers, times and booleans are left as they are: they cannot parse it anyway. It may
+// run twice on one flag, as a persistent flag is in two sets.
 func refuseEmpty(c *cobra.Command) {
 	wrap := func(f *pflag.Flag) {
 		_, may := f.Annotations[emptyFlag]
@@ -54,6 +58,7 @@ func refuseEmpty(c *cobra.Command) {
 	for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
 		set.VisitAll(func(f *pflag.Flag) {
 			switch f.Value.Type() {
+			// These cannot parse an empty text, so pflag refuses it already.
 			case "bool", "duration", "int", "int32", "int64", "uint", "uint16", "uint32", "uint64", "float32", "float64", "count":
 			default:
 				wrap(f)
@@ -62,10 +67,12 @@ func refuseEmpty(c *cobra.Command) {
 	}
 }
 
-// emptyArguments is the annotation of a command whose arguments from a number on may be empty: values, not names.
+// emptyArguments is the annotation of a command that accepts empty arguments from a position on,
+// because they are values and not names.
 const emptyArguments = "millrace_empty_from"
 
-// valuesFrom says that arguments of c from number n on, counted from 0, may be empty.
+// valuesFrom marks that arguments of c from position n on, counted from 0, may be empty. It returns
+// c.
 func valuesFrom(c *cobra.Command, n int) *cobra.Command {
 	if c.Annotations == nil {
 		c.Annotations = make(map[string]string)
@@ -74,8 +81,10 @@ func valuesFrom(c *cobra.Command, n int) *cobra.Command {
 	return c
 }
 
-// checkArguments refuses an empty argument. What follows -- is another program's.
+// checkArguments refuses an empty argument, except where valuesFrom allows it. It does not check
+// arguments after --, which are passed to another program.
 func checkArguments(c *cobra.Command, args []string) error {
+	// Arguments from position most on are not checked.
 	most := len(args)
 	if n := c.ArgsLenAtDash(); n >= 0 {
 		most = n
@@ -91,10 +100,11 @@ func checkArguments(c *cobra.Command, args []string) error {
 	return nil
 }
 
-// variables are those of the environment that stand for flags which are not given.
+// variables are the environment variables that stand for flags which are not given.
 var variables = []struct {
 	name, flag string
-	others     []string // flags that stand for it too
+	// Other flags that also make the variable unnecessary.
+	others []string
 }{
 	{"MILLRACE_URL", "server", []string{"socket"}},
 	{"MILLRACE_REST_URL", "server", []string{"socket"}},
@@ -105,7 +115,9 @@ var variables = []struct {
 	{"MILLRACE_REPO", "repo", nil},
 }
 
-// checkVariables refuses a variable that is set and empty, where c would read it.
+// checkVariables refuses a variable that is set and empty, if c would read it: c has the flag, the
+// flag's help names a variable as its default, and neither the flag nor one that replaces it was
+// given.
 func checkVariables(c *cobra.Command) error {
 	given := func(name string) bool {
 		f := c.Flags().Lookup(name)

@@ -9,20 +9,25 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Exit codes of the whole command line.
+// Exit codes of the whole command line. A code above 3 comes from the server (20 to 24, see
+// server.ExitCode), from bench, or from another program whose codes a command repeats.
 const (
-	exitOK          = 0
-	exitRefused     = 1
-	exitUsage       = 2
+	exitOK = 0
+	// The request was refused or failed: repeating it as it is does not help.
+	exitRefused = 1
+	// The command line is wrong; nothing was sent.
+	exitUsage = 2
+	// No server answered in time: the same command may succeed later.
 	exitUnavailable = 3
 )
 
-// usageError is a command line that makes no sense.
+// usageError is a command line that cannot be carried out as it is written. It exits with
+// exitUsage.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// exitError carries an exit code that a command chose.
+// exitError carries an exit code that a command chose itself.
 type exitError struct {
 	code int
 	error
@@ -30,12 +35,16 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// errReported ends a command that has said what is wrong in a form of its own.
+// errReported ends a command that has already printed what is wrong; report prints nothing more for
+// it.
 var errReported = errors.New("reported")
 
-// exitCode is the only table from errors to exit codes. signalled says that a signal told the command to end: a call that it
-// cut off says nothing about the server.
+// exitCode returns the exit code for an error; it is the only such table. signalled says that a
+// signal told the command to end: then a call that was cancelled is the command's own doing, and
+// says nothing about whether the server is available.
 func exitCode(err error, signalled bool) int {
+	// The order matters: what a command decided itself comes first, then what the server refused,
+	// then the errors of a server in this process.
 	var usage usageError
 	var chosen exitError
 	var refused *millrace.Error
@@ -61,7 +70,9 @@ func exitCode(err error, signalled bool) int {
 	return exitRefused
 }
 
-// report prints err for a person, or as JSON with --json, on the error stream.
+// report prints err on the error stream: as text, or with --json as one object. An error of the SDK
+// adds its code, reason, field, limit and outcome, where the outcome says whether the write may
+// have happened.
 func (a *app) report(err error) {
 	if errors.Is(err, errReported) {
 		return
@@ -70,11 +81,14 @@ func (a *app) report(err error) {
 		a.tell("millrace:", err)
 		return
 	}
+	// The fields after Error are set only for an error of the SDK. Names are those of errors over
+	// REST.
 	out := struct {
-		Error   string            `json:"error"`
-		Code    string            `json:"code,omitempty"`
-		Reason  string            `json:"reason,omitempty"`
-		Field   string            `json:"field,omitempty"`
+		Error  string `json:"error"`
+		Code   string `json:"code,omitempty"`
+		Reason string `json:"reason,omitempty"`
+		Field  string `json:"field,omitempty"`
+		// Which limit refused the request, and its value.
 		Limit   string            `json:"limit,omitempty"`
 		Max     int64             `json:"max,omitempty"`
 		Details map[string]string `json:"details,omitempty"`

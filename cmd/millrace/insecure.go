@@ -6,12 +6,13 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// insecureBare is what --insecure without a value means: the two listeners of clients. The admin listener asks for no token and
-// needs its own name.
+// insecureBare is the value of --insecure without one: the two listeners of clients. The admin
+// listener asks for no token, so a user must name it explicitly.
 const insecureBare = server.ListenerGRPC + "," + server.ListenerHTTP
 
-// insecureValue is the flag that names listeners which may be in plain text on a public address. In a configuration file it may be a
-// list; true and false, which it was before it named listeners, are read as the flag without a value, and as none.
+// insecureValue is the flag that names the listeners which may use plain text on a public address.
+// A configuration file may give a list. The flag was once a boolean: true is read as the flag
+// without a value, and false as no listener.
 type insecureValue []string
 
 // Set reads the names.

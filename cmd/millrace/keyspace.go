@@ -13,6 +13,9 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// kvAddCmd makes the command that adds to a number under a key. The bounds are checked by the
+// server in the same commit. Flags that were not given must send no condition, so it asks whether
+// they changed instead of comparing their values.
 func (a *app) kvAddCmd() *cobra.Command {
 	var ifRev uint64
 	var floor, ceiling int64
@@ -58,12 +61,15 @@ func (a *app) kvAddCmd() *cobra.Command {
 	return c
 }
 
-// rangeFlags adds the flags that name a range of keys.
+// rangeFlags adds the flags that name a range of keys to c. It returns a function that reads the
+// range after the flags were parsed: a prefix, or all keys from --from up to and without --to.
+// Without flags it is all keys.
 func rangeFlags(c *cobra.Command) (rangeOf func() (millrace.KeyRange, error)) {
 	prefix := c.Flags().String("prefix", "", "only keys that begin with this")
 	from := c.Flags().String("from", "", "first key of the range")
 	to := c.Flags().String("to", "", "end of the range; this key is not part of it")
 	return func() (millrace.KeyRange, error) {
+		// Between with an empty bound is open on that side, so one of the two flags is enough.
 		bounded := c.Flags().Changed("from") || c.Flags().Changed("to")
 		if bounded && c.Flags().Changed("prefix") {
 			return millrace.KeyRange{}, usageError{errors.New("--prefix and --from or --to are mutually exclusive")}
@@ -75,6 +81,8 @@ func rangeFlags(c *cobra.Command) (rangeOf func() (millrace.KeyRange, error)) {
 	}
 }
 
+// kvRangeCmd makes the command that prints a range of keys. The SDK fetches the range page by page,
+// so the command uses little memory.
 func (a *app) kvRangeCmd() *cobra.Command {
 	var rangeOf func() (millrace.KeyRange, error)
 	var keysOnly, stale bool
@@ -122,6 +130,7 @@ plain text. With --json each line is an object.`,
 	return c
 }
 
+// printEntry prints one key with its revision, and its value unless keysOnly is set.
 func (a *app) printEntry(e millrace.Entry, keysOnly bool) error {
 	v := map[string]any{"key": content([]byte(e.Key)), "rev": e.Rev}
 	if !keysOnly {
@@ -136,7 +145,8 @@ func (a *app) printEntry(e millrace.Entry, keysOnly bool) error {
 	})
 }
 
-// plain is text as it is, or quoted when it holds what would not stand on a line.
+// plain returns s as it is, or quoted if it is empty or holds anything that would break a line,
+// such as a line feed or invalid UTF-8.
 func plain(s string) string {
 	if s != "" && utf8.ValidString(s) && strconv.CanBackquote(s) {
 		return s
@@ -144,6 +154,8 @@ func plain(s string) string {
 	return strconv.Quote(s)
 }
 
+// kvDeleteRangeCmd makes the command that removes a range of keys. Without bounds it would remove
+// all keys, so it demands --all for that.
 func (a *app) kvDeleteRangeCmd() *cobra.Command {
 	var rangeOf func() (millrace.KeyRange, error)
 	var all bool
@@ -152,6 +164,7 @@ func (a *app) kvDeleteRangeCmd() *cobra.Command {
 		Short: "Remove the keys of a range and say how many there were",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			// Exactly one of the two ways to name the keys must be used.
 			named := c.Flags().Changed("prefix") || c.Flags().Changed("from") || c.Flags().Changed("to")
 			if named == all {
 				return usageError{errors.New("give one of --prefix, --from and --to, or --all")}
@@ -174,6 +187,7 @@ func (a *app) kvDeleteRangeCmd() *cobra.Command {
 	return c
 }
 
+// keyspaceCmd makes the command for keyspaces, below kv.
 func (a *app) keyspaceCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "keyspace",
@@ -185,6 +199,7 @@ func (a *app) keyspaceCmd() *cobra.Command {
 	return c
 }
 
+// keyspaceListCmd makes the command that lists the keyspaces of the namespace.
 func (a *app) keyspaceListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List keyspaces by name", Args: cobra.NoArgs,
@@ -205,6 +220,7 @@ func (a *app) keyspaceListCmd() *cobra.Command {
 	}
 }
 
+// keyspaceFields returns the JSON form of a keyspace, which list and show share.
 func keyspaceFields(k millrace.KeyspaceInfo) map[string]any {
 	return map[string]any{
 		"keyspace": k.Name, "version": k.Config.Version, "keys": k.Keys, "more_keys": k.MoreKeys, "bytes": k.Bytes,
@@ -213,6 +229,8 @@ func keyspaceFields(k millrace.KeyspaceInfo) map[string]any {
 	}
 }
 
+// keyspaceShowCmd makes the command that prints one keyspace. "or more" after the count says that
+// the server stopped counting.
 func (a *app) keyspaceShowCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "show KEYSPACE", Short: "Print a keyspace's configuration and what is in it", Args: cobra.ExactArgs(1),
@@ -238,6 +256,8 @@ func (a *app) keyspaceShowCmd() *cobra.Command {
 	}
 }
 
+// keyspaceSetCmd makes the command that replaces a keyspace's configuration: a limit that is not
+// given becomes 0.
 func (a *app) keyspaceSetCmd() *cobra.Command {
 	var config millrace.KeyspaceConfig
 	c := &cobra.Command{
@@ -260,6 +280,7 @@ func (a *app) keyspaceSetCmd() *cobra.Command {
 	return c
 }
 
+// keyspaceDeleteCmd makes the command that removes a keyspace.
 func (a *app) keyspaceDeleteCmd() *cobra.Command {
 	return &cobra.Command{
 		Use: "delete KEYSPACE", Short: "Remove a keyspace and all its keys (admin), and say whether it was there", Args: cobra.ExactArgs(1),

@@ -12,6 +12,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// kvCmd makes the command for keys and keyspaces.
 func (a *app) kvCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "kv",
@@ -24,7 +25,8 @@ func (a *app) kvCmd() *cobra.Command {
 	return c
 }
 
-// keyFlag adds the flag by which a key can hold what no argument can. keyOf reads the argument as the flag says.
+// keyFlag adds --key-base64 to c, for keys with bytes that no argument can hold, such as NUL. It
+// returns a function that turns the argument into the key; call it after the flags were parsed.
 func keyFlag(c *cobra.Command) (keyOf func(arg string) (string, error)) {
 	encoded := c.Flags().Bool("key-base64", false, "KEY is in base64, for bytes that an argument cannot hold")
 	return func(arg string) (string, error) {
@@ -39,6 +41,8 @@ func keyFlag(c *cobra.Command) (keyOf func(arg string) (string, error)) {
 	}
 }
 
+// kvGetCmd makes the command that prints a value. Without --json the output has the bytes of the
+// value and nothing else, so that it can be redirected to a file.
 func (a *app) kvGetCmd() *cobra.Command {
 	var keyOf func(arg string) (string, error)
 	var asIs bool
@@ -56,6 +60,7 @@ func (a *app) kvGetCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				// Bytes of the value are the whole output, so they do not go through print.
 				if !a.json {
 					return a.raw(v.Bytes, asIs)
 				}
@@ -68,6 +73,8 @@ func (a *app) kvGetCmd() *cobra.Command {
 	return c
 }
 
+// kvPutCmd makes the command that stores a value. --if-rev 0 is a condition too, so it asks whether
+// the flag was given.
 func (a *app) kvPutCmd() *cobra.Command {
 	var ifRev uint64
 	var ifAbsent bool
@@ -108,6 +115,8 @@ func (a *app) kvPutCmd() *cobra.Command {
 	return valuesFrom(c, 2)
 }
 
+// kvDelCmd makes the command that removes a key. That the key was absent is an answer, not an
+// error.
 func (a *app) kvDelCmd() *cobra.Command {
 	var ifRev uint64
 	var keyOf func(arg string) (string, error)

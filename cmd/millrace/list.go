@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// listValue is a flag that takes words, separated by commas; in a configuration file they may be a list.
+// listValue is a flag that takes words, separated by commas. A configuration file may give a list.
 type listValue []string
 
 // Set reads the flag.
@@ -28,6 +28,7 @@ func (*listValue) Type() string { return "words" }
 
 // Item reads one word of the list in a configuration file.
 func (*listValue) Item(fields map[string]string) (string, error) {
+	// A plain word of a YAML list has an empty name. A comma would split it into two words.
 	word, ok := fields[""]
 	if !ok || len(fields) != 1 || strings.Contains(word, ",") {
 		return "", errors.New("a word is wanted")

@@ -11,6 +11,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// namespaceCmd makes the command for namespaces.
 func (a *app) namespaceCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "namespace",
@@ -23,7 +24,8 @@ func (a *app) namespaceCmd() *cobra.Command {
 	return c
 }
 
-// named is with for a client of the namespace that an argument names.
+// named is like with, for a client of the namespace that an argument names. A different --ns is an
+// error: one of the two is a mistake.
 func (a *app) named(ctx context.Context, name string, fn func(ctx context.Context, c *millrace.Client) error) error {
 	if a.conn.namespace != "" && a.conn.namespace != name {
 		return usageError{fmt.Errorf("--ns %s names another namespace than %s", a.conn.namespace, name)}
@@ -32,6 +34,8 @@ func (a *app) named(ctx context.Context, name string, fn func(ctx context.Contex
 	return a.with(ctx, fn)
 }
 
+// namespaceCreateCmd makes the command that creates a namespace. Repeating it with the same number
+// of partitions succeeds and says so.
 func (a *app) namespaceCreateCmd() *cobra.Command {
 	partitions := 1
 	c := &cobra.Command{
@@ -46,6 +50,7 @@ one node of a cluster, and the partitions are spread over the nodes.`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.named(c.Context(), args[0], func(ctx context.Context, client *millrace.Client) error {
+				// With another number of partitions than it has, an existing namespace is an error.
 				existed, err := client.CreateNamespace(ctx, partitions)
 				if err != nil {
 					return err
@@ -67,15 +72,21 @@ one node of a cluster, and the partitions are spread over the nodes.`,
 
 // namespaceView is a namespace as the command line prints it.
 type namespaceView struct {
-	Namespace   string `json:"namespace"`
-	Version     uint64 `json:"version"`
-	AutoCreate  bool   `json:"auto_create"`
-	RetainBytes int64  `json:"retain_bytes"`
-	OnPush      bool   `json:"create_on_push"`
+	Namespace string `json:"namespace"`
+	// Rises with each change of the configuration; 0: never configured.
+	Version uint64 `json:"version"`
+	// Queues and keyspaces are made by their first use.
+	AutoCreate bool `json:"auto_create"`
+	// Limit of ended tasks in bytes; 0 is the server's default.
+	RetainBytes int64 `json:"retain_bytes"`
+	// The first push to a repository creates it.
+	OnPush bool `json:"create_on_push"`
 	keyBounds
 	Partitions []partitionView `json:"partitions"`
 }
 
+// partitionView is where a partition is. Leader is the gRPC address of the node that leads it;
+// empty if Led is false, or if it is the server that answered.
 type partitionView struct {
 	Partition int    `json:"partition"`
 	Shard     int    `json:"shard"`
@@ -83,6 +94,7 @@ type partitionView struct {
 	Leader    string `json:"leader,omitempty"`
 }
 
+// text prints a namespace for a person.
 func (v namespaceView) text(w io.Writer) {
 	fmt.Fprintf(w, "namespace     %s\nversion       %d\nauto create   %t\nretain bytes  %d\nby a push     %t\n",
 		v.Namespace, v.Version, v.AutoCreate, v.RetainBytes, v.OnPush)
@@ -100,6 +112,7 @@ func (v namespaceView) text(w io.Writer) {
 	}
 }
 
+// namespaceGetCmd makes the command that prints a namespace.
 func (a *app) namespaceGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get NAME",
@@ -128,6 +141,9 @@ func (a *app) namespaceGetCmd() *cobra.Command {
 	}
 }
 
+// namespaceSetCmd makes the command that changes some settings. It reads the configuration, changes
+// what flags name and writes it back with the version that it read: a change by another client in
+// between is refused, not overwritten. A namespace that does not exist starts from the defaults.
 func (a *app) namespaceSetCmd() *cobra.Command {
 	var b keyBounds
 	var autoCreate, onPush bool
@@ -140,6 +156,8 @@ func (a *app) namespaceSetCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.named(c.Context(), args[0], func(ctx context.Context, client *millrace.Client) error {
+				// A namespace that was never configured creates queues and keyspaces at their first
+				// use; that stays so unless a flag says otherwise.
 				config := millrace.NamespaceConfig{AutoCreate: true}
 				switch ns, err := client.Namespace(ctx); {
 				case err == nil:
@@ -173,6 +191,7 @@ func (a *app) namespaceSetCmd() *cobra.Command {
 	return c
 }
 
+// namespaceRmCmd makes the command that removes an empty namespace.
 func (a *app) namespaceRmCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME",

@@ -12,6 +12,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// queueCmd makes the command for queues.
 func (a *app) queueCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
@@ -24,24 +25,35 @@ func (a *app) queueCmd() *cobra.Command {
 	return c
 }
 
-// statsView is a queue's counters as the command line prints them.
+// statsView is a queue's counters as the command line prints them. Blocked to Cancelled count tasks
+// by their state now; Created, Purged, Failed and Crashed count events since the queue exists.
 type statsView struct {
-	Queue       string    `json:"queue"`
-	Blocked     uint64    `json:"blocked"`
-	Scheduled   uint64    `json:"scheduled"`
-	Ready       uint64    `json:"ready"`
-	Running     uint64    `json:"running"`
-	Completed   uint64    `json:"completed"`
-	Dead        uint64    `json:"dead"`
-	Cancelled   uint64    `json:"cancelled"`
-	Created     uint64    `json:"created"`
-	Purged      uint64    `json:"purged"`
-	Failed      uint64    `json:"failed_total"`
-	Crashed     uint64    `json:"crashed_total"`
-	Bytes       uint64    `json:"bytes"`
+	Queue string `json:"queue"`
+	// Waiting for tasks that they depend on.
+	Blocked uint64 `json:"blocked"`
+	// Waiting for their time.
+	Scheduled uint64 `json:"scheduled"`
+	// Waiting for a worker.
+	Ready uint64 `json:"ready"`
+	// Leased to a worker.
+	Running uint64 `json:"running"`
+	// Ended and still kept, by how they ended.
+	Completed uint64 `json:"completed"`
+	Dead      uint64 `json:"dead"`
+	Cancelled uint64 `json:"cancelled"`
+	Created   uint64 `json:"created"`
+	// Created tasks that are no longer stored.
+	Purged uint64 `json:"purged"`
+	// Attempts, not tasks.
+	Failed  uint64 `json:"failed_total"`
+	Crashed uint64 `json:"crashed_total"`
+	// Size of the payloads and results of the stored tasks.
+	Bytes uint64 `json:"bytes"`
+	// When the task that has waited longest became ready; zero if none is ready.
 	OldestReady time.Time `json:"oldest_ready,omitzero"`
 }
 
+// statsOf makes the view of a queue's counters.
 func statsOf(s millrace.QueueStats) statsView {
 	return statsView{
 		Queue: s.Queue, Blocked: s.Blocked, Scheduled: s.Scheduled, Ready: s.Ready, Running: s.Running,
@@ -50,6 +62,7 @@ func statsOf(s millrace.QueueStats) statsView {
 	}
 }
 
+// queueListCmd makes the command that lists all queues, page by page.
 func (a *app) queueListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
@@ -57,6 +70,7 @@ func (a *app) queueListCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				// Queues come in pages; an empty cursor after a page says that it was the last.
 				for cursor := ""; ; {
 					page, next, err := client.Queues(ctx, 1000, cursor)
 					if err != nil {
@@ -81,6 +95,7 @@ func (a *app) queueListCmd() *cobra.Command {
 	}
 }
 
+// queueStatsCmd makes the command that prints one queue's counters.
 func (a *app) queueStatsCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stats QUEUE",
@@ -104,6 +119,8 @@ func (a *app) queueStatsCmd() *cobra.Command {
 	}
 }
 
+// queueSetCmd makes the command that replaces a queue's configuration. Settings for which 0 has a
+// meaning of its own are pointers in the SDK: they are set only if their flag was given.
 func (a *app) queueSetCmd() *cobra.Command {
 	var cfg millrace.QueueConfig
 	var deliveries int
@@ -119,6 +136,8 @@ func (a *app) queueSetCmd() *cobra.Command {
 			if f.Changed("deliveries") {
 				cfg.MaxDeliveries = &deliveries
 			}
+			// Only flags that were given are set: nil leaves the setting at its default, while a
+			// pointer to 0 is the value 0.
 			for name, to := range map[string]struct {
 				value *time.Duration
 				field **time.Duration
@@ -140,12 +159,15 @@ func (a *app) queueSetCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
+	// When a task is dead.
 	f.IntVar(&cfg.MaxAttempts, "attempts", 0, "number of failed attempts after which a task is dead; default 5")
 	f.IntVar(&cfg.MaxCrashes, "crashes", 0, "number of crashes (leases that ran out) after which a task is dead; default 10")
 	f.IntVar(&deliveries, "deliveries", 0, "number of deliveries of any outcome after which a task is dead; 0 = no limit; default 1000")
+	// How long attempts take and tasks wait.
 	f.DurationVar(&cfg.Lease, "lease", 0, "how long a worker keeps a task without renewing its lease; default 60s")
 	f.DurationVar(&cfg.MaxRun, "max-run", 0, "limit of the time of one attempt; default none")
 	f.DurationVar(&aging, "aging", 0, "waiting time that raises a task by one priority; 0 = strict priority; default 60s")
+	// How long ended tasks are kept.
 	f.DurationVar(&completed, "retain-completed", 0, "how long completed tasks are kept; default 24h")
 	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
 	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
@@ -153,6 +175,7 @@ func (a *app) queueSetCmd() *cobra.Command {
 	return c
 }
 
+// queueRmCmd makes the command that removes a queue.
 func (a *app) queueRmCmd() *cobra.Command {
 	var purge bool
 	var version uint64

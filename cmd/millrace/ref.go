@@ -17,9 +17,11 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// refFlags name the repository of a command.
+// refFlags name the repository of a command: its name and, if it has one, its placement tag.
 type refFlags struct{ repo, tag string }
 
+// refCmd makes the command for repositories and refs. The flags that name the repository are
+// persistent and shared by all commands below.
 func (a *app) refCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ref",
@@ -41,7 +43,7 @@ func (a *app) refCmd() *cobra.Command {
 	return c
 }
 
-// withRepo runs fn on the repository that the flags name.
+// withRepo connects and runs fn on the repository that the flags or MILLRACE_REPO name.
 func (a *app) withRepo(ctx context.Context, f *refFlags, fn func(ctx context.Context, r millrace.Repo) error) error {
 	name := cmp.Or(f.repo, os.Getenv("MILLRACE_REPO"))
 	if name == "" {
@@ -52,6 +54,8 @@ func (a *app) withRepo(ctx context.Context, f *refFlags, fn func(ctx context.Con
 	})
 }
 
+// refRepoCmd makes the commands for repositories as a whole, whose argument is the repository's
+// name. create and set share the variables of their flags, as only one command runs per process.
 func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "repo",
@@ -59,6 +63,8 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
+	// named makes a command about the repository that its argument names; the tag still comes from
+	// the flag.
 	named := func(use, short string, run func(ctx context.Context, r millrace.Repo) error) *cobra.Command {
 		return &cobra.Command{
 			Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
@@ -129,6 +135,8 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 	return c
 }
 
+// refRepoListCmd makes the command that lists repositories, or the deleted ones that can still be
+// brought back.
 func (a *app) refRepoListCmd() *cobra.Command {
 	var deleted bool
 	list := &cobra.Command{
@@ -158,7 +166,8 @@ func (a *app) refRepoListCmd() *cobra.Command {
 	return list
 }
 
-// repoSettings reads what the flags of a repository say.
+// repoSettings returns the settings that flags of a repository give. config is JSON, or - for
+// standard input; empty leaves Config nil. A negative ifVersion sets no condition.
 func (a *app) repoSettings(branch, config string, ifVersion int64) (millrace.RepoSettings, error) {
 	out := millrace.RepoSettings{DefaultBranch: branch}
 	if ifVersion >= 0 {
@@ -177,18 +186,26 @@ func (a *app) repoSettings(branch, config string, ifVersion int64) (millrace.Rep
 	return out, nil
 }
 
-// repoConfig is the settings as JSON has them.
+// repoConfig is the JSON form of a repository's settings, as --config takes and the output shows
+// it. It has its own type so that names and words are those of the REST API, and unknown fields are
+// refused.
 type repoConfig struct {
-	Version    uint64     `json:"version,omitempty"`
-	State      string     `json:"state,omitempty"`
-	Hide       []string   `json:"hide,omitempty"`
-	Rules      []repoRule `json:"rules,omitempty"`
-	ReflogDays int32      `json:"reflog_days,omitempty"`
-	ReflogMax  int32      `json:"reflog_max,omitempty"`
-	MaxBytes   int64      `json:"max_bytes,omitempty"`
-	MaxPush    int64      `json:"max_push,omitempty"`
+	Version uint64     `json:"version,omitempty"`
+	State   string     `json:"state,omitempty"`
+	Hide    []string   `json:"hide,omitempty"`
+	Rules   []repoRule `json:"rules,omitempty"`
+	// How long entries of a ref's log are kept, and how many of them at most.
+	ReflogDays int32 `json:"reflog_days,omitempty"`
+	ReflogMax  int32 `json:"reflog_max,omitempty"`
+	// Limits of the repository and of one push, in bytes.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
+	MaxPush  int64 `json:"max_push,omitempty"`
 }
 
+// repoRule is one rule about refs. Refs is the pattern of names that it covers, Deny what it
+// forbids there, Except the principals that it does not bind, and Only the way by which these refs
+// may change. Queue goes with Only "effects": only completions of that queue's tasks may change
+// them.
 type repoRule struct {
 	Refs   string   `json:"refs"`
 	Deny   []string `json:"deny,omitempty"`
@@ -197,9 +214,11 @@ type repoRule struct {
 	Queue  string   `json:"queue,omitempty"`
 }
 
+// parseRepoConfig reads settings from JSON. It checks names and words; the server checks the rest.
 func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
 	var in repoConfig
 	d := json.NewDecoder(strings.NewReader(string(text)))
+	// A misspelt setting would silently be no setting.
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
 		return nil, err
@@ -212,6 +231,7 @@ func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
 		return nil, fmt.Errorf("state %q must be one of ready, importing, archived", in.State)
 	}
 	out.State = millracev1.Repo_State(state)
+	// A rule without only may change in every way.
 	for _, r := range in.Rules {
 		rule := &millracev1.RefRule{Refs: r.Refs, Except: r.Except, Queue: r.Queue}
 		for _, word := range r.Deny {
@@ -221,6 +241,7 @@ func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
 			}
 			rule.Deny = append(rule.Deny, millracev1.RefRule_Deny(deny))
 		}
+		// Words are the names of the enumeration in small letters.
 		only, ok := millracev1.RefRule_Only_value[strings.ToUpper(cmp.Or(r.Only, "any"))]
 		if !ok {
 			return nil, fmt.Errorf("only %q must be one of any, api, push, effects", r.Only)
@@ -231,6 +252,7 @@ func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
 	return out, nil
 }
 
+// repoConfigJSON is the inverse of parseRepoConfig: what it returns can be given to --config again.
 func repoConfigJSON(c *millrace.RepoConfig) repoConfig {
 	out := repoConfig{
 		Version: c.GetVersion(), State: strings.ToLower(c.GetState().String()), Hide: c.GetHide(), ReflogDays: c.GetReflogDays(),
@@ -246,6 +268,8 @@ func repoConfigJSON(c *millrace.RepoConfig) repoConfig {
 	return out
 }
 
+// repoJSON returns the JSON form of a repository. A tag and a time of deletion appear only if there
+// is one.
 func repoJSON(r millrace.RepoInfo) map[string]any {
 	out := map[string]any{
 		"name": r.Name, "id": r.ID, "default_branch": r.DefaultBranch, "config": repoConfigJSON(r.Config),
@@ -260,6 +284,7 @@ func repoJSON(r millrace.RepoInfo) map[string]any {
 	return out
 }
 
+// printRepo prints one repository with its settings.
 func (a *app) printRepo(r millrace.RepoInfo) error {
 	return a.print(repoJSON(r), func(w io.Writer) {
 		fmt.Fprintf(w, "name            %s\nid              %s\ndefault branch  %s\nrev             %d\nrefs            %d\npacks           %d, %d bytes\n",
@@ -271,6 +296,8 @@ func (a *app) printRepo(r millrace.RepoInfo) error {
 	})
 }
 
+// refJSON returns the JSON form of a ref, without the fields that do not apply to it: a symbolic
+// ref has a target, others an id.
 func refJSON(r millrace.Ref) map[string]any {
 	out := map[string]any{"name": r.Name, "rev": r.Rev}
 	for name, v := range map[string]string{"id": r.ID, "type": r.Type, "peeled": r.Peeled, "target": r.Target} {
@@ -281,7 +308,8 @@ func refJSON(r millrace.Ref) map[string]any {
 	return out
 }
 
-// refLine is a ref as git shows it.
+// refLine prints a ref in the form of git show-ref: the id or, for a symbolic ref, its target, then
+// the name.
 func refLine(w io.Writer, r millrace.Ref) {
 	if r.Target != "" {
 		fmt.Fprintf(w, "ref: %s\t%s\n", r.Target, r.Name)
@@ -290,6 +318,8 @@ func refLine(w io.Writer, r millrace.Ref) {
 	fmt.Fprintf(w, "%s\t%s\n", r.ID, r.Name)
 }
 
+// refListCmd makes the command that lists refs. All of them are from one instant, even if the list
+// takes several requests.
 func (a *app) refListCmd(f *refFlags) *cobra.Command {
 	var q millrace.RefQuery
 	c := &cobra.Command{
@@ -311,6 +341,7 @@ func (a *app) refListCmd(f *refFlags) *cobra.Command {
 	return c
 }
 
+// refShowCmd makes the command that prints one ref.
 func (a *app) refShowCmd(f *refFlags) *cobra.Command {
 	return &cobra.Command{
 		Use: "show REF", Short: "Print one ref", Args: cobra.ExactArgs(1),
@@ -326,7 +357,8 @@ func (a *app) refShowCmd(f *refFlags) *cobra.Command {
 	}
 }
 
-// change makes a command of one change.
+// change makes a command that makes a single change to a repository's refs. of builds the change
+// from the arguments, which args has checked. The command prints the values before and after.
 func (a *app) change(f *refFlags, use, short string, args cobra.PositionalArgs, of func(args []string) millrace.RefChange) *cobra.Command {
 	var message string
 	var noDeref bool
@@ -355,6 +387,7 @@ func (a *app) change(f *refFlags, use, short string, args cobra.PositionalArgs, 
 	return c
 }
 
+// argOr returns argument i, or an empty text if there are fewer.
 func argOr(args []string, i int) string {
 	if i < len(args) {
 		return args[i]
@@ -362,6 +395,7 @@ func argOr(args []string, i int) string {
 	return ""
 }
 
+// refUpdateCmd makes the command that moves a ref. With OLD the ref moves only if it is there.
 func (a *app) refUpdateCmd(f *refFlags) *cobra.Command {
 	return a.change(f, "update REF NEW [OLD]", "Let a ref point to another object", cobra.RangeArgs(2, 3), func(args []string) millrace.RefChange {
 		if len(args) == 3 {
@@ -371,28 +405,35 @@ func (a *app) refUpdateCmd(f *refFlags) *cobra.Command {
 	})
 }
 
+// refCreateCmd makes the command that creates a ref and fails if it exists.
 func (a *app) refCreateCmd(f *refFlags) *cobra.Command {
 	return a.change(f, "create REF NEW", "Make a ref that must not exist", cobra.ExactArgs(2), func(args []string) millrace.RefChange {
 		return millrace.CreateRef(args[0], args[1])
 	})
 }
 
+// refDeleteCmd makes the command that deletes a ref, with OLD only if it is there.
 func (a *app) refDeleteCmd(f *refFlags) *cobra.Command {
 	return a.change(f, "delete REF [OLD]", "Delete a ref", cobra.RangeArgs(1, 2), func(args []string) millrace.RefChange {
 		return millrace.DeleteRef(args[0], argOr(args, 1))
 	})
 }
 
+// refVerifyCmd makes the command that changes nothing and fails unless the ref is as expected.
 func (a *app) refVerifyCmd(f *refFlags) *cobra.Command {
 	return a.change(f, "verify REF [OLD]", "Fail unless a ref is at OLD, or does not exist", cobra.RangeArgs(1, 2), func(args []string) millrace.RefChange {
 		return millrace.VerifyRef(args[0], argOr(args, 1))
 	})
 }
 
+// refSymbolicCmd makes the command that prints the target of a symbolic ref, or sets it if there is
+// a second argument.
 func (a *app) refSymbolicCmd(f *refFlags) *cobra.Command {
 	c := a.change(f, "symbolic REF [TARGET]", "Print what a symbolic ref points to, or let it point elsewhere", cobra.RangeArgs(1, 2), func(args []string) millrace.RefChange {
 		return millrace.PointRef(args[0], args[1])
 	})
+	// The command that sets is the ordinary command for one change. This one reads if there is no
+	// target.
 	set := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if len(args) == 2 {
@@ -412,6 +453,7 @@ func (a *app) refSymbolicCmd(f *refFlags) *cobra.Command {
 	return c
 }
 
+// refLogCmd makes the command that prints a ref's log. Entry 0 is the newest, as in git's REF@{0}.
 func (a *app) refLogCmd(f *refFlags) *cobra.Command {
 	var limit int
 	c := &cobra.Command{
@@ -422,6 +464,7 @@ func (a *app) refLogCmd(f *refFlags) *cobra.Command {
 				if err != nil {
 					return err
 				}
+				// An entry of a symbolic ref has targets instead of ids.
 				for i, e := range entries {
 					v := map[string]any{
 						"n": i, "old": e.Old, "new": e.New, "principal": e.Principal, "cause": e.Cause, "message": e.Message,
@@ -443,12 +486,15 @@ func (a *app) refLogCmd(f *refFlags) *cobra.Command {
 	return c
 }
 
-// Exit codes of update-ref, which are git's.
+// Exit codes of update-ref, which are git's: 128 for a fatal error, 129 for a wrong command line.
 const (
 	exitFatal    = 128
 	exitGitUsage = 129
 )
 
+// refUpdateRefCmd makes the command that stands in for git update-ref: scripts can use it without a
+// change. Its grammar, its messages and its exit codes are git's. With --stdin it lasts as long as
+// its input, so --timeout does not bound it by default.
 func (a *app) refUpdateRefCmd(f *refFlags) *cobra.Command {
 	var stdin, nul, remove, noDeref, createLog bool
 	var message string
@@ -457,6 +503,9 @@ func (a *app) refUpdateRefCmd(f *refFlags) *cobra.Command {
 		Short: "Change refs as git update-ref does, in its dialect and with its exit codes",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
+			// The same combinations as git refuses: -z needs --stdin; --stdin takes no arguments;
+			// -d takes a ref and perhaps its old value; otherwise there is a ref, a new value and
+			// perhaps an old one.
 			bad := nul && !stdin || stdin && (remove || len(args) > 0) ||
 				!stdin && remove && (len(args) < 1 || len(args) > 2) || !stdin && !remove && (len(args) < 2 || len(args) > 3)
 			if bad {
@@ -498,7 +547,8 @@ func (a *app) refUpdateRefCmd(f *refFlags) *cobra.Command {
 	return valuesFrom(c, 0) // git's dialect has a meaning for empty ones
 }
 
-// fatal prints an error as git does, and gives it git's exit code.
+// fatal prints a fatalError the way git does, and returns an error with git's exit code. It returns
+// any other error as it is.
 func (a *app) fatal(err error) error {
 	var f fatalError
 	if !errors.As(err, &f) {
@@ -508,9 +558,13 @@ func (a *app) fatal(err error) error {
 	return exitError{exitFatal, errReported}
 }
 
-// args carries out the change that the arguments say.
+// args makes the one change that the arguments of update-ref describe. An empty or zero value
+// follows git: a zero NEW deletes the ref, a zero OLD means that the ref must not exist, except
+// with -d, where it means any value.
 func (u *updater) args(ctx context.Context, args []string, remove bool) error {
 	values := &fields{term: '\n', command: "update-ref"}
+	// value reads an argument as if it were a field of a stream, so that both have the same rules.
+	// An empty one is the zero id.
 	value := func(s, what string) (string, error) {
 		values.rest = " " + s
 		if s == "" {
@@ -546,12 +600,14 @@ func (u *updater) args(ctx context.Context, args []string, remove bool) error {
 	return u.apply(ctx)
 }
 
-// repoStore is a repository behind a server. Transactions go through a session, which is opened by the first.
+// repoStore is a refStore on a server. Transactions go through a session, which the first commit
+// opens and close ends.
 type repoStore struct {
 	repo    millrace.Repo
 	session *millrace.RefSession
 }
 
+// resolve reads one ref. A symbolic ref is followed by the server.
 func (s *repoStore) resolve(ctx context.Context, name string) (string, error) {
 	set, err := s.repo.BatchGet(ctx, []string{name})
 	if err != nil {
@@ -560,6 +616,8 @@ func (s *repoStore) resolve(ctx context.Context, name string) (string, error) {
 	return set.Refs[0].ID, nil
 }
 
+// commit makes the changes in one transaction of the session, which it opens if there is none. A
+// session that failed is not opened again: the stream ends with its error.
 func (s *repoStore) commit(ctx context.Context, changes []*millracev1.RefChange) error {
 	if s.session == nil {
 		var err error
@@ -575,6 +633,7 @@ func (s *repoStore) commit(ctx context.Context, changes []*millracev1.RefChange)
 	return err
 }
 
+// close ends the session, if there is one.
 func (s *repoStore) close() {
 	if s.session != nil {
 		_ = s.session.Close() // never fails

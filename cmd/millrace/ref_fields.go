@@ -7,22 +7,29 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// zeros is the id of no object.
+// zeros is the id that stands for "no object" in git's dialect.
 const zeros = "0000000000000000000000000000000000000000"
 
-// fields are the arguments of one command. In lines, one follows a space and may be quoted as in C; with -z, one follows
-// a NUL.
+// fields takes the arguments of one command apart. In the line format an argument follows a space
+// and may be quoted like a C string; with -z it follows a NUL and is never quoted. Each method
+// consumes what it returns from rest.
 type fields struct {
-	rest    string
-	term    byte
+	// What was not read yet. It starts with the separator before the next argument, and ends with
+	// the terminator of the command.
+	rest string
+	// NUL with -z, else a line feed.
+	term byte
+	// The name of the command, for messages.
 	command string
 }
 
+// isSpace reports whether c is white space as C's isspace sees it, which is what git uses.
 func isSpace(c byte) bool {
 	return c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\v' || c == '\f'
 }
 
-// arg takes an argument that begins here.
+// arg takes the argument that begins at rest: up to the next NUL with -z, else a quoted text or
+// everything up to white space. It may be empty.
 func (f *fields) arg() (string, error) {
 	if f.term == 0 {
 		s, _, _ := strings.Cut(f.rest, "\x00")
@@ -41,12 +48,14 @@ func (f *fields) arg() (string, error) {
 	return s, nil
 }
 
-// quoted takes a text in double quotes.
+// quoted takes an argument in double quotes, with the escapes of C. White space or the end must
+// follow the closing quote.
 func (f *fields) quoted() (string, error) {
 	bad := func() (string, error) { return "", fatalf("badly quoted argument: %s", f.rest) }
 	var b strings.Builder
 	for i := 1; i < len(f.rest); i++ {
 		switch c := f.rest[i]; c {
+		// The closing quote ends the argument.
 		case '"':
 			if next := i + 1; next < len(f.rest) && !isSpace(f.rest[next]) {
 				return "", fatalf("unexpected character after quoted argument: %s", f.rest)
@@ -70,8 +79,10 @@ func (f *fields) quoted() (string, error) {
 	return bad()
 }
 
-// unescape reads what follows a backslash; n is 0 if that is not an escape.
+// unescape reads the escape that follows a backslash: a letter, a quote, a backslash, or three
+// octal digits. n is the number of bytes read; 0 if s is not an escape. s must not be empty.
 func unescape(s string) (c byte, n int) {
+	// from and to are parallel: the letter after the backslash, and the byte that it stands for.
 	const from, to = `abfnrtv\"`, "\a\b\f\n\r\t\v\\\""
 	if i := strings.IndexByte(from, s[0]); i >= 0 {
 		return to[i], 1
@@ -88,7 +99,7 @@ func unescape(s string) (c byte, n int) {
 	return c, 3
 }
 
-// ref takes the name that comes first.
+// ref takes the first argument, which must be a valid name of a ref.
 func (f *fields) ref() (string, error) {
 	name, err := f.arg()
 	if err != nil {
@@ -103,12 +114,15 @@ func (f *fields) ref() (string, error) {
 	return name, nil
 }
 
-// text takes a further argument; ok is false when there is none.
+// text takes one more argument; ok is false if there is none. A separator that is not the one of
+// the format is fatal.
 func (f *fields) text() (s string, ok bool, err error) {
 	if f.term == 0 {
 		if f.rest == "" {
 			return "", false, nil
 		}
+		// The separator comes first; the argument behind it may be empty, but the input must not
+		// end there.
 		if f.rest[0] != 0 {
 			return "", false, fatalf("%s: expected NUL but got: %s", f.command, f.rest)
 		}
@@ -129,8 +143,10 @@ func (f *fields) text() (s string, ok bool, err error) {
 	return s, true, err
 }
 
-// value takes an object id, or the name of a ref that has one. In lines an empty one is zero; with -z it is none, but
-// where one is required.
+// value takes one more argument that is an object id or the name of a ref, which it resolves to its
+// id. name and what are for messages. ok is false if the argument is not given. An empty argument
+// is the zero id in lines; with -z it means "not given", unless required is set, where it is the
+// zero id too.
 func (f *fields) value(ctx context.Context, u *updater, name, what string, required bool) (id string, ok bool, err error) {
 	s, ok, err := f.text()
 	if err != nil || !ok {
@@ -152,6 +168,7 @@ func (f *fields) value(ctx context.Context, u *updater, name, what string, requi
 	return id, true, nil
 }
 
+// isID reports whether s is 40 hexadecimal digits in either case.
 func isID(s string) bool {
 	if len(s) != len(zeros) {
 		return false
@@ -165,7 +182,8 @@ func isID(s string) bool {
 	return true
 }
 
-// pair takes a name and a target, and the end.
+// pair takes a ref's name, a target and the end of the command. ok reports whether a target was
+// given; without one it is fatal if required.
 func (f *fields) pair(what string, required bool) (name, target string, ok bool, err error) {
 	if name, err = f.ref(); err != nil {
 		return "", "", false, err
@@ -179,7 +197,7 @@ func (f *fields) pair(what string, required bool) (name, target string, ok bool,
 	return name, target, ok, f.end(name)
 }
 
-// end refuses what follows the last argument.
+// end refuses anything before the terminator.
 func (f *fields) end(name string) error {
 	if f.rest == "" || f.rest[0] != f.term || len(f.rest) > 1 {
 		return fatalf("%s %s: extra input: %s", f.command, name, f.rest)

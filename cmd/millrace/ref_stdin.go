@@ -12,41 +12,52 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// refStore is what update-ref needs of a repository.
+// refStore is what updater needs of a repository.
 type refStore interface {
 	// resolve returns what a ref finally points to; empty when it does not exist.
 	resolve(ctx context.Context, name string) (string, error)
+	// commit makes all changes in one transaction, or none of them.
 	commit(ctx context.Context, changes []*millracev1.RefChange) error
 }
 
-// fatalError is an error that git would die of: its text follows "fatal: ", and the exit code is 128.
+// fatalError is an error on which git would exit: its text follows "fatal: ", and the exit code is
+// 128.
 type fatalError string
 
 func (e fatalError) Error() string { return string(e) }
 
+// fatalf makes a fatalError.
 func fatalf(format string, args ...any) error { return fatalError(fmt.Sprintf(format, args...)) }
 
-// maxLine bounds one command of a stream: a name and two values, quoted.
+// maxLine bounds one command of a stream, in bytes: a name and two values, quoted.
 const maxLine = 16 << 10
 
-// updater runs a stream of update-ref commands, in git's dialect.
+// updater runs update-ref commands in git's dialect. One goroutine uses it.
 type updater struct {
-	store   refStore
-	in      *bufio.Reader
-	out     io.Writer
+	store refStore
+	in    *bufio.Reader
+	out   io.Writer
+	// The message of each entry in a ref's log.
 	message string
-	noDeref bool // of every command
-	term    byte // of a field: NUL with -z, else line feed
+	// --no-deref: no command follows symbolic refs.
+	noDeref bool
+	// What ends a command: NUL with -z, else a line feed.
+	term byte
 
-	state   txnState
-	once    bool // no-deref of the next command
+	state txnState
+	// The next command does not follow symbolic refs; the command "option no-deref" sets it and add
+	// clears it.
+	once bool
+	// The changes of the transaction, which apply commits together.
 	changes []*millracev1.RefChange
 }
 
-// txnState is how far the transaction of a stream is.
+// txnState is the state of the transaction of a stream. enter moves it on.
 type txnState uint8
 
-// The states, in git's order.
+// The states, in the order in which git passes through them. A stream begins in txnOpen: without
+// "start", all changes are committed when the input ends. After "start" they are committed by
+// "commit" only.
 const (
 	txnOpen    txnState = iota // not started: what there is is committed at the end
 	txnStarted                 // started: aborted at the end
@@ -56,12 +67,17 @@ const (
 
 // streamCommand is a command of the dialect.
 type streamCommand struct {
-	name  string
-	args  int
+	name string
+	// The number of its arguments with -z, where each is a field of its own; 0 also says that no
+	// space follows the name.
+	args int
+	// The state that the transaction is in after the command.
 	state txnState
 	run   func(*updater, context.Context, *fields) error
 }
 
+// streamCommands are all commands. prepare is here so that it is refused by its name; enter never
+// lets it run.
 var streamCommands = []streamCommand{
 	{"update", 3, txnOpen, (*updater).update},
 	{"create", 2, txnOpen, (*updater).create},
@@ -78,7 +94,9 @@ var streamCommands = []streamCommand{
 	{"commit", 0, txnClosed, (*updater).commit},
 }
 
-// run reads commands until the input ends.
+// run reads and runs commands until the input ends. An error ends the stream, and what was not
+// committed is not done. At the end of the input the changes are committed if no transaction was
+// started; one that was started and not committed is aborted, as in git.
 func (u *updater) run(ctx context.Context) error {
 	for {
 		line, err := u.read()
@@ -98,11 +116,14 @@ func (u *updater) run(ctx context.Context) error {
 	return nil // one that was started and not committed is aborted, as in git
 }
 
-// read reads up to the next terminator, which stays.
+// read returns the input up to and with the next terminator. The last part may have none and comes
+// with io.EOF.
 func (u *updater) read() (string, error) {
 	var b []byte
 	for {
 		part, err := u.in.ReadSlice(u.term)
+		// ReadSlice returns at most a buffer at a time, so a long command is seen before all of it
+		// was read.
 		if b = append(b, part...); len(b) > maxLine {
 			return "", fatalf("a command is longer than %d bytes", maxLine)
 		}
@@ -112,6 +133,14 @@ func (u *updater) read() (string, error) {
 	}
 }
 
+// one runs one command:
+//
+//  1. It finds the command by its name, which a space follows if the command has arguments, else
+//     the terminator.
+//  2. With -z it reads one more field for each further argument. A stream that ends too early is
+//     left to the command, which knows what is missing.
+//  3. It moves the transaction's state on, which may refuse the command.
+//  4. It runs the command on the fields after the name.
 func (u *updater) one(ctx context.Context, line string) error {
 	switch {
 	case line[0] == u.term:
@@ -134,6 +163,8 @@ func (u *updater) one(ctx context.Context, line string) error {
 	if c == nil {
 		return fatalf("unknown command: %s", line)
 	}
+	// In lines a command is one line and complete. With -z the line read so far has only the first
+	// argument.
 	for i := 1; u.term == 0 && i < c.args; i++ {
 		more, err := u.read()
 		line += more
@@ -154,7 +185,8 @@ func (u *updater) one(ctx context.Context, line string) error {
 	return c.run(u, ctx, f)
 }
 
-// enter moves the transaction on to where a command takes it.
+// enter moves the transaction to the state that command c leads to, or refuses c. After a
+// transaction was closed only start is allowed, which begins an empty one.
 func (u *updater) enter(c *streamCommand) error {
 	if c.state == txnPrepared {
 		return fatalError("prepare is not supported yet")
@@ -169,11 +201,13 @@ func (u *updater) enter(c *streamCommand) error {
 	if u.state == txnStarted && c.state == txnStarted {
 		return fatalError("cannot restart ongoing transaction")
 	}
+	// Commands that add changes have the lowest state, so they leave a started transaction as it
+	// is.
 	u.state = max(u.state, c.state)
 	return nil
 }
 
-// add takes a change; what an option said was of this command alone.
+// add adds a change to the transaction. An option before the command applies to this change alone.
 func (u *updater) add(c *millracev1.RefChange) {
 	c.NoDeref = c.NoDeref || u.noDeref || u.once
 	c.Message = u.message
@@ -181,6 +215,8 @@ func (u *updater) add(c *millracev1.RefChange) {
 	u.changes = append(u.changes, c)
 }
 
+// update reads "update REF NEW [OLD]". A zero NEW deletes the ref; a zero OLD demands that it does
+// not exist.
 func (u *updater) update(ctx context.Context, f *fields) error {
 	name, err := f.ref()
 	if err != nil {
@@ -210,6 +246,7 @@ func (u *updater) update(ctx context.Context, f *fields) error {
 	return nil
 }
 
+// create reads "create REF NEW": the ref must not exist.
 func (u *updater) create(ctx context.Context, f *fields) error {
 	name, err := f.ref()
 	if err != nil {
@@ -231,6 +268,7 @@ func (u *updater) create(ctx context.Context, f *fields) error {
 	return nil
 }
 
+// delete reads "delete REF [OLD]". Without OLD an absent ref is not an error.
 func (u *updater) delete(ctx context.Context, f *fields) error {
 	name, err := f.ref()
 	if err != nil {
@@ -254,6 +292,7 @@ func (u *updater) delete(ctx context.Context, f *fields) error {
 	return nil
 }
 
+// verify reads "verify REF [OLD]". Without OLD the ref must not exist.
 func (u *updater) verify(ctx context.Context, f *fields) error {
 	name, err := f.ref()
 	if err != nil {
@@ -274,6 +313,8 @@ func (u *updater) verify(ctx context.Context, f *fields) error {
 	return nil
 }
 
+// symrefUpdate reads "symref-update REF TARGET [(ref OLD-TARGET | oid OLD-ID)]". With -z the last
+// two fields are always there and may be empty, which means the same as leaving them out.
 func (u *updater) symrefUpdate(ctx context.Context, f *fields) error {
 	name, err := f.ref()
 	if err != nil {
@@ -291,6 +332,8 @@ func (u *updater) symrefUpdate(ctx context.Context, f *fields) error {
 	if err != nil {
 		return err
 	}
+	// An old value is a kind and a value. With -z both fields are always there, and an empty kind
+	// means that there is none.
 	if ok && what != "" {
 		switch what {
 		case "ref":
@@ -326,6 +369,7 @@ func (u *updater) symrefUpdate(ctx context.Context, f *fields) error {
 	return nil
 }
 
+// symrefCreate reads "symref-create REF TARGET".
 func (u *updater) symrefCreate(_ context.Context, f *fields) error {
 	name, target, _, err := f.pair("new-target", true)
 	if err != nil {
@@ -335,6 +379,7 @@ func (u *updater) symrefCreate(_ context.Context, f *fields) error {
 	return nil
 }
 
+// symrefDelete reads "symref-delete REF [OLD-TARGET]". Like git it demands no-deref.
 func (u *updater) symrefDelete(_ context.Context, f *fields) error {
 	if !u.noDeref && !u.once {
 		return fatalError("symref-delete: cannot operate with deref mode")
@@ -351,6 +396,7 @@ func (u *updater) symrefDelete(_ context.Context, f *fields) error {
 	return nil
 }
 
+// symrefVerify reads "symref-verify REF [OLD-TARGET]". Like git it demands no-deref.
 func (u *updater) symrefVerify(_ context.Context, f *fields) error {
 	if !u.noDeref && !u.once {
 		return fatalError("symref-verify: cannot operate with deref mode")
@@ -367,6 +413,7 @@ func (u *updater) symrefVerify(_ context.Context, f *fields) error {
 	return nil
 }
 
+// option reads "option no-deref", the only option there is.
 func (u *updater) option(_ context.Context, f *fields) error {
 	if rest, ok := strings.CutPrefix(f.rest, "no-deref"); ok && rest != "" && rest[0] == u.term {
 		u.once = true
@@ -375,8 +422,10 @@ func (u *updater) option(_ context.Context, f *fields) error {
 	return fatalf("option unknown: %s", f.rest)
 }
 
+// start answers; enter has begun the transaction.
 func (u *updater) start(context.Context, *fields) error { return u.ok("start") }
 
+// commit commits the changes and answers.
 func (u *updater) commit(ctx context.Context, _ *fields) error {
 	if err := u.apply(ctx); err != nil {
 		return err
@@ -384,16 +433,21 @@ func (u *updater) commit(ctx context.Context, _ *fields) error {
 	return u.ok("commit")
 }
 
+// abort drops the changes and answers.
 func (u *updater) abort(context.Context, *fields) error {
 	u.changes = nil
 	return u.ok("abort")
 }
 
+// ok writes the answer that git gives to start, abort and commit.
 func (u *updater) ok(command string) error {
 	_, err := fmt.Fprintf(u.out, "%s: ok\n", command)
 	return err
 }
 
+// apply commits the changes that were collected, in one transaction; none is not an error. A
+// refusal by the server becomes a fatal error as of git. An unavailable server, or one whose answer
+// was lost, keeps its own error, so that the exit code says so.
 func (u *updater) apply(ctx context.Context) error {
 	changes := u.changes
 	u.changes = nil

@@ -12,6 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// restoreCmd makes the command that turns a backup into a data directory. It needs no server; the
+// directory must not exist or must be empty.
 func (a *app) restoreCmd() *cobra.Command {
 	var from string
 	var o server.RestoreOptions
@@ -57,24 +59,35 @@ backup was made without the objects of git repositories; it says of how many.`,
 	return c
 }
 
-// restoredView is a restored directory as the command line prints it.
+// restoredView is a restored directory as the command line prints it. Node is the new identity of
+// the server.
 type restoredView struct {
+	// Absolute path of the directory; From is the backup as the user named it.
 	Dir    string              `json:"dir"`
 	From   string              `json:"from"`
 	Node   string              `json:"node"`
 	Shards []restoredShardView `json:"shards"`
-	// Of git repositories: those that have objects, and of these the ones without them in the backup.
+	// The number of git repositories that have objects, and how many of these have no objects in
+	// the backup.
 	Repositories uint64 `json:"repositories"`
 	Bare         uint64 `json:"repositories_without_objects"`
 }
 
+// restoredShardView is one restored shard. The restore breaks the shard's history off at the backup
+// with one change of its own, and the new log begins behind that change.
 type restoredShardView struct {
-	Shard int    `json:"shard"`
-	Index uint64 `json:"index"`     // of the backup
-	Begin uint64 `json:"log_begin"` // its log begins behind it
+	Shard int `json:"shard"`
+	// The last entry of the backup.
+	Index uint64 `json:"index"`
+	// The index of that change.
+	Begin uint64 `json:"log_begin"`
 	Keys  uint64 `json:"keys"`
 }
 
+// restore writes the directory and prints what it holds. server.Restore marks the directory until
+// it is complete: if the process dies in between, no server starts on it, and the same command
+// starts again. Repositories without objects make it exit with ExitPartial, although the directory
+// is complete as far as the backup is.
 func (a *app) restore(b *backup.Backup, from string, o server.RestoreOptions) error {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {

@@ -11,21 +11,33 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// version is set when a release is built.
+// version is the program's version. The linker sets it when a release is built.
 var version = "dev"
 
-// app is what every subcommand shares: its streams and global flags.
+// app is what all subcommands share: streams, global flags and the connection. One process runs one
+// command, so fields that flags fill are set once, before the command runs, and only read
+// afterwards.
 type app struct {
-	in       io.Reader
+	in io.Reader
+	// out takes what the command was asked for, err messages. Commands use print and tell, which
+	// escape control characters, not the streams.
 	out, err io.Writer
-	json     bool
-	told     *interrupts
-	terminal bool // the output is one
-	serves   bool // it goes on whether or not what it prints can be written
-	conn     connection
+	// --json: every answer is one JSON value per line.
+	json bool
+	// How signals reach the command.
+	told *interrupts
+	// The output is a terminal.
+	terminal bool
+	// The command does its work whether or not its output can be written, as serve and work do. A
+	// failed write then is not an error.
+	serves bool
+	// Filled by connectionFlags, which the commands that talk to a server have.
+	conn connection
 }
 
-// execute runs one command line and returns its exit code.
+// execute runs one command line and returns its exit code. An output that cannot be written makes a
+// command fail, because it did not deliver what it was asked for; a closed pipe does so silently,
+// as the reader wanted no more.
 func execute(told *interrupts, args []string, in io.Reader, stdout, errOut io.Writer) int {
 	out := &checked{w: stdout}
 	a := &app{in: in, out: out, err: errOut, told: told, terminal: isTerminal(stdout)}
@@ -34,6 +46,7 @@ func execute(told *interrupts, args []string, in io.Reader, stdout, errOut io.Wr
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errOut)
+	// ctx ends with the first signal, so every command that passes it on ends then.
 	err := root.ExecuteContext(told.ctx)
 	if out.err != nil && !a.serves && (err == nil || errors.Is(err, out.err)) {
 		err = exitError{exitRefused, fmt.Errorf("write the output: %w", out.err)}
@@ -47,6 +60,7 @@ func execute(told *interrupts, args []string, in io.Reader, stdout, errOut io.Wr
 	return exitCode(err, told.ctx.Err() != nil)
 }
 
+// root builds the tree of all commands. Errors are printed by report and not by cobra.
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "millrace",
@@ -74,15 +88,19 @@ Exit codes: 0 ok, 1 refused or failed, 2 usage, 3 unavailable; serve adds 20 sto
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, one value per line")
+	// The order here is that of the help.
 	root.AddCommand(a.serveCmd(), a.demoCmd(), a.demoWorkerCmd(), a.taskCmd(), a.queueCmd(), a.kvCmd(), a.refCmd(), a.searchCmd(), a.namespaceCmd(), a.tenantCmd(),
 		a.workCmd(), a.doctorCmd(), a.backupCmd(), a.restoreCmd(), a.tokenCmd(), a.clusterCmd(), a.benchCmd(), a.versionCmd())
+	// All commands get the same checks of their arguments, so no command has to call them itself.
 	for _, c := range root.Commands() {
 		wrapUsage(c)
 	}
 	return root
 }
 
-// wrapUsage turns errors about arguments, missing flags and flags that exclude one another into usage errors, which exit with 2.
+// wrapUsage makes errors about arguments, missing flags and flags that exclude one another usage
+// errors, which exit with 2, for c and all commands below it. It puts all such checks into Args,
+// which cobra calls before RunE, and refuses empty texts.
 func wrapUsage(c *cobra.Command) {
 	refuseEmpty(c)
 	if check := c.Args; check != nil {
@@ -99,7 +117,9 @@ func wrapUsage(c *cobra.Command) {
 	}
 }
 
-// print writes v as JSON with --json, else what text prints.
+// print writes one answer: v as a line of JSON with --json, else what text writes. The answer is
+// built in memory and written at once, so that a partial one never appears. text may be nil where
+// the caller has checked for --json.
 func (a *app) print(v any, text func(w io.Writer)) error {
 	var b bytes.Buffer
 	if !a.json {
@@ -116,6 +136,7 @@ func (a *app) print(v any, text func(w io.Writer)) error {
 	return err
 }
 
+// versionCmd makes the command that prints the version.
 func (a *app) versionCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

@@ -15,6 +15,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// searchCmd makes the command for collections, points, searches and rulesets.
 func (a *app) searchCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "search",
@@ -27,6 +28,7 @@ func (a *app) searchCmd() *cobra.Command {
 	return c
 }
 
+// searchCollectionCmd makes the command for collections as a whole.
 func (a *app) searchCollectionCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "collection",
@@ -38,7 +40,9 @@ func (a *app) searchCollectionCmd() *cobra.Command {
 	return c
 }
 
-// fieldOf reads NAME:TYPE[:OPTION...]; options are unindexed, protected, role, credential and block.
+// fieldOf reads one --field: NAME:TYPE, followed by options with a colon before each. unindexed and
+// protected are properties; role, credential and block name what the gate uses the field for, and
+// the last of these wins. The server checks the type.
 func fieldOf(s string) (f millrace.SchemaField, err error) {
 	parts := strings.Split(s, ":")
 	if len(parts) < 2 {
@@ -60,6 +64,8 @@ func fieldOf(s string) (f millrace.SchemaField, err error) {
 	return f, nil
 }
 
+// collectionCreateCmd makes the command that creates a collection. A collection of that name with
+// the same definition is not an error.
 func (a *app) collectionCreateCmd() *cobra.Command {
 	var def millrace.CollectionConfig
 	var fields, texts []string
@@ -105,6 +111,8 @@ func (a *app) collectionCreateCmd() *cobra.Command {
 	return c
 }
 
+// collectionGetCmd makes the command that prints a collection. Its fields are printed in the form
+// that --field reads.
 func (a *app) collectionGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get COLLECTION",
@@ -145,6 +153,7 @@ func (a *app) collectionGetCmd() *cobra.Command {
 	}
 }
 
+// collectionListCmd makes the command that lists all collections, page by page.
 func (a *app) collectionListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
@@ -172,6 +181,7 @@ func (a *app) collectionListCmd() *cobra.Command {
 	}
 }
 
+// collectionDeleteCmd makes the command that removes a collection. It prints nothing.
 func (a *app) collectionDeleteCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete COLLECTION",
@@ -185,6 +195,7 @@ func (a *app) collectionDeleteCmd() *cobra.Command {
 	}
 }
 
+// searchUpsertCmd makes the command that stores one point.
 func (a *app) searchUpsertCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "upsert COLLECTION ID PAYLOAD|-",
@@ -216,6 +227,7 @@ func (a *app) searchUpsertCmd() *cobra.Command {
 	}
 }
 
+// searchRemoveCmd makes the command that removes points, and prints how many of them existed.
 func (a *app) searchRemoveCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove COLLECTION ID...",
@@ -239,6 +251,8 @@ func (a *app) searchRemoveCmd() *cobra.Command {
 	}
 }
 
+// searchQueryCmd makes the command that searches. Weights and the least score are sent only if
+// their flags were given, because 0 is a value of its own and the defaults depend on the embedder.
 func (a *app) searchQueryCmd() *cobra.Command {
 	var s millrace.Search
 	var params, judged, least string
@@ -258,6 +272,8 @@ func (a *app) searchQueryCmd() *cobra.Command {
 			if c.Flags().Changed("lexical") {
 				s.Lexical = &words
 			}
+			// Parameters are passed on as the user wrote them: the server reads their numbers
+			// without loss.
 			for _, p := range []struct {
 				name, text string
 				to         *any
@@ -288,11 +304,13 @@ func (a *app) searchQueryCmd() *cobra.Command {
 	}
 	f := c.Flags()
 	f.IntVar(&s.K, "k", 10, "number of results, 1 to 1000")
+	// Conditions that a row must meet to be a result at all.
 	f.StringArrayVar(&s.Gate.Roles, "role", nil, "role, repeated: a row must have one of them")
 	f.StringArrayVar(&s.Gate.Credentials, "credential", nil, "credential, repeated: a row must have all of them")
 	f.StringVar(&s.Gate.Client, "client", "", "client: rows that block it are left out")
 	f.StringVar(&s.Gate.Filter, "filter", "", "expression over indexed fields that a row must satisfy")
 	f.StringVar(&params, "params", "", "JSON object of the values that --filter names as p.NAME")
+	// How rows that pass are judged and ranked.
 	f.StringVar(&s.Ruleset, "ruleset", "", "NAME or NAME@VERSION that judges rows")
 	f.StringVar(&judged, "judge-params", "", "JSON object of the values that rules name as params.NAME")
 	f.BoolVar(&s.OnlyEligible, "eligible", false, "leave out rows that are only conditionally eligible")
@@ -301,6 +319,7 @@ func (a *app) searchQueryCmd() *cobra.Command {
 	f.Float64Var(&near, "dense", 0, "weight of the vectors' similarity; default depends on the embedder")
 	f.Float64Var(&words, "lexical", 0, "weight of matching words; default depends on the embedder")
 	f.StringVar(&least, "min-score", "", "leave out rows below this score")
+	// How the search runs, and what is printed.
 	f.BoolVar(&s.Exact, "exact", false, "compare the 32-bit vectors of all rows that pass, instead of an approximation")
 	f.BoolVar(&s.Record, "record", false, "record the search durably, and print its id")
 	f.BoolVar(&s.Explain, "explain", false, "print what each rule did")
@@ -308,8 +327,12 @@ func (a *app) searchQueryCmd() *cobra.Command {
 	return c
 }
 
+// printFound prints the results of a search: score, verdict and id, with full also the payload,
+// then how many rows each condition left out. A rule is printed only if it did not hold.
 func printFound(w io.Writer, found *millrace.Found, full bool) {
 	for _, r := range found.Results {
+		// A row that is not eligible without condition passed with conditions; the reasons below
+		// say which.
 		verdict := "conditional"
 		if r.Eligible {
 			verdict = "eligible"
@@ -331,6 +354,7 @@ func printFound(w io.Writer, found *millrace.Found, full bool) {
 	}
 }
 
+// searchEmbedCmd makes the command that prints the vectors of texts.
 func (a *app) searchEmbedCmd() *cobra.Command {
 	var embedder string
 	c := &cobra.Command{
@@ -355,6 +379,7 @@ func (a *app) searchEmbedCmd() *cobra.Command {
 	return c
 }
 
+// searchRulesetCmd makes the command for rulesets.
 func (a *app) searchRulesetCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ruleset",
@@ -366,6 +391,8 @@ func (a *app) searchRulesetCmd() *cobra.Command {
 	return c
 }
 
+// rulesetPutCmd makes the command that publishes the next version of a ruleset. Unknown fields of a
+// rule are refused, as a misspelt condition would be no condition.
 func (a *app) rulesetPutCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:     "put RULESET COLLECTION FILE|-",
@@ -381,6 +408,8 @@ func (a *app) rulesetPutCmd() *cobra.Command {
 			var rules []millrace.Rule
 			d := json.NewDecoder(in)
 			d.DisallowUnknownFields()
+			// Only the first JSON value of the input is read; the server checks the rules
+			// themselves.
 			if err := d.Decode(&rules); err != nil {
 				return usageError{fmt.Errorf("%s: %w", args[2], err)}
 			}
@@ -396,7 +425,8 @@ func (a *app) rulesetPutCmd() *cobra.Command {
 	}
 }
 
-// openInput opens a file, or the standard input for a hyphen.
+// openInput opens the file name, or returns standard input for "-". The caller calls end when it
+// has read the input.
 func openInput(c *cobra.Command, name string) (in io.Reader, end func(), err error) {
 	if name == "-" {
 		return c.InOrStdin(), func() {}, nil
@@ -408,6 +438,7 @@ func openInput(c *cobra.Command, name string) (in io.Reader, end func(), err err
 	return f, func() { _ = f.Close() }, nil // it was only read
 }
 
+// rulesetGetCmd makes the command that prints a version of a ruleset, by default the newest.
 func (a *app) rulesetGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get RULESET[@VERSION]",
@@ -431,6 +462,7 @@ func (a *app) rulesetGetCmd() *cobra.Command {
 	}
 }
 
+// rulesetListCmd makes the command that lists rulesets.
 func (a *app) rulesetListCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
@@ -453,6 +485,7 @@ func (a *app) rulesetListCmd() *cobra.Command {
 	}
 }
 
+// rulesetDeleteCmd makes the command that removes a ruleset. It prints nothing.
 func (a *app) rulesetDeleteCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "delete RULESET",

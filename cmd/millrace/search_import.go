@@ -15,14 +15,19 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// importBatch is the number of points of one request. importLine bounds a line of a JSONL file in
+// bytes, so that a file without line feeds does not fill the memory.
 const (
 	importBatch = 100
 	importLine  = 8 << 20 // longest line of a JSONL file
 )
 
-// pointReader reads the points of a file one by one; io.EOF ends them.
+// pointReader returns the next point of a file. io.EOF says that there are no more. An error names
+// the line.
 type pointReader func() (millrace.Point, error)
 
+// searchImportCmd makes the command that stores the points of a file. Points are stored under the
+// ids of the file, so a second run after an error replaces what the first one stored.
 func (a *app) searchImportCmd() *cobra.Command {
 	var format, idField string
 	c := &cobra.Command{
@@ -62,6 +67,9 @@ field of which is the id. A CSV file has a header; its cells are numbers, true, 
 	return c
 }
 
+// pointsOf returns a reader for the points of in. format must be jsonl or csv. An empty idField
+// means the field id of a CSV file; in JSONL it means that each line is a point in the form of the
+// API.
 func pointsOf(in io.Reader, format, idField string) (pointReader, error) {
 	switch format {
 	case "jsonl":
@@ -77,6 +85,9 @@ func pointsOf(in io.Reader, format, idField string) (pointReader, error) {
 	return nil, usageError{fmt.Errorf("--format: %q is neither jsonl nor csv", format)}
 }
 
+// jsonPoints reads points from lines of JSON. Without idField a line has the fields of a point.
+// With it a line is any object: it becomes the payload as a whole, and the text or number in
+// idField is the point's id. Empty lines are skipped.
 func jsonPoints(lines *bufio.Scanner, idField string) pointReader {
 	number := 0
 	return func() (p millrace.Point, err error) {
@@ -109,6 +120,8 @@ func jsonPoints(lines *bufio.Scanner, idField string) pointReader {
 			if err := json.Unmarshal(doc[idField], &id); err != nil {
 				return p, fmt.Errorf("line %d: no field %s", number, idField)
 			}
+			// The id is the text of the field, or the digits of a number. The scanner uses its
+			// buffer again, so the line is copied.
 			return millrace.Point{ID: strings.Trim(string(doc[idField]), `"`), Payload: json.RawMessage(append([]byte{}, lines.Bytes()...))}, nil
 		}
 		if err := lines.Err(); err != nil {
@@ -118,6 +131,9 @@ func jsonPoints(lines *bufio.Scanner, idField string) pointReader {
 	}
 }
 
+// csvPoints reads points from the rows of a CSV file. The header names the fields of the payload;
+// the column idField is the id and is not part of the payload. A cell that is valid JSON, such as a
+// number or true, keeps its type; any other is text; an empty one is left out.
 func csvPoints(r *csv.Reader, idField string) (pointReader, error) {
 	head, err := r.Read()
 	if err != nil {
@@ -153,7 +169,8 @@ func csvPoints(r *csv.Reader, idField string) (pointReader, error) {
 	}, nil
 }
 
-// importPoints stores points in batches, and stops at the first that is refused.
+// importPoints stores points in batches and returns how many were stored. It stops at the first
+// point that is refused; the points before it, and others of the same batch, stay stored.
 func importPoints(ctx context.Context, k millrace.Collection, read pointReader) (stored int, err error) {
 	for {
 		var batch []millrace.Point

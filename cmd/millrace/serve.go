@@ -24,26 +24,40 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// serveOptions are the flags of serve; the environment (MILLRACE_SERVE_<FLAG>) and a file fill what no flag sets.
+// serveOptions are the settings of serve. Flags fill them first; fillSettings then fills what no
+// flag set from the environment (MILLRACE_SERVE_<FLAG>) and from the file. Fields here are texts or
+// choices that serveUntil turns into server.Options.
 type serveOptions struct {
+	// The options of the server, which most flags fill directly.
 	server.Options
-	dev       bool
+	// Development mode: one admin token, loopback addresses only.
+	dev bool
+	// Where the development token is kept; empty: nowhere.
 	tokenFile string
+	// The token that admits a new node to a cluster.
 	joinToken secretFlags
+	// File that exists while the server serves.
 	readyFile string
-	config    string
-	logLevel  string
+	// Path of the configuration file; empty: none.
+	config   string
+	logLevel string
+	// Sizes in bytes, with an optional unit. An empty memory is the server's default.
 	memory    string
 	maxObject string
-	grace     time.Duration
-	limits    bool
-	cluster   config.Cluster
+	// How long calls in flight may take after the server was told to stop.
+	grace time.Duration
+	// --limits and --settings print and do not serve.
+	limits bool
+	// The node's place in a cluster; zero for a single-node server.
+	cluster config.Cluster
 
 	groupCommit bool
 	settings    bool
-	unread      []unread
+	// Variables that look like settings and are not; the server warns of them once it has a log.
+	unread []unread
 }
 
+// serveCmd makes the command that runs a server.
 func (a *app) serveCmd() *cobra.Command {
 	o := &serveOptions{}
 	c := &cobra.Command{
@@ -90,8 +104,10 @@ the disk is full beyond its reserve, 23 when the directory is not this server's.
 	return c
 }
 
-// flags makes the flags of serve.
+// flags makes the flags of serve. A flag is a setting too, unless notSettings lists it. The limits
+// of the edge are hidden flags, as there are many.
 func (o *serveOptions) flags(f *pflag.FlagSet) {
+	// Where the data and the settings are, and the listeners.
 	f.StringVar(&o.config, "config", "", "YAML file with these settings")
 	f.StringVar(&o.Dir, "data", "", "data directory; created if it does not exist (required)")
 	f.StringVar(&o.Listen, "listen", "127.0.0.1:7081", "address of the gRPC listener")
@@ -101,11 +117,13 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Metrics, "metrics", "off", "address of a listener for only /metrics, /healthz and /readyz, or off: plain text, without a token, and allowed on a public address")
 	f.BoolVar(&o.groupCommit, "group-commit", true, "gather commits into log entries; false: one commit per entry, to measure what group commit is worth")
 	_ = f.MarkHidden("group-commit")
+	// Who may call.
 	f.BoolVar(&o.dev, "dev", false, "development mode: make one admin token, print it, and listen on loopback addresses only")
 	f.StringVar(&o.tokenFile, "token-file", "", "with --dev: file that keeps the token; a token in it is used again")
 	f.StringVar(&o.TokensFile, "tokens", "", "YAML file with the hashes of tokens; read again when it changes, and on SIGHUP")
 	f.StringVar((*string)(&o.Durability), "durability", "fsync", "fsync: a write is on disk before it is acknowledged; none: a power cut loses acknowledged writes (for comparisons only)")
 	f.StringVar(&o.Name, "name", "n1", "name of this node")
+	// What the server may use, and how it keeps data.
 	f.IntVar(&o.Shards, "shards", 1, "number of shards of a new data directory, 1 to 64; fixed for the directory, and the same on all nodes of a cluster")
 	f.StringVar(&o.memory, "memory", "", "memory for buffers and caches, such as 512MiB; default a quarter of the machine's memory, or of the control group's limit")
 	f.StringVar(&o.TLSCert, "tls-cert", "", "PEM file with the certificate of the gRPC and REST listeners; read again, with its key, when a file changes, and on SIGHUP")
@@ -119,11 +137,13 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.Git, "git", "git", "git program that serves git clients: a path, or a name to look up in PATH")
 	f.Var((*listValue)(&o.Services), "services", "services to enable, such as queue,refs: a list of queue (required), kv, refs and search; a disabled service has no routes and no methods; default all")
 	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "limit in bytes per second at which this node fetches snapshots")
+	// Search.
 	f.StringVar(&o.EmbeddersFile, "embedders", "", "YAML file of the embedders, which make vectors of texts; default: only the built-in one, which counts words")
 	f.BoolVar(&o.NoSearch, "no-search", false, "keep no search index on this node, and refuse searches here")
 	f.StringVar(&o.VectorKernel, "vector-kernel", "", "instructions that compare vectors: vnni, avx2 or purego; default the fastest that this machine has")
 	f.BoolVar(&o.Forward, "forward", false, "in a cluster, forward a REST request that another node must serve, instead of redirecting the client with 307; ?forward=0 or ?forward=1 overrides this for one request")
 	f.BoolVar(&o.KeyspaceMetrics, "keyspace-metrics", false, "report metrics of the hundred most used keyspaces by tenant, namespace and name, instead of only the sum over all keyspaces")
+	// What the process tells, and how it ends.
 	f.StringVar(&o.readyFile, "ready-file", "", "file that exists while the server serves: a JSON object with its addresses and process id")
 	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: debug, info, warn or error")
 	spanVar(f, &o.grace, "grace", 25*time.Second, "how long calls in flight may go on after the server is told to stop")
@@ -137,7 +157,8 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	}
 }
 
-// printLimits lists the limits of the edge.
+// printLimits prints all limits of the edge with their defaults and highest values, and how the
+// file descriptors of this process would be shared out.
 func (a *app) printLimits(o *serveOptions) error {
 	for _, row := range o.Limits.Rows() {
 		v := map[string]any{"limit": row.Key, "default": row.Default, "max": row.Max}
@@ -160,7 +181,8 @@ func (a *app) printLimits(o *serveOptions) error {
 	return nil
 }
 
-// fillSettings fills flags that were not given from the environment and the file.
+// fillSettings sets flags that were not given: from the environment, else from the file. The file
+// must not be writable by other users. Unknown keys and variables are errors.
 func fillSettings(flags *pflag.FlagSet, file string) error {
 	var content []byte
 	if file != "" {
@@ -175,18 +197,22 @@ func fillSettings(flags *pflag.FlagSet, file string) error {
 	return config.Fill(settingsOf(flags), settingsVariables, os.Environ(), content)
 }
 
-// gcPercent lets the heap grow to four times what lives in it before it is collected: what lives is small compared with the
-// server's memory, whose limit makes the collector run earlier where it is not. Collecting takes a tenth of the time of
-// a busy server at the default of 100.
+// gcPercent lets the heap grow to four times what is alive in it before it is collected (GOGC).
+// What is alive is small compared with the server's memory; when it is not, the memory limit makes
+// the collector run earlier. At Go's default of 100, collecting takes a tenth of the time of a busy
+// server.
 const gcPercent = 300
 
-// fewProcs is the number of cores below which one more thread than cores runs Go code. A compaction, a layer being written
-// or the collector keeps a thread for milliseconds; with no more threads than cores, two of these would leave no thread to
-// acknowledge what the log has taken, and the operating system shares cores out more finely. Each thread beyond that costs
-// processor time in every cycle.
+// fewProcs is the number of cores below which the server runs Go code on one thread more than it
+// has cores. A compaction, the writing of a layer or the collector keeps a thread for milliseconds.
+// On two cores, two of these at once would leave no thread to acknowledge what the log has taken,
+// although the operating system could share the cores more finely. With more cores the additional
+// thread only costs processor time.
 const fewProcs = 4
 
-// serve runs a server. Its ready file is there as long as it serves: that of the last run goes first of all.
+// serve runs a server and looks after its ready file, which must exist only while the server
+// serves: it removes the file of an earlier run before anything else, and its own at the end. After
+// a crash the file stays until the next start.
 func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 	if o.readyFile == "" {
 		return a.serveUntil(ctx, o)
@@ -198,7 +224,17 @@ func (a *app) serve(ctx context.Context, o *serveOptions) (err error) {
 	return a.serveUntil(ctx, o)
 }
 
-// serveUntil runs a server until it is told to stop, or cannot go on.
+// serveUntil checks the settings, runs a server until ctx ends or the server cannot go on, and
+// closes it.
+//
+//  1. It checks all settings, so that a wrong one is reported before the data directory is
+//     touched.
+//  2. It sets the limits of the Go runtime, unless the environment sets them.
+//  3. It catches SIGHUP before the server starts, because its default would end a server that is
+//     starting.
+//  4. It starts the server and announces it.
+//  5. It waits: SIGHUP reads tokens and certificates again, the end of ctx closes the server
+//     within --grace, and a fatal error closes it at once and decides the exit code.
 func (a *app) serveUntil(ctx context.Context, o *serveOptions) (err error) {
 	if o.Dir == "" {
 		return usageError{errors.New("--data is required")}
@@ -229,6 +265,7 @@ func (a *app) serveUntil(ctx context.Context, o *serveOptions) (err error) {
 	} else if o.MaxObject < 1<<20 {
 		return usageError{errors.New("--git-object: must be at least 1MiB")}
 	}
+	// Variables of the Go runtime win over what the server would choose.
 	if os.Getenv("GOMEMLIMIT") == "" && o.Memory > 0 {
 		debug.SetMemoryLimit(o.GoMemory()) // the collector works harder before the process grows beyond its share
 	}
@@ -276,7 +313,8 @@ func (a *app) serveUntil(ctx context.Context, o *serveOptions) (err error) {
 	}
 }
 
-// removeReady removes the ready file, if it is there and a regular file.
+// removeReady removes the ready file if it exists and is a regular file. Anything else at the path
+// stays: writing the file reports it.
 func removeReady(file string) error {
 	if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
 		return nil //nolint:nilerr // the write of it tells what is wrong
@@ -287,10 +325,13 @@ func removeReady(file string) error {
 	return nil
 }
 
-// unread is a variable of the environment that lacks a word of a setting's name, and so is not read.
+// unread is a variable of the environment that lacks the word SERVE of a setting's name (short), so
+// it has no effect, and the name that it should have (whole).
 type unread struct{ short, whole string }
 
-// unreadOf lists them. A setting that has the name of a variable of clients is left out.
+// unreadOf returns the variables of the environment that were probably meant as settings. A
+// variable that clients read, such as MILLRACE_TOKEN, is not among them, as no setting has that
+// name.
 func unreadOf(flags *pflag.FlagSet) (out []unread) {
 	for _, s := range settingsOf(flags) {
 		v := unread{s.Variable("MILLRACE_"), s.Variable(settingsVariables)}
@@ -301,8 +342,13 @@ func unreadOf(flags *pflag.FlagSet) (out []unread) {
 	return out
 }
 
-// announce tells that the server serves.
+// announce tells that the server serves. It writes the ready file under another name and renames
+// it, so that a reader never sees a part of it. A failure to print is ignored, a failure to write
+// the file ends the server: a supervisor may wait for it. The token is printed only if no file
+// keeps it.
 func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
+	// The form of the ready file and of the output with --json. Addresses are those that the
+	// listeners have, with the ports that were chosen.
 	ready := struct {
 		Address string `json:"grpc"`
 		HTTP    string `json:"http,omitempty"`
@@ -349,7 +395,7 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 	return nil
 }
 
-// parseBytes reads a count of bytes with an optional KiB, MiB or GiB.
+// parseBytes reads a number of bytes of 0 or more, with an optional KiB, MiB or GiB.
 func parseBytes(s string) (int64, error) {
 	for suffix, shift := range map[string]uint{"KiB": 10, "MiB": 20, "GiB": 30, "": 0} {
 		digits, ok := strings.CutSuffix(s, suffix)

@@ -12,13 +12,14 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// settingsVariables starts the environment variables of serve's settings.
+// settingsVariables is the prefix of the environment variables that are settings of serve.
 const settingsVariables = "MILLRACE_SERVE_"
 
-// notSettings are flags that act on one command line: neither the environment nor a file sets them.
+// notSettings are flags that act on one command line only: neither the environment nor a file can
+// set them.
 var notSettings = []string{"config", "help", "json", "limits", "settings"}
 
-// settingsIntro opens the reference that printSettings writes.
+// settingsIntro and the texts below are parts of the reference that printSettings writes.
 const settingsIntro = `# Settings of the server
 
 Written by ` + "`millrace serve --settings`" + `; a test compares.
@@ -35,6 +36,7 @@ listener shows the settings in force.
 |---|---|---|
 `
 
+// limitsIntro opens the table of limits.
 const limitsIntro = `
 ## Limits
 
@@ -45,6 +47,7 @@ Each limit is a setting too. A request that exceeds a limit is refused with the 
 |---|---|---|---|
 `
 
+// memoryIntro opens the table of shares of the memory.
 const memoryIntro = `
 ## Memory
 
@@ -56,6 +59,7 @@ shards and 4 GiB. With less they shrink in proportion; what holds commits is nev
 |---|---|---|
 `
 
+// descriptorsIntro opens the table of shares of the file descriptors.
 const descriptorsIntro = `
 ## Descriptors
 
@@ -68,8 +72,9 @@ cluster of three; ` + "`serve --limits`" + ` prints the one that a node would ha
 |---|---|---|---|---|
 `
 
-// printSettings writes the reference of all settings as Markdown. Hidden flags are for tests, but for the limits, which
-// have a table of their own.
+// printSettings writes the reference of all settings as Markdown, which is docs/reference. A hidden
+// flag is left out, as it is for tests; the limits are hidden too, but have a table of their own.
+// The figures are for fixed sizes of a machine, so that the text is the same everywhere.
 func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
 	fmt.Fprint(w, settingsIntro)
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -83,6 +88,7 @@ func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
 		fmt.Fprintf(w, "| `--%s` | %s | %s |\n", f.Name, value, strings.ReplaceAll(f.Usage, "|", `\|`))
 	})
 	fmt.Fprint(w, memoryIntro)
+	// The example is a node of a cluster of three with four shards and 4 GiB.
 	for _, share := range config.PlanMemory(4<<30, 4, 2).Shares() {
 		fmt.Fprintf(w, "| `%s` | %.0f MiB | %s |\n", share.Name, float64(share.Bytes)/(1<<20), share.Meaning)
 	}
@@ -94,7 +100,8 @@ func printSettings(w io.Writer, flags *pflag.FlagSet, o *server.Options) {
 	}
 }
 
-// printDescriptors writes the rows of the table of descriptors.
+// printDescriptors writes the table of descriptors: one row per share, one column per limit of the
+// process.
 func printDescriptors(w io.Writer) {
 	var columns [3][]config.Share
 	for i, most := range []int64{256, 1024, 65_536} {
@@ -110,10 +117,12 @@ func printDescriptors(w io.Writer) {
 	}
 }
 
-// limitFlag is the flag of a limit.
+// limitFlag returns the name of the flag that sets the limit key.
 func limitFlag(key string) string { return "limit-" + strings.ReplaceAll(key, "_", "-") }
 
-// settingsOf lists what the environment and a file may set.
+// settingsOf returns what the environment and a file may set: one setting for each flag that
+// notSettings does not list. A flag with an Item method takes a list in a file; its wrapper against
+// empty texts is looked through to find it.
 func settingsOf(flags *pflag.FlagSet) []config.Setting {
 	var out []config.Setting
 	flags.VisitAll(func(f *pflag.Flag) {

@@ -10,20 +10,29 @@ import (
 	"time"
 )
 
-// hurryWait is how long a command that gives work back may take for that once it was told to end a second time.
+// hurryWait is how long a command that gives its work back may take for it after the second signal.
+// Then the process exits.
 const hurryWait = 5 * time.Second
 
-// interrupts are what tells a command to end. The first signal ends ctx, the second one hurry.
+// interrupts are what tells a command to end: the first SIGINT or SIGTERM cancels ctx, the second
+// one cancels hurry.
 type interrupts struct {
 	ctx   context.Context
 	hurry context.Context
-	// patient is set by a command that ends by itself once hurry has ended; any other is ended by the second signal.
+	// Set by a command that ends by itself soon after hurry was cancelled. Any other command is
+	// ended by the second signal at once.
 	patient atomic.Bool
 }
 
-// heedSignals has SIGINT and SIGTERM end the process in an orderly way, and the second of them at once. SIGHUP and SIGPIPE
-// end nothing: a terminal that is closed, or a reader that is gone, must not stop a server or leave a task to its
-// lease. They are caught, not ignored, so that programs that are started by this one have them as they are by default.
+// heedSignals makes the first SIGINT or SIGTERM end the process in order, and the second one at
+// once, with exit code 128 plus the signal's number.
+//
+// SIGHUP and SIGPIPE end nothing: a closed terminal, or a reader of the output that is gone, must
+// not stop a server or leave a task to its lease. They are caught and not ignored, because programs
+// that this one starts inherit ignored signals but not caught ones. A SIGHUP that was ignored from
+// the start, as under nohup, stays ignored.
+//
+// stop ends the watching and cancels ctx.
 func heedSignals() (i *interrupts, stop func()) {
 	nothing := make(chan os.Signal, 1) // never read
 	signal.Notify(nothing, syscall.SIGPIPE)
@@ -36,6 +45,8 @@ func heedSignals() (i *interrupts, stop func()) {
 	hurry, hasten := context.WithCancel(context.Background())
 	i = &interrupts{ctx: ctx, hurry: hurry}
 	over := make(chan struct{})
+	// This goroutine waits for the first signal, then for the second one. The end of the process
+	// ends it, or stop.
 	go func() {
 		select {
 		case <-told:
@@ -60,13 +71,14 @@ func heedSignals() (i *interrupts, stop func()) {
 	}
 }
 
-// checked is where a command writes what it was asked for. It keeps the first error: such a command has not done its work.
+// checked is the output of a command. It keeps the first error of a write: a command whose output
+// was not written has not done its work.
 type checked struct {
 	w   io.Writer
 	err error
 }
 
-// Write writes on.
+// Write passes p on and keeps the first error.
 func (c *checked) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	if err != nil && c.err == nil {

@@ -7,10 +7,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// spanValue is a flag that takes a time span of 0 or more, of a command itself. Spans that a server is sent are the server's to refuse.
+// spanValue is a flag that takes a duration of 0 or more. It is for durations that the command
+// itself uses; the server checks those that are sent to it.
 type spanValue time.Duration
 
-// spanVar adds such a flag.
+// spanVar adds such a flag to f, with a default value.
 func spanVar(f *pflag.FlagSet, p *time.Duration, name string, value time.Duration, usage string) {
 	*p = value
 	f.Var((*spanValue)(p), name, usage)

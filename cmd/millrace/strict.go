@@ -14,15 +14,20 @@ import (
 	"unicode/utf8"
 )
 
-// strictObject is a JSON object that is read as servers read theirs: names have one spelling and come once, at every depth; text
-// is UTF-8 without lone surrogates; null stands for no field's value; and a field that was not asked for is an error. The first error
-// stays.
+// strictObject is a JSON object that is read by the same rules as a server reads a request: a name
+// has one spelling and comes once, at every depth; text is UTF-8 without half surrogate pairs; null
+// is never the value of a field; a field that was not asked for is an error.
+//
+// The methods take one field each, and note what is wrong instead of returning it. The first error
+// is kept; done returns it at the end. So a reader takes all its fields and checks once.
 type strictObject struct {
-	fields map[string]json.RawMessage // that were not read yet
-	err    error
+	// The fields that were not taken yet.
+	fields map[string]json.RawMessage
+	// The first error; it names the field.
+	err error
 }
 
-// readStrict reads b, which must be one object and nothing else.
+// readStrict reads b, which must be one JSON object with nothing after it.
 func readStrict(b []byte) (*strictObject, error) {
 	if err := checkJSON(b); err != nil {
 		return nil, err
@@ -34,7 +39,13 @@ func readStrict(b []byte) (*strictObject, error) {
 	return o, nil
 }
 
-// checkJSON refuses what encoding/json takes though it is not one JSON value with one meaning.
+// checkJSON refuses text that encoding/json accepts although it does not have one clear meaning:
+// invalid UTF-8, half surrogate pairs, a name that is given twice in one object, or data after the
+// value.
+//
+// It goes through the tokens and keeps a stack of the open objects and arrays. In an object tokens
+// alternate between a name and a value; a value that is itself an object or array is closed before
+// the next name is due.
 func checkJSON(b []byte) error {
 	if !utf8.Valid(b) {
 		return errors.New("must be UTF-8")
@@ -44,8 +55,10 @@ func checkJSON(b []byte) error {
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
-	var open []map[string]bool // names of each object that is open; nil for an array
-	name := false              // the next token is a name, in an object
+	// The names of each open object, from the outermost; nil stands for an array.
+	var open []map[string]bool
+	// Whether the next token is a name.
+	name := false
 	for {
 		t, err := d.Token()
 		if err != nil {
@@ -77,15 +90,17 @@ func checkJSON(b []byte) error {
 	}
 }
 
-// jsonOf returns b without the white space around it if it is one JSON value in UTF-8. What programs print as JSON ends with a
-// newline as a rule, which is not part of the value.
+// jsonOf returns b without the white space around it, and whether that is one JSON value in UTF-8.
+// Programs that print JSON usually end it with a line feed, which is not part of the value.
 func jsonOf(b []byte) (json.RawMessage, bool) {
 	b = bytes.Trim(b, " \t\r\n")
 	return b, json.Valid(b) && utf8.Valid(b) && !loneSurrogate(b)
 }
 
-// loneSurrogate reports whether JSON text names half of a surrogate pair, as \ud83d without what must follow it.
+// loneSurrogate reports whether JSON text has an escape of half a surrogate pair, such as \ud83d,
+// that is not followed by the other half.
 func loneSurrogate(b []byte) bool {
+	// half reads one \uXXXX escape at the start of b, and reports whether it is a surrogate.
 	half := func(b []byte) (n uint64, ok bool) {
 		if len(b) < 6 || b[0] != '\\' || b[1] != 'u' {
 			return 0, false
@@ -97,6 +112,7 @@ func loneSurrogate(b []byte) bool {
 		if b[i] != '\\' {
 			continue
 		}
+		// A high half must be followed by the escape of a low half; a low half alone is wrong.
 		if n, ok := half(b[i:]); ok {
 			low, paired := half(b[i+6:])
 			if n >= 0xdc00 || !paired || low < 0xdc00 {
@@ -109,21 +125,22 @@ func loneSurrogate(b []byte) bool {
 	return false
 }
 
-// refuse notes what is wrong with a field.
+// refuse notes an error about a field, unless there is one already.
 func (o *strictObject) refuse(field, text string) {
 	if o.err == nil {
 		o.err = fmt.Errorf("%s %s", field, text)
 	}
 }
 
-// within notes the error of an object in a field.
+// within notes the error of an object that is the value of a field.
 func (o *strictObject) within(field string, err error) {
 	if err != nil {
 		o.refuse(field+":", err.Error())
 	}
 }
 
-// done returns the first error, such as a field that was not asked for.
+// done returns the first error. If there is none and fields are left, they are unknown; the error
+// names the first of them in byte order, so that it is the same each time.
 func (o *strictObject) done() error {
 	if o.err != nil || len(o.fields) == 0 {
 		return o.err
@@ -131,14 +148,16 @@ func (o *strictObject) done() error {
 	return fmt.Errorf("unknown field %q", slices.Min(slices.Collect(maps.Keys(o.fields))))
 }
 
-// raw takes a field as it is written, null too.
+// raw takes a field as it is written, also if it is null. ok is false if the object does not have
+// it.
 func (o *strictObject) raw(name string) (json.RawMessage, bool) {
 	v, ok := o.fields[name]
 	delete(o.fields, name)
 	return v, ok
 }
 
-// value reads a field into v.
+// value takes a field into v, a pointer. It returns false if the field is absent, null or of
+// another type; the last two are errors that say that it must be kind.
 func (o *strictObject) value(name, kind string, v any) bool {
 	raw, ok := o.raw(name)
 	if !ok {
@@ -151,11 +170,14 @@ func (o *strictObject) value(name, kind string, v any) bool {
 	return true
 }
 
+// text takes a string. ok is false if it is absent or refused, as it is for all methods below that
+// return it.
 func (o *strictObject) text(name string) (s string, ok bool) {
 	ok = o.value(name, "a string", &s)
 	return s, ok
 }
 
+// required takes a string that must be there; it may be empty.
 func (o *strictObject) required(name string) string {
 	s, ok := o.text(name)
 	if !ok {
@@ -164,18 +186,22 @@ func (o *strictObject) required(name string) string {
 	return s
 }
 
+// boolean takes a boolean; false if it is absent.
 func (o *strictObject) boolean(name string) (b bool) {
 	o.value(name, "true or false", &b)
 	return b
 }
 
+// integer takes a signed integer of 64 bits.
 func (o *strictObject) integer(name string) (n int64, ok bool) {
 	ok = o.value(name, "an integer of 64 bits", &n)
 	return n, ok
 }
 
-// unsigned reads an integer, or a string of one.
+// unsigned takes an unsigned integer, or a string that holds one: JSON numbers of many programs are
+// exact up to 2^53 only.
 func (o *strictObject) unsigned(name string) (n uint64, ok bool) {
+	// A string must be the shortest form of the number, so that each number has one spelling.
 	if raw := o.fields[name]; len(raw) > 1 && raw[0] == '"' {
 		s, _ := o.text(name)
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -189,6 +215,7 @@ func (o *strictObject) unsigned(name string) (n uint64, ok bool) {
 	return n, ok
 }
 
+// base64 takes a string in standard base64 with padding, and returns the bytes.
 func (o *strictObject) base64(name string) (b []byte, ok bool) {
 	s, ok := o.text(name)
 	if !ok {
@@ -201,7 +228,8 @@ func (o *strictObject) base64(name string) (b []byte, ok bool) {
 	return b, err == nil
 }
 
-// bytes reads a field of text, or the one of the same name with _base64 behind it.
+// bytes takes bytes from one of two fields: name holds them as text, name_base64 in base64. Both
+// together are an error.
 func (o *strictObject) bytes(name string) ([]byte, bool) {
 	s, asText := o.text(name)
 	b, coded := o.base64(name + "_base64")
@@ -214,6 +242,7 @@ func (o *strictObject) bytes(name string) ([]byte, bool) {
 	return b, coded
 }
 
+// requiredBytes is like bytes, for a field that must be there.
 func (o *strictObject) requiredBytes(name string) []byte {
 	b, ok := o.bytes(name)
 	if !ok {
@@ -222,6 +251,7 @@ func (o *strictObject) requiredBytes(name string) []byte {
 	return b
 }
 
+// duration takes a duration in Go's form.
 func (o *strictObject) duration(name string) (time.Duration, bool) {
 	s, ok := o.text(name)
 	if !ok {
@@ -234,6 +264,7 @@ func (o *strictObject) duration(name string) (time.Duration, bool) {
 	return d, err == nil
 }
 
+// time takes a time as in RFC 3339.
 func (o *strictObject) time(name string) (time.Time, bool) {
 	s, ok := o.text(name)
 	if !ok {
@@ -246,7 +277,7 @@ func (o *strictObject) time(name string) (time.Time, bool) {
 	return t, err == nil
 }
 
-// count reads an integer that is a number of attempts; 0 when there is none.
+// count takes a number of attempts, which must be at least 1; 0 if the field is absent.
 func (o *strictObject) count(name string) int32 {
 	n, ok := o.integer(name)
 	if ok && (n < 1 || n > math.MaxInt32) {
@@ -255,7 +286,8 @@ func (o *strictObject) count(name string) int32 {
 	return int32(n)
 }
 
-// objects reads a field that is an array of objects.
+// objects takes an array of objects. The caller reads each and passes the error of its done to
+// within.
 func (o *strictObject) objects(name string) (out []*strictObject) {
 	var all []map[string]json.RawMessage
 	if !o.value(name, "an array of objects", &all) {
@@ -267,7 +299,7 @@ func (o *strictObject) objects(name string) (out []*strictObject) {
 	return out
 }
 
-// object reads a field that is an object; nil when there is none.
+// object takes an object, as objects does; nil if it is absent.
 func (o *strictObject) object(name string) *strictObject {
 	var fields map[string]json.RawMessage
 	if !o.value(name, "an object", &fields) {

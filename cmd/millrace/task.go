@@ -17,6 +17,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// taskCmd makes the command for tasks.
 func (a *app) taskCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "task",
@@ -30,34 +31,47 @@ func (a *app) taskCmd() *cobra.Command {
 	return c
 }
 
-// taskView is a task as the command line prints it.
+// taskView is a task as the command line prints it. Zero times and empty texts are left out.
 type taskView struct {
-	ID         string            `json:"id"`
-	Queue      string            `json:"queue"`
-	Kind       string            `json:"kind"`
-	State      string            `json:"state"`
-	Reason     string            `json:"reason,omitempty"`
-	Attempt    int               `json:"attempt"`
-	Failures   int               `json:"failures"`
-	Crashes    int               `json:"crashes"`
-	Priority   int               `json:"priority"`
-	Tag        string            `json:"tag,omitempty"`
-	Headers    map[string]string `json:"headers,omitempty"`
-	CreatedAt  time.Time         `json:"created_at,omitzero"`
-	RunAt      time.Time         `json:"run_at,omitzero"`
-	StartedAt  time.Time         `json:"started_at,omitzero"`
-	FinishedAt time.Time         `json:"finished_at,omitzero"`
-	LeaseUntil time.Time         `json:"lease_until,omitzero"`
-	Worker     string            `json:"worker,omitempty"`
-	Payload    *content          `json:"payload,omitempty"`
-	Result     *content          `json:"result,omitempty"`
-	Error      string            `json:"error,omitempty"`
-	ErrorCode  string            `json:"error_code,omitempty"`
+	// The id, which also tells the partition.
+	ID    string `json:"id"`
+	Queue string `json:"queue"`
+	Kind  string `json:"kind"`
+	State string `json:"state"`
+	// Why the task is in its state, as a code.
+	Reason string `json:"reason,omitempty"`
+	// The number of deliveries so far, how many of them failed, and in how many the lease ran out.
+	Attempt  int `json:"attempt"`
+	Failures int `json:"failures"`
+	Crashes  int `json:"crashes"`
+	// 0 to 9; 9 is delivered first.
+	Priority int `json:"priority"`
+	// What places the task in a partition, if it was created with a tag.
+	Tag     string            `json:"tag,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// Times of the server's clock. RunAt is when a delayed task becomes ready, StartedAt and
+	// LeaseUntil belong to the last attempt.
+	CreatedAt  time.Time `json:"created_at,omitzero"`
+	RunAt      time.Time `json:"run_at,omitzero"`
+	StartedAt  time.Time `json:"started_at,omitzero"`
+	FinishedAt time.Time `json:"finished_at,omitzero"`
+	LeaseUntil time.Time `json:"lease_until,omitzero"`
+	Worker     string    `json:"worker,omitempty"`
+	// Nil in lists, which do not fetch payloads and results; Result is also nil if the task has
+	// none.
+	Payload *content `json:"payload,omitempty"`
+	Result  *content `json:"result,omitempty"`
+	// What the last failed attempt reported.
+	Error     string `json:"error,omitempty"`
+	ErrorCode string `json:"error_code,omitempty"`
 }
 
-// content is bytes for JSON: as they are when they are JSON, else as text, else in base64 under its own key.
+// content is bytes that print as JSON: the value itself if they are JSON, else a string if they are
+// UTF-8, else an object with the bytes in base64 under the key base64.
 type content []byte
 
+// MarshalJSON writes the content in one of its three forms. A string may be text that looks like a
+// number: it is text all the same.
 func (c content) MarshalJSON() ([]byte, error) {
 	if v, ok := jsonOf(c); ok {
 		return v, nil
@@ -68,6 +82,7 @@ func (c content) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string][]byte{"base64": c})
 }
 
+// viewOf makes the view of a task. whole adds the payload and the result.
 func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 	v := taskView{
 		ID: t.ID, Queue: t.Queue, Kind: t.Kind, State: t.State.String(), Reason: t.Reason, Attempt: t.Attempt,
@@ -84,12 +99,14 @@ func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 	return v
 }
 
+// text prints a task for a person. Texts that clients chose are kept on one line.
 func (v taskView) text(w io.Writer) {
 	fmt.Fprintf(w, "id        %s\nqueue     %s\nkind      %s\nstate     %s", v.ID, v.Queue, v.Kind, v.State)
 	if v.Reason != "" {
 		fmt.Fprintf(w, " (%s)", v.Reason)
 	}
 	fmt.Fprintf(w, "\nattempt   %d (failures %d, crashes %d)\ncreated   %s\n", v.Attempt, v.Failures, v.Crashes, stamp(v.CreatedAt))
+	// Times that the task does not have are left out.
 	for _, l := range []struct {
 		name string
 		t    time.Time
@@ -115,17 +132,24 @@ func (v taskView) text(w io.Writer) {
 	}
 }
 
+// stamp returns a time in UTC with milliseconds, which is the precision of the server.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// taskFlags are what task create may set.
+// taskFlags are the flags of task create. Zero values mean the defaults of the queue.
 type taskFlags struct {
+	// at is a time as in RFC 3339, which excludes delay.
 	kind, id, unique, tag, at string
-	headers                   map[string]string
-	delay, lease              time.Duration
-	priority, attempts        int
-	wait                      bool
+	// Headers by name.
+	headers map[string]string
+	// delay is how long until the task is ready; lease is 0 for the queue's default.
+	delay, lease       time.Duration
+	priority, attempts int
+	// Wait for the task's end and print it.
+	wait bool
 }
 
+// taskCreateCmd makes the command that creates a task. With --wait it also waits for the task's
+// end, without a limit of time.
 func (a *app) taskCreateCmd() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
@@ -167,7 +191,12 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	return valuesFrom(c, 1)
 }
 
+// createTask creates one task and prints its id, or waits for its end. A payload that is one JSON
+// value is sent as JSON, anything else as bytes. Headers are added in the order of their names, so
+// that the same command makes the same task.
 func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, payload []byte, f taskFlags) error {
+	// Options are set only if their flags were given, so that everything else stays the queue's
+	// default.
 	job := millrace.Job[any, []byte](cmp.Or(f.kind, queue)).Queue(queue).Priority(f.priority).Attempts(f.attempts)
 	if f.lease != 0 {
 		job = job.Lease(f.lease)
@@ -199,6 +228,8 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	if v, ok := jsonOf(payload); ok {
 		body = v
 	}
+	// Repeated after a lost answer, a create with the same id or unique key returns the task that
+	// exists.
 	h, err := job.Add(ctx, c, body, opts...)
 	if err != nil {
 		return err
@@ -209,6 +240,8 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	return a.print(map[string]any{"id": h.ID, "replayed": h.Replayed}, func(w io.Writer) { fmt.Fprintln(w, h.ID) })
 }
 
+// waitTask waits until a task ends and prints it. A task that did not complete is an error, after
+// it was printed.
 func (a *app) waitTask(ctx context.Context, c *millrace.Client, id string) error {
 	t, err := c.Wait(ctx, id)
 	if err != nil {
@@ -224,6 +257,7 @@ func (a *app) waitTask(ctx context.Context, c *millrace.Client, id string) error
 	return nil
 }
 
+// taskGetCmd makes the command that prints one task.
 func (a *app) taskGetCmd() *cobra.Command {
 	var attempts bool
 	c := &cobra.Command{
@@ -259,6 +293,7 @@ func (a *app) taskGetCmd() *cobra.Command {
 	return c
 }
 
+// taskListCmd makes the command that lists tasks of one state.
 func (a *app) taskListCmd() *cobra.Command {
 	var queue, state string
 	var limit int
@@ -284,6 +319,8 @@ func (a *app) taskListCmd() *cobra.Command {
 	return c
 }
 
+// listTasks prints up to limit tasks, all if it is 0, in pages of 1,000 at most. Each page is read
+// at its own instant.
 func (a *app) listTasks(ctx context.Context, c *millrace.Client, q millrace.ListQuery, limit int) error {
 	for n := 0; ; {
 		q.Limit = 1000
@@ -310,6 +347,7 @@ func (a *app) listTasks(ctx context.Context, c *millrace.Client, q millrace.List
 	}
 }
 
+// taskWaitCmd makes the command that waits for a task that exists.
 func (a *app) taskWaitCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "wait ID",

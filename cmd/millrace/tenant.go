@@ -12,6 +12,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// tenantCmd makes the command for tenants.
 func (a *app) tenantCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tenant",
@@ -24,27 +25,35 @@ func (a *app) tenantCmd() *cobra.Command {
 	return c
 }
 
-// keyBounds are the bounds of all keys of a namespace or a tenant, as the command line takes and prints them.
+// keyBounds are the limits of all keys of a namespace or a tenant and what they use, as the command
+// line takes and prints them. Flags fill only the first three.
 type keyBounds struct {
-	KeyBytes           int64  `json:"key_bytes"`
-	KeyWritesPerSecond int64  `json:"key_writes_per_second"`
-	KeyBytesPerSecond  int64  `json:"key_bytes_per_second"`
-	MeasuredKeyBytes   uint64 `json:"measured_key_bytes"`
-	OverKeyBytes       bool   `json:"over_key_bytes"`
+	// Limits; 0 means no limit.
+	KeyBytes int64 `json:"key_bytes"`
+	// Puts, and bytes of keys and values put, per second over all nodes.
+	KeyWritesPerSecond int64 `json:"key_writes_per_second"`
+	KeyBytesPerSecond  int64 `json:"key_bytes_per_second"`
+	// The size at the last measurement, and whether it is over the limit, so that puts are refused.
+	MeasuredKeyBytes uint64 `json:"measured_key_bytes"`
+	OverKeyBytes     bool   `json:"over_key_bytes"`
 
+	// The rates of the recent past over all nodes, and how much was put beyond the limit of the
+	// rate.
 	RecentWritesPerSecond uint64 `json:"recent_key_writes_per_second"`
 	RecentBytesPerSecond  uint64 `json:"recent_key_bytes_per_second"`
 	OvershootWrites       uint64 `json:"overshoot_key_writes"`
 	OvershootBytes        uint64 `json:"overshoot_key_bytes_written"`
 }
 
+// flags adds the flags of the three limits.
 func (b *keyBounds) flags(f *pflag.FlagSet) {
 	f.Int64Var(&b.KeyBytes, "key-bytes", 0, "limit in bytes of the keys of one replica on disk; 0 = no limit")
 	f.Int64Var(&b.KeyWritesPerSecond, "key-writes-per-second", 0, "limit of puts of keys per second, over all nodes; 0 = no limit")
 	f.Int64Var(&b.KeyBytesPerSecond, "key-bytes-per-second", 0, "limit in bytes of keys and values put per second, over all nodes; 0 = no limit")
 }
 
-// given copies those that were given as flags.
+// given copies the limits whose flags were given to bytes, writes and rate, and leaves the others
+// as they are.
 func (b *keyBounds) given(f *pflag.FlagSet, bytes, writes, rate *int64) {
 	for name, to := range map[string]struct{ from, to *int64 }{
 		"key-bytes": {&b.KeyBytes, bytes}, "key-writes-per-second": {&b.KeyWritesPerSecond, writes}, "key-bytes-per-second": {&b.KeyBytesPerSecond, rate},
@@ -55,6 +64,7 @@ func (b *keyBounds) given(f *pflag.FlagSet, bytes, writes, rate *int64) {
 	}
 }
 
+// text prints limits and usage for a person; usage only where there is a limit.
 func (b keyBounds) text(w io.Writer) {
 	fmt.Fprintf(w, "key quota     %d bytes, %d writes/s, %d bytes/s (0 = none)\n", b.KeyBytes, b.KeyWritesPerSecond, b.KeyBytesPerSecond)
 	if b.KeyWritesPerSecond+b.KeyBytesPerSecond > 0 {
@@ -72,12 +82,14 @@ func (b keyBounds) text(w io.Writer) {
 
 // tenantView is a tenant as the command line prints it.
 type tenantView struct {
-	Tenant     string `json:"tenant"`
+	Tenant string `json:"tenant"`
+	// Rises with each change of the limits; 0: the tenant has none.
 	Version    uint64 `json:"version"`
 	Namespaces int    `json:"namespaces"`
 	keyBounds
 }
 
+// tenantGetCmd makes the command that prints a tenant. An empty name is the token's own tenant.
 func (a *app) tenantGetCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "get [NAME]",
@@ -102,6 +114,8 @@ func (a *app) tenantGetCmd() *cobra.Command {
 	}
 }
 
+// tenantSetCmd makes the command that changes a tenant's limits. Like namespace set it reads the
+// configuration, changes what flags name and writes it back under the version that it read.
 func (a *app) tenantSetCmd() *cobra.Command {
 	var b keyBounds
 	c := &cobra.Command{
@@ -114,6 +128,8 @@ limits are all 0 counts as not configured; at most 10,000 tenants can be configu
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				// A tenant that was never used has no configuration yet and starts from zero
+				// limits.
 				t, err := client.Tenant(ctx, args[0])
 				if err != nil && !errors.Is(err, millrace.ErrNotFound) {
 					return err

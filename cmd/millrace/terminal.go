@@ -17,6 +17,7 @@ import (
 
 // isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
+	// Tests pass buffers, which are never terminals.
 	f, ok := stream.(*os.File)
 	if !ok {
 		return false
@@ -30,12 +31,15 @@ func (a *app) animates() bool {
 	return a.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// drives reports whether a character does more on a terminal than to be seen. Line feeds and tabs make the form of what is printed.
+// drives reports whether a terminal does more with a character than show it: control characters,
+// characters that change the direction of text, and line separators. Line feeds and tabs are
+// allowed, as they are the form of what is printed.
 func drives(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029')
 }
 
-// escaped is text with all characters that drive a terminal, and all bytes that are not text, as escapes.
+// escaped returns text with all characters that drive a terminal, and all bytes that are not UTF-8,
+// as escapes. It returns b itself if there is nothing to escape.
 func escaped(b []byte) []byte {
 	if utf8.Valid(b) && bytes.IndexFunc(b, drives) < 0 {
 		return b
@@ -56,7 +60,8 @@ func escaped(b []byte) []byte {
 	return out
 }
 
-// escapedJSON is JSON that means the same, without characters that drive a terminal. The encoder has escaped those below a space.
+// escapedJSON returns JSON with the same meaning, and characters that drive a terminal as \u
+// escapes. The encoder has already escaped those below a space, so what is left is inside strings.
 func escapedJSON(b []byte) []byte {
 	if bytes.IndexFunc(b, drives) < 0 {
 		return b
@@ -72,18 +77,19 @@ func escapedJSON(b []byte) []byte {
 	return out
 }
 
-// oneLine is a text for a line of its own: with its line feeds and tabs as escapes too.
+// oneLine returns a text for a line of its own: line feeds and tabs become escapes too.
 func oneLine(s string) string {
 	b := bytes.ReplaceAll(escaped([]byte(s)), []byte{'\n'}, []byte(`\n`))
 	return string(bytes.ReplaceAll(b, []byte{'\t'}, []byte(`\t`)))
 }
 
-// tell prints a message on the error stream.
+// tell prints a message on the error stream, escaped.
 func (a *app) tell(parts ...any) {
 	_, _ = a.err.Write(escaped(fmt.Appendln(nil, parts...))) // there is nowhere left to report to
 }
 
-// raw prints bytes as they are; on a terminal escaped, unless they are asked for as they are there too.
+// raw writes bytes as they are. On a terminal they are escaped, unless asIs says that the user
+// wants them as they are even there.
 func (a *app) raw(b []byte, asIs bool) error {
 	if a.terminal && !asIs {
 		b = escaped(b)

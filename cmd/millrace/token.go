@@ -12,6 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
+// tokenCmd makes the command that makes a token and its row for a tokens file. It writes no file:
+// the row is printed. The default role is left out if scopes are given and --role is not.
 func (a *app) tokenCmd() *cobra.Command {
 	var spec server.TokenSpec
 	var role, expires string
@@ -52,11 +54,13 @@ here once. Token refuses what serve would refuse.`,
 	return c
 }
 
-// tokenEnd reads when a token ends; zero: never.
+// tokenEnd reads when a token expires: a duration from now, in whole seconds, or a time as in RFC
+// 3339. An empty text is the zero time, which means never. A time in the past is an error.
 func tokenEnd(s string, now time.Time) (time.Time, error) {
 	if s == "" {
 		return time.Time{}, nil
 	}
+	// A time and a duration cannot be confused, so the order of the two tries does not matter.
 	end, err := time.Parse(time.RFC3339, s)
 	if err != nil {
 		d, derr := time.ParseDuration(s)

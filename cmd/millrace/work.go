@@ -18,28 +18,40 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Exit statuses of a command that mean something other than "failed".
+// Exit statuses of a command that do not simply mean that it failed. They follow sysexits.h (64 to
+// 78) and the shell (126, 127).
 const (
-	statusSnooze      = 75  // not now
-	statusUsage       = 64  // 64 to 66: the task itself is wrong
-	statusNoInput     = 66  //
-	statusConfig      = 78  // so is its configuration
-	statusNotRunnable = 126 // 126 and 127: this machine cannot run the command
+	// Not now: the task is tried again later, and the attempt does not count as failed.
+	statusSnooze = 75
+	// 64 to 66 and 78 say that the task itself is wrong: no attempt can succeed.
+	statusUsage   = 64
+	statusNoInput = 66
+	statusConfig  = 78
+	// 126 and 127 say that this machine cannot run the command, so the task is given back.
+	statusNotRunnable = 126
 	statusNotFound    = 127
 )
 
+// workFlags are the flags of work.
 type workFlags struct {
-	queues      []string
-	slots       int
-	exec        string
-	shell       bool
-	lease       time.Duration
+	queues []string
+	// The number of commands that run at once.
+	slots int
+	// The command; empty: it follows --. With shell it is text for /bin/sh.
+	exec  string
+	shell bool
+	// 0: each task's own.
+	lease time.Duration
+	// Stop after one task; stop when the queues are empty.
 	once, drain bool
-	grace       time.Duration
-	killAfter   time.Duration
-	passToken   bool
+	// How long commands may go on after the worker was told to stop, then how long after SIGTERM
+	// until SIGKILL.
+	grace     time.Duration
+	killAfter time.Duration
+	passToken bool
 }
 
+// workCmd makes the command that runs a program for each task.
 func (a *app) workCmd() *cobra.Command {
 	var f workFlags
 	c := &cobra.Command{
@@ -115,25 +127,43 @@ that is closed, does not end the worker.`,
 	return c
 }
 
-// runner runs commands for tasks.
+// runner runs commands for tasks. The SDK's worker calls run from one goroutine per slot.
 type runner struct {
-	a    *app
+	a *app
+	// The command, of which argv[0] is looked up in PATH for each attempt.
 	argv []string
-	env  []string // of all commands
+	// The environment of all commands, without the variables of a task.
+	env  []string
 	pool *supervisors
-	told sync.Map // troubles of the worker that were told already
+	// The texts of troubles of this machine that were reported already, so that each is reported
+	// once.
+	told sync.Map
+	// Ends the worker: it takes no more tasks, and Run returns when its commands have ended.
 	stop context.CancelFunc
-	mu   sync.Mutex // guards why
-	why  error      // that this worker had to stop
-	one  atomic.Bool
+	// mu guards why.
+	mu sync.Mutex
+	// The first reason for which the worker had to stop; nil if it ended in order.
+	why error
+	// With once: whether a task was taken. The first to set it runs, the others give their tasks
+	// back.
+	one atomic.Bool
+	// --once: stop after one task.
 	once bool
-	wait time.Duration // before what the machine lacked is tried again
+	// The pause before something that the machine lacked is tried again.
+	wait time.Duration
 }
 
+// work runs the worker until ctx ends, the queues are drained, or it cannot run commands. It
+// returns the reason in the last case.
+//
+// The worker's token is kept from the commands, unless --pass-token is set: it is removed from
+// their environment, and hideMemory keeps them from reading it from this process. The pool is
+// closed after Run has returned, when no command runs any more.
 func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	if err := roomFor(f.slots); err != nil {
 		return err
 	}
+	// The token is read here too, besides in dial, because --pass-token hands it to commands.
 	token, err := a.conn.token.read()
 	if err != nil {
 		return err
@@ -153,6 +183,8 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
+	// Messages of the worker may fail to print, and the second signal must leave time to give tasks
+	// back.
 	a.serves = true
 	a.told.patient.Store(true)
 	r := &runner{a: a, argv: argv, env: env, stop: stop, once: f.once, wait: troubleWait, pool: &supervisors{env: environment(os.Environ()), killAfter: f.killAfter, stderr: a.err}}
@@ -160,6 +192,8 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	opts := []millrace.WorkerOption{
 		millrace.Slots(f.slots), millrace.Queues(f.queues...), millrace.DrainTimeout(f.grace), millrace.WaitForHandlers(),
 	}
+	// One slot and a batch of one keep a --once worker from taking tasks that it would only give
+	// back.
 	if f.once {
 		opts = append(opts, millrace.Slots(1), millrace.Batch(1))
 	}
@@ -179,10 +213,12 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	return r.why
 }
 
-// descriptorsPerSlot is how many files a slot has open: the pipes of its supervisor, and a file of effects.
+// descriptorsPerSlot is the number of files that a slot has open: the pipes of its supervisor, and
+// a file of effects.
 const descriptorsPerSlot = 4
 
-// roomFor refuses more slots than the worker may have descriptors for.
+// roomFor refuses more slots than the limit of open files allows: it is better to refuse than to
+// fail on single tasks later. 64 descriptors are left for everything else.
 func roomFor(slots int) error {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -194,8 +230,9 @@ func roomFor(slots int) error {
 	return nil
 }
 
-// environment returns the variables that commands have from the worker: all but its secrets, and those of the task that the worker
-// itself may be run for.
+// environment returns the variables that commands inherit from the worker. It leaves out the
+// worker's secrets, and the variables of a task, which are set if the worker itself was started by
+// a command of another worker.
 func environment(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
@@ -204,7 +241,10 @@ func environment(all []string) []string {
 	})
 }
 
-// drainQueues stops the worker when no queue holds anything ready or running, or when it may not know.
+// drainQueues polls the queues' counters and stops the worker when none has ready or running tasks.
+// Delayed tasks do not hold it up. A queue that does not exist is empty. An error that will not
+// pass, such as a missing permission, stops the worker with that reason; any other is taken as busy
+// and asked again.
 func (r *runner) drainQueues(ctx context.Context, c *millrace.Client, queues []string) {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
@@ -215,7 +255,9 @@ func (r *runner) drainQueues(ctx context.Context, c *millrace.Client, queues []s
 			switch e, known := errors.AsType[*millrace.Error](err); {
 			case err == nil:
 				busy = busy || s.Ready+s.Running > 0
+			// A queue that nothing used yet has nothing to drain.
 			case errors.Is(err, millrace.ErrNotFound):
+			// Asking again would not help, and the worker would never stop.
 			case known && (e.Code == millrace.CodePermissionDenied || e.Code == millrace.CodeInvalidArgument || e.Code == millrace.CodeUnauthenticated):
 				r.fail(fmt.Errorf("--drain: read what queue %s holds: %w", q, err))
 				return

@@ -13,18 +13,21 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Limits of an effects file: those of a commit, of which the completion is an op too.
+// Limits of an effects file: those of a commit, which has 1,024 ops, and the completion is one of
+// them.
 const (
 	maxEffects      = 1023
 	maxEffectsBytes = 4 << 20
 )
 
-// effectsFault is what the command did wrong in its effects file; other errors are this machine's.
+// effectsFault is a mistake of the command in its effects file, which ends the task for good. Any
+// other error of reading the file is trouble of this machine, and the task is given back.
 type effectsFault struct{ error }
 
 func (e effectsFault) Unwrap() error { return e.error }
 
-// makeEffects makes an empty effects file in a directory of its own, which the command may do with as it likes.
+// makeEffects makes an empty effects file and returns its path. The file has its own directory, so
+// that the command may replace or remove the file. The caller removes the directory.
 func makeEffects() (file string, err error) {
 	dir, err := os.MkdirTemp("", "millrace-task-")
 	if err != nil {
@@ -41,19 +44,26 @@ func makeEffects() (file string, err error) {
 	return file, nil
 }
 
-// readEffects adds the lines of an effects file to tx, and returns the number of the line that each came from. A file that makes
-// no sense is an effectsFault that names the line. It never waits: the command may have put anything in the place of the file.
+// readEffects adds the lines of an effects file to tx, and returns the line number of each effect,
+// in the order of the ops in tx. A file that makes no sense is an effectsFault that names the line.
+//
+// The command may have put anything in the place of the file. So the file is opened without
+// following a link and without waiting, as a pipe would make it, and must be a regular file within
+// the limits. What is read is bounded even if the file grows meanwhile.
 func readEffects(name string, tx *millrace.Tx) (lines []int, err error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil, effectsFault{errors.New("the effects file was removed")}
+	// A link, a pipe without a reader, a file that may not be read, or a path through a file: all
+	// of them are the command's doing.
 	case errors.Is(err, syscall.ELOOP), errors.Is(err, syscall.ENXIO), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.ENOTDIR):
 		return nil, effectsFault{fmt.Errorf("the effects file must be a regular file that can be read: %w", errnoOf(err))}
 	case err != nil:
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // it was read
+	// The file that is open is checked, not the path, which the command could still change.
 	switch info, err := f.Stat(); {
 	case err != nil:
 		return nil, err
@@ -84,7 +94,8 @@ func readEffects(name string, tx *millrace.Tx) (lines []int, err error) {
 	return lines, nil
 }
 
-// effects are what a line may ask for, by its op.
+// effects maps the op of a line to the function that reads its fields and adds it to tx. A function
+// notes what is wrong in o.
 var effects = map[string]func(o *strictObject, tx *millrace.Tx){
 	"kv_put":          putEffect,
 	"kv_delete":       deleteEffect,
@@ -96,7 +107,8 @@ var effects = map[string]func(o *strictObject, tx *millrace.Tx){
 	"task_create":     taskEffect,
 }
 
-// readEffect adds one line to tx. A field that its op does not have is an error, as it is over REST.
+// readEffect adds one line to tx. A field that the op does not have is an error, as it is in REST
+// requests.
 func readEffect(line []byte, tx *millrace.Tx) error {
 	o, err := readStrict(line)
 	if err != nil {
@@ -118,6 +130,7 @@ func readEffect(line []byte, tx *millrace.Tx) error {
 	return nil
 }
 
+// putEffect reads kv_put.
 func putEffect(o *strictObject, tx *millrace.Tx) {
 	keyspace, key := o.required("keyspace"), o.requiredBytes("key")
 	value := o.requiredBytes("value")
@@ -131,6 +144,7 @@ func putEffect(o *strictObject, tx *millrace.Tx) {
 	tx.KV(keyspace).Put(string(key), value, opts...)
 }
 
+// deleteEffect reads kv_delete.
 func deleteEffect(o *strictObject, tx *millrace.Tx) {
 	keyspace, key := o.required("keyspace"), o.requiredBytes("key")
 	var opts []millrace.DeleteOption
@@ -140,6 +154,8 @@ func deleteEffect(o *strictObject, tx *millrace.Tx) {
 	tx.KV(keyspace).Delete(string(key), opts...)
 }
 
+// addEffect reads kv_add. The sum must be within floor and ceiling when it is applied, where they
+// are given.
 func addEffect(o *strictObject, tx *millrace.Tx) {
 	keyspace, key := o.required("keyspace"), o.requiredBytes("key")
 	delta, ok := o.integer("delta")
@@ -159,6 +175,9 @@ func addEffect(o *strictObject, tx *millrace.Tx) {
 	tx.KV(keyspace).Add(string(key), delta, opts...)
 }
 
+// deleteRangeEffect reads kv_delete_range: a prefix, a range, or all keys by an explicit "all". An
+// empty prefix or bound is refused, because it is more often a variable that was not set than the
+// wish to remove everything.
 func deleteRangeEffect(o *strictObject, tx *millrace.Tx) {
 	keyspace := o.required("keyspace")
 	prefix, byPrefix := o.bytes("prefix")
@@ -167,6 +186,7 @@ func deleteRangeEffect(o *strictObject, tx *millrace.Tx) {
 	all := o.boolean("all")
 	keys := millrace.Between(string(from), string(to))
 	switch bounds := hasFrom || hasTo; {
+	// A range is named in one way only.
 	case byPrefix && bounds, all && (byPrefix || bounds):
 		o.refuse("prefix", "and from or to, and all are mutually exclusive")
 	case all:
@@ -181,6 +201,8 @@ func deleteRangeEffect(o *strictObject, tx *millrace.Tx) {
 	tx.KV(keyspace).DeleteRange(keys)
 }
 
+// refEffect reads ref_update. Without old the ref moves from wherever it is; an empty old or new
+// means that it does not exist before or after.
 func refEffect(o *strictObject, tx *millrace.Tx) {
 	repo, ref, to := o.required("repo"), o.required("ref"), o.required("new")
 	tag, _ := o.text("tag")
@@ -191,6 +213,8 @@ func refEffect(o *strictObject, tx *millrace.Tx) {
 	tx.Repo(repo).Tagged(tag).Apply(change)
 }
 
+// upsertEffect reads vector_upsert. A null inside the vector would decode as 0, so it is refused
+// here.
 func upsertEffect(o *strictObject, tx *millrace.Tx) {
 	collection := o.required("collection")
 	p := millrace.Point{ID: o.required("id"), IfAbsent: o.boolean("if_absent")}
@@ -207,11 +231,14 @@ func upsertEffect(o *strictObject, tx *millrace.Tx) {
 	tx.Collection(collection).Upsert(p)
 }
 
+// removeEffect reads vector_delete.
 func removeEffect(o *strictObject, tx *millrace.Tx) {
 	collection, id := o.required("collection"), o.required("id")
 	tx.Collection(collection).Remove(id)
 }
 
+// taskEffect reads task_create. A payload is any JSON value as it is written, or bytes in base64;
+// without one the task has an empty payload.
 func taskEffect(o *strictObject, tx *millrace.Tx) {
 	queue := o.required("queue")
 	kind, ok := o.text("kind")
@@ -232,7 +259,8 @@ func taskEffect(o *strictObject, tx *millrace.Tx) {
 	}
 }
 
-// taskOptions reads the fields of a new task that are not its content.
+// taskOptions reads the fields of a new task that belong to the task alone: id, tag, priority,
+// time, headers and unique key.
 func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	if id, ok := o.text("id"); ok {
 		opts = append(opts, millrace.ID(id))
@@ -259,6 +287,7 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	if name, ok := o.text("content_type"); ok {
 		opts = append(opts, millrace.ContentType(name))
 	}
+	// The errors of nested objects are noted under the name of the field that holds them.
 	for _, h := range o.objects("headers") {
 		opts = append(opts, millrace.Header(h.required("name"), h.required("value")))
 		o.within("headers", h.done())
@@ -278,7 +307,8 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	return opts
 }
 
-// taskLimits reads the fields of a new task that are settings of its job, and returns the job with them.
+// taskLimits reads the fields of a new task that are settings of its job, and returns the job with
+// them. Absent ones are those of the queue.
 func taskLimits(o *strictObject, job *millrace.JobOf[any, []byte]) *millrace.JobOf[any, []byte] {
 	job = job.Attempts(int(o.count("max_attempts"))).Crashes(int(o.count("max_crashes"))) // 0 is the queue's
 	if lease, ok := o.duration("lease"); ok {

@@ -16,17 +16,31 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// maxResult bounds what a command may print as its result, in bytes.
+// maxResult bounds the output of a command that becomes the task's result, in bytes. It is the
+// server's limit of a result.
 const maxResult = 1 << 20
 
-// How often trouble of this machine is met again before the worker gives up, a second apart.
+// How often trouble of this machine is tried again before the worker gives up, and the pause in
+// between: half a minute in all.
 const (
 	troubleTries = 30
 	troubleWait  = time.Second
 )
 
-// run runs the command for one task. Its errors decide what becomes of the task: what the machine lacks is never the task's fault.
+// run runs the command for one task and returns the task's result. Its error decides what happens
+// to the task; trouble of this machine never counts against the task, which is given back instead.
+//
+//  1. It makes the effects file. Its directory is removed at the end, also when the command was
+//     killed.
+//  2. It runs the command below a supervisor and waits until nothing of it is left.
+//  3. A command that was told to end may have stopped half-way, so its task is given back whatever
+//     its exit status is.
+//  4. Otherwise outcome turns the exit status, the effects and the output into the task's end.
+//
+// If the worker dies at any point, the task's lease ends and another attempt begins; the effects of
+// this one were never sent.
 func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
+	// With --once, tasks that were granted together with the first one go back without an attempt.
 	if r.once && !r.one.CompareAndSwap(false, true) {
 		return nil, millrace.Release()
 	}
@@ -62,8 +76,10 @@ func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
 	return r.outcome(ctx, t, file, end)
 }
 
-// attempt is what a supervisor is to run for t.
+// attempt returns what a supervisor is to run for t. The variables in Own identify the attempt: the
+// token is different for each.
 func (r *runner) attempt(t *millrace.Task, file string) (*attempt, error) {
+	// Looked up for each attempt: the program may be replaced, or appear, while the worker runs.
 	path, err := exec.LookPath(r.argv[0])
 	if err != nil {
 		return nil, err
@@ -78,12 +94,14 @@ func (r *runner) attempt(t *millrace.Task, file string) (*attempt, error) {
 	}, nil
 }
 
-// passing are troubles of this machine that may pass by themselves: a full disk, too many files, processes or pages in use.
+// passing are errors of the system that may pass by themselves: a full disk, too many open files or
+// processes, too little memory, a program file that is just being written.
 var passing = []error{
 	syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, syscall.ETXTBSY, errSupervisorEnded,
 }
 
-// patiently does what this machine may lack the means for just now: it tries again for half a minute.
+// patiently calls do again while it fails with one of the passing errors, at most troubleTries
+// times. It reports each such error once. It returns the last error, or nil.
 func (r *runner) patiently(ctx context.Context, do func() error) error {
 	for try := 1; ; try++ {
 		err := do()
@@ -101,7 +119,8 @@ func (r *runner) patiently(ctx context.Context, do func() error) error {
 	}
 }
 
-// unfit gives the task back and stops the worker, which cannot run it.
+// unfit gives the task back and stops the worker, which cannot run commands. When ctx has ended the
+// worker is stopping anyway, and the error may be a consequence of that, so it is not reported.
 func (r *runner) unfit(ctx context.Context, why error) error {
 	if ctx.Err() == nil {
 		r.fail(why)
@@ -109,7 +128,7 @@ func (r *runner) unfit(ctx context.Context, why error) error {
 	return millrace.Release()
 }
 
-// fail stops the worker. The first reason is told.
+// fail stops the worker. Only the first reason is kept.
 func (r *runner) fail(why error) {
 	r.mu.Lock()
 	if r.why == nil {
@@ -119,24 +138,33 @@ func (r *runner) fail(why error) {
 	r.stop()
 }
 
-// outcome turns a command's end into its task's.
+// outcome turns the end of a command into the end of its task: an error as of the exit status, or
+// the result with the effects that it reads from file into the task's transaction. The result is
+// typed as JSON, text or bytes by what it is.
+//
+// If the server refuses the effects, OnRefused names the line that is at fault.
 func (r *runner) outcome(ctx context.Context, t *millrace.Task, file string, end *ending) ([]byte, error) {
 	switch status := end.Status; {
+	// A signal may come from outside, such as the kernel when memory is short, so it is a failed
+	// attempt and not the end of the task.
 	case end.Signal != 0:
 		return nil, fmt.Errorf("the command was ended by a signal: %v", end.Signal)
 	case status == statusSnooze:
 		return nil, millrace.Snooze(30 * time.Second)
 	case status >= statusUsage && status <= statusNoInput, status == statusConfig:
 		return nil, millrace.Fatal(fmt.Errorf("exit status %d", status))
+	// A shell reports a missing program by these, so the task is not to blame.
 	case status == statusNotRunnable, status == statusNotFound:
 		return nil, r.unfit(ctx, fmt.Errorf("%s cannot be run here: exit status %d", r.argv[0], status))
 	case status != 0:
 		return nil, fmt.Errorf("exit status %d", status)
+	// A result that is cut off would be wrong, so a command that prints too much ends its task.
 	case end.Over:
 		return nil, millrace.Fatal(fmt.Errorf("the result must be at most %d bytes", maxResult))
 	}
 	var lines []int
 	err := r.patiently(ctx, func() (err error) {
+		// A second try must not add the lines of the first one again.
 		t.Effects().Reset()
 		lines, err = readEffects(file, t.Effects())
 		return err
@@ -146,6 +174,7 @@ func (r *runner) outcome(ctx context.Context, t *millrace.Task, file string, end
 	} else if err != nil {
 		return nil, r.unfit(ctx, fmt.Errorf("the effects file cannot be read here: %w", err))
 	}
+	// The server names an op by its index; the lines turn that into what the user wrote.
 	if len(lines) > 0 {
 		t.OnRefused(func(_ context.Context, refused *millrace.Error) error { return refusedEffects(refused, lines) })
 	}
@@ -159,8 +188,9 @@ func (r *runner) outcome(ctx context.Context, t *millrace.Task, file string, end
 	return end.Output, nil
 }
 
-// refusedEffects says by which line a server refused effects. What no server ever takes ends the task; a condition that does not
-// hold fails the attempt.
+// refusedEffects returns the error for effects that the server refused, with the number of the line
+// if one op is at fault. What a server never accepts ends the task for good; a condition that does
+// not hold now fails the attempt only.
 func refusedEffects(refused *millrace.Error, lines []int) error {
 	err := error(refused)
 	if i := refused.Op; i >= 0 && i < len(lines) {

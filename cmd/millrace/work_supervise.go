@@ -15,47 +15,67 @@ import (
 // that the command started, and tells the worker how it went. A command that signals its parent does not reach the worker, what
 // it leaves behind comes to its supervisor and to no other, and all of it ends with the worker, however that dies.
 
-// superviseArg is the argument that makes this program a supervisor. It is of no use to people.
+// superviseArg is the argument that makes this program a supervisor. It is not a subcommand: it is
+// not in the help, and main looks for it before anything else.
 const superviseArg = "work-supervisor"
 
-// reportFD is where a supervisor writes its reports; its orders come on standard input.
+// reportFD is the file descriptor to which a supervisor writes its reports. Its orders come on
+// standard input. Both are gob streams; each side notices the other's end by the end of its stream.
 const reportFD = 3
 
-// order is what a worker tells a supervisor: to start an attempt, or to signal the command of the one that runs.
+// order is what a worker sends to a supervisor: to start an attempt, or to signal the command that
+// runs. One field is set.
 type order struct {
 	Start  *attempt
 	Signal syscall.Signal
 }
 
-// attempt is a command that is to run once.
+// attempt is one execution of a command.
 type attempt struct {
-	Path  string // of the program
+	// Path of the program, which the worker has looked up.
+	Path  string
 	Argv  []string
 	Env   []string
 	Stdin []byte
-	Own   []string // the variables of Env that tell which attempt it is; no other process has all of them
-	Most  int      // bytes of its output that are kept
-	Dir   string   // removed by the supervisor if the worker is gone
+	// The variables of Env that identify the attempt. No other process has all of them, so that
+	// sweep can find what the attempt started.
+	Own []string
+	// The most bytes of its output that are kept.
+	Most int
+	// The directory of the effects file, which the supervisor removes if the worker is gone.
+	Dir string
 }
 
-// report is what a supervisor tells its worker. For each attempt there is one that says that it started, then one with its end;
-// or one that says why it could not be started.
+// report is what a supervisor sends to its worker. An attempt has either one report with PID, when
+// the command has started, and one with End, or a single one with Failed.
 type report struct {
-	PID    int           // of the command that started, which is also its process group
-	Failed syscall.Errno // why none did
+	// Process id of the command, which is also its process group.
+	PID int
+	// Why the command could not be started.
+	Failed syscall.Errno
 	End    *ending
 }
 
-// ending is how an attempt ended. Nothing that it started runs any more.
+// ending is how an attempt ended. When it is sent, nothing that the attempt started runs any more.
 type ending struct {
-	Status int            // of the exit; 0 with a signal
-	Signal syscall.Signal // that ended it; 0 with a status
+	// Exit status; 0 if a signal ended the command.
+	Status int
+	// The signal that ended the command; 0 if it exited.
+	Signal syscall.Signal
 	Output []byte
-	Over   bool // it printed more than was kept
-	told   bool // the worker told it to end, before it did
+	// It printed more than Most bytes; Output has the first ones.
+	Over bool
+	// The worker told the command to end before it did. The worker sets it; it is not sent.
+	told bool
 }
 
-// supervise is the whole program of a supervisor.
+// supervise is the whole program of a supervisor. It takes orders until its input ends, which
+// happens when the worker closes it or dies, and returns the exit code.
+//
+// The order of the preparations matters. Signals are caught first, as the command may signal its
+// parent at any time. The main goroutine is locked to its thread because the kernel kills commands
+// when the thread that started them ends. The process becomes a subreaper before the first command
+// starts, so that no orphan is missed.
 func supervise() int {
 	catchAll()
 	syscall.CloseOnExec(reportFD)
@@ -74,6 +94,8 @@ func supervise() int {
 		}
 	}()
 	out := gob.NewEncoder(os.NewFile(reportFD, "reports"))
+	// One attempt at a time: the worker sends the next start only after the report of the end.
+	// superviseOne reads the orders meanwhile.
 	for o := range orders {
 		if o.Start == nil {
 			continue // a signal that came too late
@@ -86,8 +108,9 @@ func supervise() int {
 	return 0
 }
 
-// catchAll keeps signals that a command sends to its parent from ending or stopping the supervisor. They are caught, not
-// ignored, so that commands have them as they are by default; those that were ignored from the start stay so.
+// catchAll keeps signals that a command sends to its parent from ending or stopping the supervisor.
+// They are caught and not ignored, so that commands start with the default actions; signals that
+// were ignored from the start stay ignored.
 func catchAll() {
 	nothing := make(chan os.Signal, 1) // never read
 	for s := syscall.Signal(1); s < 32; s++ {
@@ -97,11 +120,20 @@ func catchAll() {
 	}
 }
 
-// outputAfter is how long a supervisor waits for the end of the output once all that a command started has ended: a process that
-// is not of the command, and was handed its output, may hold it open for ever.
+// outputAfter is how long a supervisor waits for the end of the output after everything that the
+// command started has ended. A process that was handed the output without being started by the
+// command may hold it open for ever.
 const outputAfter = time.Second
 
-// superviseOne runs a to its end, and to that of all that it started.
+// superviseOne runs one attempt and returns when nothing of it is left. tell sends the report that
+// it started.
+//
+//  1. It starts the command and reports its process id.
+//  2. It passes signals on until the command itself has ended.
+//  3. It kills what the command left behind. Meanwhile it still reads orders: their end means that
+//     the worker is gone.
+//  4. If the worker is gone, it removes the effects directory and exits, because there is no one
+//     to report to. Otherwise it returns the report with the output.
 func superviseOne(a *attempt, orders <-chan order, tell func(report)) report {
 	c, errno := startCommand(a)
 	if errno != 0 {
@@ -114,6 +146,7 @@ func superviseOne(a *attempt, orders <-chan order, tell func(report)) report {
 		defer close(ended)
 		c.endAll()
 	}()
+	// orders is nil once the worker is gone, so that the closed channel is not read in a busy loop.
 	for orphaned := false; ; {
 		select {
 		case <-ended:
@@ -131,6 +164,7 @@ func superviseOne(a *attempt, orders <-chan order, tell func(report)) report {
 	}
 }
 
+// signalOf returns the signal that ended a process; 0 if it exited.
 func signalOf(s syscall.WaitStatus) syscall.Signal {
 	if s.Signaled() {
 		return s.Signal()
@@ -138,19 +172,31 @@ func signalOf(s syscall.WaitStatus) syscall.Signal {
 	return 0
 }
 
-// command is one that runs.
+// command is a command that runs, with the goroutines that feed it, read it and reap it.
 type command struct {
-	pid    int
-	stdin  *os.File // what is left of its input is written here
-	stdout *os.File // what it prints is read here
-	read   chan struct{}
-	kept   bounded // what it printed; of the reader until read is closed
+	// Process id and process group of the command.
+	pid int
+	// The write end of its standard input; a goroutine writes the payload.
+	stdin *os.File
+	// The read end of its standard output; a goroutine reads it.
+	stdout *os.File
+	// Closed by the reader at the end of the output.
+	read chan struct{}
+	// What it printed. Only the reader may use it until read is closed.
+	kept bounded
+	// Receives the command's own status once, from reap; it has room for it, so reap never waits.
 	status chan syscall.WaitStatus
-	none   chan struct{} // closed when neither it nor anything it started is left
+	// Closed by reap when the supervisor has no child left: neither the command nor anything that
+	// it started.
+	none chan struct{}
 }
 
-// startCommand starts a.
+// startCommand starts an attempt. The command gets pipes for input and output, and the supervisor's
+// error stream. A command that cannot be started is an errno, which the worker needs to tell
+// passing trouble from a wrong command.
 func startCommand(a *attempt) (*command, syscall.Errno) {
+	// os.Pipe makes both ends close on exec, so that no other command of the worker inherits them;
+	// ForkExec duplicates those that the command gets.
 	in, stdin, err := os.Pipe()
 	if err != nil {
 		return nil, errnoOf(err)
@@ -186,7 +232,7 @@ func startCommand(a *attempt) (*command, syscall.Errno) {
 	return c, 0
 }
 
-// errnoOf returns why the system refused something.
+// errnoOf returns the errno inside err; EIO if it has none.
 func errnoOf(err error) syscall.Errno {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok && errno != 0 {
 		return errno
@@ -194,7 +240,8 @@ func errnoOf(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// reap takes in the end of the command, and of every process that came to the supervisor when its own parent ended.
+// reap waits for all children of the supervisor: the command, and every process that became a child
+// when its own parent ended. It ends when no child is left.
 func (c *command) reap() {
 	defer close(c.none)
 	for {
@@ -210,10 +257,13 @@ func (c *command) reap() {
 	}
 }
 
-// follow passes signals on to the command's process group until the command ends. When the worker is gone it kills all.
+// follow passes signals from orders on to the command until the command ends, and returns its
+// status. When orders end the worker is gone, and the command is killed.
 func (c *command) follow(orders <-chan order) syscall.WaitStatus {
 	for {
 		select {
+		// The status is sent before the process id can be used again, as only reap waits for the
+		// command.
 		case status := <-c.status:
 			return status
 		case o, ok := <-orders:
@@ -228,14 +278,19 @@ func (c *command) follow(orders <-chan order) syscall.WaitStatus {
 	}
 }
 
-// kill signals the command, which has not been waited for yet, and its process group, which it may have left.
+// kill signals the command and its process group; the command may have left the group, so it is
+// signalled on its own as well. SIGCONT follows, as a stopped process handles no other signal. The
+// command has not been reaped, so its process id still belongs to it.
 func (c *command) kill(s syscall.Signal) {
 	_ = syscall.Kill(c.pid, s)
 	_ = syscall.Kill(-c.pid, s)
 	_ = syscall.Kill(-c.pid, syscall.SIGCONT) // one that is stopped heeds nothing else
 }
 
-// endAll kills what a command that has ended left behind, in other sessions too, and returns when nothing of it is left.
+// endAll kills what a command that has ended left behind, and returns when nothing is left. The
+// process group goes first. Processes that left it become children of the supervisor when their
+// parents end, so it kills its children again and again until reap has none. Killing a process may
+// hand its children to the supervisor, which the next round kills.
 func (c *command) endAll() {
 	_ = syscall.Kill(-c.pid, syscall.SIGKILL)
 	wait := 2 * time.Millisecond // as a rule nothing was left
@@ -247,6 +302,7 @@ func (c *command) endAll() {
 			return
 		case <-late.C:
 		}
+		// Where children are not known, as outside Linux, only the process group is killed.
 		for _, pid := range children(os.Getpid()) {
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			_ = syscall.Kill(-pid, syscall.SIGKILL) // its group, if it has one
@@ -255,7 +311,9 @@ func (c *command) endAll() {
 	}
 }
 
-// output returns what the command printed, once nothing of it is left.
+// output returns what the command printed, and whether it printed more than was kept. It must be
+// called when nothing of the command is left. It waits for the reader, at most outputAfter: a
+// deadline then ends the read.
 func (c *command) output() (kept []byte, over bool) {
 	_ = c.stdin.Close()
 	late := time.AfterFunc(outputAfter, func() { _ = c.stdout.SetReadDeadline(time.Now()) })
@@ -265,14 +323,17 @@ func (c *command) output() (kept []byte, over bool) {
 	return c.kept.b, c.kept.over
 }
 
-// bounded keeps the first max bytes that are written to it. It has no method but Write: io.Copy would prefer ReadFrom, which knows
-// no bound.
+// bounded is a writer that keeps the first max bytes and drops the rest, so that a command never
+// blocks on its output. It has only the method Write: io.Copy would prefer ReadFrom, which has no
+// bound.
 type bounded struct {
-	b    []byte
-	max  int
-	over bool // there were more
+	b   []byte
+	max int
+	// Bytes were dropped.
+	over bool
 }
 
+// Write never fails: what does not fit is dropped and noted in over.
 func (b *bounded) Write(p []byte) (int, error) {
 	room := b.max - len(b.b)
 	b.over = b.over || len(p) > room

@@ -13,35 +13,50 @@ import (
 	"time"
 )
 
-// supervisors are those of one worker: as many as commands ran at once.
+// supervisors is the pool of the supervisors of one worker. It grows to the number of commands that
+// ran at once, and keeps idle ones for the next task, as starting a process for each would cost
+// more than many commands do.
 type supervisors struct {
-	env       []string      // theirs
-	killAfter time.Duration // of a command that was told to end
-	stderr    io.Writer
+	// The environment of the supervisors themselves, which has no secrets. Commands get another one
+	// with each attempt.
+	env []string
+	// How long a command may run after SIGTERM.
+	killAfter time.Duration
+	// The error stream of supervisors and commands.
+	stderr io.Writer
 
-	mu   sync.Mutex // guards idle
+	// mu guards idle.
+	mu   sync.Mutex
 	idle []*supervisor
 }
 
-// supervisor is a process that runs one command at a time; see supervise.
+// supervisor is the worker's side of a supervisor process, which runs one command at a time; see
+// supervise. It is used by one goroutine at a time: the one that took it from the pool.
 type supervisor struct {
-	cmd     *exec.Cmd
-	orders  *gob.Encoder
-	input   io.Closer   // of its orders; its end ends the supervisor
-	reports chan report // closed when the supervisor has ended
+	// The process, and the encoder of its orders.
+	cmd    *exec.Cmd
+	orders *gob.Encoder
+	// The write end of its orders. Closing it makes the supervisor exit.
+	input io.Closer
+	// Its reports; closed when the process has ended.
+	reports chan report
 }
 
-// errSupervisorEnded says that a supervisor ended before its command began: the command had no part in it.
+// errSupervisorEnded says that a supervisor ended before its command began. The command did
+// nothing, so the attempt may be made again.
 var errSupervisorEnded = errors.New("the command's supervisor ended before the command began")
 
-// errSupervisorKilled says that a supervisor ended while its command ran.
+// errSupervisorKilled says that a supervisor ended while its command ran. What the command did is
+// unknown, so the attempt fails.
 var errSupervisorKilled = errors.New("the command's supervisor was killed, and the command with it")
 
-// abandonAfter is how long after SIGKILL a supervisor that has not reported the command's end is killed itself: its command may
-// have stopped it.
+// abandonAfter is how long after SIGKILL a supervisor may take to report the end of the command.
+// Then it is killed itself: its command may have stopped it.
 const abandonAfter = 5 * time.Second
 
-// start starts a supervisor.
+// start starts a supervisor process. It has its own process group, so that signals of a terminal
+// reach the worker only. A goroutine passes its reports on until the process closes them, then
+// reaps it.
 func (p *supervisors) start() (*supervisor, error) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -49,6 +64,7 @@ func (p *supervisors) start() (*supervisor, error) {
 	}
 	defer write.Close() //nolint:errcheck // it is the supervisor's
 	cmd := exec.Command(selfPath, superviseArg)
+	// The list of processes shows the name by which the worker was started, not /proc/self/exe.
 	cmd.Args[0] = os.Args[0]
 	cmd.Env, cmd.Stderr, cmd.ExtraFiles = p.env, p.stderr, []*os.File{write}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's signals are for the worker
@@ -75,7 +91,7 @@ func (p *supervisors) start() (*supervisor, error) {
 	return s, nil
 }
 
-// take returns a supervisor without a command.
+// take returns an idle supervisor, or starts one.
 func (p *supervisors) take() (*supervisor, error) {
 	p.mu.Lock()
 	if n := len(p.idle); n > 0 {
@@ -88,13 +104,14 @@ func (p *supervisors) take() (*supervisor, error) {
 	return p.start()
 }
 
+// put returns a supervisor whose attempt has ended to the pool.
 func (p *supervisors) put(s *supervisor) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.idle = append(p.idle, s)
 }
 
-// close ends the supervisors. No command runs.
+// close ends all idle supervisors and waits for them. No command may run.
 func (p *supervisors) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -104,21 +121,27 @@ func (p *supervisors) close() {
 	p.idle = nil
 }
 
-// end ends a supervisor, and takes in what it still reports.
+// end closes the orders of a supervisor, and drops its reports until the process has ended.
 func (s *supervisor) end() {
 	_ = s.input.Close()
 	for range s.reports { //nolint:revive // until it has ended
 	}
 }
 
-// signal has the supervisor signal its command. One that was stopped goes on.
+// signal makes the supervisor signal its command. A supervisor that the command has stopped is
+// continued first, or it would not read the order.
 func (s *supervisor) signal(to syscall.Signal) {
 	_ = s.cmd.Process.Signal(syscall.SIGCONT)
 	_ = s.orders.Encode(order{Signal: to}) // a supervisor that is gone is noticed by its reports
 }
 
-// run runs a once and returns when nothing that it started is left. When ctx ends the command is told to end, and killed if it
-// does not; when hurry ends it is killed at once. An errno, or errSupervisorEnded, says that it did not begin.
+// run runs an attempt once and returns when nothing that it started is left. When ctx ends the
+// command gets SIGTERM, and SIGKILL after killAfter. When hurry ends it gets SIGKILL at once. An
+// error that wraps an errno, or errSupervisorEnded, says that the command did not begin.
+//
+// A supervisor is returned to the pool only after it has reported the end of the attempt. One that
+// ended without it has left its command behind, at least for a moment: the kernel kills the command
+// itself, and sweep kills what the command started.
 func (p *supervisors) run(ctx, hurry context.Context, a *attempt) (*ending, error) {
 	s, err := p.take()
 	if err != nil {
@@ -126,6 +149,9 @@ func (p *supervisors) run(ctx, hurry context.Context, a *attempt) (*ending, erro
 	}
 	began := ticks()
 	_ = s.orders.Encode(order{Start: a}) // a supervisor that is gone is noticed by its reports
+	// pid is set when the command has started. told and hurried become nil when they were acted on,
+	// so that each happens once; told being nil also records that the command was told to end. late
+	// fires when the last signal had no effect in time.
 	pid := 0
 	told, hurried := ctx.Done(), hurry.Done()
 	late := time.NewTimer(0)
@@ -135,29 +161,37 @@ func (p *supervisors) run(ctx, hurry context.Context, a *attempt) (*ending, erro
 		select {
 		case r, ok := <-s.reports:
 			switch {
+			// No report came: the command did not begin.
 			case !ok && pid == 0:
 				return nil, errSupervisorEnded
+			// The supervisor was killed or stopped by its command. What the command started may
+			// still run.
 			case !ok:
 				a.sweep(pid, began)
 				return nil, errSupervisorKilled
+			// The first of two reports.
 			case r.PID != 0:
 				pid = r.PID
 				continue
 			}
+			// The supervisor is idle again, whether the command ended or could not be started.
 			p.put(s)
 			if r.End == nil {
 				return nil, fmt.Errorf("%s: %w", a.Path, r.Failed)
 			}
 			r.End.told = told == nil
 			return r.End, nil
+		// SIGTERM first; the timer then sends SIGKILL.
 		case <-told:
 			told = nil
 			s.signal(syscall.SIGTERM)
 			late.Reset(p.killAfter)
+		// SIGKILL at once, and no SIGTERM after it.
 		case <-hurried:
 			hurried, told, killed = nil, nil, true
 			s.signal(syscall.SIGKILL)
 			late.Reset(abandonAfter)
+		// The second SIGKILL is for the supervisor itself, which has not reported.
 		case <-late.C:
 			if killed {
 				_ = s.cmd.Process.Kill()
@@ -170,12 +204,14 @@ func (p *supervisors) run(ctx, hurry context.Context, a *attempt) (*ending, erro
 	}
 }
 
-// unclearFor is how long a sweep waits for processes of which it cannot tell whose they are: any other program may have started one
-// without variables.
+// unclearFor is how long sweep waits for processes that might belong to the attempt although they
+// show no variables. It is bounded, because any other program may have started a process without
+// variables, which then never becomes clear.
 const unclearFor = 10 * time.Second
 
-// sweep kills what is left of an attempt whose supervisor was killed: the command's process group, and all that still has the
-// variables of its task. It returns when nothing of it is left. since is when the attempt began.
+// sweep kills what is left of an attempt whose supervisor was killed: the process group pid, and
+// all processes that have the variables of the attempt. It returns when none is found. since is
+// when the attempt began, in ticks: older processes cannot be part of it.
 func (a *attempt) sweep(pid int, since uint64) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
