@@ -13,48 +13,60 @@ import (
 	"time"
 )
 
-// Pairs of an interleaved comparison.
+// A pair is two runs, one of each side, close together in time: what drifts on the host hits both alike, and
+// their ratio keeps only the difference of the programs. Pairs of an interleaved comparison.
 const (
 	DefaultPairs = 6
-	deciding     = 6 // fewer pairs have no interval of 95 %
-	maxPairs     = 50
+	// deciding is the least number of pairs that a 95 % interval can be made of; see
+	// Figure.Interval.
+	deciding = 6
+	maxPairs = 50
 )
 
 // Pair is one run of each side, one after the other.
 type Pair struct {
+	// BaseFirst says which side ran first. It is drawn from the seed for each pair, so that an effect of the
+	// order evens out over the pairs. Base and Head are the headline metric of each side.
 	BaseFirst bool    `json:"base_first"`
 	Base      float64 `json:"base"`
 	Head      float64 `json:"head"`
-	Ratio     float64 `json:"ratio"` // head ÷ base
+	// Ratio is head ÷ base.
+	Ratio float64 `json:"ratio"`
 }
 
 // AB is one row of two programs that were measured in turn.
 type AB struct {
-	Suite      string  `json:"suite"`
-	Row        string  `json:"row"`
-	Durability string  `json:"durability"`
-	Metric     string  `json:"metric"`
-	Unit       string  `json:"unit"`
-	Pairs      []Pair  `json:"pairs"`
-	Left       int     `json:"left_out"` // pairs of which a run does not count
-	Ratio      Figure  `json:"ratio"`    // head ÷ base, median of the pairs
-	Low        float64 `json:"ci95_low,omitempty"`
-	High       float64 `json:"ci95_high,omitempty"`
-	Word       string  `json:"word"` // no change, better, worse, cannot decide
-	Why        string  `json:"why"`
+	Suite      string `json:"suite"`
+	Row        string `json:"row"`
+	Durability string `json:"durability"`
+	Metric     string `json:"metric"`
+	Unit       string `json:"unit"`
+	Pairs      []Pair `json:"pairs"`
+	// Left counts pairs that were measured and dropped, because a run of them does not count.
+	Left int `json:"left_out"`
+	// Ratio has the head ÷ base of each pair, as a figure whose median is the verdict's value.
+	Ratio Figure `json:"ratio"`
+	// Low and High are the 95 % interval of the median ratio; both are 0 below deciding pairs.
+	Low  float64 `json:"ci95_low,omitempty"`
+	High float64 `json:"ci95_high,omitempty"`
+	// Word is one of Unchanged, Better, Worse and Unclear; Why gives the numbers behind it.
+	Word string `json:"word"`
+	Why  string `json:"why"`
 }
 
 // ABResult is what two programs did in turn. Both sides' results lie below the output directory, in base and head.
 type ABResult struct {
 	Command string `json:"command"`
 	Seed    uint64 `json:"seed"`
-	Base    string `json:"base"` // program, or address
-	Head    string `json:"head"`
-	Rows    []AB   `json:"rows"`
-	Exit    int    `json:"exit"`
+	// Base and Head are the path of a program, or the address of a server.
+	Base string `json:"base"`
+	Head string `json:"head"`
+	Rows []AB   `json:"rows"`
+	Exit int    `json:"exit"`
 }
 
-// abSide is one of the two programs.
+// abSide is one of the two programs: a runner of its own, with an output directory and a result of
+// its own, and the name that errors use (base or head).
 type abSide struct {
 	u    *runner
 	name string
@@ -142,6 +154,8 @@ func (c *Config) against(base string) (Config, error) {
 	return other, nil
 }
 
+// sideName names what c itself measures, for the result: a target's address, a program's path, or
+// this program.
 func (c *Config) sideName() string {
 	switch {
 	case c.Target != "":
@@ -152,7 +166,8 @@ func (c *Config) sideName() string {
 	return "this program"
 }
 
-// abRow measures pairs until enough of them count, twice as many at most.
+// abRow measures pairs of one row until enough of them count, twice as many at most. It stops
+// between two runs when ctx ends, and judges the pairs that there are.
 func abRow(ctx context.Context, sides [2]*abSide, spec *runSpec, pairs int, order *rand.Rand) (*AB, error) {
 	var rows [2]*Row
 	for i, s := range sides {
@@ -187,7 +202,8 @@ func abRow(ctx context.Context, sides [2]*abSide, spec *runSpec, pairs int, orde
 	return ab, ab.judge(spec)
 }
 
-// abError keeps what a command line got wrong apart from what could not be measured.
+// abError wraps the error of a run. A *UsageError stays what it is, since the command line is
+// wrong; all else becomes a *CannotError with side and row.
 func abError(side string, spec *runSpec, err error) error {
 	if lie, ok := errors.AsType[*UsageError](err); ok {
 		return lie
@@ -195,7 +211,8 @@ func abError(side string, spec *runSpec, err error) error {
 	return &CannotError{fmt.Errorf("%s, %s: %w", spec, side, err)}
 }
 
-// add takes one pair, of which both runs must count.
+// add takes one pair. Both runs must count, have no errors and no failed audit, and have the headline metric,
+// of which that of base must be above 0; otherwise the pair is only counted as left out.
 func (ab *AB) add(runs [2]*Run, baseFirst bool) {
 	a, okA := runs[0].Metrics[ab.Metric]
 	b, okB := runs[1].Metrics[ab.Metric]
@@ -208,13 +225,16 @@ func (ab *AB) add(runs [2]*Run, baseFirst bool) {
 	ab.Pairs = append(ab.Pairs, Pair{baseFirst, a.Value, b.Value, b.Value / a.Value})
 }
 
+// pairLine tells the newest pair in one line of progress.
 func (ab *AB) pairLine(runs [2]*Run) string {
 	v := func(r *Run) string { return Number(r.Metrics[ab.Metric].Value) }
 	unit := runs[0].Metrics[ab.Metric].Unit
 	return fmt.Sprintf("base %s, head %s %s, %s; %d pairs count, %d are left out", v(runs[0]), v(runs[1]), unit, ab.Durability, len(ab.Pairs), ab.Left)
 }
 
-// judge decides by the pairs' ratios: a change is one whose 95 % interval has no 1 in it, and whose median is 3 % at least.
+// judge decides by the pairs' ratios. A row changed when the 95 % interval of the median ratio excludes 1, and
+// the median moved by 3 % at least. Ratios are judged and not values, since each pair has seen the same host.
+// Which direction is better depends on the unit. Error: the ratios make no figure.
 func (ab *AB) judge(spec *runSpec) error {
 	ab.Word = Unclear
 	if len(ab.Pairs) == 0 {
@@ -249,7 +269,8 @@ func (ab *AB) judge(spec *runSpec) error {
 	return nil
 }
 
-// exit is the worst of what happened: a failed audit, errors or a regression, nothing decided.
+// exit is the worst of what happened, from worst to best: a failed audit of any run, errors or a
+// regression, a row that could not be decided.
 func (r *ABResult) exit(sides [2]*abSide) int {
 	code := ExitOK
 	for i := range r.Rows {

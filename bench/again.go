@@ -10,7 +10,9 @@ import (
 
 // Again is one audit that was repeated.
 type Again struct {
-	Evidence string `json:"evidence"` // file, or what was looked at without one
+	// Evidence is the path of the evidence file, or says what was read where there is no such file.
+	// Row and Run name the run that the evidence is of.
+	Evidence string `json:"evidence"`
 	Row      string `json:"row,omitempty"`
 	Run      int    `json:"run,omitempty"`
 	Audit    *Audit `json:"audit"`
@@ -40,7 +42,9 @@ func AuditKept(ctx context.Context, c Config, dir string) (*Again, error) {
 	return &Again{file, e.Suite + "/" + e.Row, e.Run, audit}, nil
 }
 
-// startKept starts the servers of kept data.
+// startKept starts servers on the kept data of a run, with the row's shape and durability. A
+// cluster needs the configuration files that the evidence names. close also removes the folder of
+// sockets; the data stays.
 func (u *runner) startKept(ctx context.Context, dir string, e *Evidence) (*cluster, error) {
 	exe, err := u.executable()
 	if err != nil {
@@ -104,7 +108,8 @@ func AuditTarget(ctx context.Context, c Config, namespace string, paths ...strin
 	return []Again{{Evidence: "counters of namespace " + namespace, Audit: audit}}, nil
 }
 
-// again holds servers against evidence.
+// again repeats the audit that fits the evidence: of keys, refs or tasks. It asks every server
+// first whether it answers, so that a missing server is not taken for lost data.
 func (c *cluster) again(ctx context.Context, e *Evidence) (*Audit, error) {
 	clients, err := c.dial(ctx)
 	if err != nil {
@@ -131,10 +136,11 @@ func (c *cluster) again(ctx context.Context, e *Evidence) (*Audit, error) {
 	return a.run(ctx)
 }
 
-// queuesOfPage is how many queues are asked for at a time.
+// queuesOfPage is how many queues one page of the list holds.
 const queuesOfPage = 1_000
 
-// counters proves of every queue that what was created is in some state, or was removed. Each answer is of one index.
+// counters checks every queue of the namespace: what was created is in some state, or was removed. It needs no
+// evidence, because one answer about a queue is read at one index and so must agree with itself.
 func (c *cluster) counters(ctx context.Context) (*Audit, error) {
 	clients, err := c.dial(ctx)
 	if err != nil {

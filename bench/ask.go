@@ -9,7 +9,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// dial connects a client to each server. None of them is told of the others: each asks its own server.
+// dial connects one client to each server, in the order of c.endpoints. A client knows only the address of its
+// own server, so that a reading is of that server. On an error all clients made so far are closed.
 func (c *cluster) dial(ctx context.Context) ([]*millrace.Client, error) {
 	var out []*millrace.Client
 	for _, e := range c.endpoints {
@@ -50,7 +51,8 @@ func (o *oneRun) replicas() []replica {
 	return out
 }
 
-// checkServers refuses servers whose durability is another than the figure would say.
+// checkServers refuses servers whose durability differs from what the figure would say. A figure
+// labelled fsync must come from servers that sync.
 func (o *oneRun) checkServers(ctx context.Context) error {
 	all, err := o.answers(ctx)
 	if err != nil {
@@ -64,7 +66,8 @@ func (o *oneRun) checkServers(ctx context.Context) error {
 	return nil
 }
 
-// answerWithin is how long a server may take to say what it is: a client asks one that is not there over and over.
+// answerWithin is how long a server may take to say what it is. It bounds the retries of the
+// client, which asks a missing server over and over.
 const answerWithin = 10 * time.Second
 
 // answers asks every server what it is. One that does not answer is an error.
@@ -78,7 +81,7 @@ func (o *oneRun) answers(ctx context.Context) ([]*millrace.ServerStatus, error) 
 	return all, nil
 }
 
-// statuses asks every server what it has done.
+// statuses asks every server for its counters, in the order of o.clients.
 func (o *oneRun) statuses(ctx context.Context) ([]*millrace.ServerStatus, error) {
 	out := make([]*millrace.ServerStatus, len(o.clients))
 	for i, c := range o.clients {
@@ -90,7 +93,8 @@ func (o *oneRun) statuses(ctx context.Context) ([]*millrace.ServerStatus, error)
 	return out, nil
 }
 
-// mark notes what the servers have done, and which nodes lead, at an edge of the window.
+// mark notes the servers' counters and the leaders at an edge of the window. While the servers are
+// killed it asks none of them. o.edges hears of the edge in any case.
 func (o *oneRun) mark(ctx context.Context, e edge) (err error) {
 	if !o.down.Load() {
 		if o.c.leaders != nil {
@@ -106,10 +110,12 @@ func (o *oneRun) mark(ctx context.Context, e edge) (err error) {
 	return err
 }
 
-// wrote is what one server wrote within the window.
+// wrote is what one server wrote within the window: fsyncs, log entries, bytes of its log, and
+// mutations of its store.
 type wrote struct{ fsyncs, entries, bytes, mutations float64 }
 
-// written returns what each server wrote within the window; nil when it is not known.
+// written returns what each server wrote within the window, in the order of the endpoints. It is nil when an
+// edge was not marked, or when the driver restarts servers, whose counters then begin again at 0.
 func (o *oneRun) written() []wrote {
 	a, b := o.status[windowBegins], o.status[windowEnds]
 	if a == nil || b == nil || o.rig != nil && o.rig.loses {
@@ -125,7 +131,9 @@ func (o *oneRun) written() []wrote {
 	return out
 }
 
-// writes sets what n operations made the servers write, all together, and each by itself where there are several.
+// writes sets what n operations made the servers write: all together, and each server by itself where there
+// are several. The replica_ metrics are the mean over the servers, so that rows of one and of three nodes
+// compare. It also notes how many shards each server led at the window's beginning.
 func (o *oneRun) writes(n float64, set func(name, unit string, v float64)) {
 	each, all := o.written(), wrote{}
 	if each == nil {
@@ -168,8 +176,9 @@ func (o *oneRun) writes(n float64, set func(name, unit string, v float64)) {
 // metricName makes a process's name the beginning of a metric's.
 func metricName(process string) string { return strings.ReplaceAll(process, "-", "_") }
 
-// unsynced says that servers which say fsync did not sync what they acknowledged; empty: they did, or it is not known. Of
-// several servers a majority must have.
+// unsynced checks the claim of fsync: servers that acknowledged writes must have counted syncs. It
+// returns what is wrong, or "" when nothing is, or when it cannot be known. Of several servers a
+// majority must have synced, since a write is durable there. several servers a majority must have.
 func (o *oneRun) unsynced() string {
 	each := o.written()
 	if each == nil || o.spec.durability != Fsync || o.run.Ops == 0 || o.spec.suite.Reads {

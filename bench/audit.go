@@ -10,10 +10,13 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// drainWithin bounds the drain after the window, unless the harness says otherwise.
 const drainWithin = 60 * time.Second
 
-// Drain waits, at most a minute, until workers have completed what was created, or the servers say that nothing is left
-// to complete: the audit then tells which of the two is wrong.
+// Drain waits until workers have completed what was created, at most drainLimit (a minute by
+// default). When nothing moves for askAfter it asks the servers what is left; if they say that
+// nothing is, it returns without an error. The audit then tells whether tasks are lost or the count
+// of the driver is wrong.
 func (r *Rig) Drain(ctx context.Context) error {
 	start := time.Now()
 	defer func() { r.drained = time.Since(start) }()
@@ -45,21 +48,34 @@ func (r *Rig) Drain(ctx context.Context) error {
 // askAfter is how long nothing moves before the servers are asked what is left.
 const askAfter = 500 * time.Millisecond
 
-// auditor proves that what was acknowledged is there, once and whole.
+// auditor proves that every acknowledged task is there, once and whole. It works on the ledger's sums, the
+// servers' counters, and a sample of tasks that it reads back. One audit is one call of run.
 type auditor struct {
-	sums    ledgerSums
+	sums ledgerSums
+	// sample lists the tasks to read back; first is the server that all others are compared with.
 	sample  []sampled
 	first   source
 	queue   string
 	payload []byte
 	result  []byte
-	works   bool // the suite completes what it creates
+	// works says that the suite completes what it creates, so that missing completions are an error.
+	works bool
+	// drained says that the driver came to its end: what is left over then is stuck.
 	drained bool
-	purges  bool // ended tasks may have been removed
+	// purges says that servers may have removed ended tasks, so that a completed one may be gone.
+	purges bool
 
-	replicas []replica // all other servers, which must hold the same
+	// replicas are all other servers, which must hold the same as first.
+	replicas []replica
 }
 
+// run makes the audit. It compares the sums of the ledger with the counters of the first server,
+// then ids, then reads the sample back from all servers. An error means that a server could not be
+// read; what is wrong with the data is in Violations.
+//
+// The bounds allow for creates whose end is not known: they may be there or not. So tasks may
+// number from created to created plus unknown, and completions may miss at most the replayed ones,
+// which were counted by their first answer.
 func (a *auditor) run(ctx context.Context) (*Audit, error) {
 	sums := a.sums
 	out := &Audit{Created: sums.created, Completed: sums.completed, Unknown: sums.unknown, Checked: "every id"}
@@ -104,7 +120,10 @@ func (a *auditor) run(ctx context.Context) (*Audit, error) {
 	return out, nil
 }
 
-// judgeIDs compares ids, which is stricter than counts. Tasks of unknown creates are strangers, and may be.
+// judgeIDs compares ids, which is stricter than counts: a lost task and a doubled one cancel out in
+// counts, and do not in ids. A stranger is a task that was completed without an acknowledged
+// create; an unknown create explains it. With a thinned ledger each id stands for sums.every ids,
+// and missing ids are not judged.
 func (a *auditor) judgeIDs(sums ledgerSums, out *Audit, violate func(format string, args ...any)) {
 	if !a.works {
 		return
@@ -122,8 +141,9 @@ func (a *auditor) judgeIDs(sums ledgerSums, out *Audit, violate func(format stri
 	}
 }
 
-// readBack reads the sample and compares payload, result and state; the checkers judge its history besides. Of several
-// servers each must have the same.
+// readBack reads the sample from the first server and compares payload, result and state with what
+// was acknowledged. The checkers of package check judge its history. Each further server must have
+// every task of the sample in the same state. servers each must have the same.
 func (a *auditor) readBack(ctx context.Context, out *Audit, violate func(format string, args ...any)) error {
 	sample := a.sample
 	found, err := a.readAll(ctx, a.first, sample)
@@ -151,8 +171,10 @@ func (a *auditor) readBack(ctx context.Context, out *Audit, violate func(format 
 	return nil
 }
 
+// maxViolations bounds the list of an audit: a lost disk would fill memory with the same sentence.
 const maxViolations = 100
 
+// different names the part of a task that differs from what was acknowledged; empty: none does.
 func (a *auditor) different(t *millrace.TaskInfo) string {
 	switch {
 	case string(t.Payload) != string(a.payload):
@@ -170,7 +192,9 @@ func (a *auditor) purged(s sampled, out *Audit) bool {
 	return a.purges && out.Counts["purged"] > 0 && (done || !s.followed)
 }
 
-// checkHistory gives the calls of the sample, and what was read back, to the independent checkers.
+// checkHistory gives the calls of the sample, and what was read back, to the checkers of package
+// check, which share no code with the servers. Only a drained run has whole histories, and only of
+// tasks that were followed; of the others it is only checked that they are there.
 func (a *auditor) checkHistory(sample []sampled, found []readTask, out *Audit, violate func(format string, args ...any)) {
 	var calls []check.Call
 	var final []check.TaskState

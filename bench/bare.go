@@ -12,8 +12,9 @@ import (
 	"strings"
 )
 
-// startBare starts servers that keep nothing, by the row's hidden command, each a process of its own. The first of them
-// is started last, and told where the others are.
+// startBare starts servers that keep nothing, each as a process of its own, by the hidden bench
+// command that the row names. They start from the last to the first, since each is told the peer
+// addresses of those that already listen. An error ends all of them and removes the directory.
 func (u *runner) startBare(ctx context.Context, spec *runSpec) (*cluster, error) {
 	exe, err := u.executable()
 	if err != nil {

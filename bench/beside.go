@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-// besideName is the process of the single-node server that runs next to the nodes of a row.
+// besideName names the process of the single-node server that runs next to the nodes of a row, and
+// its folder below the row's directory.
 const besideName = "one-node"
 
 // startBeside starts the server of one node that a driver takes turns with, below the directory of the row's own servers.
@@ -22,8 +23,8 @@ func (u *runner) startBeside(ctx context.Context, exe, dir string, spec *runSpec
 	return u.startOne(ctx, exe, dir, &one)
 }
 
-// newBeside makes what a driver reaches the server of one node by. Windows, operations and audits are the row's: a driver
-// counts through the rig that has this one.
+// newBeside makes the rig by which a driver reaches the single-node server. It counts nothing: windows,
+// operations and audits belong to r, the row's own rig. It shares queue, payload and clocks with r.
 func newBeside(r *Rig, c *cluster) *Rig {
 	b := &Rig{
 		Suite: r.Suite, Row: r.Row, Shape: r.Shape, Durability: r.Durability, Servers: c.endpoints, Token: c.token, Namespace: c.namespace,
@@ -48,7 +49,7 @@ func (o *oneRun) checkBeside(ctx context.Context) error {
 	return one.checkServers(ctx)
 }
 
-// all are all processes of the run: the row's own, and the single-node server next to them.
+// all are all processes of the run: the row's own first, then the single-node server next to them.
 func (c *cluster) all() []*process {
 	if c.beside == nil {
 		return c.procs
@@ -56,7 +57,8 @@ func (c *cluster) all() []*process {
 	return append(append([]*process{}, c.procs...), c.beside.procs...)
 }
 
-// watched are the processes whose use is charged to the run, the driver's apart.
+// watched are the processes whose CPU and memory the run reports. Those of the single-node server
+// are marked apart, since they are not a cost of the row.
 func (c *cluster) watched() []watched {
 	var out []watched
 	for i, p := range c.all() {
@@ -65,7 +67,8 @@ func (c *cluster) watched() []watched {
 	return out
 }
 
-// restartAll starts every server that ended by itself.
+// restartAll starts every server that ended by itself, on its own directory. It tries all of them
+// and joins the errors.
 func (c *cluster) restartAll(ctx context.Context) error {
 	var err error
 	if c.restart != nil {

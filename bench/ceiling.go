@@ -11,14 +11,17 @@ import (
 	"time"
 )
 
+// The generator is looked at for a short time: its rate is steady, since no disk is involved.
+// smokeWindow serves rows without a verdict.
 const (
 	ceilingWarmup = 500 * time.Millisecond
 	ceilingWindow = 2 * time.Second
 	smokeWindow   = 500 * time.Millisecond
 )
 
-// ceiling measures what the generator of a closed loop reaches against a server that only acknowledges, in a process of
-// its own. A row near it measures the generator.
+// ceiling measures what the generator of a closed loop reaches against a server that only acknowledges, in a
+// process of its own. A row whose rate comes near it measures the generator, and is called a lower bound
+// (Row.Bounded). Failure is a warning at the row: the row is measured all the same.
 func (u *runner) ceiling(ctx context.Context, spec *runSpec, row *Row) {
 	if !spec.verdicts && u.looked {
 		return // one look shows that it can be measured, and bounds decide nothing here
@@ -36,6 +39,8 @@ func (u *runner) ceiling(ctx context.Context, spec *runSpec, row *Row) {
 	u.c.say("%s: the generator reaches %s %s against a server that only acknowledges", spec, Number(rate), unit)
 }
 
+// generatorRate runs the row's driver against a null server and returns the headline metric.
+// Nothing is audited, since nothing is kept. The null server ends before it returns.
 func (u *runner) generatorRate(ctx context.Context, spec *runSpec, headline string) (rate float64, unit string, err error) {
 	exe, err := u.executable()
 	if err != nil {

@@ -8,26 +8,38 @@ import (
 	"time"
 )
 
-// runSpec is one row under one durability, as this command runs it.
+// runSpec is one row under one durability, as this command runs it: the table's values with the
+// profile and the command line applied. It is not changed while it runs, except for sockets.
 type runSpec struct {
 	suite      *Suite
 	row        *RowSpec
 	shape      Shape
 	durability Durability
 	topology   Topology
-	group      bool
-	window     time.Duration
-	later      time.Duration // of the runs after the first that counts
-	warmup     time.Duration
-	runs       int
-	repeat     bool // runs that the host spoiled are repeated
-	verdicts   bool
-	env        []string
-	sockets    string // folder of the operators' sockets; its name is short, as that of a socket must be
-	server     string // name of the only server; empty: as the first of several
+	// group says that one log entry may hold several commits; false is stamped on every figure.
+	group bool
+	// window is the measured time of a run, after a warm-up of warmup.
+	window time.Duration
+	// later is the window of the runs after the first that counts.
+	later  time.Duration
+	warmup time.Duration
+	// runs is how many runs must count.
+	runs int
+	// repeat says that runs which the host spoiled are repeated.
+	repeat bool
+	// verdicts says that the row is judged, so that the harness looks closer at the host and the disk.
+	verdicts bool
+	// env is added to the environment of the servers.
+	env []string
+	// sockets is the folder of the operators' sockets. Its path is short, because the path of a
+	// socket must be.
+	sockets string
+	// server is the name of the only server; empty: the name of the first of several.
+	server string
 }
 
-// after is what a run measures when the given number of runs of its row count.
+// after is what a run measures once counted runs of its row count: the first run has the whole
+// window, later ones may have a shorter one.
 func (s *runSpec) after(counted int) *runSpec {
 	if counted == 0 || s.later == s.window {
 		return s
@@ -40,6 +52,7 @@ func (s *runSpec) after(counted int) *runSpec {
 // op is the operation that the row counts.
 func (s *runSpec) op() string { return cmp.Or(s.row.Op, s.suite.Op, opCreate) }
 
+// class names durability and voters, such as fsync×1; label is what every figure of the row carries.
 func (s *runSpec) class() string { return s.label(Valid).Class() }
 
 func (s *runSpec) label(v Validity) Label {
@@ -52,7 +65,10 @@ func (s *runSpec) label(v Validity) Label {
 
 func (s *runSpec) String() string { return s.suite.Name + "/" + s.row.Name + " " + s.class() }
 
-// choose resolves what was asked for, in the order of the tables.
+// choose resolves the names, globs and profile of c to specs, in the order of the tables. A row
+// that is named but cannot be run is a *UsageError which says why: not built, lacking something,
+// only in millrace-peers, or not in one process. A glob or a profile skips such rows in silence,
+// unless nothing is left.
 func choose(c *Config, h *Harness) ([]runSpec, error) {
 	var profile *Profile
 	if c.Profile != "" {
@@ -131,6 +147,8 @@ func choose(c *Config, h *Harness) ([]runSpec, error) {
 	return out, nil
 }
 
+// hasGlob reports whether a pattern matches by glob. What a glob matches in addition is not what
+// the user named.
 func hasGlob(patterns []string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return strings.ContainsAny(p, "*?[") })
 }
@@ -145,6 +163,7 @@ func matchRow(pattern, suite, row string) bool {
 	return false
 }
 
+// rowNames lists what can be named on the command line: each suite, and each of its rows.
 func rowNames(suites []Suite) []string {
 	var out []string
 	for _, s := range suites {
@@ -156,7 +175,9 @@ func rowNames(suites []Suite) []string {
 	return out
 }
 
-// specs makes one spec per durability.
+// specs makes one spec per durability. Settings count in this order, from weak to strong: the
+// suite, the row, the profile, the command line. A row that fixes its durability or its topology
+// wins over all of them, as another would measure something else.
 func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 	window, runs, verdicts := row.Window, 5, true
 	if window == 0 {
@@ -225,7 +246,8 @@ func specs(c *Config, s *Suite, row *RowSpec, p *Profile) []runSpec {
 	return out
 }
 
-// shaped applies what the command line replaces. A batch of 0 means single calls.
+// shaped applies what the command line replaces in the shape, where the row has such a part at all.
+// A batch of 0 means single calls.
 func shaped(c *Config, s Shape) Shape {
 	if c.WorkerBatch >= 0 && s.Workers > 0 {
 		s.WorkerBatch = c.WorkerBatch
@@ -242,7 +264,8 @@ func shaped(c *Config, s Shape) Shape {
 	return s
 }
 
-// benchName names a row in Go benchmark text.
+// benchName names a row in Go benchmark text: the suite's own name, or Benchmark with each part of
+// the suite's name in upper case at its beginning.
 func benchName(s *Suite) string {
 	if s.Bench != "" {
 		return s.Bench
@@ -267,4 +290,5 @@ func payload(n int) []byte {
 	return []byte(`{"bench":"` + strings.Repeat("x", n-frame) + `"}`)
 }
 
+// resultBytes is the result of every task that a worker of the bench completes.
 var resultBytes = []byte(`{"ok":true}`)

@@ -13,13 +13,14 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// codecCase encodes one task and decodes it again.
+// codecCase is one codec under test: encode appends one task to dst, and decode reads it again.
+// Neither may keep the buffer.
 type codecCase struct {
 	encode func(dst []byte) ([]byte, error)
 	decode func(b []byte) error
 }
 
-// codecTask is the task as encoding/json sees it.
+// codecTask is the task as encoding/json sees it, with the same fields as the other codecs encode.
 type codecTask struct {
 	ID      string `json:"id"`
 	Queue   string `json:"queue"`
@@ -29,6 +30,7 @@ type codecTask struct {
 	Payload []byte `json:"payload"`
 }
 
+// codecID is any valid task id; its length is what matters here.
 const codecID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 // newCodecCase makes the case of one kind: ours is a log entry with one create, protobuf a task of a frame, json a struct.
@@ -66,7 +68,8 @@ func newCodecCase(kind string, payload []byte) (codecCase, error) {
 	return codecCase{}, fmt.Errorf("no codec %q", kind)
 }
 
-// Codec drives queue.codec: one goroutine encodes and decodes one task for the length of the window.
+// Codec drives queue.codec: one goroutine encodes and decodes one task in turn for the length of
+// the window. No server takes part.
 func Codec(ctx context.Context, r *Rig) error {
 	c, err := newCodecCase(r.Shape.Kind, payload(r.Shape.Payload))
 	if err != nil {
@@ -85,7 +88,9 @@ func Codec(ctx context.Context, r *Rig) error {
 	return err
 }
 
-// codec runs the case until the window is over. Times of both ways are taken per round of many operations.
+// codec runs the case until the window is over. It reads the clock per round of many operations,
+// not per operation: a reading would take as long as the operation. Allocations are of the whole
+// process, in which nothing else runs.
 func (r *Rig) codec(c codecCase, over func() bool) error {
 	const round = 512
 	var buf []byte

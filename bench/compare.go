@@ -9,12 +9,19 @@ import (
 	"strings"
 )
 
+// compareAlpha bounds the chance that any of the rows is called changed though none is.
+// compareChange is the least change that matters to a user; tests with many runs find smaller ones.
 // What a change must be to be called one.
 const (
-	compareAlpha  = 0.05 // of all rows together, by Holm's rule
-	compareChange = 0.03 // of the medians
-	compareRuns   = 4    // valid runs of each side
-	exactChoices  = 200_000
+	// compareAlpha holds for all rows together, by Holm's rule.
+	compareAlpha = 0.05
+	// compareChange is a share of the old median.
+	compareChange = 0.03
+	// compareRuns is the least number of valid runs of each side: with 4 and 4 the exact test can reach 0.05.
+	compareRuns = 4
+	// exactChoices bounds how many choices of ranks are counted one by one before the normal
+	// approximation is taken.
+	exactChoices = 200_000
 )
 
 // Words of a comparison.
@@ -27,16 +34,21 @@ const (
 
 // Compared is one row of two results.
 type Compared struct {
-	Suite      string  `json:"suite"`
-	Row        string  `json:"row"`
-	Durability string  `json:"durability"`
-	Metric     string  `json:"metric"`
-	Old        Figure  `json:"old"`
-	New        Figure  `json:"new"`
-	Change     float64 `json:"change"` // new ÷ old − 1, of medians
-	P          float64 `json:"p"`      // Mann–Whitney, two-sided, after Holm; 1 where it is not decided
-	Word       string  `json:"word"`   // no change, better, worse, cannot decide
-	Why        string  `json:"why,omitempty"`
+	Suite      string `json:"suite"`
+	Row        string `json:"row"`
+	Durability string `json:"durability"`
+	Metric     string `json:"metric"`
+	Old        Figure `json:"old"`
+	New        Figure `json:"new"`
+	// Change is new ÷ old − 1, of the medians.
+	Change float64 `json:"change"`
+	// P is the two-sided p value of Mann–Whitney's test, after Holm's correction. It is 1 where the
+	// row is not decided.
+	P float64 `json:"p"`
+	// Word is one of Unchanged, Better, Worse and Unclear. Empty means that holm has still to
+	// decide; no caller sees that.
+	Word string `json:"word"`
+	Why  string `json:"why,omitempty"`
 }
 
 // Compare holds the rows that two results share against each other: a row has changed when Mann–Whitney's test says so at
@@ -64,7 +76,8 @@ func Compare(old, new *Result, force bool) ([]Compared, error) {
 	return out, nil
 }
 
-// comparedRow compares one row, without a word on it yet unless it cannot be decided.
+// comparedRow compares one row. Word stays empty when the test can decide, so that holm sets it with all rows
+// in view. It is Unclear when shapes or labels differ, or when a side has too few runs.
 func comparedRow(a, b *Row, force bool) Compared {
 	c := Compared{Suite: a.Suite, Row: a.Row, Durability: a.Durability, Metric: a.Headline, Old: a.Summary, New: b.Summary, P: 1}
 	if m := a.Summary.Median(); m != 0 {
@@ -83,7 +96,8 @@ func comparedRow(a, b *Row, force bool) Compared {
 	return c
 }
 
-// counted is how many valid runs a row's figure is made of.
+// counted is how many valid runs a row's figure is made of. A row that is invalid or failed its
+// audit has none, though its figure shows values.
 func counted(r *Row) int {
 	if r.Label.Validity == Invalid || r.Label.Validity == AuditFailed {
 		return 0
@@ -91,7 +105,8 @@ func counted(r *Row) int {
 	return r.Summary.Runs()
 }
 
-// unlike names the first setting that differs.
+// unlike names the first setting that differs, with the value of the first list that has it; empty:
+// both lists are the same.
 func unlike(a, b []Param) string {
 	for i := range max(len(a), len(b)) {
 		switch {
@@ -104,7 +119,9 @@ func unlike(a, b []Param) string {
 	return ""
 }
 
-// holm corrects the p values for how many there are, and says what each row did.
+// holm corrects the p values of the undecided rows for their number, and sets the word of each. Holm's rule
+// orders the p values and multiplies the k-th least of n by n−k (k from 0), never letting one fall below its
+// predecessor: so the chance of even one false change stays below compareAlpha.
 func holm(all []Compared) {
 	var order []int
 	for i := range all {
@@ -134,9 +151,11 @@ func moreIsBetter(unit string) bool {
 	return strings.HasSuffix(unit, "/s") || unit == "×" || unit == "share"
 }
 
-// mannWhitney returns the two-sided p value of the hypothesis that both samples come from one distribution: exact while
-// there are few ways to choose, ties included, else by the normal approximation with the correction for ties.
-// Source: Mann and Whitney 1947, On a Test of Whether one of Two Random Variables is Stochastically Larger than the Other.
+// mannWhitney returns the two-sided p value of the hypothesis that both samples come from one
+// distribution. It counts all choices of ranks one by one while there are at most exactChoices of
+// them, ties included. Beyond that it takes the normal approximation, with corrections for ties and
+// for continuity. Source: Mann and Whitney 1947, On a Test of Whether one of Two Random Variables
+// is Stochastically Larger than the Other.
 func mannWhitney(a, b []float64) float64 {
 	ranks, ties := rank(append(slices.Clone(a), b...))
 	n, m := len(a), len(b)
@@ -147,6 +166,8 @@ func mannWhitney(a, b []float64) float64 {
 	mean := float64(n*(n+m+1)) / 2
 	off := math.Abs(sum - mean)
 	if ways(n+m, n) <= exactChoices {
+		// The exact test: the share of all choices whose rank sum is at least as far from the mean
+		// as the one that was seen.
 		far, total := 0, 0
 		chooseRanks(ranks, n, 0, func(s float64) {
 			total++
@@ -165,7 +186,8 @@ func mannWhitney(a, b []float64) float64 {
 	return math.Erfc(z / math.Sqrt2)
 }
 
-// rank gives equal values the mean of their ranks, from 1; ties is the sum of t³ − t over groups of equals.
+// rank gives each value its rank from 1, in the order of values; equal values share the mean of their ranks.
+// ties is the sum of t³ − t over groups of t equal values, which the variance is corrected by.
 func rank(values []float64) (ranks []float64, ties float64) {
 	order := make([]int, len(values))
 	for i := range order {
@@ -188,7 +210,7 @@ func rank(values []float64) (ranks []float64, ties float64) {
 	return ranks, ties
 }
 
-// ways is how many ways there are to choose k of n, or more than exactChoices.
+// ways is the number of ways to choose k of n, or exactChoices+1 when there are more than exactChoices.
 func ways(n, k int) int {
 	out := 1
 	for i := range min(k, n-k) {
@@ -199,7 +221,7 @@ func ways(n, k int) int {
 	return out
 }
 
-// chooseRanks calls f with the sum of each choice of k ranks.
+// chooseRanks calls f with the sum of each choice of k ranks, on top of sum.
 func chooseRanks(ranks []float64, k int, sum float64, f func(sum float64)) {
 	if k == 0 {
 		f(sum)

@@ -13,42 +13,64 @@ import (
 	"time"
 )
 
-// Config is what one command measures, and how. Zero fields mean the defaults of the profile, the suite and the row.
+// Config is what one command measures, and how. Zero fields mean the defaults of the profile, the
+// suite and the row; the fields that take -1 for that say so. It is stored as config.json next to
+// the result, so that --resume can go on with it: names of fields are part of that form.
 type Config struct {
-	Select        []string // SUITE or SUITE/ROW, globs; empty with a profile: all its rows
-	Profile       string
-	Runs          int
-	Window        time.Duration
-	Warmup        time.Duration
-	WarmupSet     bool   // Warmup is meant, though it may be 0
-	Durability    string // fsync, none, both
-	Topology      Topology
-	Target        string // host:port of a server that runs; implies remote
-	Token         string `json:"-"` // of the target
-	Insecure      bool   // plain text to a target that is not loopback
-	Seed          uint64
-	Validate      string // sample, full
-	Out           string
-	Keep          string // on-failure, always, never: data directories of servers
-	Resume        string // directory of a partial result
-	Concurrency   int    // calls at once of the closed loop, over all producers
-	Rate          float64
-	Arrivals      string // uniform, poisson, burst:5x, step:FILE
-	InFlight      int    // of the open loop
-	WorkerBatch   int    // -1: the row's
-	ProducerBatch int    // -1: the row's
+	// Select holds SUITE or SUITE/ROW, or globs of them. Empty with a profile: all rows of it.
+	Select  []string
+	Profile string
+	// Runs is how many runs of each row must count. Window and Warmup replace those of the suite.
+	Runs   int
+	Window time.Duration
+	Warmup time.Duration
+	// WarmupSet says that Warmup was given, though it may be 0.
+	WarmupSet bool
+	// Durability is fsync, none or both.
+	Durability string
+	Topology   Topology
+	// Target is the host:port of a server that runs already; it implies the topology remote. Token
+	// is its token and is never stored.
+	Target string
+	Token  string `json:"-"` // of the target
+	// Insecure allows plain text to a target that is not on the loopback device.
+	Insecure bool
+	// Seed decides everything that is drawn: arrivals, payloads, the order of pairs.
+	Seed uint64
+	// Validate is sample or full: how much of what was acknowledged is read back.
+	Validate string
+	// Out is the directory of the result. It must be empty, unless a result is resumed there.
+	Out string
+	// Keep says when data directories of servers are kept: on-failure, always or never.
+	Keep   string
+	Resume string // directory of a partial result
+	// Concurrency is the number of calls under way at once in a closed loop, over all producers.
+	// Rate is arrivals a second, and makes the loop an open one. The two are mutually exclusive.
+	Concurrency int
+	Rate        float64
+	// Arrivals is the pattern of an open loop: uniform, poisson, burst:5x or step:FILE.
+	Arrivals string
+	// InFlight bounds the calls of an open loop that are under way at once; an arrival beyond it is dropped.
+	InFlight      int
+	WorkerBatch   int // -1: the row's
+	ProducerBatch int // -1: the row's
 	Shards        int
 	Payload       int  // bytes; -1: the row's
 	GroupCommit   bool // false: one log entry per commit, stamped on every figure
-	Judge         bool // judge targets that depend on the machine
-	Reference     bool // references from other hardware fail a run
-	NoProfile     bool // no extra, profiled run
-	Force         bool // a profile begins on a host that is not fit too
-	Command       string
-	Version       string
-	Executable    string    // of servers; default this one
-	Data          string    // parent of data directories; default the system's for temporary files
-	Progress      io.Writer `json:"-"` // one line per step; nil: silent
+	// Judge also judges targets that depend on the machine; Reference fails a run for missing references.
+	Judge     bool
+	Reference bool // references from other hardware fail a run
+	NoProfile bool // no extra, profiled run
+	// Force begins a profile although the host is not fit.
+	Force bool
+	// Command is the command line that repeats the measurement; it is stored with the result.
+	Command string
+	Version string
+	// Executable is the program of the servers; empty: this one. Data is the parent of data
+	// directories; empty: the system's directory for temporary files.
+	Executable string
+	Data       string    // parent of data directories; default the system's for temporary files
+	Progress   io.Writer `json:"-"` // one line per step; nil: silent
 }
 
 // Defaults returns the configuration of a command without flags.
@@ -59,7 +81,7 @@ func Defaults() Config {
 	}
 }
 
-// UsageError refuses a configuration that makes no sense. It names the field.
+// UsageError refuses a configuration that cannot be run. Field names the flag, file or variable that is wrong.
 type UsageError struct {
 	Field   string
 	Message string
@@ -67,11 +89,13 @@ type UsageError struct {
 
 func (e *UsageError) Error() string { return e.Field + ": " + e.Message }
 
+// usage makes a *UsageError with a formatted message.
 func usage(field, format string, args ...any) error {
 	return &UsageError{field, fmt.Sprintf(format, args...)}
 }
 
-// The limits of a configuration.
+// The limits of a configuration. They stop a typing error before it takes the machine: memory and
+// files grow with each of these. maxBatch is the server's own limit of tasks per call.
 const (
 	maxRuns        = 100
 	maxWindow      = 24 * time.Hour
@@ -92,7 +116,8 @@ func (c *Config) nameOut() {
 	}
 }
 
-// Check refuses what is outside the limits, or does not go together.
+// Check refuses values outside the limits, and settings that are mutually exclusive. It reads no
+// files except that of a step pattern.
 func (c *Config) Check() error {
 	type bound struct {
 		field     string
@@ -148,6 +173,7 @@ func (c *Config) Check() error {
 	return nil
 }
 
+// short prints a number without an exponent or needless zeros.
 func short(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // Durabilities returns the durabilities that were asked for.
@@ -158,7 +184,8 @@ func (c *Config) durabilities() []Durability {
 	return []Durability{Durability(c.Durability)}
 }
 
-// checkOut refuses a directory that holds something, unless a result is resumed there.
+// checkOut refuses an output directory that holds something, unless a result is resumed there. A
+// directory that does not exist yet is fine.
 func (c *Config) checkOut() error {
 	if c.Resume != "" {
 		return nil
@@ -173,7 +200,9 @@ func (c *Config) checkOut() error {
 // configFile keeps the configuration in the directory of the result, so that the measurement can be resumed.
 const configFile = "config.json"
 
-// takeUp makes c the configuration of the result that is resumed. What the command line asks for besides must be the same.
+// takeUp replaces c by the stored configuration of the result that is resumed. When the command
+// line names rows too, both must hash alike. Taken from the command line are only the token,
+// progress, the program, the directories and force.
 func (c *Config) takeUp() error {
 	if c.Resume == "" {
 		return nil
@@ -194,7 +223,8 @@ func (c *Config) takeUp() error {
 	return nil
 }
 
-// loop returns the settings of the loop that replace the row's.
+// loop returns the settings of the loop that the command line replaces, so that the result shows
+// them with the row's shape.
 func (c *Config) loop() []Param {
 	var out []Param
 	if c.Concurrency > 0 {
@@ -206,7 +236,8 @@ func (c *Config) loop() []Param {
 	return out
 }
 
-// Aliases of the references' environment, which tests and the command line both take.
+// aliases are the environment variables that tests and the command line both take. The second name is that of
+// the reference's benches, so that their scripts run unchanged; it counts only where our own is not set.
 var aliases = []struct{ own, alias string }{
 	{"MILLRACE_BENCH_WORKER_BATCH", "PHASE6_BATCH"},
 	{"MILLRACE_BENCH_PRODUCER_BATCH", "PHASE6_PROD_BATCH"},
@@ -217,6 +248,7 @@ var aliases = []struct{ own, alias string }{
 	{"MILLRACE_BENCH_OUT", ""},
 }
 
+// commitAlias switches the grouping of commits in the references' benches.
 const commitAlias = "RUN_COALESCER"
 
 // FromEnvironment fills c from the environment: own names first, then those of the references' benches. A flag that was
@@ -260,6 +292,7 @@ func (c *Config) FromEnvironment(environ []string, set func(flag string) bool) e
 	return nil
 }
 
+// setText sets one field from the text of an environment variable. name is the variable, for the error.
 func (c *Config) setText(flag, name, v string) error {
 	switch flag {
 	case "durability":
@@ -297,7 +330,7 @@ func Nearest(name string, names []string) []string {
 	return s[:min(3, len(s))]
 }
 
-// distance counts the edits that turn a into b.
+// distance counts the edits that turn a into b (Levenshtein). It keeps one row of the table at a time.
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -16,17 +16,23 @@ const ExitUnfit = 6
 
 // HostCheck is one thing that was looked at on the host.
 type HostCheck struct {
-	Name  string `json:"name"`
-	Level string `json:"level"` // info, warn, fail
+	Name string `json:"name"`
+	// Level is Info, Warn or Fail. Only Fail keeps a host from being measured on.
+	Level string `json:"level"`
+	// Found is what was seen. Fix says what the operator can do; it is empty when nothing is wrong.
 	Found string `json:"found"`
 	Fix   string `json:"fix,omitempty"`
 }
 
-// The limits of a host, in addition to those that leave a run out.
+// The limits of a host, in addition to those that leave a run out (validity.go). doctorLook is how
+// long the CPU is looked at.
 const (
-	doctorLook   = 2 * time.Second
-	syncTail     = 10.0 // p99 of a sync ÷ p50
-	syncSlow     = 20_000.0
+	doctorLook = 2 * time.Second
+	// syncTail is p99 of a sync ÷ p50: beyond it others use the same disk.
+	syncTail = 10.0
+	// syncSlow is the p50 of a sync in microseconds that an SSD stays below.
+	syncSlow = 20_000.0
+	// minFiles is the limit of open files, and minMemory is in bytes.
 	minFiles     = 4096
 	minMemory    = 2 << 30
 	unknownValue = "not known"
@@ -49,6 +55,7 @@ func Doctor(ctx context.Context, c *Config, host Observer) ([]HostCheck, error) 
 	return append(out, fixed(&env.Host, c.dataParent())...), nil
 }
 
+// looked makes a check: of the given level when bad holds, else of level info and without a fix.
 func looked(name string, bad bool, level, found, fix string) HostCheck {
 	if !bad {
 		return HostCheck{name, Info, found, ""}
@@ -56,7 +63,8 @@ func looked(name string, bad bool, level, found, fix string) HostCheck {
 	return HostCheck{name, level, found, fix}
 }
 
-// quiet looks at which processes use the CPU.
+// quiet looks for doctorLook at which processes use the CPU. It takes the use of this process off,
+// so that the looking itself is not blamed on others.
 func quiet(ctx context.Context, host Observer) HostCheck {
 	a, err := host.CPU()
 	own, ownErr := host.Process(os.Getpid())
@@ -71,7 +79,8 @@ func quiet(ctx context.Context, host Observer) HostCheck {
 	return judgeQuiet(a, b, after.CPU-own.CPU)
 }
 
-// judgeQuiet holds two looks at the CPU against the limits that leave runs out.
+// judgeQuiet holds two readings of the CPU, a before b, against the limits that leave runs out. own
+// is the CPU seconds of this process between them.
 func judgeQuiet(a, b HostCPU, own float64) HostCheck {
 	all := b.Busy - a.Busy + b.Idle - a.Idle + b.Steal - a.Steal
 	if all <= 0 {
@@ -88,7 +97,8 @@ func judgeQuiet(a, b HostCPU, own float64) HostCheck {
 	return HostCheck{"cpu", Info, found, ""}
 }
 
-// pressure looks at how long processes wait for the disk and for memory.
+// pressure looks for idleLook at how long processes wait for the disk and for memory. A kernel
+// without these counters makes a check of level info: nothing is known.
 func pressure(ctx context.Context, host Observer) HostCheck {
 	a, err := host.Pressure()
 	if err != nil || Pause(ctx, idleLook) != nil {
@@ -103,7 +113,8 @@ func pressure(ctx context.Context, host Observer) HostCheck {
 	return looked("pressure", io > ioLimit || memory > memoryLimit, Fail, found, "wait until the disk is quiet; end what takes the memory")
 }
 
-// fixed judges what does not change while one looks.
+// fixed judges what does not change from run to run: settings of the kernel, the disk of dir,
+// memory, and the limits of this process.
 func fixed(h *Host, dir string) []HostCheck {
 	out := []HostCheck{
 		looked("governor", h.Governor != "" && h.Governor != "performance", Warn, orUnknown(h.Governor), "cpupower frequency-set -g performance"),

@@ -56,7 +56,9 @@ func Environment(ctx context.Context, c *Config) (Env, error) {
 	return e, nil
 }
 
-// host describes the machine. What cannot be read is left empty.
+// host describes the machine. What cannot be read is left empty, on another system than Linux most
+// of it. It syncs a file in dir and talks over the loopback device, which takes a moment. Error:
+// dir cannot be written, or the loopback device cannot be used.
 func host(dir string) (Host, error) {
 	h := Host{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), FileSystem: fileSystem(dir), Flags: []string{},
@@ -90,7 +92,8 @@ func host(dir string) (Host, error) {
 	return h, err
 }
 
-// haltPoll is empty where Linux does not halt its idle cores as a guest does.
+// haltPoll returns for how many nanoseconds an idle core of a guest polls before it halts. It is
+// empty where Linux does not halt idle cores that way.
 func haltPoll() string {
 	if line("/sys/devices/system/cpu/cpuidle/current_governor") != "haltpoll" {
 		return ""
@@ -98,6 +101,7 @@ func haltPoll() string {
 	return line("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
 }
 
+// text returns the content of a small file of the kernel; empty: it cannot be read.
 func text(file string) string {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -106,6 +110,7 @@ func text(file string) string {
 	return string(b)
 }
 
+// line returns the first line of such a file, without spaces around it.
 func line(file string) string {
 	first, _, _ := strings.Cut(text(file), "\n")
 	return strings.TrimSpace(first)
@@ -126,7 +131,9 @@ func cgroup() string {
 	return fmt.Sprintf("cpu.max %s, memory.max %s", cpu, memory)
 }
 
-// hash names a host: what changes from minute to minute is not part of it.
+// hash names a host. What changes from minute to minute, such as the load and the probed latencies, is not
+// part of it. RAM counts by 256 MiB, since the kernel reserves a little less or more at each boot. HaltPoll is
+// added only where it is set, so that hosts without it keep the hash of older results.
 func (h Host) hash() string {
 	all := []any{h.OS, h.Arch, h.CPU, h.Governor, h.Cores, h.RAM >> 28, h.Kernel, h.FileSystem, h.ClockSource, h.Cgroup}
 	if h.HaltPoll != "" {
@@ -135,12 +142,14 @@ func (h Host) hash() string {
 	return digest(all...)
 }
 
-// hash names everything that decides what is measured.
+// hash names everything that decides what is measured. Places, tokens and what is only printed are
+// not part of it.
 func (c *Config) hash() string {
 	return digest(c.Select, c.Profile, c.Runs, c.Window, c.Warmup, c.Durability, c.Topology, c.Target, c.Seed, c.Validate, c.Concurrency,
 		c.Rate, c.Arrivals, c.InFlight, c.WorkerBatch, c.ProducerBatch, c.Shards, c.Payload, c.GroupCommit)
 }
 
+// digest returns 16 hexadecimal digits of the SHA-256 sum of the values as JSON.
 func digest(values ...any) string {
 	b, err := json.Marshal(values)
 	if err != nil { // numbers and text always have a form
@@ -188,6 +197,7 @@ func sameEnv(a, b Env) string {
 	return ""
 }
 
+// mustJSON encodes a map with its keys in order, so that equal maps have equal bytes.
 func mustJSON(m map[string]string) []byte {
 	b, err := json.Marshal(m)
 	if err != nil {

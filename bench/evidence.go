@@ -16,64 +16,77 @@ import (
 // servers' data is kept, so that the audit can be repeated: on the data, or on a server that still runs. What a driver
 // checks by itself, such as another system that it also drove, is not repeated.
 type Evidence struct {
-	Schema     string       `json:"schema"`
-	Suite      string       `json:"suite"`
-	Row        string       `json:"row"`
-	Run        int          `json:"run"`
-	Namespace  string       `json:"namespace"`
-	Durability Durability   `json:"durability"`
-	Group      bool         `json:"group_commit"`
-	Shape      Shape        `json:"shape"`
-	Cluster    *initialized `json:"cluster,omitempty"` // files of several nodes; absent: one node, or none of ours
-	Audited    bool         `json:"audited"`           // the run came to its audit; what the sums say of a run that did not is not all
-	Tasks      *TaskLedger  `json:"tasks,omitempty"`   // of the three ledgers one is there
-	Keys       *KeyEvidence `json:"keys,omitempty"`
-	Refs       *RefEvidence `json:"refs,omitempty"`
+	Schema string `json:"schema"`
+	Suite  string `json:"suite"`
+	Row    string `json:"row"`
+	// Run, Namespace, Durability and Group are those of the run; Shape is what the servers were started with.
+	Run        int        `json:"run"`
+	Namespace  string     `json:"namespace"`
+	Durability Durability `json:"durability"`
+	Group      bool       `json:"group_commit"`
+	Shape      Shape      `json:"shape"`
+	// Cluster names the files of a cluster of several nodes. It is absent for one node, and for
+	// servers that the bench did not start.
+	Cluster *initialized `json:"cluster,omitempty"`
+	// Audited says that the run came to its audit. The sums of a run that did not are those up to its failure.
+	Audited bool `json:"audited"`
+	// Exactly one of the three ledgers is there.
+	Tasks *TaskLedger  `json:"tasks,omitempty"`
+	Keys  *KeyEvidence `json:"keys,omitempty"`
+	Refs  *RefEvidence `json:"refs,omitempty"`
 }
 
-// evidenceSchema names the form of the file, and evidenceFile is its name in the directory of the kept data.
+// evidenceSchema names the form of the file, and evidenceFile is its name in the directory of the
+// kept data. A file of another schema is refused.
 const (
-	evidenceSchema   = "millrace.bench.evidence/1"
-	evidenceFile     = "evidence.json"
-	evidenceDir      = "evidence" // of an output directory: that of targets, whose data is elsewhere
-	maxEvidenceBytes = 4 << 30    // of 50 million tasks that are all read back; a larger file was not written by the bench
+	evidenceSchema = "millrace.bench.evidence/1"
+	evidenceFile   = "evidence.json"
+	// evidenceDir holds the evidence of targets, below the output directory: their data is elsewhere.
+	evidenceDir = "evidence"
+	// maxEvidenceBytes is what 50 million tasks take that are all read back. The bench writes no larger file.
+	maxEvidenceBytes = 4 << 30
 )
 
-// TaskLedger is what is kept of a ledger of tasks: its sums, and the sample that is read back.
+// TaskLedger is what is kept of a ledger of tasks: its sums (see ledgerSums), what every task
+// carries, and the sample that is read back.
 type TaskLedger struct {
-	Queue        string       `json:"queue"`
-	Payload      []byte       `json:"payload"`
-	Result       []byte       `json:"result"`
-	Works        bool         `json:"works"` // what was created was completed
-	Drained      bool         `json:"drained"`
-	Purges       bool         `json:"purges"`
-	Created      uint64       `json:"created"`
-	Completed    uint64       `json:"completed"`
-	Unknown      uint64       `json:"unknown"`
-	Replayed     uint64       `json:"replayed"`
-	Twice        int          `json:"twice"`
-	CreatedTwice int          `json:"created_twice"`
-	Missing      int          `json:"missing"`
-	Strangers    int          `json:"strangers"`
-	Every        int          `json:"every"`
-	Sample       []TaskSample `json:"sample"`
+	Queue   string `json:"queue"`
+	Payload []byte `json:"payload"`
+	Result  []byte `json:"result"`
+	// Works says that what was created was completed by workers; Drained and Purges are those of the audit.
+	Works        bool   `json:"works"`
+	Drained      bool   `json:"drained"`
+	Purges       bool   `json:"purges"`
+	Created      uint64 `json:"created"`
+	Completed    uint64 `json:"completed"`
+	Unknown      uint64 `json:"unknown"`
+	Replayed     uint64 `json:"replayed"`
+	Twice        int    `json:"twice"`
+	CreatedTwice int    `json:"created_twice"`
+	Missing      int    `json:"missing"`
+	Strangers    int    `json:"strangers"`
+	// Every says that one in this many ids was compared.
+	Every  int          `json:"every"`
+	Sample []TaskSample `json:"sample"`
 }
 
-// TaskSample is one task that is read back.
+// TaskSample is one task that is read back. Followed says that Completions holds all that there were.
 type TaskSample struct {
 	ID          string           `json:"id"`
 	Followed    bool             `json:"followed,omitempty"`
 	Completions []TaskCompletion `json:"completions,omitempty"`
 }
 
-// TaskCompletion is the end of one completion.
+// TaskCompletion is the end of one completion. Token is the lease token that it was made with.
 type TaskCompletion struct {
-	Token    uint64 `json:"token"`
-	Unknown  bool   `json:"unknown,omitempty"` // its outcome is not known; false: it was acknowledged
-	Replayed bool   `json:"replayed,omitempty"`
+	Token uint64 `json:"token"`
+	// Unknown says that its outcome is not known; otherwise it was acknowledged.
+	Unknown  bool `json:"unknown,omitempty"`
+	Replayed bool `json:"replayed,omitempty"`
 }
 
-// KeyEvidence is what is kept of a ledger of keys.
+// KeyEvidence is what is kept of a ledger of keys: its options, which make the expected values
+// again, its counts, and the keys that are read back.
 type KeyEvidence struct {
 	Options  KeyOptions  `json:"options"`
 	Acked    uint64      `json:"acked"`
@@ -91,7 +104,9 @@ type KeySample struct {
 	May []uint64 `json:"may,omitempty"`
 }
 
-// RefEvidence is what is kept of a ledger of refs: objects by number, from 1, and where each ref was acknowledged.
+// RefEvidence is what is kept of a ledger of refs. Objects holds ids of objects; At and Unsure name
+// an object by its place there, from 1, and 0 means that a ref is not there. At, Unsure and Other
+// are those of RefLedger.
 type RefEvidence struct {
 	Repo    string            `json:"repo"`
 	Prefix  string            `json:"prefix"`
@@ -103,7 +118,8 @@ type RefEvidence struct {
 	Lost    uint64            `json:"lost"`
 }
 
-// evidence makes what is kept of a run.
+// evidence makes what is kept of a run, by the ledger that the driver used. drained says that the
+// driver came to its end.
 func (o *oneRun) evidence(drained bool) *Evidence {
 	e := &Evidence{
 		Schema: evidenceSchema, Suite: o.spec.suite.Name, Row: o.spec.row.Name, Run: o.run.Number, Namespace: o.c.namespace,
@@ -120,6 +136,7 @@ func (o *oneRun) evidence(drained bool) *Evidence {
 	return e
 }
 
+// evidence is the inverse of TaskLedger.auditor.
 func (a *auditor) evidence() *TaskLedger {
 	s := a.sums
 	t := &TaskLedger{
@@ -136,7 +153,7 @@ func (a *auditor) evidence() *TaskLedger {
 	return t
 }
 
-// auditor makes the audit of kept tasks.
+// auditor makes the audit of kept tasks. It lacks servers to read, which the caller sets.
 func (t *TaskLedger) auditor() *auditor {
 	a := &auditor{
 		sums:  ledgerSums{t.Created, t.Completed, t.Unknown, t.Replayed, t.Twice, t.CreatedTwice, t.Missing, t.Strangers, max(t.Every, 1)},
@@ -156,6 +173,8 @@ func (t *TaskLedger) auditor() *auditor {
 	return a
 }
 
+// evidence copies the ledger's sums and draws its sample. The two locks are taken one after the
+// other: samples takes the lock itself.
 func (l *KeyLedger) evidence() *KeyEvidence {
 	e := &KeyEvidence{Options: l.o}
 	for _, s := range l.samples() {
@@ -167,7 +186,7 @@ func (l *KeyLedger) evidence() *KeyEvidence {
 	return e
 }
 
-// ledger makes a ledger of kept keys, which nothing is added to.
+// ledger makes a ledger of kept keys. It is only read: kept replaces the sample that a live ledger draws.
 func (e *KeyEvidence) ledger() *KeyLedger {
 	l := NewKeyLedger(e.Options)
 	l.acked, l.unsure, l.repeated, l.kept = e.Acked, e.Unsure, e.Repeated, []keySample{}
@@ -177,6 +196,7 @@ func (e *KeyEvidence) ledger() *KeyLedger {
 	return l
 }
 
+// evidence copies a ledger of refs. Its maps are shared: the run has ended, and nothing changes them.
 func (l *RefLedger) evidence() *RefEvidence {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -190,7 +210,8 @@ func (l *RefLedger) evidence() *RefEvidence {
 	return e
 }
 
-// ledger makes a ledger of kept refs.
+// ledger makes a ledger of kept refs. Objects are numbered in the order of the file, which gives
+// each the number it had.
 func (e *RefEvidence) ledger() *RefLedger {
 	l := NewRefLedger(e.Repo, e.Prefix)
 	for _, object := range e.Objects {
@@ -206,7 +227,8 @@ func (e *RefEvidence) ledger() *RefLedger {
 	return l
 }
 
-// keepEvidence writes the evidence into dir, and returns the file's name.
+// keepEvidence writes the evidence into dir, and returns the file's name; empty: nothing was
+// acknowledged that is kept. It writes a new file and renames it, so that no half of one is read.
 func (o *oneRun) keepEvidence(dir, name string) (string, error) {
 	if o.rig == nil || o.spec.row.Servers != "" {
 		return "", nil // nothing was acknowledged that is kept
@@ -221,7 +243,8 @@ func (o *oneRun) keepEvidence(dir, name string) (string, error) {
 	return file, nil
 }
 
-// readEvidence reads a file of evidence. What is none is refused.
+// readEvidence reads a file of evidence, and refuses a file of another schema, with unknown fields,
+// or with values that cannot be.
 func readEvidence(file string) (*Evidence, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -240,7 +263,8 @@ func readEvidence(file string) (*Evidence, error) {
 	return &e, e.check(file)
 }
 
-// check refuses evidence that says nothing, or what cannot be.
+// check refuses evidence without exactly one ledger, and values that would make the audit index or
+// allocate out of range.
 func (e *Evidence) check(file string) error {
 	n := 0
 	for _, there := range []bool{e.Tasks != nil, e.Keys != nil, e.Refs != nil} {
@@ -270,6 +294,7 @@ func (e *Evidence) check(file string) error {
 	return nil
 }
 
+// mapValues lists the values of a map, in any order.
 func mapValues(m map[int][]uint32) [][]uint32 {
 	var out [][]uint32
 	for _, v := range m {

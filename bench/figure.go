@@ -55,6 +55,7 @@ type Label struct {
 // Class names durability and voters, such as fsync×3. A table column never mixes classes.
 func (l Label) Class() string { return string(l.Durability) + "×" + strconv.Itoa(l.Voters) }
 
+// check refuses a label with a field missing. Note is optional.
 func (l Label) check() error {
 	switch {
 	case l.Durability == "":
@@ -71,9 +72,11 @@ func (l Label) check() error {
 
 // Figure is one metric over the valid runs of a row. It cannot be made without its label, and prints with it.
 type Figure struct {
-	label  Label
-	unit   string
-	values []float64 // of the valid runs, in the order they ran
+	// label and unit are never empty in a figure that was made.
+	label Label
+	unit  string
+	// values are those of the valid runs, in the order they ran. The slice is not shared: NewFigure copies it.
+	values []float64
 }
 
 // NewFigure makes a figure of the values of valid runs. Errors: an incomplete label, no unit, no values, a value that is
@@ -146,7 +149,8 @@ func (f Figure) Spread() float64 {
 	return (f.Max() - f.Min()) / math.Abs(m)
 }
 
-// minInterval is the least number of runs that a 95 % interval is printed for.
+// minInterval is the least number of runs that a 95 % interval is printed for: with 5 runs even the
+// whole range misses the median in 6 %.
 const minInterval = 6
 
 // Interval returns the 95 % interval of the median by the order statistics of the runs; ok is false below 6 runs.
@@ -156,8 +160,10 @@ func (f Figure) Interval() (low, high float64, ok bool) {
 		return 0, 0, false
 	}
 	sorted := slices.Sorted(slices.Values(f.values))
-	// The interval from the (k+1)-th least to the (k+1)-th greatest misses the median with probability 2·P(B ≤ k), where B
-	// counts heads of n throws: take the largest k that misses in at most 5 %.
+	// The interval from the (k+1)-th least to the (k+1)-th greatest value misses the median with
+	// probability 2·P(B ≤ k), where B counts the heads of n throws of a coin: each run lies above
+	// the median with probability ½. Take the largest k for which that is at most 5 %. p is P(B =
+	// i), and tail is the sum so far.
 	k, tail, p := 0, 0.0, math.Pow(0.5, float64(n))
 	for i := 0; ; i++ {
 		if tail += p; 2*tail > 0.05 {
@@ -172,6 +178,7 @@ func (f Figure) Interval() (low, high float64, ok bool) {
 // Outliers returns the indexes of values that are more than 3 scaled median absolute deviations from the median. They
 // are flagged, never dropped.
 func (f Figure) Outliers() []int {
+	// 1.4826 scales the deviation to the standard deviation of a normal distribution.
 	mad := f.MAD() * 1.4826
 	if mad == 0 {
 		return nil
@@ -217,7 +224,8 @@ func (f Figure) String() string {
 	return b.String()
 }
 
-// figureJSON is the wire form of a figure.
+// figureJSON is the wire form of a figure. Readers take only unit, values and label from it; the
+// other fields are there for people and for other programs.
 type figureJSON struct {
 	Unit   string    `json:"unit"`
 	Median float64   `json:"median"`
@@ -265,6 +273,7 @@ func (f *Figure) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
+// median returns the middle value, or the mean of the two middle ones; 0 for none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0

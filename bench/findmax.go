@@ -13,16 +13,25 @@ import (
 
 // What a rate must do to pass, in addition to its latency.
 const (
-	maxAchieved = 0.99 // operations that ended well ÷ arrivals
-	maxBacklog  = 0.01 // of what was created, what was not completed by the end of the window
+	// maxAchieved is the least share of arrivals that ended well.
+	maxAchieved = 0.99
+	// maxBacklog is the largest share of what was created that may be left at the end of the
+	// window: a system that falls behind does not hold the rate.
+	maxBacklog = 0.01
 )
 
-// How find-max looks.
+// How find-max looks. The search ends when the lowest rate that failed is within maxWithin of the
+// highest that passed.
 const (
-	maxWithin     = 0.05 // of the last rate that passed
-	maxFirst      = 1000 // arrivals a second, where nothing else is said
+	// maxWithin is a share of the last rate that passed.
+	maxWithin = 0.05
+	// maxFirst is where the search begins, in arrivals a second, unless --rate says otherwise.
+	maxFirst = 1000
+	// maxWindowTime is the window of one rate, unless the command line has another.
 	maxWindowTime = 5 * time.Second
-	maxSpoiled    = 3 // runs of a rate that the host may spoil
+	// maxSpoiled is how often a rate is offered again that the host spoiled. The last of these runs
+	// is then taken as it is.
+	maxSpoiled = 3
 )
 
 // DefaultSLOs are what find-max looks for when it is told nothing else.
@@ -30,9 +39,12 @@ func DefaultSLOs() []string { return []string{"p99=10ms", "p99=50ms", "p99=200ms
 
 // SLO is a bound of a latency, from when a call was due to its end.
 type SLO struct {
-	Op       string // create, search, ...; empty: what the row's producers call
-	Quantile string // p50, p90, p95, p99, p999 or max
-	Most     time.Duration
+	// Op is an operation, such as create or search; empty: what the row's producers call.
+	Op string
+	// Quantile is one of p50, p90, p95, p99, p999 and max.
+	Quantile string
+	// Most is the bound: a latency equal to it passes.
+	Most time.Duration
 }
 
 // ParseSLO reads [OP.]QUANTILE=DURATION, such as p99=10ms or claim.p95=5ms.
@@ -60,7 +72,7 @@ func (o SLO) String() string {
 	return name + "=" + o.Most.String()
 }
 
-// quantile returns one of the figures, in microseconds.
+// quantile returns one of the figures, in microseconds; ok is false for another name.
 func (l Latency) quantile(name string) (v float64, ok bool) {
 	v, ok = map[string]float64{"p50": l.P50, "p90": l.P90, "p95": l.P95, "p99": l.P99, "p999": l.P999, "max": l.Max}[name]
 	return v, ok
@@ -76,10 +88,12 @@ type Try struct {
 	Limited  string             `json:"limited,omitempty"` // why the generator may be what was measured
 	Spoiled  string             `json:"spoiled,omitempty"` // what the host did meanwhile
 
-	op string // what the producers call
+	// op is what the producers call: the operation that an SLO without one means.
+	op string
 }
 
-// fails says why a rate does not hold an SLO; empty: it does.
+// fails says why a rate does not hold an SLO; empty: it does. Errors, lost arrivals and a backlog
+// fail before any latency: a system that drops calls answers the rest fast.
 func (t *Try) fails(o SLO) string {
 	op := o.Op
 	if op == "" {
@@ -103,11 +117,14 @@ func (t *Try) fails(o SLO) string {
 
 // Maximum is the highest rate that holds an SLO.
 type Maximum struct {
-	SLO     string  `json:"slo"`
-	MaxRate float64 `json:"max_rate"`            // passed; 0: none did
-	FailsAt float64 `json:"fails_at,omitempty"`  // the lowest rate above it that did not; 0: none was tried
-	AtLeast string  `json:"at_least,omitempty"`  // why it may be more: what failed was the generator, perhaps
-	Why     string  `json:"why_fails,omitempty"` // at that rate
+	SLO string `json:"slo"`
+	// MaxRate passed; 0: no rate did. FailsAt is the lowest rate above it that did not; 0: none was tried.
+	MaxRate float64 `json:"max_rate"`
+	FailsAt float64 `json:"fails_at,omitempty"` // the lowest rate above it that did not; 0: none was tried
+	// AtLeast says why the maximum may be more: the generator may be what failed.
+	AtLeast string `json:"at_least,omitempty"`
+	// Why says what failed at FailsAt.
+	Why string `json:"why_fails,omitempty"`
 }
 
 // FindMaxRow is what was found for a row.
@@ -199,16 +216,21 @@ func FindMax(ctx context.Context, c Config, h Harness, slos []string, top float6
 	return out, u.save()
 }
 
-// finder measures rates of one row.
+// finder measures rates of one row, each at most once: byRate finds the Try of a rate that was
+// offered before, for another SLO.
 type finder struct {
-	u      *runner
-	spec   *runSpec
-	top    float64
-	out    FindMaxRow
-	byRate map[float64]int // place in out.Tries
-	lost   bool            // an audit failed
+	u    *runner
+	spec *runSpec
+	// top is the highest rate that may be offered, in arrivals a second.
+	top float64
+	out FindMaxRow
+	// byRate is the index in out.Tries, by rate.
+	byRate map[float64]int
+	// lost says that an audit failed, which ends the command.
+	lost bool
 }
 
+// find looks for the maximum of each SLO in turn, and returns what it has so far together with an error.
 func (f *finder) find(ctx context.Context, first float64, slos []SLO) (*FindMaxRow, error) {
 	f.out = FindMaxRow{Suite: f.spec.suite.Name, Row: f.spec.row.Name, Durability: f.spec.class(), Tries: []Try{}}
 	for i, o := range slos {
@@ -237,6 +259,7 @@ func (f *finder) find(ctx context.Context, first float64, slos []SLO) (*FindMaxR
 	return &f.out, nil
 }
 
+// verdict is why in a line of progress; empty becomes holds.
 func verdict(why string) string {
 	if why == "" {
 		return "holds"
@@ -244,7 +267,9 @@ func verdict(why string) string {
 	return why
 }
 
-// offer measures a rate, once: a run that the host spoiled is made again.
+// offer measures a rate, once. A run that the host spoiled is made again, up to maxSpoiled times.
+// Each rate has a row of its own in the result, since figures of different rates have no common
+// median. A failed run or audit is an error.
 func (f *finder) offer(ctx context.Context, rate float64) (*Try, error) {
 	if k, ok := f.byRate[rate]; ok {
 		return &f.out.Tries[k], nil
@@ -285,7 +310,8 @@ func (f *finder) offer(ctx context.Context, rate float64) (*Try, error) {
 	return &f.out.Tries[len(f.out.Tries)-1], nil
 }
 
-// tryOf is what a run says of a rate.
+// tryOf is what a run says of a rate. Saturation of the generator is kept apart from what the host
+// did: the first makes the result a lower bound, the second repeats the run.
 func tryOf(op string, rate float64, run *Run) Try {
 	t := Try{Rate: rate, Latency: run.Latency, op: op}
 	calls := run.Calls[op]
@@ -310,7 +336,12 @@ func tryOf(op string, rate float64, run *Run) Try {
 	return t
 }
 
-// highest looks for the highest rate up to top that passes: low passed, 0 if none did, and high did not, 0 if none was tried.
+// highest looks for the highest rate up to top that passes: low passed, 0 if none did, and high did
+// not, 0 if none was tried.
+//
+// It doubles the rate while it passes, or halves it while none did, and so finds two rates around
+// the limit. Then it halves the range until that is maxWithin wide. It is right as far as passing
+// is monotonic in the rate; a rate that fails by chance lowers the result, and never raises it.
 func highest(first, top float64, passes func(rate float64) (bool, error)) (low, high float64, err error) {
 	for rate := first; ; {
 		ok, err := passes(rate)

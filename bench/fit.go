@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// UnfitError says that the host is not fit to be measured on, before anything was.
+// UnfitError says that the host is not fit to be measured on, before anything was measured. Checks
+// holds what was looked at last.
 type UnfitError struct{ Checks []HostCheck }
 
 func (e *UnfitError) Error() string {
@@ -19,11 +20,12 @@ func (e *UnfitError) Error() string {
 	return "the host is not fit to be measured on: " + strings.Join(wrong, "; ") + "; --force measures all the same"
 }
 
-// fitLooks is how often a host is looked at that is not quiet at first: what began before may be about to end.
+// fitLooks is how often a host is looked at that is not quiet at first: what disturbs it may be about to end.
 const fitLooks = 5
 
-// fit refuses to begin a profile with verdicts on a host that would have its runs left out: hours would bring none that
-// counts. Rows that are named are measured, and what disturbs them leaves them out by cause.
+// fit refuses to begin a profile with verdicts on a host that would have its runs left out: hours
+// would bring no run that counts. It looks up to fitLooks times. Rows that are named without a
+// profile are measured in any case; what disturbs them leaves them out by cause.
 func (u *runner) fit(ctx context.Context, specs []runSpec) error {
 	if u.c.Force || u.c.Profile == "" || u.host == nil || u.c.Topology == Remote {
 		return nil
@@ -49,6 +51,7 @@ func (u *runner) fit(ctx context.Context, specs []runSpec) error {
 	return &UnfitError{checks}
 }
 
+// foundOf tells all checks in one line.
 func foundOf(checks []HostCheck) string {
 	var out []string
 	for _, c := range checks {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Pump is one goroutine of a generator.
+// Pump is one goroutine of a generator. A call reads it while it lasts; the pump is reused for the next call.
 type Pump struct {
+	// Number differs between the pumps of one generator, from 0.
 	Number   int
 	Intended time.Time // when this call was due: its latency counts from here
 	Began    time.Time // when it began
@@ -46,7 +47,12 @@ func (r *Rig) Generate(ctx context.Context, n int, call func(ctx context.Context
 	return done
 }
 
-// openLoop starts each call when it is due. A call that finds no free pump is dropped, and the drop is counted.
+// openLoop starts each call when it is due. A call that finds no free pump is dropped, and the drop
+// is counted.
+//
+// The pacing goroutine must never block, or later calls would start late. So running bounds the
+// calls that wait or run to InFlight, the capacity of work: the send never blocks. Pumps are
+// started only when those that are idle do not suffice, so that a slow rate needs few goroutines.
 func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pump)) {
 	lag := r.Op("schedule_lag")
 	work := make(chan time.Time, r.InFlight)
@@ -84,10 +90,11 @@ func (r *Rig) openLoop(ctx context.Context, call func(ctx context.Context, p *Pu
 	pumps.Wait()
 }
 
-// Offer is an open loop of calls that do not wait for their answers: start is given each arrival when it is due, all on one
-// goroutine, and whatever it waits for makes the next ones late. An arrival while the rig's bound of calls are under way, of
-// which the caller keeps count, is dropped, and the drop is counted. Offer returns when the window ends, which may be before
-// the answers come.
+// Offer is an open loop of calls that do not wait for their answers: start is given each arrival
+// when it is due, all on one goroutine. Whatever start waits for makes the next arrivals late.
+// underWay is the number of calls under way: Offer adds one before start, and the caller takes one
+// off when the answer comes. An arrival while it is at the rig's bound is dropped, and the drop is
+// counted. Offer returns when the window ends, which may be before the answers come.
 func (r *Rig) Offer(ctx context.Context, underWay *atomic.Int64, start func(due time.Time)) {
 	lag := r.Op("schedule_lag")
 	r.pace(ctx, func(due time.Time) {
@@ -108,7 +115,8 @@ func (r *Rig) pace(ctx context.Context, arrive func(due time.Time)) {
 	Pace(NewSchedule(r.Arrivals, r.Rate, r.Seed), func() bool { return r.Done() || ctx.Err() != nil }, arrive)
 }
 
-// ahead is how long the generator ran when the window opened.
+// ahead is how long the generator ran before the window opened: where in the pattern of arrivals
+// the window begins.
 func (r *Rig) ahead() time.Duration {
 	from, opened := r.generating.Load(), r.opened.Load()
 	if from == nil || opened == nil {
@@ -117,6 +125,7 @@ func (r *Rig) ahead() time.Duration {
 	return max(opened.Sub(*from), 0)
 }
 
+// drop counts an arrival of the window that was not started.
 func (r *Rig) drop() {
 	if r.measuring.Load() {
 		r.mu.Lock()
@@ -125,6 +134,7 @@ func (r *Rig) drop() {
 	}
 }
 
+// start counts an arrival of the window that was started.
 func (r *Rig) start() {
 	if r.measuring.Load() {
 		r.mu.Lock()

@@ -12,7 +12,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// The range and precision of all histograms, in microseconds.
+// The range and precision of all histograms: from 1 µs to an hour, with three significant digits
+// (at most 0.1 % off).
 const (
 	histMin    = 1
 	histMax    = int64(time.Hour / time.Microsecond)
@@ -24,23 +25,36 @@ func newHist() *hdrhistogram.Histogram { return hdrhistogram.New(histMin, histMa
 // opShards spreads the recording of one operation: goroutines that record at once rarely share a lock.
 const opShards = 8
 
-// Op counts the calls of one operation, and keeps their latencies: those that were answered within the window.
+// Op counts the calls of one operation, and keeps the latencies of those that belong to the window (see
+// Rig.times). Its methods may be called from any goroutine; rotate is for one goroutine at a time.
 type Op struct {
-	name    string
-	rig     *Rig
-	shards  [opShards]opShard
-	scratch *hdrhistogram.Histogram // of one interval, reused
+	name string
+	rig  *Rig
+	// A recording goroutine takes the shard of its own number, modulo opShards.
+	shards [opShards]opShard
+	// scratch is the histogram of one interval, reused by rotate.
+	scratch *hdrhistogram.Histogram
 }
 
+// opShard is the part of an Op that some of the goroutines record into. mu guards all but the two
+// counters, which drivers read while calls go on.
 type opShard struct {
-	mu       sync.Mutex
-	interval *hdrhistogram.Histogram // since the last second began
-	all      *hdrhistogram.Histogram // of the whole window
-	sumNanos float64                 // of latencies in the window; histograms round
-	calls    Calls                   // of the window
-	items    atomic.Uint64           // acknowledged in the window
-	life     atomic.Uint64           // acknowledged since the start
-	_        [64]byte
+	mu sync.Mutex
+	// interval has the latencies since the last rotate.
+	interval *hdrhistogram.Histogram
+	// all has those of the whole window up to then.
+	all *hdrhistogram.Histogram
+	// sumNanos is the sum of the latencies of the window in nanoseconds: the mean comes from it,
+	// since histograms round.
+	sumNanos float64
+	// calls are those of the window that ended well, and all that failed since the start.
+	calls Calls
+	// items counts what was acknowledged in the window.
+	items atomic.Uint64
+	// life counts what was acknowledged since the start, warm-up included.
+	life atomic.Uint64
+	// The padding keeps two shards off one cache line.
+	_ [64]byte
 }
 
 // Record notes one call that began at a time (the intended one, in an open loop) and has just ended: how many items it
@@ -101,6 +115,7 @@ func (o *Op) Dropped() {
 	s.mu.Unlock()
 }
 
+// fail counts a call that failed: as unknown where the server may have applied it, else as refused.
 func (o *Op) fail(s *opShard, err error) {
 	unknown := o.rig.classify(o.name, err)
 	s.mu.Lock()
@@ -112,7 +127,8 @@ func (o *Op) fail(s *opShard, err error) {
 	s.mu.Unlock()
 }
 
-// reset forgets what was recorded before the window.
+// reset forgets successes and latencies from before the window. Failures stay counted: an error in
+// the warm-up is an error of the run.
 func (o *Op) reset() {
 	for i := range o.shards {
 		s := &o.shards[i]
@@ -163,7 +179,7 @@ func (o *Op) rotate() *hdrhistogram.Histogram {
 	return into
 }
 
-// summary returns the latencies and calls of the window.
+// summary returns the latencies and calls of the window so far, the open interval included.
 func (o *Op) summary() (Latency, Calls) {
 	all, calls, sum := newHist(), Calls{}, 0.0
 	for i := range o.shards {
@@ -201,12 +217,14 @@ func (o *Op) P99() float64 {
 	return l.P99
 }
 
-// histLog keeps one histogram per second and operation, in the format of HdrHistogram logs.
+// histLog keeps one histogram per interval and operation in memory, in the format of HdrHistogram
+// logs, until save writes them. One goroutine at a time uses it.
 type histLog struct {
 	start time.Time
 	logs  map[string]*opLog
 }
 
+// opLog is the log of one operation: w writes into b.
 type opLog struct {
 	b bytes.Buffer
 	w *hdrhistogram.HistogramLogWriter
@@ -216,7 +234,7 @@ func newHistLog(start time.Time) *histLog {
 	return &histLog{start: start, logs: map[string]*opLog{}}
 }
 
-// add writes the interval of an operation.
+// add writes the interval of an operation, from from to to. The first one of an operation begins its log.
 func (l *histLog) add(op string, h *hdrhistogram.Histogram, from, to time.Time) error {
 	o := l.logs[op]
 	if o == nil {
@@ -239,7 +257,8 @@ func (l *histLog) add(op string, h *hdrhistogram.Histogram, from, to time.Time) 
 	return o.w.OutputIntervalHistogram(h)
 }
 
-// save writes the logs below out/hist and returns their paths below out.
+// save writes the logs to out/hist/BASE.OP.hlog and returns their paths below out. There is nothing
+// to save when no window opened.
 func (l *histLog) save(out, base string) ([]string, error) {
 	if l == nil || len(l.logs) == 0 {
 		return nil, nil

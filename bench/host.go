@@ -26,13 +26,17 @@ type Pressure struct{ CPU, IO, Memory float64 }
 
 // ProcessUse is what one process used so far.
 type ProcessUse struct {
+	// CPU is in seconds of all its threads. Helpers is in seconds too, of the programs that it ran
+	// and that have ended; it is not part of CPU.
 	CPU     float64 // seconds
 	Helpers float64 // seconds of programs that it ran and that have ended
-	RSS     uint64  // bytes now
-	Written uint64  // bytes that it made the disk write; 0 where that is not told
+	// RSS is the bytes in memory now. Written is bytes that it made the disk write; 0 where that is not told.
+	RSS     uint64 // bytes now
+	Written uint64 // bytes that it made the disk write; 0 where that is not told
 }
 
-// Observer reads the host. An error means that it cannot be read here.
+// Observer reads counters of the host, all of which only grow, except the RSS of a process. An
+// error means that it cannot be read here.
 type Observer interface {
 	CPU() (HostCPU, error)
 	Pressure() (Pressure, error)
@@ -40,7 +44,7 @@ type Observer interface {
 	Cores() int
 }
 
-// procfs is the Observer of Linux.
+// procfs is the Observer of Linux. root is /proc; tests give another directory.
 type procfs struct{ root string }
 
 // userHZ is the unit of CPU times in procfs, the same on all Linux systems.
@@ -89,7 +93,8 @@ func (p procfs) Pressure() (out Pressure, err error) {
 	return out, nil
 }
 
-// Process reads stat and statm of a process.
+// Process reads stat and statm of a process. Fields 14 and 15 of stat are its own CPU time, 16 and
+// 17 that of its children that were waited for.
 func (p procfs) Process(pid int) (ProcessUse, error) {
 	dir := filepath.Join(p.root, strconv.Itoa(pid))
 	b, err := os.ReadFile(filepath.Join(dir, "stat"))

@@ -11,7 +11,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// keySource is a server that an audit of keys reads.
+// keySource is a server that an audit of keys reads. It must read what is committed: a stale value
+// would look like a lost put.
 type keySource interface {
 	// Key reads a key as it is when the call begins, or later.
 	Key(ctx context.Context, keyspace, key string) (value []byte, rev uint64, found bool, err error)
@@ -46,7 +47,7 @@ func AuditKeys(ctx context.Context, l *KeyLedger, server string, read func(ctx c
 	return (&keyAuditor{l, []keyReplica{{server, readFunc(read)}}}).run(ctx)
 }
 
-// readFunc reads the keys of the one keyspace that there is.
+// readFunc reads the keys of the one keyspace that another system has.
 type readFunc func(ctx context.Context, key string) (value []byte, rev uint64, found bool, err error)
 
 // Key calls it.
@@ -55,6 +56,8 @@ func (f readFunc) Key(ctx context.Context, _, key string) (value []byte, rev uin
 }
 
 // keyAuditor proves that every put that was acknowledged is there, once and whole, on every server.
+// It reads a sample of keys back; the revisions of all puts were compared as they came, in
+// KeyLedger.Acked.
 type keyAuditor struct {
 	ledger  *KeyLedger
 	servers []keyReplica
@@ -67,6 +70,8 @@ type readKey struct {
 	found bool
 }
 
+// run makes the audit. The first server is judged against the ledger, each further one against the first: then
+// all of them hold what was acknowledged. An error means that a server could not be read.
 func (a *keyAuditor) run(ctx context.Context) (*Audit, error) {
 	l, sample := a.ledger, a.ledger.samples()
 	out := &Audit{Created: l.acked, Unknown: l.unsure, Checked: "every revision", ReadBack: uint64(len(sample))}
@@ -109,7 +114,9 @@ func (a *keyAuditor) run(ctx context.Context) (*Audit, error) {
 	return out, nil
 }
 
-// judge says what is wrong with a key; empty: nothing.
+// judge says what is wrong with a key; empty: nothing. The key must hold its newest acknowledged
+// put, at that revision. A put of unknown outcome may have come after it, so its value is right
+// too, at any revision. The same value at another revision means that a put was applied twice.
 func (a *keyAuditor) judge(s *keySample, f readKey) string {
 	l, n := a.ledger, s.last.seq-1
 	for _, may := range s.may {
@@ -131,7 +138,8 @@ func (a *keyAuditor) judge(s *keySample, f readKey) string {
 	return fmt.Sprintf("different: key %s, acknowledged at revision %d, has another value at %d", s.key, s.last.rev, f.rev)
 }
 
-// readAll reads the sample from one server, several keys at once.
+// readAll reads the sample from one server with several goroutines, each of which takes the next
+// key. The first error ends them.
 func (a *keyAuditor) readAll(ctx context.Context, from keyReplica, sample []keySample) ([]readKey, error) {
 	found := make([]readKey, len(sample))
 	var next atomic.Int64

@@ -5,43 +5,61 @@ import (
 	"sync"
 )
 
-// KeyLedger holds what the servers acknowledged of puts in one run, warm-up included. A put has a number, and the number
-// alone says which key it writes and which bytes. So the audit knows what it must read back, and no copy is kept. Puts of
-// one key must not be under way at once.
+// KeyLedger holds what the servers acknowledged of puts in one run, warm-up included. A put has a
+// number, from 0, and the number alone says which key it writes and which bytes. So the audit knows
+// what it must read back, and no copy is kept. Puts of one key must not be under way at once: the
+// newest one would not be known.
 type KeyLedger struct {
 	Keyspace string
 
-	o    KeyOptions
-	pool []byte // values are parts of it
+	// o and pool do not change after NewKeyLedger, so they are read without the lock.
+	o KeyOptions
+	// pool is random bytes; each value is a part of it.
+	pool []byte
 
-	mu       sync.Mutex // guards the fields below
-	last     []keyPut   // by key: the newest put that was acknowledged; grows with the keys in use
-	unknown  map[uint64][]uint64
-	acked    uint64
-	unsure   uint64
-	revs     []revSet    // the n-th has the revisions that were acknowledged n times before
-	kept     []keySample // of a ledger that was kept: what is read back; nil: samples draws it
-	repeated uint64      // acknowledged revisions that more puts have than there are partitions
+	mu sync.Mutex // guards the fields below
+	// last is the newest acknowledged put of each key, by the key's number. It grows with the keys in use.
+	last []keyPut
+	// unknown lists the puts of unknown outcome by key, at most maxUnsure of them all together;
+	// unsure counts all.
+	unknown map[uint64][]uint64
+	acked   uint64
+	unsure  uint64
+	// revs are sets of acknowledged revisions: the n-th has those that were acknowledged n times before. Each
+	// partition counts revisions by itself, so that one revision may come once from each.
+	revs []revSet
+	// kept is the sample of a ledger that was read from evidence. nil: samples draws it.
+	kept []keySample
+	// repeated counts acknowledged revisions that more puts have than there are partitions.
+	repeated uint64
 }
 
 // KeyOptions say how many keys there are, and what they look like. All fields are required.
 type KeyOptions struct {
-	Keyspace   string
-	Keys       int // put n writes key n modulo this: more than are ever under way
-	KeyBytes   int // 8 or 16
+	Keyspace string
+	// Keys is the number of keys: put n writes key n modulo this. It must exceed the puts that are
+	// ever under way.
+	Keys int
+	// KeyBytes is 8 or 16.
+	KeyBytes   int
 	ValueBytes int
-	Partitions int // of the namespace: each counts revisions by itself
+	// Partitions is that of the namespace: each partition counts revisions by itself.
+	Partitions int
 	Seed       uint64
-	Full       bool // every key is read back
+	// Full says that every key is read back.
+	Full bool
 }
 
-// keyPut is one acknowledged put; seq is its number and one.
+// keyPut is one acknowledged put. seq is its number plus one, so that the zero value means none.
 type keyPut struct{ seq, rev uint64 }
 
 const (
-	poolBytes   = 1 << 20
-	maxUnsure   = 100_000 // puts whose end is not known, beyond which the run proves nothing
-	hexDigits   = "0123456789abcdef"
+	// poolBytes is the number of places in the pool at which a value may begin.
+	poolBytes = 1 << 20
+	// maxUnsure is the largest number of puts of unknown outcome: beyond it the run proves nothing.
+	maxUnsure = 100_000
+	hexDigits = "0123456789abcdef"
+	// mixMultiply is the odd number of SplitMix64 that spreads consecutive numbers.
 	mixMultiply = 0x9e3779b97f4a7c15
 )
 
@@ -62,6 +80,8 @@ func (l *KeyLedger) Bytes() int { return l.o.KeyBytes + l.o.ValueBytes }
 // Key returns the key that put n writes: digits in no order, or in rising order where the keys have 8 bytes.
 func (l *KeyLedger) Key(n uint64) string { return l.key(n % uint64(l.o.Keys)) }
 
+// key makes the text of a key by its number: its lowest hexadecimal digits. Keys of 16 bytes are mixed first,
+// so that their order is not the order of the puts; mix is one to one, so that no two keys are equal.
 func (l *KeyLedger) key(k uint64) string {
 	var b [16]byte
 	if l.o.KeyBytes > 8 {
@@ -74,7 +94,7 @@ func (l *KeyLedger) key(k uint64) string {
 	return string(b[:l.o.KeyBytes])
 }
 
-// Value returns the bytes that put n writes, random and shared: they must not be changed.
+// Value returns the bytes that put n writes. They are a part of the pool and shared: they must not be changed.
 func (l *KeyLedger) Value(n uint64) []byte {
 	at := mix(n*mixMultiply+l.o.Seed) % poolBytes
 	return l.pool[at : at+uint64(l.o.ValueBytes)]
@@ -87,7 +107,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Acked notes that put n was acknowledged with a revision.
+// Acked notes that put n was acknowledged with a revision. An older put than the newest one changes
+// only the counts.
 func (l *KeyLedger) Acked(n, rev uint64) {
 	k := n % uint64(l.o.Keys)
 	l.mu.Lock()
@@ -131,7 +152,7 @@ type keySample struct {
 	may  []uint64 // puts that may have come after the last one
 }
 
-// samples lists what is read back: one key in a hundred and the first thousand, or all.
+// samples lists what is read back: one key in a hundred and the first thousand, or all keys.
 func (l *KeyLedger) samples() []keySample {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -147,12 +168,16 @@ func (l *KeyLedger) samples() []keySample {
 	return out
 }
 
-// revSet is a set of revisions, which lie close together.
+// revSet is a set of revisions. They lie close together, so that a bit map by pages takes little
+// more than a bit for each.
 type revSet map[uint64]*[revPage / 64]uint64
 
+// revPage is the number of revisions of one page.
 const (
-	revPage  = 1 << 16
-	revPages = 1 << 13 // 64 MiB of pages: half a billion revisions; those beyond are taken to be new
+	revPage = 1 << 16
+	// revPages bounds a set to 64 MiB of pages, which hold half a billion revisions. Those beyond
+	// are taken to be new, so that a repeat among them goes unseen.
+	revPages = 1 << 13
 )
 
 // add reports whether rev was not in the set.

@@ -17,17 +17,21 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// Shards are led where the bench says: dealt out to the nodes in turn, shard 0 to the first. They stay there, as what an
-// operator asks for does, so that no leadership moves by itself within a window, and every run measures the same.
+// Shards are led where the bench says: they are dealt out to the nodes in turn, shard 0 to the
+// first. What an operator asks for stays, so no leadership moves by itself within a window, and
+// every run measures the same. leaderLook is the pause between two attempts, lookWithin bounds a
+// question to an admin listener, and moveWithin bounds one transfer.
 const (
 	leaderLook = 50 * time.Millisecond
 	lookWithin = 5 * time.Second
 	moveWithin = 15 * time.Second
 )
 
-// leader is the node that leads a shard and serves.
+// leader is the node that leads a shard and serves. The zero value means no node.
 type leader struct {
-	node uint64 // from 1, as the servers' names
+	// node counts from 1, as the names of the servers do. A change of the term alone counts as a
+	// change: there was an election in between.
+	node uint64
 	term uint64
 }
 
@@ -42,6 +46,8 @@ func (l leader) String() string {
 type leaders map[int]leader
 
 // placeLeaders waits until every shard has a leader, and gives each to the node that is to lead it.
+// A transfer may fail while a cluster is young, so it tries again until readyWithin has passed. A
+// process that ends in the meantime ends the waiting.
 func (n *nodes) placeLeaders(ctx context.Context, c *cluster) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readyWithin, fmt.Errorf("not led as they should be after %s", readyWithin))
 	defer cancel()
@@ -65,7 +71,8 @@ func (n *nodes) placeLeaders(ctx context.Context, c *cluster) error {
 	return nil
 }
 
-// give makes a node lead a shard. The error says why it does not.
+// give makes a node lead a shard, and reads back whether it does. It is idempotent. The error says
+// why the node does not lead.
 func (n *nodes) give(ctx context.Context, c *cluster, shard int, to uint64) error {
 	path := "/cluster/transfer?shard=" + strconv.Itoa(shard) + "&to=" + strconv.FormatUint(to, 10)
 	if err := operatorCall(ctx, c.endpoints[0], path); err != nil {
@@ -78,7 +85,7 @@ func (n *nodes) give(ctx context.Context, c *cluster, shard int, to uint64) erro
 	return err
 }
 
-// readLeaders asks one node of the cluster that answers which nodes lead.
+// readLeaders asks the nodes in turn, until one answers, which nodes lead. nil and all errors: none answered.
 func readLeaders(ctx context.Context, endpoints []Endpoint) (leaders, error) {
 	var failed error
 	for _, e := range endpoints {
@@ -98,7 +105,7 @@ func readLeaders(ctx context.Context, endpoints []Endpoint) (leaders, error) {
 	return nil, failed
 }
 
-// adminBytes bounds an answer of an admin listener that the bench reads whole.
+// adminBytes bounds an answer of an admin listener, which the bench reads whole.
 const adminBytes = 4 << 20
 
 // SocketClient asks the operator's socket at a path, whatever the host of a URL.
@@ -110,7 +117,8 @@ func SocketClient(path string) *http.Client {
 	}}
 }
 
-// operatorCall has a server do what a path of its operator's socket says.
+// operatorCall makes a server do what a path of its operator's socket says. A program without such
+// a socket is asked over its admin listener.
 func operatorCall(ctx context.Context, e Endpoint, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, moveWithin)
 	defer cancel()
@@ -129,7 +137,8 @@ func adminRead(ctx context.Context, e Endpoint, path string, out any) error {
 	return call(ctx, http.DefaultClient, e.Name, http.MethodGet, e.Admin+path, out)
 }
 
-// call asks a server by a client, and reads its answer into out; nil: there is nothing to read.
+// call asks a server by a client, and decodes its JSON answer into out; nil: the answer is not
+// needed. An answer other than 200 is an error with the server's text.
 func call(ctx context.Context, client *http.Client, name, method, address string, out any) error {
 	req, err := http.NewRequestWithContext(ctx, method, address, nil)
 	if err != nil {
@@ -154,7 +163,8 @@ func call(ctx context.Context, client *http.Client, name, method, address string
 	return nil
 }
 
-// moved says in words which leaderships changed between the edges of a window; empty: none did, or it is not known.
+// moved says in words which leaderships changed between the edges of a window. Empty: none did, or it is not
+// known. A run with such a change has failed, since part of it measured another placement.
 func moved(before, after leaders) string {
 	if before == nil || after == nil {
 		return ""

@@ -9,27 +9,40 @@ import (
 	"github.com/millrace/millrace/internal/check"
 )
 
-// Ledger holds what the servers acknowledged in one run, warm-up and drain included: 8 bytes for each id that was created
-// or completed, and the whole ids of a sample.
+// Ledger holds what the servers acknowledged in one run, warm-up and drain included: an 8-byte hash
+// of each id that was created or completed, and the whole ids of a sample. Its methods may be
+// called from any goroutine. A hash may stand for two ids: of 50 million random hashes less than
+// one such pair is expected in ten thousand runs.
 type Ledger struct {
-	seed    maphash.Seed
-	limit   int64
-	full    bool
-	kept    atomic.Int64 // ids in created, before thinning
-	thin    atomic.Bool  // only every 16th id is kept from here on
+	// seed makes the hashes, which differ from run to run.
+	seed maphash.Seed
+	// limit is the number of created ids after which only a part is kept; full says that every id is sampled.
+	limit int64
+	full  bool
+	// kept counts the ids in created, before thinning.
+	kept atomic.Int64
+	// thin says that only every 16th id is kept from now on. Which ones is decided by the hash, so
+	// that both sides keep the same.
+	thin    atomic.Bool
 	unknown atomic.Uint64
 	shards  [ledgerShards]ledgerShard
 }
 
+// ledgerShard is the part of a ledger for the ids whose hash selects it. A task's create and
+// completion are in the same shard, so that sums can compare shard by shard. mu guards all fields.
 type ledgerShard struct {
-	mu             sync.Mutex
-	created, done  []uint64
+	mu sync.Mutex
+	// created and done are hashes in the order in which they came; done has no replays.
+	created, done []uint64
+	// nCreated, nDone and nReplay count acknowledgements; nDone includes replays.
 	nCreated       uint64
 	nDone, nReplay uint64
-	replays        []uint64 // completions that are answers to repeats
-	sample         []string
-	settled        []completion
-	_              [64]byte
+	// replays are completions whose acknowledgement answered a repeat.
+	replays []uint64
+	// sample are the ids that are read back, and settled the known ends of completions of sampled ids.
+	sample  []string
+	settled []completion
+	_       [64]byte
 }
 
 // completion is the end of one completion of a sampled id.
@@ -42,18 +55,24 @@ type completion struct {
 
 // sampled is one id that is read back.
 type sampled struct {
-	id          string
-	followed    bool // completions are all that there were
+	id string
+	// followed says that completions holds all that there were of the id.
+	followed    bool
 	completions []completion
 }
 
 const (
+	// ledgerShards bounds how often goroutines meet at one lock; ledgerLimit bounds the memory of a
+	// ledger to some 800 MB.
 	ledgerShards = 16
 	ledgerLimit  = 50_000_000
 	thinning     = 16
-	sampleOne    = 100                  // one in 100 ids is read back,
-	sampleFirst  = 1_024 / ledgerShards // and each shard's first ids, this many
-	traceOne     = 64                   // one in 64 ids has its way through the queue timed
+	// sampleOne: one in 100 ids is read back.
+	sampleOne = 100
+	// sampleFirst: so are the first ids of each shard, this many.
+	sampleFirst = 1_024 / ledgerShards
+	// traceOne: one in 64 ids has its way through the queue timed.
+	traceOne = 64
 )
 
 func newLedger(full bool) *Ledger {
@@ -66,9 +85,11 @@ func (l *Ledger) Traced(hash uint64) bool { return hash>>32%traceOne == 0 }
 // Hash returns what the ledger keeps of an id.
 func (l *Ledger) Hash(id string) uint64 { return maphash.String(l.seed, id) }
 
+// sampled reports whether completions of the id are followed. It must depend on the hash alone:
+// create and completion come from different goroutines.
 func (l *Ledger) sampled(hash uint64) bool { return l.full || hash%sampleOne == 0 }
 
-// Created notes an acknowledged create.
+// Created notes an acknowledged create, and returns the hash of the id.
 func (l *Ledger) Created(id string) uint64 {
 	h := l.Hash(id)
 	s := &l.shards[h>>60%ledgerShards]
@@ -87,7 +108,8 @@ func (l *Ledger) Created(id string) uint64 {
 	return h
 }
 
-// Completed notes an acknowledged completion. A replay is the answer to a repeat and completes nothing again.
+// Completed notes an acknowledged completion, and returns the hash of the id. A replay is the
+// answer to a repeat: it completes nothing again.
 func (l *Ledger) Completed(id string, token uint64, replayed bool) uint64 {
 	h := l.Hash(id)
 	s := &l.shards[h>>60%ledgerShards]
@@ -107,7 +129,7 @@ func (l *Ledger) Completed(id string, token uint64, replayed bool) uint64 {
 	return h
 }
 
-// CompleteUnknown notes a completion whose end is not known.
+// CompleteUnknown notes a completion whose end is not known. Only sampled ids need it, for their history.
 func (l *Ledger) CompleteUnknown(id string, token uint64) {
 	h := l.Hash(id)
 	if !l.sampled(h) {
@@ -161,17 +183,27 @@ func (l *Ledger) Counts() (created, completed uint64) {
 	return created, completed
 }
 
-// ledgerSums is what a ledger proves by itself.
+// ledgerSums is what a ledger proves by itself, without reading a server.
 type ledgerSums struct {
+	// created, completed and unknown count calls; replayed is part of completed.
 	created, completed, unknown, replayed uint64
-	twice                                 int // ids with more than one completion that did something
-	createdTwice                          int
-	missing                               int // created, not completed
-	strangers                             int // completed, though their create was not acknowledged
-	every                                 int // one in this many ids was compared
+	// twice counts ids with more than one completion that did something.
+	twice        int
+	createdTwice int
+	// missing counts ids that were created and not completed.
+	missing int
+	// strangers counts ids that were completed, though their create was not acknowledged.
+	strangers int
+	// every says that one in this many ids was compared; the counts above stand for that part. It
+	// is 1 unless the ledger was thinned.
+	every int
 }
 
-// sums compares the ids that were created with those that were completed.
+// sums compares the ids that were created with those that were completed, shard by shard. It sorts
+// the shards in place, so that it needs no memory of its own, and may be called again.
+//
+// A replay is not a second completion. It counts as one only where the first answer was lost, that
+// is, where no other completion of the id is there.
 func (l *Ledger) sums() ledgerSums {
 	out := ledgerSums{unknown: l.unknown.Load(), every: 1}
 	thin := l.thin.Load()
@@ -198,7 +230,8 @@ func (l *Ledger) sums() ledgerSums {
 	return out
 }
 
-// withReplays adds completions of which only the answer to a repeat came.
+// withReplays adds the completions of which only the answer to a repeat came, once each, to a
+// sorted slice. The result is sorted.
 func withReplays(done, replays []uint64, every int) []uint64 {
 	var more []uint64
 	for _, h := range replays {
@@ -225,7 +258,8 @@ func repeated(sorted []uint64) (n int) {
 	return n
 }
 
-// differ counts the values that only one of two sorted slices has.
+// differ counts the values that only one of two sorted slices has. Values that both have may occur
+// a different number of times.
 func differ(a, b []uint64) (onlyA, onlyB int) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {

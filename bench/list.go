@@ -7,20 +7,22 @@ import (
 	"strings"
 )
 
-// Listed is one row of the list of what can be measured.
+// Listed is one row of the list of what can be measured, as `bench list --json` prints it.
 type Listed struct {
-	Suite      string      `json:"suite"`
-	Row        string      `json:"row"`
-	Title      string      `json:"title"`
-	Priority   string      `json:"priority"`
-	Built      bool        `json:"built"`
-	Shape      []Param     `json:"shape"`
-	Window     string      `json:"window"`
-	Later      string      `json:"later_window,omitempty"` // of runs after the first that counts, if it is another
+	Suite    string  `json:"suite"`
+	Row      string  `json:"row"`
+	Title    string  `json:"title"`
+	Priority string  `json:"priority"`
+	Built    bool    `json:"built"`
+	Shape    []Param `json:"shape"`
+	Window   string  `json:"window"`
+	// Later is the window of runs after the first that counts, if it is another.
+	Later      string      `json:"later_window,omitempty"`
 	References []Reference `json:"references"`
 	Targets    []Target    `json:"targets"`
 	Profiles   []string    `json:"profiles"`
-	Minutes    float64     `json:"minutes"` // of the suite, in the profile seeds
+	// Minutes is the expected time of the whole suite in the profile seeds.
+	Minutes float64 `json:"minutes"`
 }
 
 // Listing returns every row of the suites.
@@ -46,7 +48,9 @@ func Listing(suites []Suite) []Listed {
 	return out
 }
 
-// Narrow keeps the suites and rows that names or globs, as a run takes them, name; all of them without any.
+// Narrow keeps the suites and rows that the patterns match (names or globs, as a run takes them);
+// without patterns it keeps all. A pattern that matches nothing is a *UsageError. The suites it is
+// given are not changed.
 func Narrow(suites []Suite, patterns []string) ([]Suite, error) {
 	if len(patterns) == 0 {
 		return suites, nil
@@ -77,6 +81,7 @@ func Narrow(suites []Suite, patterns []string) ([]Suite, error) {
 	return out, nil
 }
 
+// orEmpty makes an empty list of none: JSON then has [] and not null.
 func orEmpty[T any](s []T) []T {
 	if s == nil {
 		return []T{}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// local carries out one run of a suite that measures this process: no server, nothing to audit.
+// local carries out one run of a suite that measures the bench process itself: there is no server,
+// and nothing to audit.
 func (u *runner) local(ctx context.Context, spec *runSpec, number int) (*Run, error) {
 	dir, err := os.MkdirTemp(u.c.dataParent(), "millrace-bench-")
 	if err != nil {
@@ -29,7 +30,8 @@ func (u *runner) local(ctx context.Context, spec *runSpec, number int) (*Run, er
 	return o.run, err
 }
 
-// profiled adds one run that is profiled: no figure is made of it but what profiling costs.
+// profiled adds one run that is profiled. No figure is made of it except what profiling costs: the
+// overhead is 1 − its rate ÷ the row's median. A failure is a warning at the row.
 func (u *runner) profiled(ctx context.Context, spec *runSpec, row *Row) {
 	run, diagnosis, err := u.profileRun(ctx, spec, len(row.Runs)+1)
 	if err != nil {

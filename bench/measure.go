@@ -17,7 +17,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// run carries out one run of a row on servers of its own.
+// run carries out one run of a row on servers of its own. It returns the run together with an
+// error: the servers are ended and failed data is kept in any case.
 func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bool) (run *Run, err error) {
 	if spec.suite.Local {
 		return u.local(ctx, spec, number)
@@ -39,26 +40,45 @@ func (u *runner) run(ctx context.Context, spec *runSpec, number int, profiled bo
 	return one.run, errors.Join(err, one.end(failed))
 }
 
-// oneRun is one run on its servers.
+// oneRun is one run on its servers. One goroutine carries it out; drivers call back into it through
+// the functions of its rig.
 type oneRun struct {
+	// u, spec and c are what the run is made of. rig is nil until the servers are checked and ready
+	// to be driven; run collects what is found.
 	u    *runner
 	spec *runSpec
 	c    *cluster
 	rig  *Rig
 	run  *Run
-	// clients are for what the harness itself asks, one for each server; revived are those of servers that were started
-	// again, which then take their place.
+	// clients are for what the harness itself asks, one for each server. revived are the clients of
+	// servers that were started again; clients then holds the same ones.
 	clients []*millrace.Client
 	revived []*millrace.Client
-	status  [2][]*millrace.ServerStatus // by server, at the window's edges
-	led     [2]leaders                  // then
-	edges   func(e edge)                // hears of the window's edges; may be nil
-	down    atomic.Bool                 // the servers were killed and are not started again yet
-	idle    float64                     // IO pressure before the servers began
-	drained bool                        // the driver came to its end
-	disk    float64                     // bytes a second that the disk takes; 0: not asked for
+	// status holds the servers' counters at the edges of the window, by edge and server; nil: not known.
+	status [2][]*millrace.ServerStatus
+	// led holds the leaders then.
+	led [2]leaders
+	// edges hears of the edges of the window; it may be nil.
+	edges func(e edge)
+	// down says that the servers were killed and are not started again yet. Driver and harness both read it.
+	down atomic.Bool
+	// idle is the pressure of IO before the servers began, as a share of the time.
+	idle float64
+	// drained says that the driver came to its end without an error.
+	drained bool
+	// disk is how many bytes a second the disk takes; 0: not measured.
+	disk float64
 }
 
+// carry does the run, in this order:
+//   - connect, and check that the servers are what the figure will say;
+//   - make the namespace, probe the disk, and let the driver work;
+//   - start servers again that ended by themselves, which fails the run but not its audit;
+//   - make the metrics, and judge whether the run counts;
+//   - audit.
+//
+// A run that failed is audited too: an error explains no lost task. An error of carry means that
+// there is no run to speak of.
 func (o *oneRun) carry(ctx context.Context) (err error) {
 	if o.clients, err = o.c.dial(ctx); err != nil {
 		return err
@@ -119,7 +139,8 @@ func (o *oneRun) carry(ctx context.Context) (err error) {
 	return o.audit(ctx, driveErr == nil)
 }
 
-// drive lets the driver work. It ends early when a server does.
+// drive lets the driver work. It cancels the driver's context as soon as a server ends by itself,
+// so that no driver waits for one that is gone.
 func (o *oneRun) drive(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -141,15 +162,17 @@ func (o *oneRun) drive(ctx context.Context) error {
 	return o.spec.suite.Drive(ctx, o.rig)
 }
 
-// The disk may still be busy with what the last run wrote and removed.
+// The disk may still be busy with what the last run wrote and removed. idleLook is the time of one
+// look and idleLooks the most looks, 5 s together.
 const (
 	idleLook  = 200 * time.Millisecond
 	idleLooks = 25
-	glance    = 20 * time.Millisecond // for figures without a verdict
-	fewSyncs  = 100
+	// glance is the look for figures without a verdict, and fewSyncs the probes of the disk for them.
+	glance   = 20 * time.Millisecond
+	fewSyncs = 100
 )
 
-// probes is how many syncs tell how fast the disk is.
+// probes is how many syncs the disk is probed with before a run.
 func (o *oneRun) probes() int {
 	if !o.spec.verdicts {
 		return fewSyncs
@@ -157,8 +180,9 @@ func (o *oneRun) probes() int {
 	return probeSyncs
 }
 
-// idleIO is the share of the time that something waits for IO before the servers start. It waits, at most 5 s, until that
-// is little, or looks once when no verdict is wanted.
+// idleIO is the share of the time that something waits for IO before the servers start. It looks until the
+// share is within the limit, at most 5 s, or once when no verdict is wanted. 0: it cannot be read. What it
+// returns last is part of the run's report, and leaves the run out when it is over the limit.
 func (u *runner) idleIO(ctx context.Context, patient bool) (share float64) {
 	if u.host == nil {
 		return 0
@@ -188,6 +212,7 @@ func (u *runner) idleIO(ctx context.Context, patient bool) (share float64) {
 	return share
 }
 
+// gone returns why a server ended by itself; nil: all run, or were told to end.
 func (o *oneRun) gone() error {
 	for _, p := range o.c.all() {
 		if err := p.gone(); err != nil {
@@ -197,7 +222,9 @@ func (o *oneRun) gone() error {
 	return nil
 }
 
-// revive starts servers that ended by themselves on their directories, so that what they acknowledged can be audited.
+// revive starts servers that ended by themselves on their directories, so that what they
+// acknowledged can be audited. New clients replace the old ones, since the addresses are others.
+// Servers that the bench did not start are left alone.
 func (o *oneRun) revive(ctx context.Context) error {
 	if o.c.restart == nil {
 		return nil
@@ -217,7 +244,8 @@ func (o *oneRun) revive(ctx context.Context) error {
 	return nil
 }
 
-// newRig makes what the driver gets.
+// newRig makes what the driver of a run gets: the row's shape, the loop's settings, an empty
+// ledger, and a watch over driver and servers. The driver is always the first watched process.
 func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 	arrivals, _ := ParseArrivals(u.c.Arrivals) // checked before
 	r := &Rig{
@@ -241,7 +269,8 @@ func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 	return r
 }
 
-// collect makes the run's metrics from what was recorded.
+// collect makes the run's metrics from what was recorded. The order matters: rates give the number
+// of operations, costs divide by it, references and judge read the metrics that are there by then.
 func (o *oneRun) collect() {
 	r, run, w := o.rig, o.run, o.rig.watch
 	if r.hists != nil && r.Rate > 0 {
@@ -279,7 +308,7 @@ func (o *oneRun) collect() {
 	o.judge(created, completed)
 }
 
-// references sets the headline over published figures, where a target names that.
+// references sets the ratio of the headline to published figures, under the name that a target uses.
 func (o *oneRun) references() {
 	name := cmp.Or(o.spec.row.Headline, o.spec.suite.Headline)
 	for _, ref := range o.spec.row.References {
@@ -289,8 +318,9 @@ func (o *oneRun) references() {
 	}
 }
 
-// rates sets the rates, and returns how many headline operations there were. A cycle is a task that was created and
-// completed: the smaller of the two counts.
+// rates sets the rates, and returns how many headline operations the window had. A cycle is a task
+// that was created and completed; the smaller of the two counts is the number of cycles. A suite
+// with a peer sets its rates itself, as each system has only a part of the window.
 func (o *oneRun) rates(created, completed uint64) uint64 {
 	run := o.run
 	per := func(name, unit string, n uint64) {
@@ -317,7 +347,8 @@ func (o *oneRun) rates(created, completed uint64) uint64 {
 	return max(created, completed)
 }
 
-// requests sets the rate of each operation of a suite of reads, and of all together.
+// requests sets the rate of each operation of a suite of reads, and of all together. The lag of the
+// schedule is not an operation.
 func (o *oneRun) requests(per func(name, unit string, n uint64)) (all uint64) {
 	for _, op := range o.rig.operations() {
 		if n := op.items(); n > 0 && op.name != "schedule_lag" {
@@ -329,7 +360,8 @@ func (o *oneRun) requests(per func(name, unit string, n uint64)) (all uint64) {
 	return all
 }
 
-// costs sets what one operation cost client, server and disk.
+// costs sets what one operation cost client, server and disk: CPU by procfs, writes by the servers'
+// own counters, latency against one sync of the disk. A value that is not known is not set.
 func (o *oneRun) costs(ops uint64) {
 	run, w := o.run, o.rig.watch
 	if ops == 0 {
@@ -384,10 +416,12 @@ const (
 // op is what producers call.
 func (o *oneRun) op() string { return o.spec.op() }
 
-// cycles reports whether the row creates tasks and completes them.
+// cycles reports whether the row creates tasks and completes them. cycles reports whether the row
+// creates tasks and completes them.
 func (o *oneRun) cycles() bool { return o.spec.shape.Workers > 0 && o.spec.shape.Producers > 0 }
 
-// footprint sets mean and peak of CPU and memory of each process.
+// footprint sets the mean and peak of CPU, and the peak of memory, of each process, over the
+// seconds of the window.
 func (o *oneRun) footprint(set func(name, unit string, v float64)) {
 	for _, p := range o.rig.watch.procs {
 		cpu, peak, rss, n := 0.0, 0.0, uint64(0), 0
@@ -405,7 +439,9 @@ func (o *oneRun) footprint(set func(name, unit string, v float64)) {
 	}
 }
 
-// judge decides whether the run counts, and what is to be said about it.
+// judge decides whether the run counts, and what is to be said about it. It looks at the host, then
+// at the generator of an open loop, or at Little's law in a closed loop. Only judgeHost and
+// judgeGenerator leave a run out; all else is a warning.
 func (o *oneRun) judge(created, completed uint64) {
 	r, run, w := o.rig, o.run, o.rig.watch
 	run.Excluded = append(run.Excluded, judgeHost(run.Host, run.Seconds)...)
@@ -453,7 +489,9 @@ func (o *oneRun) judge(created, completed uint64) {
 	}
 }
 
-// audit proves the run, and checks that a durable server counted what makes it durable.
+// audit proves the run, adds what the driver proves by itself, and checks that a durable server
+// counted syncs. The result is in run.Audit; an error means that a server could not be read, so
+// that nothing is proved.
 func (o *oneRun) audit(ctx context.Context, drained bool) error {
 	o.drained = drained
 	if o.spec.row.Servers != "" {
@@ -480,7 +518,8 @@ func (o *oneRun) audit(ctx context.Context, drained bool) error {
 	return nil
 }
 
-// proof holds what the servers have against what they acknowledged.
+// proof runs the audit for what the driver wrote: keys, refs, or else tasks. A suite that moves
+// refs and completes tasks is audited by its tasks.
 func (o *oneRun) proof(ctx context.Context, drained bool) (*Audit, error) {
 	if o.rig.Keys != nil {
 		return (&keyAuditor{o.rig.Keys, o.keyReplicas()}).run(ctx)
@@ -493,7 +532,8 @@ func (o *oneRun) proof(ctx context.Context, drained bool) (*Audit, error) {
 	return a.run(ctx)
 }
 
-// auditor makes the audit of the run's tasks.
+// auditor makes the audit of the run's tasks. It sums up the ledger, so the driver must have ended.
+// The caller sets the servers to read.
 func (o *oneRun) auditor(drained bool) *auditor {
 	return &auditor{
 		sums: o.rig.Ledger.sums(), sample: o.rig.Ledger.samples(), queue: o.rig.Queue, payload: o.rig.Payload, result: o.rig.Result,
@@ -501,7 +541,10 @@ func (o *oneRun) auditor(drained bool) *auditor {
 	}
 }
 
-// end stops the servers, keeps what explains a failure, and removes the rest.
+// end stops the servers, keeps what explains a failure, and removes the rest. failed is what went
+// wrong before. Logs are kept of every bad run; the data directory as --keep says, with its
+// evidence next to it. Of a target only the evidence is kept, since its data is elsewhere. Every
+// step is tried, whatever failed before it, unless the logs cannot be kept.
 func (o *oneRun) end(failed error) error {
 	closeAll(o.revived)
 	stopped := o.c.close()
@@ -542,7 +585,7 @@ func (o *oneRun) end(failed error) error {
 	return errors.Join(stopped, failed)
 }
 
-// keepLogs copies the logs of the servers to the output.
+// keepLogs copies the logs of the servers to the output, and names them in the run.
 func (o *oneRun) keepLogs(name string) error {
 	dir := filepath.Join(o.u.c.Out, "logs")
 	if err := os.MkdirAll(dir, 0o755); err != nil {

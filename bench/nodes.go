@@ -17,15 +17,20 @@ import (
 )
 
 const (
-	portsOfNode  = 10 // numbers in a row that `cluster init` gives to each node, as configurations name them
-	clusterTries = 3  // a program that reserves nothing may have taken a number in the meantime
+	// portsOfNode is the number of ports in a row that `cluster init` gives to each node, as
+	// configurations name them.
+	portsOfNode = 10
+	// clusterTries is how often a cluster is started with other ports: another program may have
+	// taken one in the meantime.
+	clusterTries = 3
 )
 
 // errPortTaken says that another process listens where a node was to.
 var errPortTaken = errors.New("a port of the cluster is taken")
 
-// startNodes starts a cluster as its operator does, on this host: `cluster init` makes certificates and configurations,
-// and each node is a process of its own. It returns when a node leads each shard.
+// startNodes starts a cluster on this host as an operator does: `cluster init` makes certificates
+// and configurations, and each node is a process of its own. It returns when every shard is led by
+// the node that is to lead it. A port that was taken is another try; any other error is final.
 func (u *runner) startNodes(ctx context.Context, exe, dir string, spec *runSpec) (*cluster, error) {
 	var last error
 	for try := range clusterTries {
@@ -38,7 +43,7 @@ func (u *runner) startNodes(ctx context.Context, exe, dir string, spec *runSpec)
 	return nil, last
 }
 
-// initialized is what `cluster init --json` tells.
+// initialized is what `cluster init --json` tells: where the files are that the nodes start with.
 type initialized struct {
 	Token string `json:"token_file"`
 	Nodes []struct {
@@ -46,6 +51,8 @@ type initialized struct {
 	} `json:"nodes"`
 }
 
+// tryNodes reserves ports, makes the files of a cluster and starts it. The ports stay reserved
+// until the servers are stopped, since a restart needs them again.
 func (u *runner) tryNodes(ctx context.Context, exe, files, logs string, spec *runSpec) (*cluster, error) {
 	ports, err := localport.Reserve(spec.shape.Nodes * portsOfNode)
 	if err != nil {
@@ -68,7 +75,8 @@ func (u *runner) tryNodes(ctx context.Context, exe, files, logs string, spec *ru
 	return c, nil
 }
 
-// initNodes makes the files of a cluster whose first node has the ports from port on.
+// initNodes makes the files of a cluster in the directory files. The ports of the first node begin
+// at port, and those of the others follow.
 func (u *runner) initNodes(ctx context.Context, exe, files string, port int, spec *runSpec) (made initialized, err error) {
 	out, err := exec.CommandContext(ctx, exe, "cluster", "init", "--json", "--dir", files, "--nodes", strconv.Itoa(spec.shape.Nodes),
 		"--base-port", strconv.Itoa(port), "--shards", strconv.Itoa(max(spec.shape.Shards, 1))).Output()
@@ -81,7 +89,8 @@ func (u *runner) initNodes(ctx context.Context, exe, files string, port int, spe
 	return made, nil
 }
 
-// startFiles starts the nodes of a cluster whose files are made.
+// startFiles starts the nodes of a cluster whose files are made, for a row or for a repeated audit.
+// On an error the nodes that run are stopped.
 func (u *runner) startFiles(ctx context.Context, exe, logs string, spec *runSpec, made initialized) (*cluster, error) {
 	token, err := os.ReadFile(made.Token)
 	if err != nil {
@@ -100,15 +109,17 @@ func (u *runner) startFiles(ctx context.Context, exe, logs string, spec *runSpec
 	return c, nil
 }
 
-// nodes are the processes of a cluster that the bench runs.
+// nodes starts the processes of a cluster, at first and again after they ended.
 type nodes struct {
-	exe   string
-	logs  string // directory
+	exe string
+	// logs is the directory of the servers' logs.
+	logs  string
 	spec  *runSpec
 	files initialized
 }
 
-// start starts every node that does not run, and returns when every shard is led by the node that is to lead it.
+// start starts every node that does not run, all at once, and then places the leaders. It sets
+// procs and endpoints of c at the node's index; a node that fails leaves its own as they were.
 func (n *nodes) start(ctx context.Context, c *cluster) error {
 	errs := make([]error, len(c.procs))
 	var starting sync.WaitGroup
@@ -133,7 +144,8 @@ func (n *nodes) start(ctx context.Context, c *cluster) error {
 // serverName names the process of a node.
 func serverName(node uint64) string { return "server-" + strconv.FormatUint(node, 10) }
 
-// startNode starts one node, from 0, and returns when it listens.
+// startNode starts node i, counted from 0, and returns when it listens. errPortTaken is part of the
+// error when its log says so.
 func (n *nodes) startNode(ctx context.Context, i int) (*process, Endpoint, error) {
 	name := serverName(uint64(i) + 1)
 	args := []string{

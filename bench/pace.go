@@ -2,15 +2,16 @@ package bench
 
 import "time"
 
-// longestWait is the longest single wait of a pacer, and so the longest time until it notices that the loop was ended.
-// leastWait is the shortest: above about 20,000 arrivals a second each wake starts several arrivals, since a wake for each
-// would take the CPU from the measured servers. The delay that this adds is part of the latency.
+// longestWait is the longest single wait of a pacer, and so the longest time until it notices that
+// the loop was ended. leastWait is the shortest wait. Above about 20,000 arrivals a second each
+// wake therefore starts several arrivals: a wake for each would take the CPU from the measured
+// servers. The delay that this adds is part of the latency.
 const (
 	longestWait = time.Millisecond
 	leastWait   = 50 * time.Microsecond
 )
 
-// paceClock is what a pacer goes by. Tests replace it.
+// paceClock is what a pacer reads the time of and waits by. Tests replace it.
 type paceClock interface {
 	// now is the time since the pacer began.
 	now() time.Duration
@@ -18,17 +19,18 @@ type paceClock interface {
 	until(at time.Duration)
 }
 
-// Pace calls start for each arrival of a schedule when it is due, one after the other, with the time at which it was due.
-// It returns when over says so, which it asks before every wait, or when nothing is due any more. start must not block:
-// whatever it holds up is late. The goroutine has a thread of its own for so long.
+// Pace calls start for each arrival of a schedule when it is due, one after the other, with the
+// time at which it was due. The goroutine is locked to its thread meanwhile. It returns when over
+// says so, which it asks before every wait, or when nothing is due any more. start must not block:
+// whatever it waits for makes later arrivals late.
 func Pace(s *Schedule, over func() bool, start func(due time.Time)) {
 	c, release := newPaceClock()
 	defer release()
 	pace(c, s, over, func(due time.Duration) { start(c.began.Add(due)) })
 }
 
-// pace waits for times, never for spans: what one wait is late by does not move the next one. Each wake starts all that is
-// due by then.
+// pace waits for points in time, never for spans: when one wait ends late, the next one does not
+// move. Each wake starts all that is due by then.
 func pace(c paceClock, s *Schedule, over func() bool, start func(due time.Duration)) {
 	next := s.Next()
 	for !over() {

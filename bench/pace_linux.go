@@ -10,30 +10,39 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a thread is given that waits for arrivals. The kernel delays wakes by 50 µs, and lets the running thread finish its
-// slice, of a millisecond and more. Both would be part of the latencies of an open loop, though a client on a machine of its
-// own would not wait for the servers' processors. A real-time thread runs as soon as it wakes. Without the right to be one,
-// a thread with a short slice may still preempt one with a longer slice, from Linux 6.12 on. Either runs for microseconds.
-// Spinning until the time has come would gain little more, and would take the CPU from the servers that are measured.
+// How the thread is set that waits for arrivals. By default the kernel delays a wake by 50 µs, and
+// lets the running thread finish its slice of a millisecond and more. Both would be part of the
+// latencies of an open loop, though a client on a machine of its own would not wait for the
+// servers' processors. So the thread becomes a real-time thread, which runs as soon as it wakes.
+// Without the right to that, it gets a short slice: from Linux 6.12 on such a thread may preempt
+// one with a longer slice. Either runs for microseconds at a time. Spinning until the time has come
+// would gain little more, and would take the CPU from the servers that are measured.
 const (
+	// paceSlackNanos is how late the kernel may wake the thread.
 	paceSlackNanos = 1
-	paceSliceNanos = 100_000 // the least there is
-	pacePriority   = 1       // of real time: above all threads that have none
+	// paceSliceNanos is the shortest slice that the kernel allows.
+	paceSliceNanos = 100_000
+	// pacePriority is the lowest real-time priority: it is above all ordinary threads.
+	pacePriority = 1
 )
 
-// threadClock waits on a thread that keeps its place in the runtime while it sleeps. An ordinary call would give it up, and
-// wait for another one behind whatever the answers of the servers have woken.
+// threadClock waits on a thread that keeps its place (P) in the runtime while it sleeps. An
+// ordinary call would give the place up. The goroutine would then wait for another one, behind all
+// goroutines that answers of the servers have woken.
 type threadClock struct {
 	began time.Time
-	base  time.Duration // the kernel's monotonic clock then
+	// base is the kernel's monotonic clock at began.
+	base time.Duration
 }
 
-// extraP is one place more for the runtime's goroutines while pacers have theirs.
+// extraP counts the pacers that run. Each has one P more than the runtime had before, as it sleeps on one.
 var extraP struct {
 	mu     sync.Mutex // guards the field below, and changes of the runtime's setting
 	pacers int
 }
 
+// addP changes the number of pacers, and GOMAXPROCS with it. That stops all goroutines for a
+// moment, which happens when a pacer begins and ends, and not in between.
 func addP(n int) {
 	extraP.mu.Lock()
 	defer extraP.mu.Unlock()
@@ -41,8 +50,8 @@ func addP(n int) {
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + n)
 }
 
-// newPaceClock makes this goroutine's thread one that wakes in time, until release. What the kernel does not know or allow
-// is left as it is.
+// newPaceClock makes the thread of this goroutine one that wakes in time, until release undoes it.
+// A setting that the kernel does not know or allow stays as it is.
 func newPaceClock() (c *threadClock, release func()) {
 	addP(1)
 	runtime.LockOSThread() // threads that are started from a locked one inherit nothing of what it is given here
@@ -71,7 +80,8 @@ func newPaceClock() (c *threadClock, release func()) {
 
 func (c *threadClock) now() time.Duration { return time.Since(c.began) }
 
-// until sleeps without telling the runtime. What the runtime wants of the thread comes by a signal, which ends the sleep.
+// until sleeps without telling the runtime, which therefore leaves the P to this thread. When the
+// runtime needs the thread, it sends a signal, which ends the sleep early.
 func (c *threadClock) until(at time.Duration) {
 	ts := syscall.NsecToTimespec(int64(c.base + at))
 	_, _, _ = syscall.RawSyscall6(unix.SYS_CLOCK_NANOSLEEP, unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, uintptr(unsafe.Pointer(&ts)), 0, 0, 0)

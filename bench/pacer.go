@@ -16,18 +16,20 @@ import (
 
 // Arrivals is the pattern of an open loop: how the arrivals of each second are spread.
 type Arrivals struct {
-	kind  string // uniform, poisson, burst, step
+	// kind is uniform, poisson, burst or step. burst is the factor of a burst's rate, and steps
+	// those of a step pattern in rising order.
+	kind  string
 	burst float64
 	steps []step
 }
 
-// step holds a rate from a time on.
+// step is a rate in arrivals a second that holds from a time on, until the next step.
 type step struct {
 	from time.Duration
 	rate float64
 }
 
-// burstEvery and burstShare shape a burst: in each period the first part has the higher rate.
+// burstEvery is the period of bursts. The first burstPart of each period has the higher rate.
 const (
 	burstEvery = 10 * time.Second
 	burstPart  = time.Second
@@ -54,6 +56,7 @@ func ParseArrivals(s string) (Arrivals, error) {
 	return Arrivals{}, usage("arrivals", "%q must be one of uniform, poisson, burst:5x, step:FILE", s)
 }
 
+// readSteps reads a file of steps, which may be large but not beyond maxStepBytes.
 func readSteps(file string) (Arrivals, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -70,6 +73,8 @@ func readSteps(file string) (Arrivals, error) {
 	return parseSteps(file, b)
 }
 
+// parseSteps reads the lines of a file of steps. Empty lines and those that begin with # count for
+// nothing. The error names file and line.
 func parseSteps(file string, b []byte) (Arrivals, error) {
 	a := Arrivals{kind: "step"}
 	lines := bufio.NewScanner(bytes.NewReader(b))
@@ -115,12 +120,14 @@ func Steps(all ...Step) Arrivals {
 	return a
 }
 
-// Schedule makes the intended times of arrivals, from the beginning on, one after the other.
+// Schedule makes the intended times of arrivals one after the other, beginning at 0. The same
+// pattern, rate and seed make the same times. It is for one goroutine.
 type Schedule struct {
 	a    Arrivals
 	rate float64
 	rng  *rand.Rand
-	at   float64 // seconds
+	// at is when the next arrival is due, in seconds since the beginning.
+	at float64
 }
 
 // NewSchedule makes a schedule at a mean rate per second.
@@ -128,7 +135,9 @@ func NewSchedule(a Arrivals, rate float64, seed uint64) *Schedule {
 	return &Schedule{a: a, rate: rate, rng: rand.New(rand.NewPCG(seed, 0x6d696c6c))}
 }
 
-// Next returns when the next arrival is due.
+// Next returns when the next arrival is due, as a time since the beginning; the largest Duration
+// when none comes any more. The gap after an arrival is that of the rate at its time: a change of
+// the rate takes effect with the next arrival.
 func (s *Schedule) Next() time.Duration {
 	r := s.rateAt(s.at)
 	for r <= 0 { // a step that is idle: its end begins the next one
@@ -148,7 +157,7 @@ func (s *Schedule) Next() time.Duration {
 	return time.Duration(due * float64(time.Second))
 }
 
-// rateAt returns the rate at a time.
+// rateAt returns the rate in arrivals a second at a time in seconds.
 func (s *Schedule) rateAt(at float64) float64 {
 	switch s.a.kind {
 	case "burst":
@@ -168,6 +177,7 @@ func (s *Schedule) rateAt(at float64) float64 {
 	return s.rate
 }
 
+// nextStep returns when the step after at begins, in seconds; ok is false when there is none.
 func (s *Schedule) nextStep(at float64) (float64, bool) {
 	for _, st := range s.a.steps {
 		if t := st.from.Seconds(); t > at && s.a.kind == "step" {
@@ -183,14 +193,16 @@ func (a Arrivals) low(rate float64) float64 {
 	return rate * every / (part*a.burst + every - part)
 }
 
-// bursting is for how many seconds of the first ones there is a burst.
+// bursting is for how many of the first seconds there is a burst. The difference of two such
+// numbers is the time of bursts in between.
 func bursting(first float64) float64 {
 	part, every := burstPart.Seconds(), burstEvery.Seconds()
 	whole := math.Floor(first / every)
 	return whole*part + min(part, first-whole*every)
 }
 
-// Mean returns how many arrivals a second the pattern has over a window that begins a time after the generator starts.
+// Mean returns how many arrivals a second the pattern has over a window that begins the time from
+// after the generator starts.
 func (a Arrivals) Mean(rate float64, from, window time.Duration) float64 {
 	switch a.kind {
 	case "burst":

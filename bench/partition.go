@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// A row of several shards has a namespace of its own with as many partitions, so that every shard has work: the one that
-// is there by default has one partition, on one shard.
+// A row of several shards has a namespace of its own, with one partition per shard, so that every
+// shard has work. The default namespace has one partition and would use one shard.
 const partitioned = "bench"
 
-// namespaceOf is the namespace of a row's tasks on servers that are started for it.
+// namespaceOf is the namespace of a row's tasks on servers that the bench starts for it.
 func namespaceOf(s Shape) string {
 	if s.Shards > 1 {
 		return partitioned
@@ -17,8 +17,8 @@ func namespaceOf(s Shape) string {
 	return "default"
 }
 
-// partition makes the namespace of a row of several shards. Fewer shards than the row has that hold a partition are
-// warned of: what is measured then is not what the row says.
+// partition makes the namespace of a row of several shards. It warns when its partitions lie on
+// fewer shards than the row has: what is measured then is not what the row says.
 func (o *oneRun) partition(ctx context.Context) error {
 	n := o.spec.shape.Shards
 	if n <= 1 {

@@ -9,7 +9,9 @@ import (
 	"time"
 )
 
-// profileRun carries out one run with profiles of every process over its window.
+// profileRun carries out one run with profiles of every process over its window. Begin and End,
+// which the profiler waits for, are closed at the edges of the window. Paths of files are made
+// relative to the output.
 func (u *runner) profileRun(ctx context.Context, spec *runSpec, number int) (*Run, *Diagnosis, error) {
 	c, err := u.startCluster(ctx, *spec)
 	if err != nil {

@@ -15,7 +15,7 @@ type RefReader struct {
 	Each func(ctx context.Context, fn func(name, object string) error) error
 }
 
-// refReaders are all servers of the run, as readers of one repository.
+// refReaders are all servers of the run, as readers of one repository. Each reads its own server.
 func (o *oneRun) refReaders(repo string) []RefReader {
 	var out []RefReader
 	for i, client := range o.clients {
@@ -27,7 +27,8 @@ func (o *oneRun) refReaders(repo string) []RefReader {
 	return out
 }
 
-// OnlyRefs makes a function for refs by name and object one for all that a repository lists.
+// OnlyRefs makes a function of all that a repository lists from one of refs by name and object:
+// HEAD, which names another ref, is passed over.
 func OnlyRefs(fn func(name, object string) error) func(r millrace.Ref) error {
 	return func(r millrace.Ref) error {
 		if !strings.HasPrefix(r.Name, "refs/") {
@@ -37,8 +38,9 @@ func OnlyRefs(fn func(name, object string) error) func(r millrace.Ref) error {
 	}
 }
 
-// AuditRefs reads all refs back from every server, and holds them against what was acknowledged: each is there, once and
-// at its object, and no other is. Error: a server cannot be read.
+// AuditRefs reads all refs back from every server, and compares them with what was acknowledged:
+// each ref is there, once and at its object, and no other is. It holds the ledger's lock for so
+// long: nothing may change meanwhile. Error: a server cannot be read.
 func AuditRefs(ctx context.Context, l *RefLedger, servers ...RefReader) (*Audit, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,11 +61,12 @@ func AuditRefs(ctx context.Context, l *RefLedger, servers ...RefReader) (*Audit,
 	return out, nil
 }
 
-// refAuditor holds one server's refs against the ledger.
+// refAuditor compares one server's refs with the ledger, whose lock AuditRefs holds.
 type refAuditor struct {
-	l          *RefLedger
-	server     string
-	seen       []bool // by ref
+	l      *RefLedger
+	server string
+	// seen says which numbered refs the server listed, and kept which of the others.
+	seen       []bool
 	kept       map[string]bool
 	read       uint64
 	violations []string
@@ -75,7 +78,8 @@ func (a *refAuditor) violate(format string, args ...any) {
 	}
 }
 
-// ref judges one ref that the server has.
+// ref judges one ref that the server lists. A ref may be where it was last acknowledged, or where a
+// change of unknown outcome may have put it since.
 func (a *refAuditor) ref(name, object string) error {
 	a.read++
 	if want, ok := a.l.other[name]; ok {
@@ -105,7 +109,8 @@ func (a *refAuditor) ref(name, object string) error {
 	return nil
 }
 
-// missing judges those that the server does not have.
+// missing judges the refs that the server did not list. A ref may be missing when it was never
+// acknowledged, or when a deletion of unknown outcome came last.
 func (a *refAuditor) missing() {
 	for n, id := range a.l.at {
 		if id != 0 && !a.seen[n] && !slices.Contains(a.l.unsure[n], 0) {

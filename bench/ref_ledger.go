@@ -7,23 +7,29 @@ import (
 	"sync"
 )
 
-// RefLedger holds what one system acknowledged of the refs of one repository in a run, warm-up included. Refs have
-// numbers, and the number alone says the name, so that a million of them take a few bytes each. Changes of one ref must
-// not be under way at once.
+// RefLedger holds what one system acknowledged of the refs of one repository in a run, warm-up included. Refs
+// have numbers, and the number alone says the name, so that a million of them take a few bytes each. Changes
+// of one ref must not be under way at once: the last one would not be known.
 type RefLedger struct {
-	Repo   string
-	Prefix string // of names
+	Repo string
+	// Prefix begins the name of every numbered ref.
+	Prefix string
 
-	mu     sync.Mutex        // guards the fields below
-	ids    map[string]uint32 // number of each object id, from 1
-	at     []uint32          // by ref: number of what it was last acknowledged at; 0: it is not there
-	unsure map[int][]uint32  // what changes whose end is not known may have made of a ref, since the last that is known
-	other  map[string]string // refs outside the prefix, which nothing changes
-	acked  uint64
-	lost   uint64 // changes whose end is not known
+	mu sync.Mutex // guards the fields below
+	// ids gives each object id a number, from 1.
+	ids map[string]uint32
+	// at is the number of the object at which each ref was last acknowledged; 0: it is not there.
+	at []uint32
+	// unsure lists, by ref, the objects at which changes of unknown outcome may have put it since then.
+	unsure map[int][]uint32
+	// other holds refs outside the prefix by name, which nothing changes.
+	other map[string]string
+	acked uint64
+	// lost counts changes whose end is not known.
+	lost uint64
 }
 
-// refDigits is the length of a ref's number in its name.
+// refDigits is the length of a ref's number in its name, with zeros before it.
 const refDigits = 7
 
 // NewRefLedger makes an empty ledger. Names are the prefix and seven digits.
@@ -44,7 +50,7 @@ func (l *RefLedger) number(name string) (n int, ok bool) {
 	return n, err == nil && n >= 0
 }
 
-// id gives an object its number. An empty id, of a ref that is not there, has 0.
+// id gives an object its number. The empty id, of a ref that is not there, has 0. The caller holds the lock.
 func (l *RefLedger) id(object string) uint32 {
 	if object == "" {
 		return 0

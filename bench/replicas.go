@@ -11,7 +11,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// source is a server that an audit reads.
+// source is a server that an audit reads. Its answers must be at least as new as the call: an audit
+// takes an older state for a lost write.
 type source interface {
 	// Task reads a task as it is when the call begins, or later.
 	Task(ctx context.Context, id string) (*millrace.TaskInfo, error)
@@ -19,7 +20,7 @@ type source interface {
 	Stats(ctx context.Context, queue string) (millrace.QueueStats, error)
 }
 
-// replica is one of several servers that hold the same.
+// replica is one of several servers that hold the same tasks.
 type replica struct {
 	name string
 	source
@@ -36,16 +37,18 @@ func (s clientSource) Stats(ctx context.Context, queue string) (millrace.QueueSt
 	return s.c.Queue(queue).Stats(ctx)
 }
 
-// readers is how many tasks an audit reads at once.
+// readers is how many reads of an audit are under way at once.
 const readers = 32
 
 // readTask is a task as one server has it.
 type readTask struct {
-	state   check.TaskState // without an id: not found
-	differs string          // what of it is not what was acknowledged; empty: nothing
+	// state has no id when the task was not found.
+	state check.TaskState
+	// differs names a part of the task that is not what was acknowledged; empty: there is none.
+	differs string
 }
 
-// String tells it in an audit's words.
+// String tells the task in the words of an audit.
 func (t readTask) String() string {
 	switch {
 	case t.state.ID == "":
@@ -56,7 +59,8 @@ func (t readTask) String() string {
 	return fmt.Sprintf("%s, attempt %d", t.state.State, t.state.Attempt)
 }
 
-// readAll reads the tasks of the sample from one server, several at once.
+// readAll reads the tasks of the sample from one server with several goroutines, each of which
+// takes the next task. The first error ends them.
 func (a *auditor) readAll(ctx context.Context, from source, sample []sampled) ([]readTask, error) {
 	found := make([]readTask, len(sample))
 	var next atomic.Int64
@@ -86,6 +90,7 @@ func (a *auditor) readAll(ctx context.Context, from source, sample []sampled) ([
 	return found, nil
 }
 
+// readOne reads one task. A task that is not found is an answer, not an error.
 func (a *auditor) readOne(ctx context.Context, from source, id string) (readTask, error) {
 	t, err := from.Task(ctx, id)
 	if e, ok := errors.AsType[*millrace.Error](err); ok && e.Code == millrace.CodeNotFound {
@@ -112,6 +117,7 @@ func (a *auditor) stats(ctx context.Context, from source) (millrace.QueueStats, 
 	return stats, nil
 }
 
+// countsOf names the counters of a queue as the audit prints them.
 func countsOf(stats *millrace.QueueStats) map[string]uint64 {
 	return map[string]uint64{
 		"blocked": stats.Blocked, "scheduled": stats.Scheduled, "ready": stats.Ready, "running": stats.Running,
@@ -125,7 +131,8 @@ func tasksOf(s *millrace.QueueStats) uint64 {
 	return s.Blocked + s.Scheduled + s.Ready + s.Running + s.Completed + s.Dead + s.Cancelled + s.Purged
 }
 
-// compareCounts holds the counters of every server to those of the first, once nothing moves any more.
+// compareCounts compares the counters of every server with those of the first, once nothing moves any more:
+// tasks that are left or that retention still removes would change them between two readings.
 func (a *auditor) compareCounts(ctx context.Context, first map[string]uint64, violate func(format string, args ...any)) error {
 	if a.works && !a.drained || a.purges {
 		return nil

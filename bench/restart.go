@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// errNotOurs says that a server cannot be ended and started by the bench.
+// errNotOurs refuses to kill or start a server that is not a process of the bench.
 var errNotOurs = errors.New("only servers that are processes of the bench can be killed and started again")
 
 // Began is closed when the window begins.
@@ -56,11 +56,13 @@ func (r *Rig) Gauge(name string, value float64) {
 	r.gauges[name] = value
 }
 
-// restartable gives the rig the means to kill and start the servers of the run.
+// restartable gives the rig the functions that kill and start the servers of the run. A cluster
+// that cannot be restarted gets none of them.
 func (o *oneRun) restartable() {
 	if o.c.restart == nil {
 		return
 	}
+	// A process that is gone has no counters in procfs, so what it used is read from its exit status.
 	end := func(p *process, how func() error) error {
 		if err := how(); err != nil {
 			return fmt.Errorf("kill %s: %w", p.name, err)
@@ -77,6 +79,8 @@ func (o *oneRun) restartable() {
 		}
 		return errors.Join(all...)
 	}
+	// A driver that did not announce losses gets a crash: the run then fails as if the server had
+	// ended by itself.
 	o.rig.killOne = func(n int) error {
 		p := o.c.procs[n]
 		if o.rig.loses {
@@ -84,6 +88,7 @@ func (o *oneRun) restartable() {
 		}
 		return end(p, p.crash)
 	}
+	// A restart that fails leaves down set, so that no edge of the window asks the servers.
 	o.rig.restart = func(ctx context.Context) error {
 		if err := o.revive(ctx); err != nil {
 			return err
@@ -95,8 +100,8 @@ func (o *oneRun) restartable() {
 	}
 }
 
-// ended tells that a watched process has ended, and how many CPU seconds it used in all. What it used of them in the window
-// would be taken for that of others otherwise.
+// ended tells that a watched process has ended, and how many CPU seconds it used in all. What it
+// used in the window is added to spent, or it would be taken for the use of others.
 func (w *watch) ended(pid int, seconds float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -107,7 +112,8 @@ func (w *watch) ended(pid int, seconds float64) {
 	}
 }
 
-// replace watches other processes from now on. Those that are new began within the window: all that they use is its.
+// replace watches other processes from now on. Those that are new began within the window: all that
+// they use belongs to it.
 func (w *watch) replace(procs []watched) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -5,23 +5,27 @@ import (
 	"time"
 )
 
-// Schema names the form of result.json. Within it, fields are only added.
+// Readers refuse another schema. Schema names the form of result.json. Within it, fields are only added.
 const Schema = "millrace.bench/1"
 
 // Result is everything that one command measured, as result.json holds it.
 type Result struct {
-	Schema   string    `json:"schema"`
+	Schema string `json:"schema"`
+	// ID is newResultID's: the time of the beginning, and hashes of host and configuration.
 	ID       string    `json:"id"`
 	Command  string    `json:"command"` // repeats the measurement
 	Seed     uint64    `json:"seed"`
 	Profile  string    `json:"profile"` // smoke, quick, seeds, full, or custom
 	Started  time.Time `json:"started"`
 	Finished time.Time `json:"finished"`
-	Partial  bool      `json:"partial"` // interrupted: rows are missing, and can be added with --resume
-	Env      Env       `json:"env"`
-	Suites   []Row     `json:"suites"` // one per suite, row and durability, in the order they were asked for
+	// Partial says that the measurement was interrupted: rows are missing, and can be added with --resume.
+	Partial bool `json:"partial"`
+	Env     Env  `json:"env"`
+	// Suites has one row per suite, row and durability, in the order they were asked for.
+	Suites   []Row     `json:"suites"`
 	Verdicts []Verdict `json:"verdicts"`
-	Exit     int       `json:"exit"`
+	// Exit is the exit code of the command, one of the Exit constants.
+	Exit int `json:"exit"`
 }
 
 // Find returns the row of a suite under a durability class such as fsync×1, or nil.
@@ -36,24 +40,33 @@ func (r *Result) Find(suite, row, class string) *Row {
 
 // Row is one row of one suite under one durability, over all its runs.
 type Row struct {
-	Suite      string            `json:"suite"`
-	Row        string            `json:"row"`
-	Durability string            `json:"durability"` // class, such as fsync×1
-	Title      string            `json:"title"`
-	Label      Label             `json:"label"`
-	Shape      []Param           `json:"shape"`   // what was run, in a fixed order
-	Summary    Figure            `json:"summary"` // of the headline metric; null when no run was valid
-	Headline   string            `json:"headline"`
-	Figures    map[string]Figure `json:"figures"` // of every metric, by name; over valid runs
-	Runs       []Run             `json:"runs"`    // all of them, those left out too
-	Ceiling    *Ceiling          `json:"ceiling,omitempty"`
-	Reference  []Reference       `json:"reference,omitempty"`
-	Targets    []Target          `json:"targets,omitempty"`
-	Warnings   []Warning         `json:"warnings,omitempty"`  // of the row; those of a run are with the run
-	Diagnosis  *Diagnosis        `json:"diagnosis,omitempty"` // of the profiled run
-	Error      string            `json:"error,omitempty"`     // why the row could not be measured
-	Skipped    string            `json:"skipped,omitempty"`   // what this host lacks for the row, which is not a failure
-	Bench      string            `json:"bench"`               // name in Go benchmark text, such as BenchmarkQueueCycle
+	Suite string `json:"suite"`
+	Row   string `json:"row"`
+	// Durability is the class, such as fsync×1. With Suite and Row it identifies the row in a result.
+	Durability string `json:"durability"`
+	Title      string `json:"title"`
+	// Label holds for all figures of the row; its validity is the worst that applies.
+	Label Label `json:"label"`
+	// Shape is what was run, in a fixed order, which comparisons rely on.
+	Shape []Param `json:"shape"`
+	// Summary is the figure of the headline metric. It is null when no run has that metric.
+	Summary  Figure `json:"summary"`
+	Headline string `json:"headline"`
+	// Figures has every metric by name. It is made of the valid runs, or, when there are none, of
+	// all runs that came to their end, under the validity invalid.
+	Figures map[string]Figure `json:"figures"`
+	// Runs has all runs in the order they were made, those left out too.
+	Runs      []Run       `json:"runs"`
+	Ceiling   *Ceiling    `json:"ceiling,omitempty"`
+	Reference []Reference `json:"reference,omitempty"`
+	Targets   []Target    `json:"targets,omitempty"`
+	Warnings  []Warning   `json:"warnings,omitempty"`  // of the row; those of a run are with the run
+	Diagnosis *Diagnosis  `json:"diagnosis,omitempty"` // of the profiled run
+	// Error says why the row could not be measured.
+	Error string `json:"error,omitempty"`
+	// Skipped says what this host lacks for the row, which is not a failure.
+	Skipped string `json:"skipped,omitempty"`
+	Bench   string `json:"bench"` // name in Go benchmark text, such as BenchmarkQueueCycle
 }
 
 // ValidRuns returns the runs that figures are made of.
@@ -81,13 +94,18 @@ type Metric struct {
 
 // Run is one measured window.
 type Run struct {
-	Number   int                `json:"number"` // from 1, runs that were left out included
-	Profiled bool               `json:"profiled,omitempty"`
-	Started  time.Time          `json:"started"`
-	Seconds  float64            `json:"seconds"` // of the window
-	Ops      uint64             `json:"ops"`     // headline operations acknowledged in the window
-	Excluded []Exclusion        `json:"excluded,omitempty"`
-	Bound    string             `json:"bound,omitempty"` // why the run is a lower bound
+	// Number counts from 1, runs that were left out included.
+	Number int `json:"number"`
+	// Profiled says that profiles were taken: no figure is made of the run.
+	Profiled bool      `json:"profiled,omitempty"`
+	Started  time.Time `json:"started"`
+	// Seconds is the length of the window, by the monotonic clock.
+	Seconds float64 `json:"seconds"`
+	Ops     uint64  `json:"ops"` // headline operations acknowledged in the window
+	// Excluded says why the run does not count. Empty: it does, unless it was profiled or failed.
+	Excluded []Exclusion `json:"excluded,omitempty"`
+	// Bound says why the run is a lower bound.
+	Bound    string             `json:"bound,omitempty"`
 	Warnings []Warning          `json:"warnings,omitempty"`
 	Metrics  map[string]Metric  `json:"metrics"`
 	Latency  map[string]Latency `json:"latency"` // by operation
@@ -99,20 +117,26 @@ type Run struct {
 	Hists    []string           `json:"hists,omitempty"`    // .hlog files, below OUT
 	Profiles []string           `json:"profiles,omitempty"` // profile files, below OUT
 	Logs     []string           `json:"logs,omitempty"`
-	Kept     string             `json:"kept,omitempty"`     // data directory that was kept, of a failed audit
-	Evidence string             `json:"evidence,omitempty"` // of a run against a target, below OUT: what its audit can be repeated by
-	Failed   string             `json:"failed,omitempty"`
-	Peer     *PeerReport        `json:"peer,omitempty"` // the system that the run alternated with
+	// Kept is the data directory that was kept for a failure, or because --keep says always.
+	Kept string `json:"kept,omitempty"`
+	// Evidence is the file by which the audit of a run against a target can be repeated, below OUT.
+	Evidence string `json:"evidence,omitempty"`
+	// Failed says what ended the run early, or what made it another run than the row says.
+	Failed string      `json:"failed,omitempty"`
+	Peer   *PeerReport `json:"peer,omitempty"` // the system that the run alternated with
 }
 
 // PeerReport is the other system of a run that alternates with it. Its figures are metrics whose names begin with peer_,
 // in addition to ours, whose names begin with ours_.
 type PeerReport struct {
-	Name     string  `json:"name"`     // such as asynq
-	Server   string  `json:"server"`   // with its version, as it says itself
-	Client   string  `json:"client"`   // with its version, as it is linked
-	Class    string  `json:"class"`    // F: synced on one node before the acknowledgement, R: on a majority, N: in the page cache
-	Declared bool    `json:"declared"` // its starter says so; else the server was asked
+	Name   string `json:"name"`   // such as asynq
+	Server string `json:"server"` // with its version, as it says itself
+	Client string `json:"client"` // with its version, as it is linked
+	// Class says where a write is before its acknowledgement: F synced on one node, R synced on a
+	// majority, N in the page cache.
+	Class string `json:"class"`
+	// Declared says that the peer's starter names the class; otherwise the server was asked.
+	Declared bool    `json:"declared"`
 	Durable  string  `json:"durable"`  // which steps are durable when they are acknowledged
 	Settings []Param `json:"settings"` // of server and client, those that a figure depends on
 }
@@ -120,10 +144,11 @@ type PeerReport struct {
 // Counts reports whether figures are made of the run: it was neither left out nor profiled, and it came to its end.
 func (r *Run) Counts() bool { return len(r.Excluded) == 0 && !r.Profiled && r.Failed == "" }
 
-// Cause is why a run is left out. There are no others: an error, a slow run or an outlier leaves nothing out.
+// Cause is why a run is left out. The list is closed: an error, a slow run or an outlier leaves nothing out.
 type Cause string
 
-// The causes.
+// The causes: a clock was set or the host slept; heartbeats are missing; the hypervisor took CPU; processes
+// waited for disk or memory; other processes used CPU; the generator of an open loop was the limit.
 const (
 	ClockJump          Cause = "clock_jump"
 	HostStall          Cause = "host_stall"
@@ -133,7 +158,8 @@ const (
 	GeneratorSaturated Cause = "generator_saturated"
 )
 
-// Exclusion is why one run is left out, with the size of what happened.
+// Exclusion is why one run is left out: the value that was seen, the limit that it is over, and the
+// unit of both.
 type Exclusion struct {
 	Cause  Cause   `json:"cause"`
 	Detail string  `json:"detail"`
@@ -163,6 +189,8 @@ type Latency struct {
 
 // Calls counts how the calls of one operation ended, by the server's answers alone.
 type Calls struct {
+	// OK calls did what was asked. Refused calls did nothing. Unknown calls may have been applied:
+	// their answer was lost.
 	OK      uint64 `json:"ok"`
 	Refused uint64 `json:"refused"`
 	Unknown uint64 `json:"unknown"`
@@ -177,16 +205,22 @@ type ErrorClass struct {
 	First string `json:"first"` // text of the first one
 }
 
-// Audit is the conservation audit of one run.
+// Audit is the conservation audit of one run. Its counts are of tasks, or of puts or changes of
+// refs where the suite writes those.
 type Audit struct {
-	OK         bool              `json:"ok"`
-	Created    uint64            `json:"created"`   // creates acknowledged, warm-up included
-	Completed  uint64            `json:"completed"` // completions acknowledged
-	Unknown    uint64            `json:"unknown"`   // creates whose end is not known
-	Counted    uint64            `json:"counted"`   // tasks that the servers count
-	Drained    float64           `json:"drained_s"`
-	ReadBack   uint64            `json:"read_back"` // acknowledged writes that were read and compared
-	Checked    string            `json:"checked"`   // what was compared: every id, or every 16th
+	OK bool `json:"ok"`
+	// Created counts acknowledged creates, warm-up included.
+	Created   uint64 `json:"created"`
+	Completed uint64 `json:"completed"` // completions acknowledged
+	// Unknown counts creates whose end is not known: between Created and Created plus Unknown may be there.
+	Unknown uint64 `json:"unknown"`
+	// Counted is what the servers have.
+	Counted uint64 `json:"counted"`
+	// Drained is how long the drain after the window took, in seconds.
+	Drained  float64 `json:"drained_s"`
+	ReadBack uint64  `json:"read_back"` // acknowledged writes that were read and compared
+	// Checked says in words what was compared, such as every id.
+	Checked    string            `json:"checked"`
 	Violations []string          `json:"violations,omitempty"`
 	Counts     map[string]uint64 `json:"counts,omitempty"` // queue counters at the end
 	Hashes     map[string]string `json:"hashes,omitempty"` // apply hash of each replica at Index
@@ -195,39 +229,58 @@ type Audit struct {
 
 // HostReport is what was seen of the host during a run.
 type HostReport struct {
-	Observed    bool    `json:"observed"`                 // false where there is no procfs
-	Realtime    float64 `json:"realtime_ms"`              // realtime − monotonic moved by
-	Boottime    float64 `json:"boottime_ms"`              // boottime − monotonic moved by
-	Heartbeat   float64 `json:"heartbeat"`                // heartbeats ÷ those that were due
-	LongestGap  float64 `json:"longest_ms"`               // between two heartbeats
-	Steal       float64 `json:"steal"`                    // share of the host's CPU, worst second
-	Stolen      int     `json:"stolen_seconds,omitempty"` // seconds that lost more than the limit
-	Seconds     int     `json:"seconds,omitempty"`        // that were looked at for it
-	Foreign     float64 `json:"foreign_cpu"`              // CPU of others, share of the host, whole window
-	PressureCPU float64 `json:"pressure_cpu"`             // share of the time that something waited, whole window
-	PressureIO  float64 `json:"pressure_io"`              //
-	PressureMem float64 `json:"pressure_mem"`             //
-	IdleIO      float64 `json:"idle_io"`                  // IO pressure before the start
-	FdatasyncUS float64 `json:"fdatasync_p50"`            // µs, on the data directory's disk, just before the run
-	Fdatasync99 float64 `json:"fdatasync_p99"`            // µs
+	Observed bool `json:"observed"` // false where there is no procfs
+	// Realtime is by how many milliseconds the wall clock moved against the monotonic clock, where
+	// it was off the most.
+	Realtime float64 `json:"realtime_ms"`
+	// Boottime is the same of the clock that also counts suspension: how long the host slept.
+	Boottime float64 `json:"boottime_ms"`
+	// Heartbeat is the number of heartbeats ÷ those that were due. It is near 1 on a host that is awake.
+	Heartbeat float64 `json:"heartbeat"`
+	// LongestGap is the longest time between two heartbeats, in milliseconds.
+	LongestGap float64 `json:"longest_ms"`
+	// Steal is the share of the host's CPU that the hypervisor took in the worst second.
+	Steal float64 `json:"steal"`
+	// Stolen counts the seconds that lost more than the limit, of Seconds that were looked at.
+	Stolen int `json:"stolen_seconds,omitempty"`
+	//
+	Seconds int `json:"seconds,omitempty"`
+	// Foreign is the share of the host's CPU that other processes used, over the whole window.
+	Foreign float64 `json:"foreign_cpu"`
+	// PressureCPU, PressureIO and PressureMem are the share of the window in which something waited for that.
+	PressureCPU float64 `json:"pressure_cpu"`
+	PressureIO  float64 `json:"pressure_io"`  //
+	PressureMem float64 `json:"pressure_mem"` //
+	// IdleIO is the pressure of IO before the servers started.
+	IdleIO float64 `json:"idle_io"`
+	// FdatasyncUS and Fdatasync99 are p50 and p99 of a sync in microseconds, on the disk of the
+	// data directory just before the run.
+	FdatasyncUS float64 `json:"fdatasync_p50"`
+	//
+	Fdatasync99 float64 `json:"fdatasync_p99"`
 }
 
 // Second is one second of a run's window.
 type Second struct {
-	At        int                `json:"at"`
-	Created   uint64             `json:"created"`
-	Completed uint64             `json:"completed"`
-	CPU       map[string]float64 `json:"cpu"`              // share of one core, by process
-	RSS       map[string]uint64  `json:"rss"`              // bytes, by process
-	Gauges    map[string]float64 `json:"gauges,omitempty"` // what the driver read of the server, in the unit that the name ends with
+	At        int    `json:"at"`
+	Created   uint64 `json:"created"`
+	Completed uint64 `json:"completed"`
+	// CPU is the share of one core, and RSS the bytes in memory, by process.
+	CPU map[string]float64 `json:"cpu"`
+	//
+	RSS map[string]uint64 `json:"rss"`
+	// Gauges are what the driver read of the server, in the unit that the name ends with.
+	Gauges map[string]float64 `json:"gauges,omitempty"`
 }
 
 // Ceiling is what the generator reaches against a server that only acknowledges.
 type Ceiling struct {
-	Rate    float64 `json:"rate"`
-	Unit    string  `json:"unit"`
-	Reached float64 `json:"reached"` // row ÷ ceiling
-	Bound   bool    `json:"bound"`   // at 0.8 or more: the row is a lower bound
+	Rate float64 `json:"rate"`
+	Unit string  `json:"unit"`
+	// Reached is the row's rate ÷ Rate. Bound says that it is 0.8 or more, so that the row is a lower bound.
+	Reached float64 `json:"reached"`
+	//
+	Bound bool `json:"bound"`
 }
 
 // Reference is one published figure of the system that the suite is held against. It is context, never a limit.
@@ -242,20 +295,31 @@ type Reference struct {
 
 // Target is a figure to reach. Machine-free ones are always judged.
 type Target struct {
-	Metric      string  `json:"metric"`
-	Durability  string  `json:"durability,omitempty"` // empty: any
-	Must        float64 `json:"must,omitempty"`
-	Aim         float64 `json:"aim,omitempty"`
-	AtMost      bool    `json:"at_most"`                 // smaller is better
-	BoxMust     float64 `json:"box_must,omitempty"`      // in place of must where the machine is the wall; 0: the same
-	BoxBound    bool    `json:"box_bound,omitempty"`     // it was
-	DiskFloor   float64 `json:"disk_floor_us,omitempty"` // of a multiple of the disk's time: what the disk is taken for at the least, in microseconds
-	Cores       int     `json:"cores,omitempty"`         // on fewer it is printed and not judged; 0: any
-	MachineFree bool    `json:"machine_free"`
-	Source      string  `json:"source"` // of the target, for people
-	MustMet     *bool   `json:"must_met,omitempty"`
-	AimMet      *bool   `json:"aim_met,omitempty"`
-	Judged      bool    `json:"judged"`
+	Metric     string `json:"metric"`
+	Durability string `json:"durability,omitempty"` // empty: any
+	// Must fails the command when it is missed and judged; Aim is only printed. AtMost says that
+	// smaller is better.
+	Must float64 `json:"must,omitempty"`
+	Aim  float64 `json:"aim,omitempty"`
+	//
+	AtMost bool `json:"at_most"`
+	// BoxMust stands in for Must where the machine is the wall; 0: it does not differ. BoxBound
+	// says that it did.
+	BoxMust float64 `json:"box_must,omitempty"`
+	//
+	BoxBound bool `json:"box_bound,omitempty"`
+	// DiskFloor is for a metric that is a multiple of the disk's time: the least time, in
+	// microseconds, that the disk is taken for.
+	DiskFloor float64 `json:"disk_floor_us,omitempty"`
+	// Cores is the number of cores below which the target is printed and not judged; 0: any.
+	Cores int `json:"cores,omitempty"`
+	// MachineFree says that the value does not depend on the machine: such targets are always judged.
+	MachineFree bool   `json:"machine_free"`
+	Source      string `json:"source"` // of the target, for people
+	// MustMet and AimMet are nil when it is not known. Judged says that MustMet counts for the exit code.
+	MustMet *bool `json:"must_met,omitempty"`
+	AimMet  *bool `json:"aim_met,omitempty"`
+	Judged  bool  `json:"judged"`
 }
 
 // Status is what a verdict says.
@@ -277,9 +341,10 @@ func (s Status) Fails() bool { return s == Suspicious || s == Inverted }
 
 // Verdict judges one ratio.
 type Verdict struct {
-	Name       string  `json:"name"`
-	Status     Status  `json:"status"`
-	Value      float64 `json:"value"` // 0 when a side is missing
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	// Value is Over ÷ Under; 0 when a side is missing.
+	Value      float64 `json:"value"`
 	Over       Side    `json:"over"`
 	Under      Side    `json:"under"`
 	Reference  string  `json:"reference,omitempty"`
@@ -299,7 +364,8 @@ type Side struct {
 
 // Diagnosis is what the profiles of one extra run show.
 type Diagnosis struct {
-	Overhead float64   `json:"overhead"` // 1 − profiled ÷ unprofiled rate
+	// Overhead is 1 − the rate of the profiled run ÷ that of the others.
+	Overhead float64   `json:"overhead"`
 	Findings []Finding `json:"findings"`
 	Files    []string  `json:"files"` // below OUT
 }
@@ -337,36 +403,42 @@ func (d *Diagnosis) Failing() []Finding {
 
 // Env is where and with what a result was measured.
 type Env struct {
-	Commit     string            `json:"commit"`
-	Dirty      bool              `json:"dirty"`
-	Version    string            `json:"version"`
-	Go         string            `json:"go"`
-	Build      map[string]string `json:"build"`       // build settings
-	ConfigHash string            `json:"config_hash"` // of everything that decides what is measured
-	HostHash   string            `json:"host_hash"`   // of what makes the host
-	Host       Host              `json:"host"`
-	Tools      map[string]string `json:"tools"` // versions of git and peers
+	Commit  string            `json:"commit"`
+	Dirty   bool              `json:"dirty"`
+	Version string            `json:"version"`
+	Go      string            `json:"go"`
+	Build   map[string]string `json:"build"` // build settings
+	// ConfigHash names everything that decides what is measured, and HostHash what makes the host.
+	// Results are compared and resumed by them.
+	ConfigHash string `json:"config_hash"`
+	//
+	HostHash string            `json:"host_hash"`
+	Host     Host              `json:"host"`
+	Tools    map[string]string `json:"tools"` // versions of git and peers
 }
 
 // Host is the machine.
 type Host struct {
-	OS           string   `json:"os"`
-	Arch         string   `json:"arch"`
-	CPU          string   `json:"cpu"`
-	Flags        []string `json:"cpu_flags"` // those that matter here
-	Governor     string   `json:"governor"`
-	HaltPoll     string   `json:"halt_poll_ns,omitempty"` // how long a guest's idle core looks for work before it halts; empty: not such a guest
-	Cores        int      `json:"cores"`
-	RAM          uint64   `json:"ram_bytes"`
-	Kernel       string   `json:"kernel"`
-	FileSystem   string   `json:"file_system"` // of the data directory
-	ClockSource  string   `json:"clock_source"`
-	Cgroup       string   `json:"cgroup"` // CPU and memory limits
-	Load         string   `json:"load"`
-	FdatasyncP50 float64  `json:"fdatasync_p50_us"`
-	FdatasyncP99 float64  `json:"fdatasync_p99_us"`
-	LoopbackP50  float64  `json:"loopback_p50_us"` // round trip
-	LoopbackP99  float64  `json:"loopback_p99_us"`
+	OS   string `json:"os"`
+	Arch string `json:"arch"`
+	CPU  string `json:"cpu"`
+	// Flags are the flags of the CPU that matter here.
+	Flags    []string `json:"cpu_flags"`
+	Governor string   `json:"governor"`
+	// HaltPoll is for how many nanoseconds a guest's idle core looks for work before it halts. It
+	// is empty where the host is not such a guest.
+	HaltPoll     string  `json:"halt_poll_ns,omitempty"`
+	Cores        int     `json:"cores"`
+	RAM          uint64  `json:"ram_bytes"`
+	Kernel       string  `json:"kernel"`
+	FileSystem   string  `json:"file_system"` // of the data directory
+	ClockSource  string  `json:"clock_source"`
+	Cgroup       string  `json:"cgroup"` // CPU and memory limits
+	Load         string  `json:"load"`
+	FdatasyncP50 float64 `json:"fdatasync_p50_us"`
+	FdatasyncP99 float64 `json:"fdatasync_p99_us"`
+	LoopbackP50  float64 `json:"loopback_p50_us"` // round trip
+	LoopbackP99  float64 `json:"loopback_p99_us"`
 }
 
 // IdleCore says what a guest's idle core does; empty: the host is not such a guest.

@@ -17,42 +17,63 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Endpoint is one server of a run, as a driver reaches it.
+// A driver that is to keep up with restarts reads Rig.Servers again after Restart. Endpoint is one
+// server of a run, as a driver reaches it.
 type Endpoint struct {
 	Name    string // such as server-1
 	Address string // host:port of the gRPC edge
-	HTTP    string // base address of the REST door; empty: it has none
-	Admin   string // base address of the admin listener; empty: it has none
-	Socket  string // path of the operator's socket, which changes what the admin listener only shows; empty: it has none
+	// HTTP and Admin are base addresses of the REST door and of the admin listener; empty: there is
+	// no such listener.
+	HTTP string
+	//
+	Admin string
+	// Socket is the path of the operator's socket, over which that is changed which the admin
+	// listener only shows; empty: there is none.
+	Socket string
 }
 
-// Rig is what a driver gets for one run.
+// Rig is what a driver gets for one run: where the servers are, what to send, and what to count by.
+// The harness makes it for each run, sets the exported fields, and reads the results after the
+// driver has returned. Methods that count and record may be called from any goroutine.
 type Rig struct {
-	Suite       string
-	Row         string
-	Shape       Shape
-	Durability  Durability
-	Servers     []Endpoint
-	Token       string
-	Others      []string // tokens of further tenants
-	Namespace   string
-	Queue       string
-	Payload     []byte
-	Result      []byte
-	Window      time.Duration
-	Warmup      time.Duration
-	Concurrency int     // of the closed loop; 0: the shape's
-	Rate        float64 // above 0: an open loop
-	Arrivals    Arrivals
-	InFlight    int
-	Seed        uint64
-	Full        bool // everything is read back
-	Ledger      *Ledger
-	Dir         string     // for temporary files of suites that need some
-	Ceiling     bool       // the server only acknowledges: measure the generator
-	Keys        *KeyLedger // of suites that put keys, which their driver makes; nil: the ledger alone counts
-	Refs        *RefLedger // of suites that move refs, likewise
-	Beside      *Rig       // reaches the single-node server that runs next to those of the row, and counts nothing; nil: there is none
+	Suite      string
+	Row        string
+	Shape      Shape
+	Durability Durability
+	Servers    []Endpoint
+	Token      string
+	// Others are the tokens of further tenants.
+	Others    []string
+	Namespace string
+	Queue     string
+	// Payload and Result are what each task carries, and what each is completed with. The audit compares them.
+	Payload []byte
+	Result  []byte
+	Window  time.Duration
+	Warmup  time.Duration
+	// Concurrency is the calls under way at once in a closed loop; 0: as the shape says.
+	Concurrency int
+	// Rate, above 0, makes the loop an open one with that many arrivals a second. InFlight bounds
+	// its calls under way.
+	Rate     float64
+	Arrivals Arrivals
+	InFlight int
+	Seed     uint64
+	// Full says that everything is read back.
+	Full   bool
+	Ledger *Ledger
+	// Dir is for temporary files of suites that need some; empty at a target.
+	Dir string
+	// Ceiling says that the server only acknowledges: the generator is measured.
+	Ceiling bool
+	// Keys is made by the driver of a suite that puts keys, and Refs by one that moves refs; nil:
+	// the ledger alone counts.
+	Keys *KeyLedger
+	//
+	Refs *RefLedger
+	// Beside reaches the single-node server that runs next to those of the row; nil: there is none.
+	// It counts nothing.
+	Beside *Rig
 	// Proofs are what a driver proves itself when the servers are audited: each returns what is wrong.
 	Proofs []func(ctx context.Context) (violations []string, err error)
 
@@ -65,38 +86,57 @@ type Rig struct {
 	// before Measure; nil: the window ends with its time.
 	Held func() bool
 
-	plain      []millrace.Option // of every connection
-	clocks     Clocks
-	measuring  atomic.Bool
-	opened     atomic.Pointer[time.Time] // the window's edges
-	closed     atomic.Pointer[time.Time]
-	generating atomic.Pointer[time.Time] // when an open loop started
-	stopped    chan struct{}
-	stopOnce   sync.Once
-	begin      chan struct{} // closed when the window begins
-	end        chan struct{} // closed when it has ended
-	marks      func(ctx context.Context, e edge) error
-	drained    time.Duration
-	kill       func() error // nil: the servers cannot be killed
-	killOne    func(n int) error
-	restart    func(ctx context.Context) error // nil: nor started
-	loses      bool                            // servers die and come back by the driver's doing
-	purges     bool                            // the servers remove ended tasks within the run
+	// plain are options of every connection.
+	plain  []millrace.Option
+	clocks Clocks
+	// measuring says that the window is open. Recorders read it with every call.
+	measuring atomic.Bool
+	// opened and closed are the edges of the window; nil: not reached yet.
+	opened atomic.Pointer[time.Time]
+	closed atomic.Pointer[time.Time]
+	// generating is when an open loop started.
+	generating atomic.Pointer[time.Time]
+	// stopped is closed, once, when the window has ended; begin and end are closed when it begins,
+	// and when it has ended and been read.
+	stopped  chan struct{}
+	stopOnce sync.Once
+	//
+	begin chan struct{}
+	//
+	end chan struct{}
+	// marks hears of both edges, outside of the measured time; may be nil.
+	marks   func(ctx context.Context, e edge) error
+	drained time.Duration
+	// kill, killOne and restart are nil for servers that are not processes of the bench.
+	kill    func() error
+	killOne func(n int) error
+	//
+	restart func(ctx context.Context) error
+	// loses says that servers die and come back by the driver's doing.
+	loses bool
+	// purges says that the servers remove ended tasks within the run.
+	purges bool
 
 	drainLimit time.Duration
-	left       func(ctx context.Context) (uint64, error) // tasks that the servers say have not ended; nil: not known
-	watch      *watch
-	hists      *histLog
-	rotated    time.Time // when the last interval ended
+	// left tells how many tasks have not ended, as the servers say; nil: not known.
+	left  func(ctx context.Context) (uint64, error)
+	watch *watch
+	hists *histLog
+	// rotated is when the last interval ended. The goroutine that rotates owns it and hists.
+	rotated time.Time
 
-	mu      sync.Mutex // guards the fields below
-	ops     map[string]*Op
+	mu  sync.Mutex // guards the fields below
+	ops map[string]*Op
+	// order has the operations of ops in the order in which they were first used.
 	order   []*Op
 	metrics map[string]Metric
-	errs    map[errorKey]*ErrorClass
-	warned  []Warning
+	// errs counts errors by operation and code, at most maxErrorClasses.
+	errs   map[errorKey]*ErrorClass
+	warned []Warning
+	// gauges are the newest values that the driver set; each second of the series takes a copy.
 	gauges  map[string]float64
 	offered offered
+	// under is the mean number of calls under way, where the driver tells it; 0: it does not.
 	under   float64
 	peerCPU float64
 	peer    *PeerReport
@@ -110,11 +150,14 @@ const (
 	windowEnds
 )
 
+// errorKey is what errors are counted by.
 type errorKey struct{ op, code string }
 
-// offered is what an open loop had to start in the window, and what it started.
+// offered is what an open loop had to start in the window, and what it started. due is computed
+// from the pattern after the window.
 type offered struct{ due, started, dropped uint64 }
 
+// init makes the channels and maps that every rig needs.
 func (r *Rig) init() {
 	r.stopped, r.begin, r.end = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	r.ops, r.metrics, r.errs = map[string]*Op{}, map[string]Metric{}, map[errorKey]*ErrorClass{}
@@ -187,7 +230,8 @@ func (r *Rig) Warn(code, detail string, value float64) {
 // Fail notes an error that belongs to no call, such as a worker that ended.
 func (r *Rig) Fail(op string, err error) { r.classify(op, err) }
 
-// classify counts err by operation and code; unknown says that the call may have been applied.
+// classify counts err by operation and code, and keeps the text of the first of each. unknown says
+// that the call may have been applied. An error that is not the SDK's has the code ERROR.
 func (r *Rig) classify(op string, err error) (unknown bool) {
 	code := "ERROR"
 	if e, ok := errors.AsType[*millrace.Error](err); ok {
@@ -208,6 +252,7 @@ func (r *Rig) classify(op string, err error) (unknown bool) {
 	return unknown
 }
 
+// maxErrorClasses bounds what errors take in memory and in the result.
 const maxErrorClasses = 100
 
 // Stopped is closed when the window has ended: nothing more is created.
@@ -264,10 +309,12 @@ func (r *Rig) Measure(ctx context.Context) error {
 	})
 }
 
-// How long a window goes on for which Held holds.
+// For how long a window goes on while Held holds.
 const (
-	heldWindows = 10                    // more than its time
-	heldPoll    = 10 * time.Millisecond // between two looks
+	// heldWindows is the limit, in windows beyond its own time.
+	heldWindows = 10
+	// heldPoll is the time between two looks.
+	heldPoll = 10 * time.Millisecond
 )
 
 // MeasureWork is Measure of a window that ends with the work in it. Nothing is warmed up.
@@ -276,7 +323,10 @@ func (r *Rig) MeasureWork(ctx context.Context, work func(ctx context.Context) er
 	return r.window(ctx, work)
 }
 
-// window opens the window, and closes it when what fills it has returned.
+// window opens the window, fills it, and closes it. The order makes the counts agree: the servers
+// are marked before the window opens and after it has closed, operations are reset just before it
+// opens, and the watcher has written its last interval before end is closed. An error of fill or of
+// marks is returned; a window that was opened is closed in any case.
 func (r *Rig) window(ctx context.Context, fill func(ctx context.Context) error) error {
 	if r.marks != nil {
 		if err := r.marks(ctx, windowBegins); err != nil {
@@ -313,13 +363,15 @@ func (r *Rig) window(ctx context.Context, fill func(ctx context.Context) error) 
 	return err
 }
 
+// operations returns a copy of the operations in the order of their first use.
 func (r *Rig) operations() []*Op {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.order)
 }
 
-// rotate keeps the histograms of the interval that ends now.
+// rotate keeps the histograms of the interval that ends now. It runs on the goroutine of the watch,
+// and after the window on that of the harness.
 func (r *Rig) rotate() {
 	from, now := r.rotated, time.Now()
 	r.rotated = now
@@ -349,7 +401,7 @@ func Pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// errors returns what went wrong, in a fixed order.
+// errors returns the classes of errors in order of operation and code.
 func (r *Rig) errors() []ErrorClass {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -6,8 +6,10 @@ import (
 	"strings"
 )
 
+// valid is how many runs of a row count.
 func valid(row *Row) int { return len(row.ValidRuns()) }
 
+// newRow makes a row without runs, whose label is invalid until finish.
 func (u *runner) newRow(spec *runSpec) Row {
 	headline := spec.suite.Headline
 	if spec.row.Headline != "" {
@@ -20,7 +22,11 @@ func (u *runner) newRow(spec *runSpec) Row {
 	}
 }
 
-// finish makes the figures of a row from its runs.
+// finish makes the figures of a row from its runs, from scratch each time: the result is saved
+// after every run. Only valid runs make figures. When there is none, the runs that came to their
+// end make figures which are labelled invalid, so that something can be seen.
+//
+// The validity is decided once, for the headline, and holds for all figures of the row.
 func (u *runner) finish(spec *runSpec, row *Row) {
 	row.Warnings, row.Summary, row.Figures = nil, Figure{}, map[string]Figure{}
 	runs, validity := row.ValidRuns(), Valid
@@ -71,7 +77,8 @@ func (u *runner) finish(spec *runSpec, row *Row) {
 	row.Label, row.Summary = spec.label(v), row.Figures[row.Headline]
 }
 
-// bounds lowers the validity of a row whose runs are lower bounds, unobserved, or failed their audit.
+// bounds lowers the validity of a row: to audit failed when any run's audit did, to a lower bound
+// when the generator was the limit, to host not observed when that is all that speaks against it.
 func (u *runner) bounds(row *Row, runs []*Run, v Validity) Validity {
 	for i := range row.Runs {
 		if a := row.Runs[i].Audit; a != nil && !a.OK {
@@ -101,7 +108,7 @@ func (r *Row) Bounded(rate float64) bool {
 	return r.Ceiling.Bound
 }
 
-// runLine tells a run in one line.
+// runLine tells a run in one line of progress.
 func (u *runner) runLine(row *Row, run *Run) string {
 	var b strings.Builder
 	switch m, ok := run.Metrics[row.Headline]; {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Exit codes of the bench. When several hold, the first of 4, 3, 1, 5 is it.
+// Exit codes of the bench. When several hold, the command ends with the first of 4, 3, 1, 5.
 const (
 	ExitOK          = 0
 	ExitFail        = 1   // errors, a wrong ratio, a target that is judged and missed, a failing diagnosis
@@ -36,26 +36,31 @@ type SkipError struct{ Lacks string }
 
 func (e *SkipError) Error() string { return "skipped: " + e.Lacks }
 
-// runner carries one command out.
+// runner carries one command out, on one goroutine. Its result grows row by row and is saved after every run.
 type runner struct {
 	c      *Config
 	h      *Harness
 	r      *Result
 	clocks Clocks
 	host   Observer
-	looked bool  // a ceiling was measured
-	fatal  error // ends the command: a figure would lie
+	// looked says that a ceiling was measured by this command.
+	looked bool
+	// fatal ends the command: a figure of it would say something wrong.
+	fatal error
 }
 
-// Bytes that a run may write: no more than a fast machine does, and what a small disk always needs.
+// Bytes that a run may write: what a fast machine writes, and what even a small run needs.
 const (
-	minFree      = 2 << 30
+	minFree = 2 << 30
+	// tasksPerSec is more than a fast machine does; bytesPerTask is what a task takes without its payload.
 	tasksPerSec  = 50_000
 	bytesPerTask = 200
-	keysAtOnce   = 4_000_000 // puts that lie in stores and logs at a time
+	// keysAtOnce is the number of puts that lie in stores and logs at one time, however long the run is.
+	keysAtOnce = 4_000_000
 )
 
-// checkRoom refuses to begin on a disk that has no room for twice what the longest run may write.
+// checkRoom refuses to begin on a disk without room for twice what the longest run may write. Each
+// run removes its data unless that is to be kept, so that one run counts and not the sum of all.
 func (c *Config) checkRoom(specs []runSpec) error {
 	need := uint64(minFree)
 	for i := range specs {
@@ -82,11 +87,11 @@ func (c *Config) checkRoom(specs []runSpec) error {
 	return &CannotError{fmt.Errorf("%s has %d bytes free, %d are needed", c.dataParent(), n, need)}
 }
 
-// driverGC is how far the driver's heap, which is small, grows before it is collected, in percent of what lives in it: a
-// service that has as much memory as this one would be set alike.
+// driverGC is how far the driver's small heap grows before it is collected, in percent of what
+// lives in it. A service with the memory of this machine would be set alike.
 const driverGC = 400
 
-// collectRarely sets that, unless the environment says otherwise. It returns what undoes it.
+// collectRarely sets the collector to driverGC, unless the environment sets it. It returns what undoes that.
 func collectRarely() func() {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -129,7 +134,8 @@ func Execute(ctx context.Context, c Config, h Harness) (*Result, error) {
 	return u.r, u.measure(ctx, specs)
 }
 
-// newRunner makes the output directory and the result, or takes a partial one up.
+// newRunner makes the output directory and the result, or takes up a partial result. It writes
+// config.json, which --resume reads.
 func newRunner(ctx context.Context, c *Config, h *Harness) (*runner, error) {
 	if err := os.MkdirAll(c.Out, 0o755); err != nil {
 		return nil, &CannotError{err}
@@ -154,7 +160,8 @@ func newRunner(ctx context.Context, c *Config, h *Harness) (*runner, error) {
 	return u, nil
 }
 
-// begin makes the result, or takes a partial one up.
+// begin makes the result, or takes up a partial one. A partial result of another program, host or
+// configuration is refused, since its rows would mix.
 func (u *runner) begin(env Env) error {
 	now := time.Now().UTC()
 	u.r = &Result{
@@ -194,7 +201,8 @@ func Load(path string) (*Result, error) {
 	return &r, nil
 }
 
-// measure runs all rows, and ends the result.
+// measure runs all rows, and ends the result. The result is partial until the last row is done, so that a
+// process that dies leaves one that can be resumed. An interrupted measurement is judged and rendered too.
 func (u *runner) measure(ctx context.Context, specs []runSpec) error {
 	u.r.Partial = true
 	for i := range specs {
@@ -230,7 +238,11 @@ func (u *runner) measure(ctx context.Context, specs []runSpec) error {
 	return nil
 }
 
-// row measures one row: runs until enough of them count, twice as many at most.
+// row measures one row: runs until enough of them count, twice as many at most, and exactly as many
+// where spoiled runs are not repeated. profile says that it is the last row of its suite, which
+// gets the profiled run. Runs that a resumed result has already count. It stops early after an
+// error of the harness, a skip, or a failed audit. A *UsageError of a run, such as a server with
+// another durability, ends the whole command.
 func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
 	row := u.r.Find(spec.suite.Name, spec.row.Name, spec.class())
 	if row == nil {
@@ -284,7 +296,7 @@ func (u *runner) row(ctx context.Context, spec *runSpec, profile bool) {
 	u.finish(spec, row)
 }
 
-// exit decides what the command ends with.
+// exit decides the exit code: the worst of what any row says. Interruption outweighs all but a failed audit.
 func (u *runner) exit(specs []runSpec) int {
 	code := ExitOK
 	worse := func(c int) {
@@ -335,7 +347,8 @@ func (u *runner) exit(specs []runSpec) int {
 	return code
 }
 
-// judged reports whether a row was run for a verdict.
+// judged reports whether a row was run for a verdict. A row of an older part of a resumed result
+// counts as such.
 func judged(specs []runSpec, row *Row) bool {
 	for i := range specs {
 		if s := &specs[i]; s.suite.Name == row.Suite && s.row.Name == row.Row {
@@ -345,7 +358,8 @@ func judged(specs []runSpec, row *Row) bool {
 	return true
 }
 
-// save writes the result, and renames it into place.
+// save writes the result and its environment. Each file is written under another name and renamed
+// into place, so that a reader or a crash finds the old one or the new one whole.
 func (u *runner) save() error {
 	u.r.Finished = time.Now().UTC()
 	if err := writeJSON(filepath.Join(u.c.Out, "env.json"), u.r.Env); err != nil {
@@ -354,6 +368,8 @@ func (u *runner) save() error {
 	return writeJSON(filepath.Join(u.c.Out, "result.json"), u.r)
 }
 
+// writeJSON replaces a file by the JSON of v. It does not sync: a crash of the machine may lose the
+// newest result.
 func writeJSON(name string, v any) error {
 	b, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {

@@ -23,24 +23,33 @@ import (
 )
 
 const (
-	readyWithin = 30 * time.Second // a start that takes longer hangs
-	termWithin  = 10 * time.Second // from SIGTERM to SIGKILL
+	// readyWithin bounds a start: one that takes longer hangs.
+	readyWithin = 30 * time.Second
+	// termWithin is the time from SIGTERM to SIGKILL.
+	termWithin = 10 * time.Second
 )
 
-// process is one child of the bench. It ends with it.
+// process is one child of the bench. It ends when the bench does, however that ends (see childAttr).
 type process struct {
-	name   string
-	pid    int
-	log    string
-	cmd    *exec.Cmd
+	name string
+	pid  int
+	// log is the file of its error stream. A process that is started again appends to it.
+	log string
+	cmd *exec.Cmd
+	// exited is closed when it has ended and err is set.
 	exited chan struct{}
 
-	mu   sync.Mutex
-	err  error // of its end
-	told bool  // it was told to end
+	// mu guards the fields below.
+	mu sync.Mutex
+	// err is how it ended, as Wait says.
+	err error
+	// told says that it was told to end: an end without that fails the run.
+	told bool
 }
 
-// startProcess runs a command whose first line on its standard output is a JSON object, which it returns.
+// startProcess runs a command whose first line on its standard output is a JSON object, and returns
+// that line when it comes. An end before the line, or readyWithin without it, is an error that
+// shows the end of the log. On an error the process is gone.
 func startProcess(ctx context.Context, name, log string, cmd *exec.Cmd, env []string) (*process, []byte, error) {
 	f, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -87,7 +96,8 @@ func startProcess(ctx context.Context, name, log string, cmd *exec.Cmd, env []st
 	}
 }
 
-// follow reads the first line, drops the rest, and waits for the end.
+// follow reads the first line, drops the rest so that the process never blocks on its output, and
+// waits for its end.
 func (p *process) follow(out io.Reader, first chan<- []byte) {
 	in := bufio.NewReader(out)
 	if line, err := in.ReadBytes('\n'); err == nil {
@@ -111,6 +121,7 @@ func (p *process) done() bool {
 	}
 }
 
+// ended is how the process ended, which is an error even for status 0.
 func (p *process) ended() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -120,7 +131,7 @@ func (p *process) ended() error {
 	return p.err
 }
 
-// gone reports whether the process has ended without being told to.
+// gone returns an error when the process has ended without being told to.
 func (p *process) gone() error {
 	if !p.done() {
 		return nil
@@ -152,7 +163,7 @@ func (p *process) stop() error {
 	}
 }
 
-// kill ends the process at once.
+// kill ends the process at once, and returns when it is gone. What it had only in memory is lost.
 func (p *process) kill() error {
 	p.mu.Lock()
 	p.told = true
@@ -160,7 +171,7 @@ func (p *process) kill() error {
 	return p.crash()
 }
 
-// crash ends the process at once, as if by itself.
+// crash ends the process at once, as if it had ended by itself: gone then reports it.
 func (p *process) crash() error {
 	err := p.cmd.Process.Kill()
 	<-p.exited
@@ -179,24 +190,34 @@ func (p *process) tail() string {
 	return string(b[max(0, len(b)-4096):])
 }
 
-// cluster is the servers of one run.
+// cluster is the servers of one run, and how they are stopped and started.
 type cluster struct {
 	endpoints []Endpoint
-	procs     []*process // empty when they are not ours
-	beside    *cluster   // the single-node server that runs next to them; nil: there is none
-	token     string
-	others    []string // tokens of further tenants
+	// procs are their processes in the order of endpoints; empty when the bench did not start them.
+	procs []*process
+	// beside is the single-node server that runs next to them; nil: there is none.
+	beside *cluster
+	token  string
+	// others are the tokens of further tenants.
+	others    []string
 	namespace string
-	insecure  bool         // plain text to a target that is not loopback
-	files     *initialized // of several nodes; nil: there is one, or none of ours
-	dir       string       // of the run: data, token; removed after a clean audit
-	sockets   string       // folder of the operators' sockets; removed with the servers
-	close     func() error
-	restart   func(ctx context.Context) error            // of servers that ended by themselves; nil: they cannot be
-	leaders   func(ctx context.Context) (leaders, error) // nil: there is one server, or it does not tell
+	// insecure allows plain text to a target that is not on the loopback device.
+	insecure bool
+	// files name the configurations of several nodes; nil: there is one node, or the bench did not start them.
+	files *initialized
+	// dir holds the data and tokens of the run. It is removed after a clean run.
+	dir string
+	// sockets is the folder of the operators' sockets, removed with the servers.
+	sockets string
+	// close stops the servers. It is never nil.
+	close func() error
+	// restart starts servers that ended on their directories; nil: they cannot be started again.
+	restart func(ctx context.Context) error
+	// leaders reads which node leads each shard; nil: there is one server, or it does not tell.
+	leaders func(ctx context.Context) (leaders, error)
 }
 
-// stop ends every process, all at once.
+// stop ends every process, all at once, and waits for them. A process that must be killed is an error.
 func (c *cluster) stop() error {
 	errs := make([]error, len(c.procs))
 	var stopping sync.WaitGroup
@@ -213,7 +234,8 @@ func (c *cluster) stop() error {
 	return err
 }
 
-// startProcs starts the servers of a row, each in a process of its own.
+// startProcs starts the servers of a row, each in a process of its own, below a new directory. On
+// an error nothing is left of it.
 func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error) {
 	exe, err := u.executable()
 	if err != nil {
@@ -244,7 +266,7 @@ func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error)
 	return c, nil
 }
 
-// startOne starts the server of a row that has one.
+// startOne starts the server of a row that has one. A restart is the same start on the same directory.
 func (u *runner) startOne(ctx context.Context, exe, dir string, spec *runSpec) (*cluster, error) {
 	c := &cluster{namespace: namespaceOf(spec.shape), procs: make([]*process, 1)}
 	c.close = c.stop
@@ -258,6 +280,8 @@ func (u *runner) startOne(ctx context.Context, exe, dir string, spec *runSpec) (
 	return c, c.restart(ctx)
 }
 
+// startServer starts one server and reads its addresses and token. It sets endpoints and token of
+// c: the token file is made by the first start, and the ports differ with each.
 func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec, c *cluster) (*process, error) {
 	name := cmp.Or(spec.server, serverName(1))
 	tokenFile := filepath.Join(dir, "token")
@@ -300,8 +324,8 @@ func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec
 	return p, nil
 }
 
-// tenants makes a token of an admin for each of n tenants, unless they are there, and writes the file of a server that
-// knows them.
+// tenants makes a token of an admin for each of n tenants, and writes the file of a server that
+// knows them. When the server is started again the tokens stay.
 func (c *cluster) tenants(n int, file string) error {
 	if c.others != nil {
 		return nil // the server is started again
@@ -320,7 +344,8 @@ func (c *cluster) tenants(n int, file string) error {
 	return os.WriteFile(file, []byte(b.String()), 0o600)
 }
 
-// makeSockets makes the folder of the operators' sockets.
+// makeSockets makes the folder of the operators' sockets, directly below that for temporary files:
+// a socket's path must be short.
 func (s *runSpec) makeSockets() (err error) {
 	if s.sockets, err = os.MkdirTemp("", "millrace"); err != nil {
 		return fmt.Errorf("make the folder of sockets: %w", err)
@@ -333,7 +358,7 @@ func (s *runSpec) serverEnv(name string) []string {
 	return append(slices.Clone(s.env), "MILLRACE_SERVE_ADMIN_SOCKET="+filepath.Join(s.sockets, name))
 }
 
-// announced reads what a server says when it listens.
+// announced reads the line that a server prints when it listens: where its listeners are.
 func announced(name string, line []byte) (Endpoint, error) {
 	var told struct {
 		Address string `json:"grpc"`
@@ -347,7 +372,7 @@ func announced(name string, line []byte) (Endpoint, error) {
 	return Endpoint{Name: name, Address: told.Address, HTTP: base(told.HTTP), Admin: base(told.Admin), Socket: told.Socket}, nil
 }
 
-// base makes the base address of a listener.
+// base makes the base address of a listener from host:port. Empty and off stay as they are.
 func base(address string) string {
 	if address == "" || address == "off" || strings.Contains(address, "://") {
 		return address
@@ -355,6 +380,7 @@ func base(address string) string {
 	return "http://" + address
 }
 
+// executable is the program that servers are started with.
 func (u *runner) executable() (string, error) {
 	if u.c.Executable != "" {
 		return u.c.Executable, nil

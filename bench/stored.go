@@ -10,8 +10,9 @@ import (
 	"slices"
 )
 
-// ReadResult reads the text of the result in an output directory, or in a file. A file that gzip made is unpacked, whatever
-// its name. Results that are committed are stored so: they repeat themselves, and take a tenth of the space.
+// ReadResult reads the text of the result in an output directory, or in a file. A file that gzip
+// made is unpacked, whatever its name. Results that are committed are packed: their text repeats
+// itself, so they take a tenth of the space.
 func ReadResult(path string) ([]byte, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, "result.json")

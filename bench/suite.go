@@ -9,17 +9,25 @@ import (
 
 // Suite is one table of measurements: data, and one function that drives a system for one run.
 type Suite struct {
-	Name     string // such as queue.cycle
-	Title    string
-	Priority string // P0, P1, P2
-	Bench    string // name in Go benchmark text, such as BenchmarkQueueCycle
-	Headline string // metric that Summary is made of, such as cycles_per_s
+	Name  string // such as queue.cycle
+	Title string
+	// Priority is P0, P1 or P2; P0 comes first.
+	Priority string
+	// Bench is the name in Go benchmark text, such as BenchmarkQueueCycle; empty: it is made of Name.
+	Bench string
+	// Headline is the metric that a row's Summary is made of, such as cycles_per_s.
+	Headline string
 	Rows     []RowSpec
-	Window   time.Duration // default of the suite; a row and the command line may replace it
-	Warmup   time.Duration
-	Minutes  float64 // expected, of all rows in the profile seeds
-	Local    bool    // measures the bench process itself: no server, no audit, no ceiling
-	Reads    bool    // its operations are requests that write nothing: neither tasks nor syncs are expected of them
+	// Window is the measured time of a run by default; a row, a profile and the command line may replace it.
+	Window time.Duration
+	Warmup time.Duration
+	// Minutes is the expected time of all rows in the profile seeds.
+	Minutes float64
+	// Local says that the suite measures the bench process itself: it has no server, no audit and no ceiling.
+	Local bool
+	// Reads says that its operations are requests that write nothing: neither tasks nor syncs are
+	// expected of them.
+	Reads bool
 	// Op is the operation whose acknowledgements are counted and timed, such as put; empty: creates and completions of
 	// tasks.
 	Op string
@@ -42,12 +50,19 @@ type RowSpec struct {
 	Profiles   []string // profiles that hold the row: smoke, quick, seeds, full
 	References []Reference
 	Targets    []Target
-	Window     time.Duration // 0: the suite's
-	Later      time.Duration // window of the runs after the first that counts; 0: the same
-	Runs       int           // 0: the profile's
-	NoFsync    bool          // measured without fsync only
-	OnlyFsync  bool          // measured with fsync only
-	NoCeiling  bool          // no null server reads what this row sends
+	// Window is 0 for that of the suite. Later is the window of the runs after the first that
+	// counts; 0: the same.
+	Window time.Duration
+	//
+	Later time.Duration
+	// Runs bounds the runs of the profile from above; 0: it does not.
+	Runs int
+	// NoFsync and OnlyFsync fix the durability.
+	NoFsync bool
+	//
+	OnlyFsync bool
+	// NoCeiling says that no null server reads what this row sends.
+	NoCeiling bool
 	// Servers is a hidden command of bench that serves in place of nodes; empty: nodes. Such servers keep nothing, so that
 	// nothing is audited.
 	Servers string
@@ -61,34 +76,49 @@ type RowSpec struct {
 	Lacks string
 }
 
-// Shape is what one row runs. Zero fields do not apply to the row and are not shown.
+// Shape is what one row runs. Zero fields do not apply to the row and are not shown. Params shows
+// it in results, so that two results with different shapes are not compared.
 type Shape struct {
-	Nodes         int  // servers, each a voter of every shard; 0 for suites without a server
-	Beside        bool // a single-node server runs next to them, and the driver drives both in turn
-	Shards        int
-	Producers     int // client connections that create
-	Pumps         int // goroutines of one producer
-	Callers       int // goroutines of all producers together, instead of Pumps for each
-	Workers       int // client connections that work
-	Slots         int // handlers of one worker that run at once, of one task each or of a batch
-	WorkerBatch   int // most tasks that one handler call takes; 0 or 1: one
-	ProducerBatch int // tasks of one create call; 0 or 1: one
+	Nodes     int  // servers, each a voter of every shard; 0 for suites without a server
+	Beside    bool // a single-node server runs next to them, and the driver drives both in turn
+	Shards    int
+	Producers int // client connections that create
+	Pumps     int // goroutines of one producer
+	// Callers is the number of goroutines of all producers together, instead of Pumps for each.
+	Callers int
+	Workers int // client connections that work
+	// Slots is the number of handlers of one worker that run at once, of one task each or of a batch.
+	Slots int
+	// WorkerBatch is the most tasks that one handler call takes, and ProducerBatch the tasks of one
+	// create call; 0 and 1 mean one.
+	WorkerBatch int
+	//
+	ProducerBatch int
 	Payload       int // bytes; 0: {"bench":true}
 	Lease         time.Duration
 	Transport     string // stream (default), rest
-	Puts          int    // keys to put, whose acknowledgements end the window; 0: its time does
-	Ahead         int    // calls of one producer that are under way at once; 0: its pumps call one after the other
-	Offered       int    // operations a second of an open loop; 0: a share of the maximum that the run itself finds
-	Key           int    // bytes of a key
-	Prefill       int    // tasks that wait before the window
-	Depth         int    // tasks per producer that may wait for a worker; bounds the backlog of unpaced producers
-	Commit        string // group (default), single: one log entry per commit
-	Priorities    int    // tasks are dealt out to as many priorities, from 0 on; 0: all have the job's
-	Idle          int    // streams of workers that are given nothing
-	Tenants       int    // each with a token of its own; 0: one
-	Serve         string // further flags of the servers, apart by spaces
-	Memory        int    // MiB that a server may use; 0: its default
-	Kind          string // what a suite of several measurements does in this row
+	// Puts is the number of keys to put, whose acknowledgements end the window; 0: its time does.
+	Puts int
+	// Ahead is the number of calls of one producer that are under way at once; 0: its pumps call
+	// one after the other.
+	Ahead int
+	// Offered is the operations a second of an open loop; 0: a share of the maximum that the run itself finds.
+	Offered int
+	Key     int // bytes of a key
+	Prefill int // tasks that wait before the window
+	// Depth is the tasks per producer that may wait for a worker. It bounds the backlog of
+	// producers without a pace.
+	Depth  int
+	Commit string // group (default), single: one log entry per commit
+	// Priorities deals the tasks out to that many priorities, from 0 on; 0: all have the job's.
+	Priorities int
+	Idle       int // streams of workers that are given nothing
+	Tenants    int // each with a token of its own; 0: one
+	// Serve has further flags of the servers, separated by spaces.
+	Serve  string
+	Memory int // MiB that a server may use; 0: its default
+	// Kind says what a suite of several measurements does in this row.
+	Kind string
 }
 
 // Voters returns how many replicas acknowledge.
@@ -158,14 +188,18 @@ type Driver func(ctx context.Context, rig *Rig) error
 
 // Profile is a named choice of rows.
 type Profile struct {
-	Name     string
-	Title    string
-	Runs     int
-	Window   func(suite string, reference time.Duration) time.Duration // from the reference's window; nil: as it is
-	Warmup   time.Duration                                             // 0: the suite's
-	Fsync    bool
-	None     bool
-	Verdicts bool // ratios are judged
+	Name  string
+	Title string
+	// Runs is how many runs of each row must count. Fsync and None, both set, measure each row
+	// under both durabilities.
+	Runs int
+	// Window makes the window of a row from the default; nil: the default holds.
+	Window func(suite string, reference time.Duration) time.Duration
+	Warmup time.Duration // 0: the suite's
+	Fsync  bool
+	None   bool
+	// Verdicts says that ratios are judged. Runs that the host spoiled are then repeated.
+	Verdicts bool
 	Minutes  float64
 }
 
@@ -198,7 +232,8 @@ type ProfileRun struct {
 	Sockets map[string]string // path of the operator's socket, by server process
 	Window  time.Duration
 	Cores   int
-	Measure func(ctx context.Context) error // runs warm-up and window; profiles are of what it does
-	Begin   <-chan struct{}                 // closed when the window begins
-	End     <-chan struct{}                 // closed when it has ended
+	// Measure runs warm-up and window once; profiles are of what it does.
+	Measure func(ctx context.Context) error
+	Begin   <-chan struct{} // closed when the window begins
+	End     <-chan struct{} // closed when it has ended
 }

@@ -16,6 +16,7 @@ func childAttr() *syscall.SysProcAttr {
 // systemClocks are the kernel's.
 type systemClocks struct{}
 
+// clock reads one of the kernel's clocks; 0 when there is no such clock.
 func clock(id int32) time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(id, &ts); err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// began stands for the start of the process.
 var began = time.Now()
 
 // childAttr keeps the terminal's Ctrl-C to this process.

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// startCluster starts the servers of a row where its topology says.
+// startCluster starts the servers of a row where its topology says. A target is taken as it is,
+// with a namespace that no run used before.
 func (u *runner) startCluster(ctx context.Context, spec runSpec) (*cluster, error) {
 	switch {
 	case spec.row.Servers != "":
@@ -30,7 +31,8 @@ func (u *runner) startCluster(ctx context.Context, spec runSpec) (*cluster, erro
 // namespaceID names a fresh namespace: nothing on a running server is touched.
 func (u *runner) namespaceID() string { return digest(u.r.ID, time.Now().UnixNano())[:12] }
 
-// startInProc starts a server in this process.
+// startInProc starts a server in this process. It has no processes to watch, no admin listener, and
+// cannot be killed; its CPU is that of the driver.
 func (u *runner) startInProc(ctx context.Context, spec runSpec) (*cluster, error) {
 	dir, err := os.MkdirTemp(u.c.dataParent(), "millrace-bench-")
 	if err != nil {

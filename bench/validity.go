@@ -5,24 +5,39 @@ import (
 	"math"
 )
 
-// The limits that leave a run out.
+// The limits that leave a run out. They judge the host and the generator, never the result: no run
+// is left out because it is slow.
 const (
-	jumpLimit     = 50.0 // ms that realtime may move against the monotonic clock
-	boottimeLimit = 10.0 // ms: the two are read one after the other
-	beatLimit     = 0.05 // share of heartbeats that may be missing, or too many
-	beatSlack     = 1.5  // beats that the edges of a window cost
-	stealLimit    = 0.02
-	stealSeconds  = 200 // one in 200 seconds of a window may lose more
-	foreignLimit  = 0.15
-	ioLimit       = 0.10 // of the time before the start
-	memoryLimit   = 0.10
-	lagLimit      = 0.10 // p99 of the schedule lag ÷ p99 of the latency
-	driverLimit   = 0.90 // of what CPU the driver could have had
-	offeredLimit  = 0.99 // started ÷ due
-	ceilingLimit  = 0.8
+	// jumpLimit is how many milliseconds the wall clock may move against the monotonic clock.
+	jumpLimit = 50.0
+	// boottimeLimit is in milliseconds too. It is not 0, since the two clocks are read one after the other.
+	boottimeLimit = 10.0
+	// beatLimit is the share of heartbeats that may be missing, or too many; beatSlack is the
+	// number of them that the edges of a window cost.
+	beatLimit = 0.05
+	//
+	beatSlack = 1.5
+	// stealLimit is the share of the host's CPU that the hypervisor may take in any second.
+	stealLimit = 0.02
+	// stealSeconds: one in this many seconds of a window may lose more.
+	stealSeconds = 200
+	// foreignLimit is the share of the host's CPU that other processes may use over the window.
+	foreignLimit = 0.15
+	// ioLimit is the share of the time before the start in which something may wait for IO. In the
+	// window the servers themselves wait.
+	ioLimit     = 0.10
+	memoryLimit = 0.10
+	// lagLimit bounds p99 of the schedule lag ÷ p99 of the latency.
+	lagLimit = 0.10
+	// driverLimit bounds what the driver used of the CPU that it could have had.
+	driverLimit = 0.90
+	// offeredLimit is the least share of arrivals that were started of those that were due.
+	offeredLimit = 0.99
+	// ceilingLimit is the share of the generator's ceiling from which a row is a lower bound.
+	ceilingLimit = 0.8
 )
 
-// The limits of warnings.
+// The limits of warnings, as shares. spreadWarn and spreadLimit also decide the validity of a row.
 const (
 	littleLimit  = 0.10
 	steadyLimit  = 0.10
@@ -31,7 +46,8 @@ const (
 	spreadLimit  = 0.30
 )
 
-// judgeHost says why the host spoiled a run.
+// judgeHost says why the host spoiled a run of that many seconds; empty: it did not. Clocks and
+// heartbeats are judged on every system, the rest only where procfs was read.
 func judgeHost(h HostReport, seconds float64) []Exclusion {
 	var out []Exclusion
 	// The wall clock goes on while the host sleeps: that is one cause, not two.
@@ -75,11 +91,11 @@ func judgeHost(h HostReport, seconds float64) []Exclusion {
 	return out
 }
 
-// forgiven reports whether so few seconds of a long window lost more to the hypervisor than they may that neither its rate nor
-// its p99 is theirs.
+// forgiven reports whether so few seconds of a long window lost more to the hypervisor than they
+// may that they decide neither its rate nor its p99.
 func (h HostReport) forgiven() bool { return h.Seconds > 0 && h.Stolen <= h.Seconds/stealSeconds }
 
-// stolen tells of the seconds that are forgiven.
+// stolen warns of the seconds that are forgiven.
 func stolen(h HostReport) *Warning {
 	if h.Stolen == 0 || !h.forgiven() {
 		return nil
@@ -102,10 +118,15 @@ func span(v float64) string {
 // generator is what is known of an open loop's generator after a window.
 type generator struct {
 	offered offered
-	lag     Latency
-	latency Latency // of the operation that the loop starts
-	driver  float64 // CPU seconds of the driver
-	idle    float64 // CPU seconds that no process used
+	// lag is by how much calls began after they were due.
+	lag Latency
+	// latency is that of the operation that the loop starts.
+	latency Latency
+	// driver is the CPU seconds of the driver, and idle those that no process used: together what
+	// the driver could have had.
+	driver float64
+	//
+	idle float64
 }
 
 // judgeGenerator says why an open loop measured the generator rather than the system. Such a run reads "at least".
@@ -129,8 +150,9 @@ func judgeGenerator(g generator) []Exclusion {
 	return out
 }
 
-// little compares callers with rate × mean latency of their calls; a gap is time that callers spent outside the
-// measured call.
+// little applies Little's law to a closed loop: callers = rate × mean latency of their calls, in
+// microseconds. A gap is time that callers spent outside the measured call, so that the rate says
+// less about the server than it seems to. measured call.
 func little(callers, rate, mean float64) *Warning {
 	if callers <= 0 || rate <= 0 {
 		return nil
@@ -146,7 +168,8 @@ func little(callers, rate, mean float64) *Warning {
 		callers, Number(rate), callers/rate*1e3, mean/1e3, missing, gap*100), gap}
 }
 
-// steady compares the first and the last third of a window.
+// steady compares the rates of the first and the last third of a window. A system that still warms
+// up or fills up differs.
 func steady(first, last float64) *Warning {
 	if first <= 0 && last <= 0 {
 		return nil
@@ -158,7 +181,8 @@ func steady(first, last float64) *Warning {
 	return &Warning{"not_steady", fmt.Sprintf("not steady: %s/s in the first third, %s/s in the last", Number(first), Number(last)), d}
 }
 
-// balance compares what was created with what was completed.
+// balance compares the rate of creates with that of completions: a backlog that grows or shrinks
+// means that one side alone was measured.
 func balance(created, completed float64) *Warning {
 	if created <= 0 || completed <= 0 {
 		return nil
@@ -173,7 +197,8 @@ func balance(created, completed float64) *Warning {
 	return &Warning{"worker_outruns", fmt.Sprintf("the worker lives on a backlog: %s/s created, %s/s completed", Number(created), Number(completed)), d}
 }
 
-// judgeSpread turns the spread of a headline into its validity, with what is to be said about it.
+// judgeSpread turns the spread of a headline into its validity, with a warning unless it is valid.
+// wanted is how many valid runs the row was to have; 3 are enough for a verdict.
 func judgeSpread(f Figure, wanted int) (Validity, *Warning) {
 	s := f.Spread()
 	switch {

@@ -38,6 +38,7 @@ func Verify(path string, h *Harness) (wrong []string, err error) {
 	return v.wrong, nil
 }
 
+// verifier collects what does not hold, in the order in which it was found.
 type verifier struct {
 	h     *Harness
 	wrong []string
@@ -49,7 +50,8 @@ func (v *verifier) say(format string, args ...any) {
 	}
 }
 
-// row proves one row by its runs.
+// row proves one row by its runs: its figures are the metrics of its valid runs, its summary is the
+// figure of the headline, and its label fits.
 func (v *verifier) row(row *Row) {
 	name := row.Suite + "/" + row.Row + " " + row.Durability
 	if row.Durability != row.Label.Class() {
@@ -92,7 +94,8 @@ func (v *verifier) row(row *Row) {
 // near allows for what a number loses as text.
 func near(a, b float64) bool { return a == b || math.Abs(a-b) <= 1e-9*max(math.Abs(a), math.Abs(b)) }
 
-// audits wants a clean one of each run whose servers keep something, and syncs of those that write.
+// audits wants a clean audit of each run whose servers keep something, and syncs of a run that writes with
+// fsync on one server. A suite that the tables do not know is taken for one that is audited.
 func (v *verifier) audits(name string, row *Row) {
 	audited, reads := true, false
 	for i := range v.h.Suites {
@@ -124,7 +127,8 @@ func (v *verifier) audits(name string, row *Row) {
 	}
 }
 
-// verdicts derives targets and verdicts again.
+// verdicts derives targets and verdicts again from the raw result, and compares. A verdict that the
+// tables gained since is passed over; one that they lost too.
 func (v *verifier) verdicts(raw []byte, r *Result) {
 	if v.h.Judge == nil || r.Partial {
 		return
@@ -171,6 +175,7 @@ func judgedBy(r *Result) (targets, references bool) {
 	return targets, references
 }
 
+// sameTruth compares two answers of yes, no or not known.
 func sameTruth(a, b *bool) bool { return (a == nil) == (b == nil) && (a == nil || *a == *b) }
 
 func truth(b *bool) string {

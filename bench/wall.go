@@ -8,20 +8,24 @@ import (
 	"time"
 )
 
-// A row whose machine is its wall measures the machine: nearly all of its CPU is in use, or the disk takes no more.
+// A row whose machine is its wall measures the machine: nearly all of the CPU is in use, or the
+// disk takes no more.
 const (
-	cpuWall  = 0.95 // of all cores
-	diskWall = 0.80 // of what a sequential writer that syncs reaches
+	// cpuWall is a share of all cores.
+	cpuWall = 0.95
+	// diskWall is a share of what a sequential writer reaches that syncs each write.
+	diskWall = 0.80
 )
 
-// The disk's own rate is measured by writes as large as an entry becomes, each synced, over a file that has its size.
+// The disk's own rate is measured by writes as large as an entry becomes, each synced, over a file
+// that has its size. It takes at most wallWithin.
 const (
 	wallBytes  = 32 << 20
 	wallChunk  = 256 << 10
 	wallWithin = 2 * time.Second
 )
 
-// probeWalls measures what the disk takes, for rows that may meet it.
+// probeWalls measures what the disk takes, for rows that may meet it. It runs before the driver does.
 func (o *oneRun) probeWalls() (err error) {
 	if o.spec.row.Box {
 		o.disk, err = probeStream(o.c.dir)
@@ -29,7 +33,8 @@ func (o *oneRun) probeWalls() (err error) {
 	return err
 }
 
-// probeStream returns how many bytes a second the disk of dir takes from one writer that syncs each write.
+// probeStream returns how many bytes a second the disk of dir takes from one writer that syncs each
+// write. The file is removed.
 func probeStream(dir string) (perSecond float64, err error) {
 	name := filepath.Join(dir, "stream-probe")
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_TRUNC, 0o600)
@@ -61,7 +66,8 @@ func probeStream(dir string) (perSecond float64, err error) {
 	return float64(n*wallChunk) / time.Since(start).Seconds(), nil
 }
 
-// walls sets what n operations took of the machine, and whether that is all that it has.
+// walls sets what n operations took of the machine, and whether that is all that the machine has.
+// Only rows with Box ask for it.
 func (o *oneRun) walls(n float64, set func(name, unit string, v float64)) {
 	run, w := o.run, o.rig.watch
 	if !run.Host.Observed || !o.spec.row.Box || run.Seconds <= 0 {
@@ -100,7 +106,7 @@ func (o *oneRun) walls(n float64, set func(name, unit string, v float64)) {
 	}
 }
 
-// Metrics that say which wall of the machine a row met: 1 when it did.
+// Metrics that say which wall of the machine a row met: 1 when it did, else 0.
 const (
 	CPUBound  = "cpu_is_the_wall"
 	DiskBound = "disk_is_the_wall"

@@ -9,47 +9,61 @@ import (
 	"time"
 )
 
-// heartbeat is how often the clocks are read through a window.
+// heartbeat is how often the clocks are read through a window. A pause of the host shows as a gap
+// between two beats.
 const heartbeat = 50 * time.Millisecond
 
-// watched is one process whose use is charged to the run.
+// watched is one process whose use is charged to the run. The first one of a watch is the driver.
 type watched struct {
-	name  string
-	pid   int
-	apart bool // not of the row: what it uses is not a cost of the row's operations
+	name string
+	pid  int
+	// apart says that the process is not of the row: what it uses is not a cost of the row's
+	// operations, but not that of others either.
+	apart bool
 }
 
-// watch looks at the host through one window.
+// watch looks at the host through one window. A goroutine beats through the window (run); start and
+// stop are its edges, and report, series and ends are read after it.
 type watch struct {
 	clocks Clocks
-	host   Observer // nil: not observed
-	procs  []watched
-	ops    func() (created, completed uint64)
-	gauges func() map[string]float64 // of the driver; may be nil
+	// host is nil where the host is not observed.
+	host  Observer
+	procs []watched
+	// ops reads how much was done so far.
+	ops func() (created, completed uint64)
+	// gauges reads the driver's gauges; may be nil.
+	gauges func() map[string]float64
 
-	mu      sync.Mutex // guards the fields below
-	first   instant
-	last    instant
-	worst   struct{ realtime, boottime, gap float64 } // ms
-	beats   int
+	mu sync.Mutex // guards the fields below
+	// first and last are the clocks at start and at the newest beat.
+	first instant
+	last  instant
+	// worst holds the largest deviations from first, and the longest gap between beats, in milliseconds.
+	worst struct{ realtime, boottime, gap float64 }
+	beats int
+	// thirds has the progress at every beat, from which ends cuts the thirds of the window.
 	thirds  []progress
 	seconds []hostSecond
 	begin   hostMark
 	end     hostMark
-	lost    error   // the host could not be read
-	spent   float64 // CPU seconds, in the window, of processes that were watched and have ended
+	// lost says why the host could not be read. The run is then not observed, and counters are read no more.
+	lost error
+	// spent is the CPU seconds in the window of processes that were watched and have ended.
+	spent float64
 }
 
-// instant is one reading of all clocks.
+// instant is one reading of all clocks, one right after the other.
 type instant struct{ real, mono, boot time.Duration }
 
-// progress is how much was done at a time.
+// progress is how much was done up to a time.
 type progress struct {
-	at                 time.Duration // since the window began
+	// at is the time since the window began.
+	at                 time.Duration
 	created, completed uint64
 }
 
-// hostMark is the host's counters at an edge of the window.
+// hostMark is the host's counters at one moment. use has an entry for each watched process; a
+// process that was gone has CPU NaN.
 type hostMark struct {
 	at       time.Duration
 	cpu      HostCPU
@@ -57,7 +71,7 @@ type hostMark struct {
 	use      []ProcessUse
 }
 
-// hostSecond is the host over one second.
+// hostSecond is the host and the progress at the end of one second.
 type hostSecond struct {
 	mark               hostMark
 	created, completed uint64
@@ -68,6 +82,7 @@ func newWatch(clocks Clocks, host Observer, procs []watched, ops func() (created
 	return &watch{clocks: clocks, host: host, procs: procs, ops: ops}
 }
 
+// read reads all clocks.
 func (w *watch) read() instant {
 	return instant{w.clocks.Realtime(), w.clocks.Monotonic(), w.clocks.Boottime()}
 }
@@ -83,7 +98,8 @@ func (w *watch) start() {
 	w.thirds = append(w.thirds, progress{})
 }
 
-// mark reads the host's counters; the first failure is kept.
+// mark reads the host's counters; the first failure is kept in lost. The caller holds mu, so that
+// procs does not change.
 func (w *watch) mark() hostMark {
 	m := hostMark{at: w.clocks.Monotonic() - w.first.mono}
 	if w.host == nil || w.lost != nil {
@@ -112,7 +128,7 @@ func (w *watch) mark() hostMark {
 	return m
 }
 
-// beat is one heartbeat.
+// beat is one heartbeat: it reads the clocks and the progress, and keeps the worst deviations.
 func (w *watch) beat() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -128,7 +144,7 @@ func (w *watch) beat() {
 	}
 }
 
-// second is called once a second.
+// second keeps the host's counters, once a second.
 func (w *watch) second() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -158,7 +174,8 @@ func (w *watch) stop() {
 	}
 }
 
-// run beats until ctx ends; each is called once an interval besides.
+// run beats until ctx ends, keeps a second each second, and calls each once an interval. It blocks;
+// all three happen on its goroutine.
 func (w *watch) run(ctx context.Context, interval time.Duration, each func()) {
 	beats := time.NewTicker(heartbeat)
 	defer beats.Stop()
@@ -190,10 +207,12 @@ func worse(a, b float64) float64 {
 	return a
 }
 
-// elapsed is the length of the window, by the monotonic clock.
+// elapsed is the length of the window by the monotonic clock, up to the newest beat.
 func (w *watch) elapsed() time.Duration { return w.last.mono - w.first.mono }
 
-// report sums up what was seen.
+// report sums up what was seen. The CPU of others is what the host used without the watched
+// processes and without those that ended in the window. A first or last second that is much shorter
+// than a second tells nothing about the hypervisor and is passed over.
 func (w *watch) report() HostReport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -239,7 +258,7 @@ func (w *watch) report() HostReport {
 	return out
 }
 
-// cpu returns the CPU seconds that a process used in the window; NaN when that is not known.
+// cpu returns the CPU seconds that watched process i used in the window; NaN when that is not known.
 func (w *watch) cpu(i int) float64 {
 	if len(w.begin.use) <= i || len(w.end.use) <= i {
 		return math.NaN()
@@ -247,7 +266,7 @@ func (w *watch) cpu(i int) float64 {
 	return w.end.use[i].CPU - w.begin.use[i].CPU
 }
 
-// series returns the window second by second.
+// series returns the window second by second: differences between consecutive readings.
 func (w *watch) series() []Second {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +288,8 @@ func (w *watch) series() []Second {
 	return out
 }
 
-// ends returns the rates of the first and the last third of the window, of a count.
+// ends returns the rates of the first and the last third of the window, of what count counts; 0 and
+// 0 for a window of too few beats.
 func (w *watch) ends(count func(p progress) uint64) (first, last float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
