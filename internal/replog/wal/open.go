@@ -169,6 +169,9 @@ func (l *Log) startSegment(im *image) error {
 		tip := im.chain[n-1]
 		end := min(im.lastAt, tip.end)
 		from = opening{previous: tip.number, previousEnd: end, previousFirst: tip.first}
+		if end < im.opened || tip.end <= l.smallTip() {
+			from, end = tip.open, 0
+		}
 		var err error
 		if again, err = l.writeAgain(tip.number, end); err != nil {
 			return err
