@@ -17,12 +17,13 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// adminPage is a listener for operators, from which a driver reads what a server uses.
+// adminPage is the base address of a listener for operators, from which a driver reads what a server uses.
 type adminPage string
 
 // errNoAdmin says that what a server uses cannot be read.
 var errNoAdmin = errors.New("the server has no admin listener: what it uses cannot be read")
 
+// adminOf returns the page of the first server.
 func adminOf(rig *bench.Rig) (adminPage, error) {
 	if rig.Servers[0].Admin == "" {
 		return "", errNoAdmin
@@ -30,6 +31,7 @@ func adminOf(rig *bench.Rig) (adminPage, error) {
 	return adminPage(rig.Servers[0].Admin), nil
 }
 
+// get reads one page and hands its body to read. Any status except 200 is an error.
 func (a adminPage) get(ctx context.Context, path string, read func(body io.Reader) error) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, string(a)+path, nil)
 	if err != nil {
@@ -49,7 +51,7 @@ func (a adminPage) get(ctx context.Context, path string, read func(body io.Reade
 	return nil
 }
 
-// metrics reads metrics without labels by name. Error: one of them is not there.
+// metrics reads metrics without labels by name. It is an error when one of them is not there.
 func (a adminPage) metrics(ctx context.Context, names ...string) (map[string]float64, error) {
 	out := make(map[string]float64, len(names))
 	err := a.get(ctx, "/metrics", func(body io.Reader) error {
@@ -76,7 +78,7 @@ func (a adminPage) metrics(ctx context.Context, names ...string) (map[string]flo
 	return out, err
 }
 
-// collect makes the server collect its garbage.
+// collect makes the server collect its garbage, which a heap profile with gc=1 does before it is written.
 func (a adminPage) collect(ctx context.Context) error {
 	return a.get(ctx, "/debug/pprof/heap?gc=1", func(body io.Reader) error {
 		_, err := io.Copy(io.Discard, body)
@@ -84,13 +86,17 @@ func (a adminPage) collect(ctx context.Context) error {
 	})
 }
 
-// footprint is the memory of a server at rest.
+// footprint is the memory of a server that has nothing to do.
 type footprint struct {
-	resident float64 // bytes of the process
-	live     float64 // bytes of its heap after a collection, without buffers and caches that have bounds of their own
+	// resident is the bytes of the process, as the kernel counts them.
+	resident float64
+	// live is the bytes of its heap after a collection, without buffers and caches that have bounds
+	// of their own. It is what grows with the data.
+	live float64
 }
 
-// footprint collects garbage and reads what is left.
+// footprint collects garbage and reads what is left. The store's tables and cache are taken off
+// only where they lie in the heap; its layers and the log's cache always do.
 func (a adminPage) footprint(ctx context.Context) (f footprint, err error) {
 	const (
 		resident, heap  = "process_resident_memory_bytes", "go_memstats_heap_alloc_bytes"
@@ -123,19 +129,21 @@ func (a adminPage) storeInHeap(ctx context.Context) (bool, error) {
 	return status.Build.Settings["CGO_ENABLED"] == "0", err
 }
 
-// Tasks of one call, and calls at once, of a fill.
+// fillBatch is the tasks of one call of a fill, and fillCallers the calls under way at once.
 const (
 	fillBatch   = 512
 	fillCallers = 8
 )
 
-// fill creates n tasks as fast as they are acknowledged.
+// fill creates n tasks as fast as they are acknowledged. It notes each in the ledger. The first error ends it.
 func fill(ctx context.Context, rig *bench.Rig, c *millrace.Client, n int, opts ...millrace.AddOption) error {
 	job := millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue).Lease(rig.Shape.Lease)
 	args := make([][]byte, fillBatch)
 	for i := range args {
 		args[i] = rig.Payload
 	}
+	// left counts the tasks that no caller has taken on yet. Each caller takes a batch off before
+	// it creates it.
 	var left atomic.Int64
 	left.Store(int64(n))
 	return atOnce(ctx, fillCallers, func(ctx context.Context, _ int) error {
@@ -155,7 +163,8 @@ func fill(ctx context.Context, rig *bench.Rig, c *millrace.Client, n int, opts .
 	})
 }
 
-// atOnce calls f n times at once and returns the first error, which ends the context of the others.
+// atOnce calls f n times at once, with i from 0, and waits for all. It returns the first error,
+// which ends the context of the others.
 func atOnce(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

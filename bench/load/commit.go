@@ -9,26 +9,32 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// commitCollection is the collection of the effects' vectors.
 const (
 	commitCollection = "bench"
-	commitFollow     = "follow" // queue of follow-ups, which has no workers
+	// commitFollow is the queue of follow-ups, which has no workers.
+	commitFollow = "follow"
 )
 
-// commitKinds are what completions have, by slice: no effect, all in the commit, all by calls before it.
+// commitKinds are the kinds of slices: completions without effects, with all effects in their
+// commit, and with calls of their own before them. The order is that of effectsRun.kind.
 var commitKinds = []string{"bare", "one_commit", "separate"}
 
-// commitRun is completions with a key, a ref, a vector and a follow-up: in the commit that completes the task, by separate
-// calls before it, and without, in turn.
+// commitRun completes tasks with a key, a ref, a vector and a follow-up task each. In turn they are
+// in the commit that completes the task, done by separate calls before it, and left out.
 type commitRun struct {
 	*effectsRun
 	stock  refsStock
 	client *millrace.Client
+	// model and vector are those of every point: what is stored costs the same each time.
 	model  string
 	vector []float32
+	// follow makes the follow-up tasks.
 	follow *millrace.JobOf[[]byte, []byte]
 }
 
-// CommitEffects is the cycle with four effects for each task.
+// CommitEffects is the cycle with four effects for each task. Afterwards it reads a sample of the
+// effects back, and proves that each kind was applied equally often.
 func CommitEffects(ctx context.Context, rig *bench.Rig) (err error) {
 	if rig.Ceiling {
 		return errors.New("no null server takes effects")
@@ -69,11 +75,12 @@ func CommitEffects(ctx context.Context, rig *bench.Rig) (err error) {
 	return c.once(ctx)
 }
 
+// point is the vector of a task, under the task's id.
 func (c *commitRun) point(t *millrace.Task) millrace.Point {
 	return millrace.Point{ID: t.ID, Vector: c.vector, Model: c.model, Payload: map[string]string{"task": t.ID}}
 }
 
-// together attaches all effects to the completion.
+// together attaches all effects to the completion, so that they are applied with it or not at all.
 func (c *commitRun) together(t *millrace.Task) {
 	tx := t.Effects()
 	tx.KV(effectsKeyspace).Put(t.ID, effectsValue)
@@ -82,7 +89,8 @@ func (c *commitRun) together(t *millrace.Task) {
 	c.follow.AddTx(tx, c.rig.Payload)
 }
 
-// apart does the same by calls of their own, one after the other, as somebody does who has four services.
+// apart does the same by calls of their own, one after the other, as a program with four separate
+// services does.
 func (c *commitRun) apart(ctx context.Context, t *millrace.Task) {
 	_, err := c.client.KV(effectsKeyspace).Put(ctx, t.ID, effectsValue)
 	if err == nil {
@@ -99,6 +107,7 @@ func (c *commitRun) apart(ctx context.Context, t *millrace.Task) {
 	}
 }
 
+// report tells the rate of each kind, and the ratios of the one commit to both others.
 func (c *commitRun) report() {
 	rates := map[string]float64{}
 	for i, name := range commitKinds {
@@ -112,7 +121,7 @@ func (c *commitRun) report() {
 	}
 }
 
-// there looks for the effects of a completed task.
+// there looks for the effects of a completed task, on any server. An error says which one is missing.
 func (c *commitRun) there(ctx context.Context, client *millrace.Client, id string) error {
 	if _, err := client.KV(effectsKeyspace).Get(ctx, id); err != nil {
 		return fmt.Errorf("its key: %w", err)
@@ -130,7 +139,9 @@ func (c *commitRun) there(ctx context.Context, client *millrace.Client, id strin
 	return nil
 }
 
-// once proves that each effect was applied as often as every other: once for each task that had them.
+// once proves that each effect was applied as often as every other: once for each task that had
+// them. A repeated completion that applied an effect twice would show as a difference. The counts
+// are read here; the proof is judged in the audit.
 func (c *commitRun) once(ctx context.Context) error {
 	keys := uint64(0)
 	for _, err := range c.client.KV(effectsKeyspace).Keys(ctx, millrace.Prefix("")) {

@@ -15,10 +15,11 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// depthBase is the tasks of the shallow queue that a deep one is held against.
+// depthBase is the number of tasks in the shallow queue that a deep one is compared with.
 const depthBase = 10_000
 
-// depthLoad is callers that each take a batch of tasks, complete them and add as many, so that the depth stays.
+// depthLoad is a number of callers that each take a batch of tasks, complete them and add as many,
+// so that the depth stays.
 type depthLoad struct{ callers, batch int }
 
 var (
@@ -26,24 +27,28 @@ var (
 	oneAlone = depthLoad{1, 1}
 )
 
-// depthRun is claims at one depth after another, on the same server.
+// depthRun measures claims at one depth after another, on the same server.
 type depthRun struct {
 	rig    *bench.Rig
 	load   depthLoad
 	client *millrace.Client
 	tasks  pb.TaskServiceClient
 	job    *millrace.JobOf[[]byte, []byte]
-	args   [][]byte
+	// args are the payloads of one batch.
+	args [][]byte
 }
 
-// depthPhase is what was seen at one depth.
+// depthPhase is what was seen at one depth. All callers write to it.
 type depthPhase struct {
-	on   func() bool // what is answered now counts
+	// on says that what is answered now counts; over says that the phase has ended.
+	on   func() bool
 	over func() bool
 
+	// taken counts the tasks of claims while on.
 	taken atomic.Uint64
 
-	mu     sync.Mutex // guards claims
+	// mu guards claims, the latencies of claims in microseconds.
+	mu     sync.Mutex
 	claims *hdrhistogram.Histogram
 }
 
@@ -51,6 +56,7 @@ func newPhase(on, over func() bool) *depthPhase {
 	return &depthPhase{on: on, over: over, claims: newLatencies()}
 }
 
+// claimed notes a claim of n tasks.
 func (p *depthPhase) claimed(n int, took time.Duration) {
 	if !p.on() {
 		return
@@ -61,8 +67,9 @@ func (p *depthPhase) claimed(n int, took time.Duration) {
 	p.mu.Unlock()
 }
 
-// Depth measures claims from a queue in which many tasks wait, and what the server's memory has of each of them. Deep
-// rows first do the same on 10,000 tasks, on the same server.
+// Depth measures claims from a queue in which many tasks wait, and what the server's memory has of
+// each of them. Deep rows first do the same with 10,000 tasks on the same server, so that the ratio
+// of the two shows depth alone.
 func Depth(ctx context.Context, rig *bench.Rig) error {
 	d, err := newDepthRun(ctx, rig, deepLoad)
 	if err != nil {
@@ -109,6 +116,7 @@ func ClaimDepth(ctx context.Context, rig *bench.Rig) error {
 	return nil
 }
 
+// newDepthRun connects the client of a run.
 func newDepthRun(ctx context.Context, rig *bench.Rig, load depthLoad) (d *depthRun, err error) {
 	d = &depthRun{rig: rig, load: load, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue).Lease(rig.Shape.Lease)}
 	if d.client, err = rig.Dial(ctx, 0); err != nil {
@@ -121,7 +129,7 @@ func newDepthRun(ctx context.Context, rig *bench.Rig, load depthLoad) (d *depthR
 	return d, nil
 }
 
-// measure takes tasks through warm-up and window.
+// measure takes tasks through warm-up and window, and returns what was seen when all callers have ended.
 func (d *depthRun) measure(ctx context.Context) (*depthPhase, error) {
 	p := newPhase(d.rig.Measuring, d.rig.Done)
 	done := make(chan error, 1)
@@ -130,7 +138,8 @@ func (d *depthRun) measure(ctx context.Context) (*depthPhase, error) {
 	return p, errors.Join(<-done, err)
 }
 
-// shallow does for the length of the window what the window will do, after a warm-up that is as long as its own.
+// shallow does what the window will do, for the same time and after an equally long warm-up,
+// outside of the window.
 func (d *depthRun) shallow(ctx context.Context) (*depthPhase, error) {
 	began := time.Now()
 	end := d.rig.Warmup + d.rig.Window
@@ -141,7 +150,8 @@ func (d *depthRun) shallow(ctx context.Context) (*depthPhase, error) {
 	return p, d.turns(ctx, p)
 }
 
-// deepen adds tasks, and weighs the server before and after.
+// deepen adds n tasks and weighs the server before and after: the difference by task is a metric. A
+// server without an admin listener is filled all the same, with a warning.
 func (d *depthRun) deepen(ctx context.Context, n int) error {
 	admin, err := adminOf(d.rig)
 	if err != nil {
@@ -167,14 +177,16 @@ func (d *depthRun) deepen(ctx context.Context, n int) error {
 	return nil
 }
 
-// A queue is deep for hours, and filled for the run in a minute: claims are measured when the server has sorted what that
-// left it, which is when its compaction debt falls no more.
+// A real queue is deep for hours, and this one was filled in a minute. So claims are measured when
+// the server has sorted what the fill left, which is when its compaction debt falls no more.
+// settleEvery is the time between two looks, and settleMost how long it is waited for.
 const (
 	settleEvery = 2 * time.Second
 	settleMost  = 2 * time.Minute
 )
 
-// settle waits until the server's compactions have caught up with what was filled in.
+// settle waits until the server's compactions have caught up: the debt fell by less than 2 % in
+// three looks, one after the other. It gives up after settleMost without an error.
 func (d *depthRun) settle(ctx context.Context, admin adminPage) error {
 	const name = "millrace_store_compaction_debt_bytes"
 	began := time.Now()
@@ -197,7 +209,7 @@ func (d *depthRun) settle(ctx context.Context, admin adminPage) error {
 	return nil
 }
 
-// turns takes, completes and adds until the phase is over.
+// turns runs the callers of the load until the phase is over. Each caller repeats one turn.
 func (d *depthRun) turns(ctx context.Context, p *depthPhase) error {
 	return atOnce(ctx, d.load.callers, func(ctx context.Context, i int) error {
 		for !p.over() && ctx.Err() == nil {
@@ -209,6 +221,8 @@ func (d *depthRun) turns(ctx context.Context, p *depthPhase) error {
 	})
 }
 
+// turn takes a batch, completes it and adds as many tasks. A claim that is given nothing is an
+// error, since the queue is deep.
 func (d *depthRun) turn(ctx context.Context, i int, p *depthPhase) error {
 	began := time.Now()
 	got, err := d.client.Claim(ctx, millrace.ClaimQuery{Queues: []string{d.rig.Queue}, Max: d.load.batch, Lease: d.rig.Shape.Lease})
@@ -233,6 +247,7 @@ func (d *depthRun) turn(ctx context.Context, i int, p *depthPhase) error {
 	return nil
 }
 
+// complete settles a batch in one call, and notes each task.
 func (d *depthRun) complete(ctx context.Context, got []millrace.Claimed) error {
 	req := &pb.SettleRequest{}
 	for _, t := range got {
@@ -253,6 +268,7 @@ func (d *depthRun) complete(ctx context.Context, got []millrace.Claimed) error {
 	return nil
 }
 
+// report tells the rate at the depth, and the ratios to the shallow queue where there was one.
 func (d *depthRun) report(shallow, deep *depthPhase) {
 	seconds := d.rig.Window.Seconds()
 	rate, p99 := float64(deep.taken.Load())/seconds, float64(deep.claims.ValueAtQuantile(99))

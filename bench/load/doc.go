@@ -1,8 +1,19 @@
-// Package load drives the system under test: one file per kind of load, and a null server that only acknowledges.
+// Package load drives the system under test: one file per kind of load, and a null server that only
+// acknowledges.
 //
-// Drivers use the public Go client and HTTP, as a user does. They count through the rig: an acknowledgement of the server
-// counts when it comes, a handler that returns counts nothing.
+// Drivers use the public Go client and HTTP, as a user does. They count through the rig: an
+// acknowledgement of the server counts when it comes, and a handler that returns counts nothing.
 //
+// A driver is one function of Drivers: it opens clients, starts its load, calls Rig.Measure or one
+// of its variants for the window, and waits for all answers. What it acknowledges to the ledgers of
+// the rig is what the audit holds the servers to, so each acknowledged write is noted once, and
+// each unknown one as unknown. Drivers that compare (two systems, two kinds of work) cut the window
+// into slices that take turns, so that what slows the host slows both.
+//
+// The main types: queueRun is producers and workers over streams; restRun the same through REST;
+// effectsRun and commitRun add effects to completions; keyRun puts keys; refsRun, nodesRun, pushRun
+// and scaleRun change refs; searchRun searches over httpLines; steadyRun follows any of them
+// through a long window; null is the server that only acknowledges.
 // Elsewhere: which rows there are (bench/tables); windows, histograms, validity and audits (bench).
 package load
 
@@ -12,7 +23,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Drivers returns the driver of each suite that is built.
+// Drivers returns the driver of each suite that is built, by the suite's name.
 func Drivers() map[string]bench.Driver {
 	return map[string]bench.Driver{
 		"queue.cycle":         Queue,

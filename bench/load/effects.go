@@ -13,46 +13,62 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// The window is cut into slices in which completions bring a change of a key, and slices in which they do not, in turn:
-// what slows the host slows both. A slice begins to count when the work of the one before it is through.
+// The window is cut into slices in which completions bring an effect, and slices in which they do
+// not, in turn: what slows the host slows both. A slice begins to count when the work of the one
+// before it is through.
 const (
-	effectsRounds   = 5 // each has a slice of every kind
+	// effectsRounds is the number of rounds, each with a slice of every kind.
+	effectsRounds   = 5
 	effectsKeyspace = "bench"
-	effectsSample   = 1024 // one in 1,024 keys is read back
+	// effectsSample says that one in 1,024 effects is read back.
+	effectsSample = 1024
 )
 
+// effectsValue is the value of every key that an effect puts.
 var effectsValue = []byte(`{"done":true}`)
 
-// effectsRun is the cycle with and without an effect for each completion.
+// effectsRun is the cycle with and without effects for each completion. One goroutine changes kind
+// through the window, while handlers on many goroutines read it.
 type effectsRun struct {
-	rig     *bench.Rig
-	q       *queueRun
-	kind    atomic.Int32                                                   // of the slice under way: 0 is bare, n has effects[n-1]
-	effects []func(t *millrace.Task)                                       // what handlers add to a task, one for each kind that is not bare
-	find    func(ctx context.Context, c *millrace.Client, id string) error // the effect of a completed task
+	rig *bench.Rig
+	q   *queueRun
+	// kind is that of the slice under way: 0 is bare, and n has effects[n-1].
+	kind atomic.Int32
+	// effects are what handlers add to a task, one function for each kind that is not bare.
+	effects []func(t *millrace.Task)
+	// find reads the effect of a completed task. ErrNotFound means that it is lost.
+	find func(ctx context.Context, c *millrace.Client, id string) error
 
-	mu    sync.Mutex             // guards the fields below
-	tasks []string               // a sample of those that had one
-	open  map[string]effectsTask // that handlers have, of those that are timed
+	mu sync.Mutex // guards the fields below
+	// tasks is a sample of the tasks that had an effect.
+	tasks []string
+	// open are the timed tasks that handlers have, by id.
+	open map[string]effectsTask
 
-	sides   []effectsSide // by kind; of the goroutine that slices, until it has ended
-	counted atomic.Bool   // every kind has completed something in a slice of its own
+	// sides are by kind. The slicing goroutine owns their counts; the others are read after it has ended.
+	sides []effectsSide
+	// counted says that every kind has completed something in a slice of its own.
+	counted atomic.Bool
 }
 
-// effectsSide is what was completed in the slices of one kind.
+// effectsSide is what was completed in the slices of one kind: done tasks in the time spent.
 type effectsSide struct {
-	done     uint64
-	spent    time.Duration
-	create   *bench.Op // latencies in its slices
-	complete *bench.Op // from when the handler is given the task: with the calls that it makes
+	done  uint64
+	spent time.Duration
+	// create has the latencies of creates in its slices.
+	create *bench.Op
+	// complete has those of completions, from when the handler is given the task: with the calls
+	// that it makes.
+	complete *bench.Op
 }
 
-// effectsTask is a task whose handler has begun.
+// effectsTask is a task whose handler has begun, and the kind that it was given.
 type effectsTask struct {
 	kind  int32
 	began time.Time
 }
 
+// rate is completions a second; 0 when no slice counted.
 func (s effectsSide) rate() float64 {
 	if s.spent <= 0 {
 		return 0
@@ -68,6 +84,7 @@ func Effects(ctx context.Context, rig *bench.Rig) error {
 	return err
 }
 
+// newKeyEffects makes a run whose effect is one key for each task, under the task's id.
 func newKeyEffects(rig *bench.Rig) *effectsRun {
 	return &effectsRun{
 		rig: rig, q: newQueueRun(rig),
@@ -82,6 +99,7 @@ func newKeyEffects(rig *bench.Rig) *effectsRun {
 	}
 }
 
+// tasksPrefix begins the names of the refs that effects make.
 const tasksPrefix = "refs/tasks/"
 
 // completeRef is Queue with handlers that make a ref for each task, in the commit that completes it.
@@ -108,7 +126,8 @@ func completeRef(ctx context.Context, rig *bench.Rig) error {
 	return err
 }
 
-// run drives the cycle with and without one kind of effect, and returns how many effects were read back.
+// run drives the cycle with and without one kind of effect, sets the rate with it and its ratio to
+// the bare cycle under the given names, and returns how many effects were read back.
 func (e *effectsRun) run(ctx context.Context, rate, ratio string) (read int, err error) {
 	err = e.turns(ctx, "bare", "effect")
 	bare, with := e.sides[0].rate(), e.sides[1].rate()
@@ -123,8 +142,8 @@ func (e *effectsRun) run(ctx context.Context, rate, ratio string) (read int, err
 	return e.readBack(ctx)
 }
 
-// turns drives the cycle, all kinds in turn, which names say. The latencies of all of them together tell nothing: each
-// kind has its own.
+// turns drives the cycle, all kinds in turn, whose names are given from kind 0 on. The window stays
+// open until each kind has completed something.
 func (e *effectsRun) turns(ctx context.Context, names ...string) error {
 	e.q.onTask, e.q.onDone, e.q.onMade = e.attach, e.settled, e.made
 	e.sides, e.open = make([]effectsSide, 1+len(e.effects)), map[string]effectsTask{}
@@ -144,7 +163,8 @@ func (e *effectsRun) turns(ctx context.Context, names ...string) error {
 	return err
 }
 
-// attach gives a task its effect.
+// attach gives a task the effect of the slice under way. A task in 64 is timed, and one in 1,024 is
+// kept for the reading back.
 func (e *effectsRun) attach(t *millrace.Task) {
 	kind := e.kind.Load()
 	if e.rig.Ledger.Traced(e.rig.Ledger.Hash(t.ID)) {
@@ -177,12 +197,15 @@ func (e *effectsRun) settled(t *millrace.Task) {
 	}
 }
 
-// made times a create that was acknowledged, as one of the kind whose slice it is.
+// made times a create that was acknowledged, as one of the kind whose slice it is. A create belongs
+// to a slice by its answer.
 func (e *effectsRun) made(p *bench.Pump) {
 	e.sides[e.kind.Load()].create.Latency(p.Number, time.Since(p.Intended))
 }
 
-// slice changes sides through the window, and counts what each one completes.
+// slice changes the kind through the window, and counts what each kind completes. Of each slice the
+// first quarter is not counted, since tasks of the kind before are still under way, and the last
+// twentieth is not either.
 func (e *effectsRun) slice(ctx context.Context) {
 	select {
 	case <-e.rig.Began():

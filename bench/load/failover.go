@@ -12,16 +12,22 @@ import (
 )
 
 const (
-	failoverCalm   = 2 * time.Second  // under load, before each kill
-	failoverWithin = 30 * time.Second // an acknowledgement that takes longer is none
+	// failoverCalm is how long the load runs before each kill.
+	failoverCalm = 2 * time.Second
+	// failoverWithin bounds the time without a leader. A later acknowledgement fails the run.
+	failoverWithin = 30 * time.Second
 )
 
-// failover is the queue's load, and the leader that is killed in it.
+// failover is the queue's load, and the kills of the leader in it.
 type failover struct {
-	q      *queueRun
-	killed atomic.Pointer[time.Time] // when; nil: everything serves
-	acked  chan time.Duration        // from the kill to the first acknowledgement of a create that began after it
-	took   []time.Duration
+	q *queueRun
+	// killed is the time of the kill that no create was acknowledged after yet; nil: all nodes serve.
+	killed atomic.Pointer[time.Time]
+	// acked has the time from the kill to the first acknowledgement of a create that began after
+	// it. made sends it, at most once for each kill.
+	acked chan time.Duration
+	// took has one time for each kill.
+	took []time.Duration
 }
 
 // Failover kills the node that leads, over and over while tasks are created and completed, and times how long after each
@@ -53,7 +59,8 @@ func Failover(ctx context.Context, rig *bench.Rig) error {
 	return errors.Join(rig.Drain(ctx), f.q.stopWorkers())
 }
 
-// made hears of every create that was acknowledged.
+// made hears of every create that was acknowledged. The first one that began after the kill, and
+// only that one, reports; the exchange of killed decides which it is.
 func (f *failover) made(p *bench.Pump) {
 	at := f.killed.Load()
 	if at == nil || p.Began.Before(*at) || !f.killed.CompareAndSwap(at, nil) {
@@ -62,7 +69,8 @@ func (f *failover) made(p *bench.Pump) {
 	f.acked <- time.Since(*at)
 }
 
-// rounds kills and revives for the length of the window, once at least.
+// rounds kills and revives for the length of the window, once at least. It waits for a calm time
+// before each kill, so that all clients have found the new leader.
 func (f *failover) rounds(ctx context.Context) error {
 	began := time.Now()
 	for {
@@ -78,7 +86,8 @@ func (f *failover) rounds(ctx context.Context) error {
 	}
 }
 
-// round kills the first node, which the bench has lead the first shard.
+// round kills the first node, which leads the first shard by the bench's placement, waits for the
+// first acknowledgement, and starts the node again. The restart places the leaders as before.
 func (f *failover) round(ctx context.Context) error {
 	if err := f.q.rig.KillServer(0); err != nil {
 		return err
@@ -100,6 +109,7 @@ func (f *failover) round(ctx context.Context) error {
 	return nil
 }
 
+// report tells the number of kills, and the median and the longest of the times.
 func (f *failover) report(rig *bench.Rig) {
 	slices.Sort(f.took)
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }

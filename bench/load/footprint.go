@@ -8,11 +8,13 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// residentLook is how often a server is asked for its memory while it is under load: rarely, for an answer costs it work.
+// residentLook is how often a server is asked for its memory while it is under load. It is rare,
+// because an answer costs the server work.
 const residentLook = 200 * time.Millisecond
 
-// Footprint is embedding and search at once, and what the servers take for it: the harness follows the CPU and memory of
-// each process by the second, and this the most memory that all have together.
+// Footprint embeds and searches at once, and tells what the servers take for it. The harness
+// follows CPU and memory of each process by the second; this driver adds the most memory that all
+// servers had together.
 func Footprint(ctx context.Context, rig *bench.Rig) error {
 	looking, stop := context.WithCancel(ctx)
 	peaks := make(chan float64, len(rig.Servers))
@@ -42,7 +44,8 @@ func Footprint(ctx context.Context, rig *bench.Rig) error {
 	return err
 }
 
-// peak is the most memory that the server has until ctx ends, in bytes, asked for at once and at every interval.
+// peak returns the most memory that the server had until ctx ends, in bytes. It asks at once and at
+// every interval, and passes over answers that fail.
 func (a adminPage) peak(ctx context.Context, interval time.Duration) (most float64) {
 	const resident = "process_resident_memory_bytes"
 	for {

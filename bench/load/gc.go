@@ -17,29 +17,37 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// gcSlice is how finely latencies are told apart by collections of garbage: a busy server collects more than once a
-// second.
+// gcSlice is the length of the slices in which latencies are sorted by collections of garbage. It
+// is below a second because a busy server collects more often than that.
 const gcSlice = 100 * time.Millisecond
 
-// gcWatch splits the latencies of one operation by whether a process collected garbage meanwhile.
+// gcWatch splits the latencies of one operation by whether a process collected garbage in the same slice.
 type gcWatch struct {
+	// op is the operation, and admin the address of the server's admin listener; empty: the server
+	// is in this process.
 	op    string
 	admin string
 
-	mu      sync.Mutex // guards the fields below
-	now     gcCount
-	first   gcCount
-	slice   gcCount // when the slice began
+	mu sync.Mutex // guards the fields below
+	// now is the newest count, first that at the beginning of the window.
+	now   gcCount
+	first gcCount
+	// slice is the count when the slice began.
+	slice gcCount
+	// with and without have the latencies of slices with a collection, and of those without.
 	with    *hdrhistogram.Histogram
 	without *hdrhistogram.Histogram
-	pauses  []float64 // µs
-	lost    error
+	// pauses are the mean pause of each look's collections, in microseconds.
+	pauses []float64
+	// lost is why the server could not be asked. Nothing is told then.
+	lost error
 }
 
-// gcCount is collections so far, and the time that they stopped the server.
+// gcCount is the collections so far of server and driver.
 type gcCount struct {
 	server, driver uint64
-	paused         float64 // seconds, of the server
+	// paused is how long they stopped the server, in seconds.
+	paused float64
 }
 
 // GC is Queue with an eye on collections of garbage, of server and driver.
@@ -68,7 +76,7 @@ func GC(ctx context.Context, rig *bench.Rig) error {
 	return err
 }
 
-// watch counts collections from the beginning of the window to its end.
+// watch counts collections every gcSlice, from before the window to its end. It runs on its own goroutine.
 func (g *gcWatch) watch(ctx context.Context, rig *bench.Rig) {
 	tick := time.NewTicker(gcSlice)
 	defer tick.Stop()
@@ -135,7 +143,7 @@ func (g *gcWatch) count(ctx context.Context) (gcCount, error) {
 	return n, lines.Err()
 }
 
-// interval takes the latencies of one slice.
+// interval takes the latencies of one slice, when the harness ends it.
 func (g *gcWatch) interval(op string, h *hdrhistogram.Histogram) {
 	if op != g.op {
 		return
@@ -150,6 +158,7 @@ func (g *gcWatch) interval(op string, h *hdrhistogram.Histogram) {
 	g.slice = g.now
 }
 
+// report compares p99.9 of both kinds of slices. It warns instead where one kind did not occur.
 func (g *gcWatch) report(rig *bench.Rig) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

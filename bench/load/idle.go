@@ -15,27 +15,33 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Connections carry many idle streams each: what is weighed is streams, not connections.
+// A connection carries many idle streams: what is weighed is streams, not connections.
 const (
-	idleConnections = 4   // at least
-	idleStreams     = 900 // of one connection at most
+	// idleConnections is the least number of connections.
+	idleConnections = 4
+	// idleStreams is the most streams of one connection.
+	idleStreams = 900
 )
 
-// idleAnswer is how long a worker that was idle may take to be given a task.
+// idleAnswer is how long an idle worker may take to be given a task.
 const idleAnswer = 10 * time.Second
 
-// idleRun is workers' streams on which nothing happens.
+// idleRun is a number of workers' streams on which nothing happens.
 type idleRun struct {
-	rig     *bench.Rig
-	queue   string // that the idle streams wait for
+	rig *bench.Rig
+	// queue is the one that the idle streams wait for.
+	queue   string
 	admin   adminPage
 	clients []*millrace.Client
-	given   chan *pb.Assignment
-	failed  chan error
+	// given has the first task that a stream was given, and failed the first error of a stream.
+	given  chan *pb.Assignment
+	failed chan error
+	// readers waits for the goroutines that read the streams.
 	readers sync.WaitGroup
 }
 
-// Idle measures what a server uses that has nothing to do, without streams and then with as many as the row has workers.
+// Idle measures what a server uses that has nothing to do: for the length of a window without
+// streams, and then with as many as the row has workers.
 func Idle(ctx context.Context, rig *bench.Rig) (err error) {
 	r, err := newIdleRun(rig, rig.Queue)
 	if err != nil {
@@ -75,13 +81,15 @@ func Idle(ctx context.Context, rig *bench.Rig) (err error) {
 	return r.alive(ctx)
 }
 
+// newIdleRun makes a run without streams. It needs the server's admin listener.
 func newIdleRun(rig *bench.Rig, queue string) (*idleRun, error) {
 	admin, err := adminOf(rig)
 	return &idleRun{rig: rig, queue: queue, admin: admin, given: make(chan *pb.Assignment, 1), failed: make(chan error, 1)}, err
 }
 
-// IdleBeside measures what the idle streams of the row cost while other workers are busy: their memory. It checks that the
-// work goes on and that none of the streams ends.
+// IdleBeside measures the memory that the idle streams of the row take, and then drives the queue
+// next to them. It checks that the work goes on and that none of the streams ends. The idle streams
+// wait for a queue of their own, so that they are given none of the work.
 func IdleBeside(ctx context.Context, rig *bench.Rig) error {
 	r, err := newIdleRun(rig, rig.Queue+"-idle")
 	if err != nil {
@@ -114,7 +122,7 @@ func IdleBeside(ctx context.Context, rig *bench.Rig) error {
 	return err
 }
 
-// used returns the share of a core that the server used while f ran.
+// used returns the share of one core that the server used while f ran.
 func (r *idleRun) used(ctx context.Context, f func() error) (float64, error) {
 	const cpu = "process_cpu_seconds_total"
 	before, err := r.admin.metrics(ctx, cpu)
@@ -133,7 +141,7 @@ func (r *idleRun) used(ctx context.Context, f func() error) (float64, error) {
 	return (after[cpu] - before[cpu]) / took.Seconds(), nil
 }
 
-// open subscribes n streams to the queue. Streams last as long as ctx.
+// open subscribes n streams to the queue, dealt out to the connections. The streams last as long as ctx.
 func (r *idleRun) open(ctx context.Context, n int) error {
 	connections := max(idleConnections, (n+idleStreams-1)/idleStreams)
 	for i := range connections {
@@ -153,6 +161,8 @@ func (r *idleRun) open(ctx context.Context, n int) error {
 	})
 }
 
+// subscribe opens one stream with a session of its own, subscribes with one slot, and leaves a
+// goroutine that reads it. It speaks the wire form itself: the client would share streams.
 func (r *idleRun) subscribe(ctx context.Context, c *millrace.Client) error {
 	stream, err := pb.NewQueueStreamClient(c.Conn()).Open(ctx)
 	if err != nil {
@@ -179,7 +189,7 @@ func (r *idleRun) subscribe(ctx context.Context, c *millrace.Client) error {
 	return nil
 }
 
-// read follows one stream to its end, which only ctx may bring.
+// read follows one stream to its end, which only ctx may bring: any other end goes to failed.
 func (r *idleRun) read(ctx context.Context, stream grpc.BidiStreamingClient[pb.ClientFrame, pb.ServerFrame]) {
 	for {
 		f, err := stream.Recv()
@@ -202,7 +212,8 @@ func (r *idleRun) read(ctx context.Context, stream grpc.BidiStreamingClient[pb.C
 	}
 }
 
-// alive proves that idle workers wait for work.
+// alive proves that an idle worker is given a task: it makes one and completes it, and notes both
+// for the audit.
 func (r *idleRun) alive(ctx context.Context) error {
 	t, err := r.answered(ctx)
 	if err != nil {
@@ -216,8 +227,8 @@ func (r *idleRun) alive(ctx context.Context) error {
 	return nil
 }
 
-// answered makes a task, by a single call, for the streams may be as many as one tenant may have, and returns it as an
-// idle worker is given it.
+// answered makes one task and returns it as an idle worker is given it. It uses a single call,
+// because the tenant may have no stream left.
 func (r *idleRun) answered(ctx context.Context) (*pb.Assignment, error) {
 	select {
 	case err := <-r.failed:
@@ -242,7 +253,7 @@ func (r *idleRun) answered(ctx context.Context) (*pb.Assignment, error) {
 	}
 }
 
-// close ends every stream.
+// close ends every stream and waits for its reader.
 func (r *idleRun) close(stop context.CancelFunc) {
 	stop()
 	r.readers.Wait()

@@ -11,32 +11,37 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// Of keys in use there are more than a window of seconds puts, and few enough that a driver can hold what was acknowledged
-// of each.
+// There are more keys in use than a window of seconds puts, and few enough that a driver can hold
+// what was acknowledged of each.
 const (
 	keysInUse    = 1 << 20
 	keysKeyspace = "bench"
+	// underWayLook is how often the calls under way are counted.
 	underWayLook = 5 * time.Millisecond
 )
 
-// keyRun is one client that puts keys through one stream, without waiting for one answer before the next put.
+// keyRun is one client that puts keys through one stream, without waiting for one answer before the
+// next put. One goroutine sends and another takes the answers.
 type keyRun struct {
 	rig    *bench.Rig
 	ledger *bench.KeyLedger
 	put    *bench.Op
 	client *millrace.Client
 	stream *millrace.KVStream
-	next   atomic.Uint64 // number of the next put
-	sent   atomic.Uint64
-	ended  atomic.Uint64 // puts with an answer, whatever it is
-	under  underWay
+	// next is the number of the next put.
+	next atomic.Uint64
+	// sent counts puts that were given to the stream.
+	sent atomic.Uint64
+	// ended counts puts with an answer, whatever it is. sent − ended is what is under way.
+	ended atomic.Uint64
+	under underWay
 }
 
-// underWay is the mean of how many puts are under way, by looks within the window.
+// underWay is the sum of the puts under way over a number of looks, within the window.
 type underWay struct{ sum, looks uint64 }
 
-// Keys puts keys as fast as one stream takes them. A row that says how many ends when all of them are acknowledged, or
-// with its window if that is over first.
+// Keys puts keys as fast as one stream takes them. A row that says how many puts there are ends
+// when all of them are acknowledged, or with its window if that is over first.
 func Keys(ctx context.Context, rig *bench.Rig) error {
 	k, err := openKeys(ctx, rig)
 	if err != nil {
@@ -45,7 +50,8 @@ func Keys(ctx context.Context, rig *bench.Rig) error {
 	return errors.Join(k.run(ctx), k.close())
 }
 
-// KeysSteady is Keys for so long that stores compact and logs go round, held against its own beginning.
+// KeysSteady is Keys for so long that stores compact and logs are reused. Its end is compared with
+// its beginning.
 func KeysSteady(ctx context.Context, rig *bench.Rig) error {
 	if rig.Ceiling {
 		return Keys(ctx, rig)
@@ -56,7 +62,7 @@ func KeysSteady(ctx context.Context, rig *bench.Rig) error {
 	return s.follow(ctx, Keys)
 }
 
-// newKeyLedger makes the ledger of a run.
+// newKeyLedger makes the ledger of a run, by the row's sizes.
 func newKeyLedger(rig *bench.Rig) *bench.KeyLedger {
 	return bench.NewKeyLedger(bench.KeyOptions{
 		Keyspace: keysKeyspace, Keys: keysInUse, KeyBytes: max(rig.Shape.Key, 8), ValueBytes: len(rig.Payload),
@@ -64,6 +70,7 @@ func newKeyLedger(rig *bench.Rig) *bench.KeyLedger {
 	})
 }
 
+// openKeys connects the client, and gives the rig the ledger that the audit reads.
 func openKeys(ctx context.Context, rig *bench.Rig) (*keyRun, error) {
 	c, err := rig.Dial(ctx, 0)
 	if err != nil {
@@ -75,7 +82,7 @@ func openKeys(ctx context.Context, rig *bench.Rig) (*keyRun, error) {
 
 func (k *keyRun) close() error { return errors.Join(k.stream.Close(), k.client.Close()) }
 
-// run warms up, and then measures as the shape says.
+// run feeds the stream for the warm-up, and then through the window as the shape says.
 func (k *keyRun) run(ctx context.Context) error {
 	if err := k.feed(ctx, until(time.Now().Add(k.rig.Warmup))); err != nil {
 		return err
@@ -103,7 +110,8 @@ func (k *keyRun) run(ctx context.Context) error {
 	return err
 }
 
-// until reports whether a time has come. It reads the clock only in one of 16 calls.
+// until returns a function that reports whether a time has come. It reads the clock only in one of
+// 16 calls, since a reading would cost a part of a put. Not for use by several goroutines.
 func until(end time.Time) func() bool {
 	const every = 16
 	n := 0
@@ -113,7 +121,7 @@ func until(end time.Time) func() bool {
 	}
 }
 
-// look counts what is under way until ctx ends.
+// look counts what is under way until ctx ends. k.under is its own until then.
 func (k *keyRun) look(ctx context.Context) {
 	tick := time.NewTicker(underWayLook)
 	defer tick.Stop()
@@ -128,14 +136,15 @@ func (k *keyRun) look(ctx context.Context) {
 	}
 }
 
-// sentPut is a put that waits for its answer; its latency counts from at.
+// sentPut is a put that waits for its answer. Its latency counts from at.
 type sentPut struct {
 	n  uint64
 	at time.Time
 	w  millrace.Written
 }
 
-// feed puts keys until over says so, or ctx ends, and returns when each put has its answer.
+// feed puts keys until over says so, or ctx ends, and returns when each put has its answer. The
+// channel between both goroutines bounds the puts under way to the row's number.
 func (k *keyRun) feed(ctx context.Context, over func() bool) error {
 	sent := make(chan sentPut, max(k.rig.Shape.Ahead, 1))
 	answered := make(chan struct{})
@@ -162,12 +171,14 @@ func (k *keyRun) feed(ctx context.Context, over func() bool) error {
 	return ctx.Err()
 }
 
-// answer takes the server's answer to a put.
+// answer takes the server's answer to a put, or the error that it was not sent for.
 func (k *keyRun) answer(caller int, n uint64, at time.Time, rev uint64, err error) {
 	k.ended.Add(1)
 	keyAnswer(k.ledger, k.put, caller, n, at, rev, err)
 }
 
+// keyAnswer notes the answer in ledger and recorder. A refused put changed nothing; any other error
+// leaves its outcome unknown.
 func keyAnswer(l *bench.KeyLedger, put *bench.Op, caller int, n uint64, at time.Time, rev uint64, err error) {
 	if err == nil {
 		l.Acked(n, rev)
@@ -177,16 +188,17 @@ func keyAnswer(l *bench.KeyLedger, put *bench.Op, caller int, n uint64, at time.
 	put.Record(caller, at, 1, err)
 }
 
-// keysShare is the part of its maximum that a stream of puts is offered when its latency is measured, and keysProbe how
-// long the maximum is looked for, at most the window.
+// keysShare is the part of its maximum that a stream of puts is offered when its latency is
+// measured. keysProbe is how long the maximum is looked for, at most the window.
 const (
 	keysShare = 0.3
 	keysProbe = 2 * time.Second
 )
 
-// KeysLatency offers puts one by one at the rate of the row or, where it has none, at 30 % of what the same stream took just
-// before as fast as it could; unless a rate is asked for. Like the row that measures the maximum, it does not wait for one
-// answer before the next put. Latencies count from when a put was due; service is the part of them from when it was sent.
+// KeysLatency offers puts one by one, and does not wait for one answer before the next put. The
+// rate is the one that is asked for, else that of the row, else 30 % of what the same stream took
+// just before as fast as it could. Latencies count from when a put was due; service is the part of
+// them from when it was sent.
 func KeysLatency(ctx context.Context, rig *bench.Rig) error {
 	if rig.Ceiling {
 		return Keys(ctx, rig)
@@ -217,7 +229,8 @@ func KeysLatency(ctx context.Context, rig *bench.Rig) error {
 	return errors.Join(err, k.close())
 }
 
-// offer puts keys when they are due, until the window ends, and returns when each put has its answer.
+// offer puts keys when they are due, until the window ends, and returns when each put has its answer. The
+// pacing goroutine never blocks on sent, since Offer keeps the calls under way within its capacity.
 func (k *keyRun) offer(ctx context.Context) {
 	service := k.rig.Op("service")
 	var underWay atomic.Int64
@@ -252,7 +265,8 @@ func (k *keyRun) offer(ctx context.Context) {
 	<-answered
 }
 
-// maximum returns what the stream takes as fast as it can, in puts a second.
+// maximum returns what the stream takes as fast as it can, in puts a second: the second half of a
+// short closed loop, after the first has warmed up.
 func (k *keyRun) maximum(ctx context.Context) (perSecond float64, err error) {
 	half := min(keysProbe, k.rig.Window) / 2
 	if err := k.feed(ctx, until(time.Now().Add(half))); err != nil {

@@ -10,10 +10,12 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// KeysUnary puts keys by callers that wait for each answer, one call of gRPC for each put, over as many connections as
-// there are producers. Every server takes the same calls, those of the ping-pong too.
+// KeysUnary puts keys by callers that wait for each answer, with one gRPC call for each put, over
+// as many connections as there are producers. All kinds of servers take the same calls, the relays
+// of the ping-pong too, so that the rows compare.
 func KeysUnary(ctx context.Context, rig *bench.Rig) error {
 	u := &unaryRun{keyRun: keyRun{rig: rig, ledger: newKeyLedger(rig), put: rig.Op("put")}}
+	// Relays and the null server keep nothing: their puts are not for the audit.
 	if len(rig.Servers) > 0 && !bare(rig.Shape.Kind) && !rig.Ceiling {
 		rig.Keys = u.ledger
 	}
@@ -36,13 +38,15 @@ func KeysUnary(ctx context.Context, rig *bench.Rig) error {
 	return err
 }
 
-// unaryRun is the callers of a run.
+// unaryRun is the callers of a run. The caller with number n uses connection n modulo their count.
 type unaryRun struct {
 	keyRun
 	clients []*millrace.Client
-	doors   []pb.KVServiceClient
+	// doors are the services of clients, in the same order.
+	doors []pb.KVServiceClient
 }
 
+// once puts one key and waits for its answer.
 func (u *unaryRun) once(ctx context.Context, p *bench.Pump) {
 	n := u.next.Add(1) - 1
 	resp, err := u.doors[p.Number%len(u.doors)].Put(ctx, putRequest(u.ledger.Key(n), u.ledger.Value(n)))
@@ -54,5 +58,5 @@ func putRequest(key string, value []byte) *pb.KVPutRequest {
 	return &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: keysKeyspace, Key: []byte(key), Value: value}}
 }
 
-// errKind says that a row asks for a relay that there is not.
+// errKind says that a row asks for a kind of relay that does not exist.
 var errKind = errors.New("relays are over grpc or over the transport")

@@ -13,7 +13,8 @@ import (
 // latencyProbe is how long the closed loop runs that finds the maximum, at most the window.
 const latencyProbe = 2 * time.Second
 
-// Latency is Queue as an open loop at half of what its own closed loop reaches just before, unless a rate is asked for.
+// Latency is Queue as an open loop, at half of the rate that its own closed loop reaches just
+// before, unless a rate is asked for.
 func Latency(ctx context.Context, rig *bench.Rig) error {
 	if rig.Ceiling || rig.Rate > 0 {
 		return Queue(ctx, rig)
@@ -28,7 +29,8 @@ func Latency(ctx context.Context, rig *bench.Rig) error {
 	return Queue(ctx, rig)
 }
 
-// maximum runs the closed loop and returns the rate of its second half.
+// maximum runs the closed loop on the run's own servers, drains it, and returns the rate of its second half in
+// completions a second. What it did is in the ledger too, so that the audit covers it.
 func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error) {
 	q := newQueueRun(rig)
 	defer func() {

@@ -19,9 +19,9 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// NullServer reads the frames of streams and requests for tasks over HTTP, and acknowledges them at once: it writes
-// nothing and checks nothing, so that a driver's own limit can be measured against it. It serves on free ports of
-// 127.0.0.1 until ctx ends.
+// NullServer reads the frames of streams and requests for tasks over HTTP, and acknowledges them at
+// once. It stores nothing and checks nothing, so that a driver's own limit can be measured against
+// it. It serves on free ports of 127.0.0.1 until ctx ends. ready is told both addresses.
 func NullServer(ctx context.Context, ready func(grpc, http string)) error {
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -60,24 +60,28 @@ func NullServer(ctx context.Context, ready func(grpc, http string)) error {
 	return nil
 }
 
+// nullTimeout bounds the reading of a request's header.
 const nullTimeout = 5 * time.Second
 
-// null is the server: tasks pass from creates to subscriptions in order.
+// null is the server. Tasks pass from creates to subscriptions in order; an id is never checked,
+// and a lease never ends.
 type null struct {
 	pb.UnimplementedQueueStreamServer
 	pb.UnimplementedServerServiceServer
 
-	// before sees each frame first, and says which created tasks are given to workers and whether it is acknowledged. nil:
-	// all, and it is.
+	// before sees each frame first. It says which of its created tasks are given to workers, and
+	// whether the frame gets no answer at all. nil: all are given, and each frame is answered.
 	before func(f *pb.ClientFrame) (keep func(id string) bool, mute bool)
 
-	mu    sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// token is the lease token of the newest task; ready are the tasks that wait, the oldest first.
 	token uint64
 	ready []*pb.Assignment
 	subs  []*nullSub
 }
 
-// nullSub is one subscription.
+// nullSub is one subscription: free is how many more tasks it takes now, and batch how many of them
+// in one frame.
 type nullSub struct {
 	stream *nullStream
 	sub    uint32
@@ -85,7 +89,7 @@ type nullSub struct {
 	batch  int
 }
 
-// nullStream sends from several goroutines.
+// nullStream sends from several goroutines: frames of others may assign tasks to it.
 type nullStream struct {
 	mu sync.Mutex
 	s  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
@@ -109,7 +113,8 @@ func (n *null) Open(s grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) 
 	return st.serve(n.frame)
 }
 
-// serve greets the client and hands its frames on, to the end of the stream.
+// serve greets the client and hands each of its frames to frame, until the client ends the stream
+// or frame fails.
 func (st *nullStream) serve(frame func(st *nullStream, f *pb.ClientFrame) error) error {
 	s := st.s
 	f, err := s.Recv()
@@ -136,6 +141,7 @@ func (st *nullStream) serve(frame func(st *nullStream, f *pb.ClientFrame) error)
 	}
 }
 
+// frame answers one frame of a client. Other kinds need no answer.
 func (n *null) frame(st *nullStream, f *pb.ClientFrame) error {
 	var keep func(id string) bool
 	if n.before != nil {
@@ -172,12 +178,15 @@ func (n *null) frame(st *nullStream, f *pb.ClientFrame) error {
 	return nil
 }
 
+// settledOK is shared by all answers: it is never changed.
 var settledOK = &pb.SettleResult{State: pb.State_COMPLETED}
 
+// ack sends one acknowledgement.
 func (st *nullStream) ack(a *pb.Ack) error {
 	return st.send(&pb.ServerFrame{Frame: &pb.ServerFrame_Ack{Ack: a}})
 }
 
+// create acknowledges all tasks of a frame, and keeps those for the workers that keep wants.
 func (n *null) create(st *nullStream, f *pb.CreateFrame, keep func(id string) bool) error {
 	ack := &pb.Ack{Seq: f.Seq, Created: make([]*pb.CreateResult, len(f.Tasks))}
 	results := make([]pb.CreateResult, len(f.Tasks))
@@ -195,7 +204,7 @@ func (n *null) create(st *nullStream, f *pb.CreateFrame, keep func(id string) bo
 	return n.assign()
 }
 
-// add keeps tasks for the workers.
+// add keeps tasks for the workers, in order. All assignments of a frame are one allocation.
 func (n *null) add(specs []*pb.TaskSpec) {
 	tasks := make([]pb.Assignment, len(specs))
 	n.mu.Lock()
@@ -209,8 +218,10 @@ func (n *null) add(specs []*pb.TaskSpec) {
 	}
 }
 
+// nullLease is the lease of each task: longer than a window.
 const nullLease = 300_000 // ms
 
+// free gives slots back to the stream's subscription. A stream has one at most here.
 func (n *null) free(st *nullStream, count int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -222,7 +233,8 @@ func (n *null) free(st *nullStream, count int) {
 	}
 }
 
-// assign gives what waits to free slots.
+// assign gives what waits to free slots, until nothing waits or no slot is free. It sends without
+// the lock, and drops a stream that cannot be sent to.
 func (n *null) assign() error {
 	for {
 		n.mu.Lock()
@@ -247,7 +259,7 @@ func (n *null) assign() error {
 	}
 }
 
-// leave forgets a stream.
+// leave forgets the subscriptions of a stream. Tasks that it was given are lost.
 func (n *null) leave(st *nullStream) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,19 +11,21 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// nullKeys acknowledges puts, by streams and by calls of their own, and keeps none.
+// nullKeys acknowledges puts, by streams and by single calls, and keeps none.
 type nullKeys struct {
 	pb.UnimplementedKVStreamServer
 	pb.UnimplementedKVServiceServer
 
+	// rev is the newest revision that was given.
 	rev atomic.Uint64
 
-	// keep sees each put with the revision that it gets, before it is acknowledged; it may be nil. It returns the
-	// revision that the acknowledgement of its frame begins with, when it is the first of it.
+	// keep sees each put with the revision that it gets, before it is acknowledged; it may be nil.
+	// It returns the revision that the acknowledgement names: of a frame that of its first put, so
+	// that a test can make a server that lies.
 	keep func(key, value []byte, rev uint64) uint64
 }
 
-// register offers all of them at a server.
+// register offers both services at a server.
 func (n *nullKeys) register(s *grpc.Server) {
 	pb.RegisterKVStreamServer(s, n)
 	pb.RegisterKVServiceServer(s, n)

@@ -11,7 +11,7 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// handler answers the requests of the REST driver.
+// handler answers the requests of the REST driver: create, claim and complete.
 func (n *null) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/tasks", func(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +42,7 @@ func (n *null) handler() http.Handler {
 	return mux
 }
 
+// readInto decodes a request's body, or answers 400 and returns false.
 func readInto(w http.ResponseWriter, r *http.Request, v any) bool {
 	b, err := io.ReadAll(r.Body)
 	if err == nil {
@@ -53,13 +54,14 @@ func readInto(w http.ResponseWriter, r *http.Request, v any) bool {
 	return err == nil
 }
 
+// answer writes an answer in JSON.
 func answer(w http.ResponseWriter, status int, format string, args ...any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = io.Copy(w, strings.NewReader(fmt.Sprintf(format, args...))) // a client that left needs no answer
 }
 
-// take returns a task that waits, or nil.
+// take returns the oldest task that waits, or nil.
 func (n *null) take() *pb.Assignment {
 	n.mu.Lock()
 	defer n.mu.Unlock()

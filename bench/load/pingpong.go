@@ -19,24 +19,30 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// Kinds of relays: what carries a put from the first server to the others.
+// Kinds of relays: what carries a put from the first server to the others. grpc is a call of the
+// same service; transport is a message of the transport that nodes use among each other.
 const (
 	relayGRPC      = "grpc"
 	relayTransport = "transport"
 )
 
+// bare reports whether a kind is that of a relay, whose servers keep nothing.
 func bare(kind string) bool { return kind == relayGRPC || kind == relayTransport }
 
-// Relay says what one server of a ping-pong is. All fields are required, but for Peers.
+// Relay says what one server of a ping-pong is. All fields are required, except Peers.
 type Relay struct {
-	Kind  string   // grpc or transport
-	Node  int      // from 1: the first takes the puts
-	Peers []string // where the others are, the last node first; of the first node alone
+	// Kind is grpc or transport.
+	Kind string
+	// Node counts from 1. The first one takes the puts.
+	Node int
+	// Peers are where the others are, the last node first. Only the first node uses them.
+	Peers []string
 }
 
-// PingPong serves puts that are kept nowhere, until ctx ends: the first server hands each to all others and answers when
-// each has answered with nothing. It is what replication costs at the least, without log, order or disk. peer is where the
-// first server reaches this one.
+// PingPong serves puts that are kept nowhere, until ctx ends. The first server hands each put to
+// all others, and answers when each of them has answered with nothing. That is the least that
+// replication costs: a round trip to each replica, without log, order or disk. peer is where the
+// first server reaches this one; empty: at its gRPC address.
 func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err error) {
 	if !bare(r.Kind) {
 		return fmt.Errorf("kind %q: %w", r.Kind, errKind)
@@ -82,16 +88,18 @@ func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err 
 	return err
 }
 
-// relay hands a put to every other server, and returns when each has answered.
+// relay hands a put to every other server, and returns when each has answered. It may be called
+// from many goroutines.
 type relay interface {
 	hand(ctx context.Context, r *pb.KVPutRequest) error
 }
 
-// pingPong is one server.
+// pingPong is one server. Without others, its relay returns at once.
 type pingPong struct {
 	pb.UnimplementedKVServiceServer
 	relay relay
-	puts  atomic.Uint64
+	// puts counts what was acknowledged; it stands for a revision.
+	puts atomic.Uint64
 }
 
 // Put keeps nothing.
@@ -102,12 +110,13 @@ func (p *pingPong) Put(ctx context.Context, r *pb.KVPutRequest) (*pb.KVPutRespon
 	return &pb.KVPutResponse{Rev: p.puts.Add(1)}, nil
 }
 
-// grpcRelay hands puts on by calls of their own.
+// grpcRelay hands puts on, each by a call of its own to each server.
 type grpcRelay struct {
 	conns []*grpc.ClientConn
 	doors []pb.KVServiceClient
 }
 
+// dialRelays makes the connections, which are opened by their first call.
 func dialRelays(addresses []string) (*grpcRelay, error) {
 	g := &grpcRelay{}
 	for _, a := range addresses {
@@ -128,6 +137,7 @@ func (g *grpcRelay) close() error {
 	return errors.Join(all...)
 }
 
+// hand calls the first server on its own goroutine, and only the others on further ones.
 func (g *grpcRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	if len(g.doors) == 0 {
 		return nil
@@ -142,36 +152,50 @@ func (g *grpcRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	return errors.Join(errs...)
 }
 
-// wireRelay hands puts on as messages between nodes, which begin with what they are. Messages go from the side that dialled
-// to the side that accepted, so the first server begins by saying where it is.
+// wireRelay hands puts on as messages of the nodes' transport. The first byte of a message says
+// what it is. Messages go from the side that dialled to the side that accepted, so the first server
+// begins by telling the others where it is.
 type wireRelay struct {
-	t     *transport.Transport
-	peers []transport.NodeID // empty: this server only answers
-	next  atomic.Uint64
+	t *transport.Transport
+	// peers are the other servers; empty: this server only answers.
+	peers []transport.NodeID
+	// next numbers the puts, so that an answer finds its put.
+	next atomic.Uint64
+	// heard has the servers that know where the first one is.
 	heard chan transport.NodeID
 
-	mu      sync.Mutex // guards the field below
+	mu sync.Mutex // guards the field below
+	// waiting has the puts whose answers are awaited, by number.
 	waiting map[uint64]*handed
 }
 
-// handed is a put whose answers are awaited.
+// handed is a put whose answers are awaited: left of them are missing, and done is closed when none is.
 type handed struct {
 	left int
 	done chan struct{}
 }
 
+// The kinds of messages, sizes and times of a wireRelay.
 const (
-	wireWhere = 'w' // then the address of the sender
-	wirePut   = 'p' // then 8 bytes that name it, its key and its value; or the answer, of those 8 bytes alone
+	// wireWhere begins the address of the sender, and from another server the answer to it.
+	wireWhere = 'w'
+	// wirePut begins 8 bytes that number the put, its key and its value; or, as an answer, those 8
+	// bytes alone.
+	wirePut = 'p'
 
-	wireHead   = 1 + 8
-	nowhere    = "127.0.0.1:9" // the port that throws away what it gets, where there is a server of it
+	wireHead = 1 + 8
+	// nowhere is a port at which no server answers. It stands for the first server until that has
+	// said where it is.
+	nowhere = "127.0.0.1:9"
+	// meetLook is the time between two attempts to meet the others, within meetWithin altogether.
 	meetLook   = 20 * time.Millisecond
 	meetWithin = 10 * time.Second
 )
 
+// relayCluster keeps these messages apart from those of real nodes.
 var relayCluster = transport.ClusterID{'p', 'i', 'n', 'g', 'p', 'o', 'n', 'g'}
 
+// newWireRelay starts the transport of one server. The first one returns when all others can answer it.
 func newWireRelay(ctx context.Context, r Relay) (*wireRelay, error) {
 	t, err := transport.New(transport.Options{
 		Cluster: relayCluster, Node: transport.NodeID(r.Node), Listen: "127.0.0.1:0", Plain: true,
@@ -201,7 +225,7 @@ func newWireRelay(ctx context.Context, r Relay) (*wireRelay, error) {
 	return w, nil
 }
 
-// meet tells the other servers where this one is until each has answered.
+// meet tells the other servers where this one is until each has answered. Messages may be lost, so it repeats.
 func (w *wireRelay) meet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, meetWithin)
 	defer cancel()
@@ -227,7 +251,7 @@ func (w *wireRelay) meet(ctx context.Context) error {
 	return nil
 }
 
-// take is what a message does that arrived.
+// take does what a message that arrived asks for. It is called by the transport, which it must not hold up.
 func (w *wireRelay) take(from transport.NodeID, _ core.ShardID, msg []byte) {
 	if len(msg) == 0 {
 		return
@@ -249,13 +273,14 @@ func (w *wireRelay) take(from transport.NodeID, _ core.ShardID, msg []byte) {
 	}
 }
 
-// greet answers the first server; it asks again when the answer is lost.
+// greet answers the first server, which asks again when the answer is lost.
 func (w *wireRelay) greet(id transport.NodeID, address string) {
 	if err := w.t.SetPeer(id, address); err == nil {
 		w.t.Send(id, transport.Bulk, 0, []byte{wireWhere})
 	}
 }
 
+// answered counts one answer to a put. An answer that comes after the put was given up is passed over.
 func (w *wireRelay) answered(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,8 +294,11 @@ func (w *wireRelay) answered(id uint64) {
 	}
 }
 
+// errRelayFull says that the transport had no room for a message. Nothing is sent twice here.
 var errRelayFull = errors.New("the way to another server is full")
 
+// hand sends the put to all others and waits for their answers. The put waits before it is sent,
+// since an answer may come at once.
 func (w *wireRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	if len(w.peers) == 0 {
 		return nil
@@ -299,6 +327,7 @@ func (w *wireRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	}
 }
 
+// forget gives up a put whose answers are no longer awaited.
 func (w *wireRelay) forget(id uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

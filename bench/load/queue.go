@@ -11,29 +11,43 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// queueRun is the queue's load of one run: producers that create, workers that complete.
+// queueRun is the queue's load of one run: producers that create, workers that complete. Pumps,
+// handlers and the SDK's goroutines call its methods at once; fields are set before they start.
 type queueRun struct {
-	rig     *bench.Rig
-	job     *millrace.JobOf[[]byte, []byte]
-	create  *bench.Op
-	settle  *bench.Op
-	claim   *bench.Op // latency from create to handler
-	cycle   *bench.Op // latency from create to acknowledged completion
-	traces  traces
-	clients []*millrace.Client // of producers
+	rig *bench.Rig
+	job *millrace.JobOf[[]byte, []byte]
+	// create and settle count acknowledgements; settle also has the latency from handler to
+	// acknowledged completion.
+	create *bench.Op
+	settle *bench.Op
+	// claim has the latency from a task's create to its handler.
+	claim *bench.Op
+	// cycle has the latency from a task's create to its acknowledged completion.
+	cycle *bench.Op
+	// traces are the timed tasks that are under way.
+	traces traces
+	// clients are those of producers.
+	clients []*millrace.Client
 	workers []*worker
-	args    [][]byte               // of one batched create
-	options [][]millrace.AddOption // of a create, dealt out to the pumps; empty: none
-	onMade  func(p *bench.Pump)    // of every create of one task that was acknowledged; may be nil
-	call    func(ctx context.Context, p *bench.Pump)
-	onTask  func(t *millrace.Task) // of every task that a handler is given; may be nil
-	onDone  func(t *millrace.Task) // of every completion that was acknowledged; may be nil
+	// args are the payloads of one batched create.
+	args [][]byte
+	// options are those of creates, dealt out to the pumps by number; empty: none.
+	options [][]millrace.AddOption
+	// onMade hears of every single create that was acknowledged; may be nil.
+	onMade func(p *bench.Pump)
+	// call is what one pump does over and over.
+	call func(ctx context.Context, p *bench.Pump)
+	// onTask hears of every task that a handler is given, and onDone of every completion that was
+	// acknowledged; either may be nil.
+	onTask func(t *millrace.Task)
+	//
+	onDone func(t *millrace.Task)
 }
 
-// drainTimeout is what handlers that do nothing need at most.
+// drainTimeout is more than handlers need that do nothing.
 const drainTimeout = 2 * time.Second
 
-// worker is one worker client and the end of its run.
+// worker is one worker client. ended gets the result of its run, once.
 type worker struct {
 	client *millrace.Client
 	w      *millrace.Worker
@@ -41,10 +55,11 @@ type worker struct {
 	ended  chan error
 }
 
-// Queue drives producers and workers as the row's shape says, through streams: rows without workers only create, rows
-// without producers work on what was prefilled.
+// Queue drives producers and workers as the row's shape says, through streams. Rows without workers
+// only create; rows without producers work on what was prefilled.
 func Queue(ctx context.Context, rig *bench.Rig) error { return newQueueRun(rig).run(ctx) }
 
+// newQueueRun makes a run that has no client yet.
 func newQueueRun(rig *bench.Rig) *queueRun {
 	q := &queueRun{
 		rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue), create: rig.Op("create"), settle: rig.Op("complete"),
@@ -63,6 +78,8 @@ func newQueueRun(rig *bench.Rig) *queueRun {
 	return q
 }
 
+// run does the whole: connect, prefill, start workers, generate, measure, drain. After an error
+// close ends what is still open.
 func (q *queueRun) run(ctx context.Context) error {
 	rig := q.rig
 	defer q.close()
@@ -90,6 +107,7 @@ func (q *queueRun) run(ctx context.Context) error {
 	return errors.Join(rig.Drain(ctx), q.stopWorkers())
 }
 
+// open connects the producers.
 func (q *queueRun) open(ctx context.Context) error {
 	for i := range q.rig.Shape.Producers {
 		c, err := q.rig.Dial(ctx, i)
@@ -101,7 +119,7 @@ func (q *queueRun) open(ctx context.Context) error {
 	return nil
 }
 
-// pump returns what one pump calls over and over.
+// pump returns what one pump calls over and over: one create, or one call with a batch.
 func (q *queueRun) pump() func(ctx context.Context, p *bench.Pump) {
 	if q.rig.Shape.ProducerBatch > 1 {
 		return q.createMany
@@ -109,6 +127,7 @@ func (q *queueRun) pump() func(ctx context.Context, p *bench.Pump) {
 	return q.createOne
 }
 
+// createOne creates one task and waits for the answer.
 func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 	var options []millrace.AddOption
 	if n := len(q.options); n > 0 {
@@ -126,6 +145,8 @@ func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 	q.created(h.ID, p.Intended)
 }
 
+// createMany creates a batch in one call. Some tasks of it may be created and others not; each is
+// noted for itself.
 func (q *queueRun) createMany(ctx context.Context, p *bench.Pump) {
 	handles, err := q.job.AddMany(ctx, q.clients[p.Number%len(q.clients)], q.args)
 	n := 0
@@ -143,6 +164,7 @@ func (q *queueRun) createMany(ctx context.Context, p *bench.Pump) {
 	q.create.Record(p.Number, p.Intended, n, nil)
 }
 
+// created notes an acknowledged create, and times the task if it is one in 64.
 func (q *queueRun) created(id string, at time.Time) {
 	if h := q.rig.Ledger.Created(id); q.rig.Ledger.Traced(h) {
 		if both := q.traces.create(h, at); both != nil {
@@ -151,6 +173,7 @@ func (q *queueRun) created(id string, at time.Time) {
 	}
 }
 
+// failedCreate notes n tasks whose create failed. They may be there unless the server refused the call.
 func (q *queueRun) failedCreate(p *bench.Pump, n int, err error) {
 	q.create.Record(p.Number, p.Intended, 0, err)
 	var e *millrace.Error
@@ -160,7 +183,7 @@ func (q *queueRun) failedCreate(p *bench.Pump, n int, err error) {
 	q.rig.Ledger.CreateUnknown(n)
 }
 
-// prefill creates tasks before the window.
+// prefill creates the tasks that wait before the window. Each must be acknowledged.
 func (q *queueRun) prefill(ctx context.Context) error {
 	left := q.rig.Shape.Prefill
 	if left == 0 {
@@ -188,14 +211,15 @@ func (q *queueRun) prefill(ctx context.Context) error {
 	return nil
 }
 
-// slots is the window of one worker in tasks: its slots, each of which works on a batch at a time where there are batches,
-// within what a worker may have.
+// slots is how many tasks one worker may have at once: its slots, each of which works on a batch
+// where there are batches, and at most what the server allows.
 func slots(s bench.Shape) int {
 	const most = 4096
 	return min(max(s.Slots, 1)*max(s.WorkerBatch, 1), most)
 }
 
-// startWorker starts a worker client. Its completions count when the server has acknowledged them.
+// startWorker starts a worker client. A completion counts when the server has acknowledged it,
+// which OnSettled tells, and not when the handler returns.
 func (q *queueRun) startWorker(ctx context.Context, i int) error {
 	c, err := q.rig.Dial(ctx, i)
 	if err != nil {
@@ -233,7 +257,7 @@ func (q *queueRun) startWorker(ctx context.Context, i int) error {
 	return nil
 }
 
-// handle is what a handler does: to note when it began, for one task in 64, and what the suite adds.
+// handle is what a handler does: it notes when it began, for one task in 64, and what the suite adds.
 func (q *queueRun) handle(i int, t *millrace.Task) {
 	if h := q.rig.Ledger.Hash(t.ID); q.rig.Ledger.Traced(h) {
 		q.traces.claim(h, time.Now())
@@ -243,7 +267,8 @@ func (q *queueRun) handle(i int, t *millrace.Task) {
 	}
 }
 
-// settled takes the server's answer to a completion.
+// settled takes the server's answer to a completion, on a goroutine of the SDK. An attempt that
+// ended in another way than the handler said is an error.
 func (q *queueRun) settled(i int, m millrace.Settlement) {
 	t := m.Task
 	if m.Err != nil || m.Op != "complete" {
@@ -268,7 +293,8 @@ func (q *queueRun) settled(i int, m millrace.Settlement) {
 	}
 }
 
-// finish records the latencies of a task that went all the way.
+// finish records the latencies of a task that went all the way. Without a time of the claim only
+// the whole way is known.
 func (q *queueRun) finish(t *trace) {
 	if !t.claimed.IsZero() {
 		q.claim.Latency(0, t.claimed.Sub(t.created))
@@ -277,7 +303,7 @@ func (q *queueRun) finish(t *trace) {
 	q.cycle.Latency(0, t.settled.Sub(t.created))
 }
 
-// frames tells how many calls the client gathered per frame.
+// frames tells how many calls the client gathered per frame, over the whole run.
 func (q *queueRun) frames() {
 	creates := uint64(0)
 	for _, c := range q.clients {
@@ -295,7 +321,8 @@ func (q *queueRun) frames() {
 	}
 }
 
-// stopWorkers ends the workers after the drain.
+// stopWorkers ends the workers after the drain, and returns what ended any of them badly. Their
+// connections stay open until close.
 func (q *queueRun) stopWorkers() error {
 	var all []error
 	for i, k := range q.workers {
@@ -308,7 +335,7 @@ func (q *queueRun) stopWorkers() error {
 	return errors.Join(all...)
 }
 
-// close ends what is still open. Everything that counts was acknowledged before.
+// close ends what is still open, whatever happened before. Everything that counts was acknowledged before.
 func (q *queueRun) close() {
 	q.rig.Stop()
 	clients := q.clients
@@ -322,11 +349,12 @@ func (q *queueRun) close() {
 	}
 }
 
-// trace is the way of one task through the queue.
+// trace is the way of one task through the queue. A zero time has not come yet.
 type trace struct{ created, claimed, settled time.Time }
 
-// traces holds the tasks that are timed across client sides: the acknowledgement of a create can come after the task's
-// handler, or even its completion.
+// traces holds the tasks that are timed across the two client sides, by the ledger's hash. Times
+// come in any order: the acknowledgement of a create can come after the task's handler began, or
+// even after its completion.
 type traces struct {
 	shards [16]struct {
 		mu   sync.Mutex
@@ -334,7 +362,7 @@ type traces struct {
 	}
 }
 
-// note changes the trace of a task; it returns the trace when both ends are known.
+// note changes the trace of a task, and returns it when create and completion are known. It is then forgotten.
 func (t *traces) note(hash uint64, f func(*trace)) *trace {
 	s := &t.shards[hash>>60]
 	s.mu.Lock()

@@ -13,28 +13,36 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// The window is cut into rounds. In each, ours and git work in turn on the same disk: what slows the host slows all.
+// The window is cut into rounds. In each round ours and git work in turn on the same disk: what
+// slows the host slows all.
 const (
 	refsRounds = 6
-	refsCount  = 100 // refs of a deleting cell
+	// refsCount is the number of refs of a cell that deletes.
+	refsCount = 100
 )
 
-// How git keeps its refs.
+// How git keeps its refs, and whether it syncs them. Only the synced kinds are as durable as ours with fsync.
 const (
-	gitSynced   = "synced"   // files, refs synced: what is fair
-	gitDefault  = "default"  // files, as git comes: refs are not synced
-	gitReftable = "reftable" // tables, synced
+	// gitSynced keeps refs in files and syncs them: the fair comparison.
+	gitSynced = "synced"
+	// gitDefault is git as it comes: refs in files, without a sync.
+	gitDefault = "default"
+	// gitReftable keeps refs in tables and syncs them.
+	gitReftable = "reftable"
 )
 
-// noReftable is why a row of tables is not measured.
+// noReftable is why a row with tables is not measured.
 const noReftable = "git keeps refs in tables from 2.45 on, and this one is older"
 
-// refsCell is what a row measures.
+// refsCell is what a row measures: one kind of change in transactions of one size.
 type refsCell struct {
-	remove bool // else update
+	// remove says that refs are deleted, else updated. packed says that they are packed before.
+	remove bool
 	packed bool
-	size   int    // refs of a transaction
-	peer   string // the one kind of git to compare with; empty: all that suit the row
+	// size is the number of refs of a transaction.
+	size int
+	// peer is the one kind of git to compare with; empty: all that suit the row.
+	peer string
 }
 
 // cellOf reads a row's kind, such as update-10, delete-packed-100 or synced-update-1.
@@ -51,7 +59,7 @@ func cellOf(kind string) (c refsCell, err error) {
 	return c, err
 }
 
-// refs returns how many refs there are: as many as a transaction updates, or 100 to delete.
+// refs returns how many refs there are: those of one transaction of updates, or refsCount to delete.
 func (c refsCell) refs() int {
 	if c.remove {
 		return refsCount
@@ -67,25 +75,32 @@ func (c refsCell) op() string {
 	return "update"
 }
 
-// refsSide is one system in a run.
+// refsSide is one system in a run: its refs, its ledger, and what it did.
 type refsSide struct {
-	name   string // of its metrics: empty for ours
+	// name begins the names of its metrics; empty for ours.
+	name   string
 	system refsSystem
 	ledger *bench.RefLedger
 	op     *bench.Op
-	turn   int // which commit its refs are at
+	// turn is the index of the commit that its refs are at.
+	turn int
 
-	now    refsTally   // of the slice under way
-	rounds []refsTally // of the window
+	// now is the tally of the slice under way, and rounds those of the window.
+	now refsTally
+	//
+	rounds []refsTally
 }
 
-// refsTally is what one side did in one slice, of transactions that count.
+// refsTally is what one side did in one slice. Only transactions on the clock count.
 type refsTally struct {
 	refs, transactions uint64
-	spent              time.Duration
-	bytes, objects     uint64 // that this process allocated
+	// spent is the time in transactions, without what is made ready between them.
+	spent time.Duration
+	// bytes and objects are what this process allocated in the slice.
+	bytes, objects uint64
 }
 
+// rate is refs a second of the time in transactions.
 func (t refsTally) rate() float64 {
 	if t.spent <= 0 {
 		return 0
@@ -93,17 +108,20 @@ func (t refsTally) rate() float64 {
 	return float64(t.refs) / t.spent.Seconds()
 }
 
-// refsRun is a cell on ours and git in turn.
+// refsRun is a cell on ours and on each kind of git in turn. All happens on one goroutine.
 type refsRun struct {
 	rig   *bench.Rig
 	cell  refsCell
 	stock refsStock
+	// sides has ours first.
 	sides []*refsSide
 	heap  heapReader
-	took  time.Duration // of the window
+	// took is the length of the window.
+	took time.Duration
 }
 
 // RefsGitaly is one client that changes refs, one transaction after the other, in turn with git.
+// The name is that of the reference whose figures it is compared with.
 func RefsGitaly(ctx context.Context, rig *bench.Rig) (err error) {
 	if rig.Ceiling {
 		return errors.New("no null server reads what this suite sends")
@@ -139,7 +157,8 @@ func RefsGitaly(ctx context.Context, rig *bench.Rig) (err error) {
 	return r.report()
 }
 
-// open connects the sides. Classes are not mixed: what is acknowledged without a sync is held against git without one.
+// open connects the sides. Classes are not mixed: servers that acknowledge without a sync are
+// compared only with git without one.
 func (r *refsRun) open(ctx context.Context) error {
 	ours, err := newOurRefs(ctx, r.rig)
 	if err != nil {
@@ -177,7 +196,7 @@ func (r *refsRun) open(ctx context.Context) error {
 	return nil
 }
 
-// gitMetric names what is measured of a kind of git.
+// gitMetric begins the names of the metrics of a kind of git.
 func gitMetric(kind string) string {
 	switch kind {
 	case gitSynced:
@@ -188,7 +207,8 @@ func gitMetric(kind string) string {
 	return "git_files_default"
 }
 
-// all makes one change of each ref, in transactions of size. Only what is timed counts.
+// all makes one change of each ref, in transactions of size. An empty old means that the ref is
+// created, an empty new that it is deleted. Only what is timed counts; the ledger notes all.
 func (r *refsRun) all(ctx context.Context, s *refsSide, size int, old, new string, timed bool) error {
 	bytes, objects := r.heap.read()
 	for i := 0; i < r.cell.refs(); i += size {
@@ -220,7 +240,7 @@ func (r *refsRun) all(ctx context.Context, s *refsSide, size int, old, new strin
 	return nil
 }
 
-// prepare makes the refs.
+// prepare makes the refs, off the clock, and packs them where the cell says so.
 func (r *refsRun) prepare(ctx context.Context, s *refsSide) error {
 	if err := r.all(ctx, s, r.cell.refs(), "", r.stock.commits[0], false); err != nil {
 		return err
@@ -228,7 +248,7 @@ func (r *refsRun) prepare(ctx context.Context, s *refsSide) error {
 	return s.system.restored(ctx, r.cell.packed)
 }
 
-// once changes each ref once. Refs that were deleted are made again off the clock.
+// once changes each ref once. Refs that were deleted are made again, off the clock.
 func (r *refsRun) once(ctx context.Context, s *refsSide) error {
 	old := r.stock.commits[s.turn]
 	if !r.cell.remove {
@@ -241,7 +261,7 @@ func (r *refsRun) once(ctx context.Context, s *refsSide) error {
 	return r.prepare(ctx, s)
 }
 
-// slice works on one side for a time, once at least.
+// slice works on one side for a time, once at least, and leaves its tally in s.now.
 func (r *refsRun) slice(ctx context.Context, s *refsSide, d time.Duration) error {
 	s.now = refsTally{}
 	for until := time.Now().Add(d); ; {
@@ -264,7 +284,7 @@ func (r *refsRun) warm(ctx context.Context) error {
 	return nil
 }
 
-// window is the rounds, each with a slice of every side.
+// window works through the rounds, each with a slice of every side.
 func (r *refsRun) window(ctx context.Context) error {
 	began := time.Now()
 	defer func() { r.took = time.Since(began) }()
@@ -280,7 +300,8 @@ func (r *refsRun) window(ctx context.Context) error {
 	return nil
 }
 
-// report tells the rates of all sides, medians of the rounds, and the ratios within each.
+// report tells the rates of all sides as medians of the rounds. Ratios are made within each round
+// and then their median is taken, since a round has seen one state of the host.
 func (r *refsRun) report() error {
 	ours := r.sides[0]
 	r.rig.Metric("refs_per_s", middle(ours.rounds, refsTally.rate), "refs/s")
@@ -291,6 +312,7 @@ func (r *refsRun) report() error {
 	if spent <= 0 {
 		return errors.New("no transaction was answered in the window")
 	}
+	// The one caller is off the clock between transactions, and waits while the other sides work.
 	r.rig.UnderWay(spent.Seconds() / r.took.Seconds()) // of one caller, off the clock and in turn with others
 	perTransaction := func(of func(refsTally) uint64) float64 {
 		return middle(ours.rounds, func(t refsTally) float64 { return float64(of(t)) / float64(max(t.transactions, 1)) })
@@ -318,7 +340,7 @@ func (r *refsRun) report() error {
 	return nil
 }
 
-// middle is the median of what of says of each.
+// middle is the median of what of says of each element; 0 for none.
 func middle[T any](all []T, of func(T) float64) float64 {
 	values := make([]float64, len(all))
 	for i, v := range all {

@@ -10,18 +10,23 @@ import (
 	"time"
 )
 
-// branchRun is pushers that all push to one branch.
+// branchRun is pushers that all push to one branch, each from a repository of its own.
 type branchRun struct {
 	*pushRun
-	own []gitDir // of each pusher
+	// own are the repositories of the pushers.
+	own []gitDir
 
-	mu    sync.Mutex // guards made
-	made  []string   // commits whose push was acknowledged
-	maybe []string   // commits whose push has an unknown outcome
+	// mu guards made and maybe.
+	mu sync.Mutex
+	// made are the commits whose push was acknowledged.
+	made []string
+	// maybe are the commits whose push has an unknown outcome.
+	maybe []string
 }
 
-// oneBranch lets pushers add commits to one branch: the pusher that comes second fetches, puts its commit on what is there
-// now, and pushes again.
+// oneBranch lets all pushers add commits to one branch. A pusher that comes second fetches, puts
+// its commit on what is there now, and pushes again. Which commit is last is not known beforehand,
+// so the audit proves the history instead: it has each acknowledged commit.
 func (p *pushRun) oneBranch(ctx context.Context) error {
 	b := &branchRun{pushRun: p}
 	first := p.chains[0][0]
@@ -51,7 +56,7 @@ func (p *pushRun) oneBranch(ctx context.Context) error {
 	return nil
 }
 
-// fetch returns where the branch is.
+// fetch fetches the branch into the caller's repository, and returns where it is.
 func (b *branchRun) fetch(ctx context.Context, caller int) (string, error) {
 	own := b.own[caller]
 	if _, err := own.run(ctx, "", "fetch", "-q", "--no-write-fetch-head", b.url, "+"+b.ledger.Name(0)+":refs/remotes/tip"); err != nil {
@@ -60,7 +65,8 @@ func (b *branchRun) fetch(ctx context.Context, caller int) (string, error) {
 	return own.run(ctx, "", "rev-parse", "refs/remotes/tip")
 }
 
-// add lands one commit.
+// add lands one commit of a caller, in as many tries as that takes. Its latency counts from the first one. A
+// push that failed for another reason than being second has an unknown outcome, and ends the run.
 func (b *branchRun) add(ctx context.Context, caller, round int) (more bool, err error) {
 	began := time.Now()
 	for range pushTries {
@@ -94,13 +100,14 @@ func (b *branchRun) add(ctx context.Context, caller, round int) (more bool, err 
 	return false, fmt.Errorf("pusher %d came second %d times with one commit", caller, pushTries)
 }
 
-// second reports whether a push was refused because another one was first.
+// second reports whether a push was refused because another one came first.
 func second(err error) bool {
 	e, ok := errors.AsType[*gitError](err)
 	return ok && (strings.Contains(e.said, "[rejected]") || strings.Contains(e.said, "[remote rejected]"))
 }
 
-// history proves that the branch has each commit whose push was acknowledged, and no other.
+// history proves that the branch has each commit whose push was acknowledged, and only commits that
+// were pushed.
 func (b *branchRun) history(ctx context.Context) (wrong []string, err error) {
 	if _, err := b.fetch(ctx, 0); err != nil {
 		return nil, err

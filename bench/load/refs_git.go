@@ -18,7 +18,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// gitEnv keeps the settings of the user who runs the bench out of git.
+// gitEnv is the environment of git. It keeps the settings of the user who runs the bench out of it.
 func gitEnv(home string) []string {
 	return []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0", "GIT_AUTHOR_NAME=bench",
@@ -26,10 +26,11 @@ func gitEnv(home string) []string {
 	}
 }
 
-// gitDir is a repository of git's own.
+// gitDir is a bare repository of git's own: its directory, and the home directory that git takes
+// settings from.
 type gitDir struct{ home, dir string }
 
-// initGit makes a bare repository below home; args are further ones of git init.
+// initGit makes a bare repository below home. args are further arguments of git init.
 func initGit(ctx context.Context, home, name string, args ...string) (gitDir, error) {
 	g := gitDir{home, filepath.Join(home, name)}
 	if err := os.Mkdir(g.dir, 0o700); err != nil {
@@ -39,14 +40,15 @@ func initGit(ctx context.Context, home, name string, args ...string) (gitDir, er
 	return g, err
 }
 
-// command is git in the repository.
+// command is a git command on the repository, not started yet.
 func (g gitDir) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"--git-dir", g.dir}, args...)...)
 	cmd.Env = gitEnv(g.home)
 	return cmd
 }
 
-// run runs git to its end, and returns what it printed without the last line break.
+// run runs git to its end with in as its input, and returns what it printed without the last line
+// break. A failure is a *gitError.
 func (g gitDir) run(ctx context.Context, in string, args ...string) (string, error) {
 	cmd := g.command(ctx, args...)
 	cmd.Stdin = strings.NewReader(in)
@@ -59,13 +61,15 @@ func (g gitDir) run(ctx context.Context, in string, args ...string) (string, err
 	return strings.TrimSuffix(string(out), "\n"), nil
 }
 
-// gitError is a git that ended with an error.
+// gitError is a git command that ended with an error.
 type gitError struct {
 	command string
 	err     error
-	said    string // the beginning of what it wrote to its error stream
+	// said is the beginning of what it wrote to its error stream.
+	said string
 }
 
+// gitComplaint bounds said, in bytes.
 const gitComplaint = 1500
 
 func (e *gitError) Error() string { return "git " + e.command + ": " + e.err.Error() + ": " + e.said }
@@ -89,7 +93,7 @@ func (g gitDir) refReader(name string) bench.RefReader {
 	}}
 }
 
-// borrow lets the repository use the objects of another.
+// borrow lets the repository use the objects of another, without a copy.
 func (g gitDir) borrow(from gitDir) error {
 	name := filepath.Join(g.dir, "objects", "info", "alternates")
 	return os.WriteFile(name, []byte(filepath.Join(from.dir, "objects")+"\n"), 0o600)
@@ -118,17 +122,19 @@ func childrenCPU() float64 {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
 
-// gitRefs changes refs by one git process that lives as long as the run.
+// gitRefs changes refs by one git process (update-ref --stdin) that lives as long as the run, so
+// that no start of a process is measured.
 type gitRefs struct {
 	gitDir
-	cmd   *exec.Cmd
-	in    io.WriteCloser
-	out   *bufio.Reader
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+	// wrote is the text of one transaction, reused.
 	wrote bytes.Buffer
 }
 
-// newGitRefs starts it on a repository of its own, which has the objects of another. kind says how refs are kept and
-// synced: synced, default or reftable.
+// newGitRefs starts it on a repository of its own, which borrows objects. kind says how refs are
+// kept and synced.
 func newGitRefs(ctx context.Context, objects gitDir, kind string) (*gitRefs, error) {
 	sync, format := "reference", []string{}
 	switch kind {
@@ -161,6 +167,8 @@ func newGitRefs(ctx context.Context, objects gitDir, kind string) (*gitRefs, err
 	return g, g.cmd.Start()
 }
 
+// transact writes one transaction and waits for both answers of git. The commit is answered when
+// the refs are in place, and synced where the kind says so.
 func (g *gitRefs) transact(_ context.Context, changes []refsChange) error {
 	g.wrote.Reset()
 	g.wrote.WriteString("start\x00")
@@ -186,6 +194,7 @@ func (g *gitRefs) transact(_ context.Context, changes []refsChange) error {
 	return nil
 }
 
+// restored packs the refs where the cell has packed ones.
 func (g *gitRefs) restored(ctx context.Context, packed bool) error {
 	if !packed {
 		return nil

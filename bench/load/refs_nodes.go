@@ -11,39 +11,51 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// The window is cut into rounds. In each, three nodes and one work in turn, first for one client with large transactions,
-// then for many with small ones: what slows the host slows all.
+// The window is cut into rounds. In each round three nodes and one work in turn, first for one client with
+// large transactions, then for many clients with small ones: what slows the host slows all.
 const (
 	nodesRounds = 4
+	// nodesSides is the two systems, and nodesWaysIn the two ways of load.
 	nodesSides  = 2
 	nodesWaysIn = 2
-	nodesSettle = 4 // the first quarter of a slice is not counted: the side that was driven before still has work
+	// nodesSettle says that the first quarter of a slice is not counted: the side that was driven
+	// before still has work.
+	nodesSettle = 4
 )
 
 // nodesSide is one of the two systems: a cluster, or a server of one node.
 type nodesSide struct {
-	name   string // of its metrics: empty for the cluster
+	// name begins the names of its metrics; empty for the cluster.
+	name   string
 	rig    *bench.Rig
 	ledger *bench.RefLedger
 	op     *bench.Op
 	stock  refsStock
-	many   *ourRefs   // one client, whose transactions move many refs
-	each   []*ourRefs // many clients, each of which moves a ref of its own
-	turns  []int      // by ref: which commit it is at; the many follow those of each
-	rates  [nodesWaysIn][]float64
+	// many is one client, whose transactions move many refs.
+	many *ourRefs
+	// each are many clients, each of which moves a ref of its own.
+	each []*ourRefs
+	// turns is by ref the index of the commit that it is at. The refs of many follow those of each;
+	// a ref belongs to one goroutine.
+	turns []int
+	// rates has a rate for each round, by way.
+	rates [nodesWaysIn][]float64
 }
 
-// nodesRun is ref transactions on three nodes, in turn with one.
+// nodesRun is ref transactions on three nodes, in turn with one node.
 type nodesRun struct {
 	rig   *bench.Rig
 	sides [nodesSides]*nodesSide
 }
 
-// refsNodes holds ref transactions on the row's nodes against those on one node.
+// refsNodes measures ref transactions on the row's nodes and on one node, in turn, and what part of
+// one node's rate the cluster keeps.
 func refsNodes(ctx context.Context, rig *bench.Rig) error {
 	return (&nodesRun{rig: rig}).run(ctx)
 }
 
+// run opens both sides, warms them up and measures. The refs of the single node are proved in
+// addition to the row's own audit.
 func (r *nodesRun) run(ctx context.Context) (err error) {
 	rig := r.rig
 	if rig.Beside == nil {
@@ -75,7 +87,7 @@ func (r *nodesRun) run(ctx context.Context) (err error) {
 	return r.report()
 }
 
-// open makes the repository, the refs and the clients of one side.
+// open makes the repository, the refs and the clients of one side. One transaction makes all refs.
 func (s *nodesSide) open(ctx context.Context, clients int) (err error) {
 	if s.stock, err = newRefsStock(ctx, s.rig); err != nil {
 		return err
@@ -114,7 +126,8 @@ func (s *nodesSide) close() error {
 	return errors.Join(all...)
 }
 
-// move makes one transaction that moves refs from where they are to the other commit.
+// move makes one transaction that moves refs to the other commit. All of them are at the same one.
+// Only after a success they count as moved.
 func (s *nodesSide) move(ctx context.Context, caller int, by *ourRefs, numbers ...int) error {
 	changes := make([]refsChange, len(numbers))
 	to := s.stock.commits[1-s.turns[numbers[0]]]
@@ -134,7 +147,8 @@ func (s *nodesSide) move(ctx context.Context, caller int, by *ourRefs, numbers .
 	return nil
 }
 
-// slice drives one side in one way for a time, and returns how many refs a second it moved.
+// slice drives one side in one way for a time, and returns how many refs a second it moved after
+// the settling part. Each client moves once at least. The first failure stops all.
 func (s *nodesSide) slice(ctx context.Context, way int, length time.Duration) (float64, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -176,7 +190,7 @@ func (s *nodesSide) slice(ctx context.Context, way int, length time.Duration) (f
 	return float64(moved) / took.Seconds(), nil
 }
 
-// warm drives both sides in both ways for their part of the warm-up.
+// warm drives both sides in both ways, each for its part of the warm-up.
 func (r *nodesRun) warm(ctx context.Context) error {
 	for way := range nodesWaysIn {
 		for _, s := range r.sides {
@@ -188,6 +202,7 @@ func (r *nodesRun) warm(ctx context.Context) error {
 	return nil
 }
 
+// window works through the rounds: in each, both ways on both sides.
 func (r *nodesRun) window(ctx context.Context) error {
 	length := r.rig.Window / (nodesRounds * nodesSides * nodesWaysIn)
 	for range nodesRounds {
@@ -204,8 +219,8 @@ func (r *nodesRun) window(ctx context.Context) error {
 	return nil
 }
 
-// report tells both rates of both sides, medians of the rounds, and the ratios within each. The smaller one is what three
-// nodes keep of one.
+// report tells both rates of both sides as medians of the rounds, and the ratios within each round.
+// The smaller ratio is the headline: what three nodes keep of one.
 func (r *nodesRun) report() error {
 	same := func(v float64) float64 { return v }
 	for _, s := range r.sides {
@@ -235,7 +250,7 @@ func (r *nodesRun) report() error {
 	return nil
 }
 
-// besideRefs reads every ref of the server of one node.
+// besideRefs reads every ref of the single-node server, over a connection of its own.
 func besideRefs(beside *bench.Rig) bench.RefReader {
 	return bench.RefReader{Name: "one node", Each: func(ctx context.Context, fn func(name, object string) error) error {
 		c, err := beside.Dial(ctx, 0)

@@ -19,27 +19,36 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Commits that are made for a run: more than a machine pushes.
+// Commits that are made for a run, more than a machine pushes, and the limits of pushing them.
 const (
-	pushesPerSecond = 100 // of one pusher alone
-	pushChain       = 64  // of one of many
-	pushTries       = 200 // of one commit on a branch that others push to
-	pushMost        = 2 * time.Minute
+	// pushesPerSecond is the number of commits made for each second of one pusher alone.
+	pushesPerSecond = 100
+	// pushChain is the number of commits of one of many pushers.
+	pushChain = 64
+	// pushTries is how often one commit is pushed to a branch that others push to.
+	pushTries = 200
+	// pushMost is how long pushes may go on after the window.
+	pushMost = 2 * time.Minute
 )
 
-// pushRun is a run of pushes by git itself.
+// pushRun is a run of pushes by git itself, each a process of its own.
 type pushRun struct {
-	rig     *bench.Rig
-	source  gitDir // has every commit
-	url     string // of the server's repository, with a token
-	ledger  *bench.RefLedger
-	push    *bench.Op
-	chains  [][]string // commits of each pusher, each the parent of the next
+	rig *bench.Rig
+	// source has every commit of all pushers.
+	source gitDir
+	// url is that of the server's repository, with a token in it.
+	url    string
+	ledger *bench.RefLedger
+	push   *bench.Op
+	// chains are the commits of each pusher, each the parent of the next.
+	chains [][]string
+	// landed counts pushes that were acknowledged.
 	landed  atomic.Uint64
 	refused atomic.Uint64 // pushes that came second
 }
 
-// RefsPush pushes by git itself.
+// RefsPush pushes by git itself, in one of three ways: one pusher, many to one branch, or many to
+// branches of their own. Afterwards a clone of each server is checked by git.
 func RefsPush(ctx context.Context, rig *bench.Rig) (err error) {
 	if rig.Ceiling {
 		return errors.New("no null server reads what git sends")
@@ -80,7 +89,8 @@ func RefsPush(ctx context.Context, rig *bench.Rig) (err error) {
 	return p.ownBranches(ctx)
 }
 
-// commit makes the commits of all pushers, each with another content of a file.
+// commit makes the commits of all pushers, each with another content of a file. It makes them by
+// one fast-import, since a process for each would take longer than the run.
 func (p *pushRun) commit(ctx context.Context, pushers, length int) error {
 	var in bytes.Buffer
 	for i := range pushers {
@@ -103,13 +113,14 @@ func (p *pushRun) commit(ctx context.Context, pushers, length int) error {
 	return nil
 }
 
-// send pushes a commit to ref n.
+// send pushes a commit from a repository to ref n at url.
 func (p *pushRun) send(ctx context.Context, from gitDir, url, id string, n int) error {
 	_, err := from.run(ctx, "", "push", "-q", url, id+":"+p.ledger.Name(n))
 	return err
 }
 
-// note tells the ledger and the harness how a push of ref n ended.
+// note tells the ledger and the harness how a push of ref n ended. Any failure leaves the outcome
+// unknown: git does not tell more.
 func (p *pushRun) note(caller, n int, id string, began time.Time, err error) {
 	if err == nil {
 		p.ledger.Acked(n, id)
@@ -120,8 +131,9 @@ func (p *pushRun) note(caller, n int, id string, began time.Time, err error) {
 	p.push.Record(caller, began, 1, err)
 }
 
-// one pushes commits one by one: to the server, and to a bare repository in the same file system. Every second push to the
-// server goes through a proxy that times what the server takes of it, and does not count.
+// one pushes commits one by one: to the server, and to a bare repository in the same file system,
+// in turn. Every second push to the server goes through a proxy that times what the server takes of
+// it; such a push does not count.
 func (p *pushRun) one(ctx context.Context) error {
 	local, err := initGit(ctx, p.source.home, "local.git")
 	if err != nil {
@@ -133,6 +145,7 @@ func (p *pushRun) one(ctx context.Context) error {
 	}
 	defer timer.close()
 	var whole, file, server []float64
+	// i is the next commit. pair makes the two pushes to the server, each followed by one to the file.
 	i := 0
 	pair := func(ctx context.Context, counts bool) error {
 		for k, to := range []string{p.url, timer.url} {
@@ -192,7 +205,7 @@ func (p *pushRun) one(ctx context.Context) error {
 	return nil
 }
 
-// ownBranches lets all pushers push at once, each to a branch of its own.
+// ownBranches lets all pushers push at once, each to a branch of its own, until its commits or the window end.
 func (p *pushRun) ownBranches(ctx context.Context) error {
 	return p.together(ctx, func(ctx context.Context, caller, round int) (more bool, err error) {
 		if round >= len(p.chains[caller]) {
@@ -206,7 +219,8 @@ func (p *pushRun) ownBranches(ctx context.Context) error {
 	})
 }
 
-// together runs all pushers until the window is over; each pushes once at least.
+// together runs all pushers until the window is over; each pushes once at least. push returns more = false
+// when the caller has nothing left. The window ends with the last push, at most pushMost after its time.
 func (p *pushRun) together(ctx context.Context, push func(ctx context.Context, caller, round int) (more bool, err error)) error {
 	var took time.Duration
 	ctx, cancel := context.WithTimeoutCause(ctx, p.rig.Window+pushMost, fmt.Errorf("pushes did not end within %s after the window", pushMost))
@@ -239,7 +253,8 @@ func (p *pushRun) together(ctx context.Context, push func(ctx context.Context, c
 	return nil
 }
 
-// prove clones the repository from every server, and has git check what it got.
+// prove clones the repository from every server, lets git check the objects, and compares the refs
+// with the ledger.
 func (p *pushRun) prove(ctx context.Context) (wrong []string, err error) {
 	for n, server := range p.rig.Servers {
 		from, err := repoURL(p.rig, n)
@@ -262,13 +277,15 @@ func (p *pushRun) prove(ctx context.Context) (wrong []string, err error) {
 	return wrong, nil
 }
 
-// pushTimer is a proxy before the server that adds up how long requests take there.
+// pushTimer is a proxy in front of the server that adds up how long requests take there. spent is
+// in nanoseconds.
 type pushTimer struct {
 	url   string
 	spent atomic.Int64
 	serve *http.Server
 }
 
+// newPushTimer starts a proxy to the host of a URL. Its own url has the same path and token.
 func newPushTimer(to string) (*pushTimer, error) {
 	u, err := url.Parse(to)
 	if err != nil {

@@ -22,14 +22,20 @@ import (
 
 // What a row of many refs does, in addition to its shape.
 const (
-	scaleSmall  = 100 // refs of the repository that a large one is held against
-	scaleMany   = 100 // refs of a large transaction
-	scaleRemake = 8   // one in 8 transactions of a client deletes a ref, and the next creates it again
+	// scaleSmall is the number of refs of the repository that a large one is compared with.
+	scaleSmall = 100
+	// scaleMany is the number of refs of a large transaction.
+	scaleMany = 100
+	// scaleRemake is the length of a client's cycle: in each, one transaction deletes a ref, and
+	// the next creates it again.
+	scaleRemake = 8
+	// scaleStride is a prime, by which turns move through the repository, so that they meet all parts of it.
 	scaleStride = 7919
-	memoryLook  = 50 * time.Millisecond
+	// memoryLook is how often a server's memory is read while it lists refs.
+	memoryLook = 50 * time.Millisecond
 )
 
-// scaleRun is a repository with many refs, or many clients.
+// scaleRun is a repository with many refs, or many clients of one.
 type scaleRun struct {
 	rig    *bench.Rig
 	stock  refsStock
@@ -37,7 +43,7 @@ type scaleRun struct {
 	ledger *bench.RefLedger
 }
 
-// RefsScale is what grows: refs, clients, nodes.
+// RefsScale measures what grows: refs, clients, nodes. The row's kind says which.
 func RefsScale(ctx context.Context, rig *bench.Rig) (err error) {
 	if rig.Ceiling {
 		return errors.New("no null server reads what this suite sends")
@@ -69,7 +75,8 @@ func RefsScale(ctx context.Context, rig *bench.Rig) (err error) {
 	return s.grow(ctx)
 }
 
-// clients lets many clients move refs of their own at once, each waiting for its answer.
+// clients lets many clients move refs of their own at once, each waiting for its answer. Client i
+// has the refs 2i and 2i+1: the first it moves, the second it deletes and makes again.
 func (s *scaleRun) clients(ctx context.Context) error {
 	ours := make([]*ourRefs, s.rig.Shape.Loops())
 	defer func() {
@@ -114,7 +121,7 @@ func (s *scaleRun) clients(ctx context.Context) error {
 	return err
 }
 
-// changes are the same change of several refs.
+// changes are the same change of several refs, named by the ledger's numbers.
 func (s *scaleRun) changes(numbers []int, old, new string) []refsChange {
 	out := make([]refsChange, len(numbers))
 	for i, n := range numbers {
@@ -123,7 +130,9 @@ func (s *scaleRun) changes(numbers []int, old, new string) []refsChange {
 	return out
 }
 
-// load makes or deletes many refs by the call that is for that.
+// load makes or deletes n refs by the bulk call. change gives name and number of the i-th one; a
+// negative number is not in the ledger. An empty object deletes. The ledger notes refs before the
+// call, which must change all of them or the run fails.
 func (s *scaleRun) load(ctx context.Context, n int, object string, change func(i int) (name string, number int)) error {
 	var seq iter.Seq[millrace.RefChange] = func(yield func(millrace.RefChange) bool) {
 		for i := range n {
@@ -150,10 +159,12 @@ func (s *scaleRun) load(ctx context.Context, n int, object string, change func(i
 	return nil
 }
 
-// even gives the refs of a loaded repository even numbers, so that others can come between them.
+// even gives the refs of a loaded repository even numbers, so that others can come between them in
+// order of name.
 func (s *scaleRun) even(i int) (string, int) { return s.ledger.Name(2 * i), 2 * i }
 
-// grow measures transactions on a small repository, then on the same one with many refs.
+// grow measures transactions on a small repository, then on the same one with many refs. The worst
+// ratio of a median to its median before is the headline: 1 means that size does not matter.
 func (s *scaleRun) grow(ctx context.Context) error {
 	if err := s.load(ctx, scaleSmall, s.stock.commits[0], s.even); err != nil {
 		return err
@@ -198,7 +209,8 @@ func (s *scaleRun) grow(ctx context.Context) error {
 	return nil
 }
 
-// bury makes and deletes refs below the name of a ref that transactions make and delete from then on.
+// bury makes and deletes n refs below the name of a ref that transactions make and delete from then
+// on, so that the check for a name below it meets what deletes leave behind.
 func (s *scaleRun) bury(ctx context.Context, n int) error {
 	below := func(i int) (string, int) { return fmt.Sprintf("%s/%06d", s.ledger.Name(1), i), -1 }
 	if err := s.load(ctx, n, s.stock.commits[0], below); err != nil {
@@ -207,15 +219,17 @@ func (s *scaleRun) bury(ctx context.Context, n int) error {
 	return s.load(ctx, n, "", below)
 }
 
-// scaleWork is one client that updates, makes and deletes refs all over a repository.
+// scaleWork is one client that updates, makes and deletes refs all over a repository, and times
+// each kind of transaction.
 type scaleWork struct {
 	*scaleRun
 	ours *ourRefs
-	next int // where in the repository the last turn was
+	// next is where in the repository the last turn was.
+	next int
 }
 
-// phase works for the length of the window in a repository with the given number of refs. It returns the median in µs of
-// each kind of operation.
+// phase works for the length of the window in a repository with the given number of refs. It
+// returns the median in microseconds of each kind of operation.
 func (w *scaleWork) phase(ctx context.Context, refs int) (map[string]float64, error) {
 	hists := map[string]*hdrhistogram.Histogram{}
 	for end := time.Now().Add(w.rig.Window); time.Now().Before(end) && ctx.Err() == nil; {
@@ -232,7 +246,8 @@ func (w *scaleWork) phase(ctx context.Context, refs int) (map[string]float64, er
 	return out, ctx.Err()
 }
 
-// turn makes refs, deletes them and updates others, each in one transaction.
+// turn makes refs, deletes them again and updates others there and back, each in one transaction,
+// so that the repository is as before. New refs have odd numbers.
 func (w *scaleWork) turn(ctx context.Context, refs, size int, hists map[string]*hdrhistogram.Histogram) error {
 	fresh, there := make([]int, size), make([]int, size)
 	w.next = (w.next + scaleStride) % refs
@@ -253,6 +268,7 @@ func (w *scaleWork) turn(ctx context.Context, refs, size int, hists map[string]*
 	return w.timed(ctx, hists, fmt.Sprintf("update_%d", size), there, two, one)
 }
 
+// timed makes one change of some refs in a transaction, and keeps its latency under name.
 func (w *scaleWork) timed(ctx context.Context, hists map[string]*hdrhistogram.Histogram, name string, numbers []int, old, new string) error {
 	changes := w.changes(numbers, old, new)
 	began := time.Now()
@@ -270,7 +286,7 @@ func (w *scaleWork) timed(ctx context.Context, hists map[string]*hdrhistogram.Hi
 	return nil
 }
 
-// loadAll loads many refs, and times that.
+// loadAll loads many refs and times that. The window is the load.
 func (s *scaleRun) loadAll(ctx context.Context) error {
 	var took time.Duration
 	err := s.rig.MeasureWork(ctx, func(ctx context.Context) error {
@@ -285,7 +301,8 @@ func (s *scaleRun) loadAll(ctx context.Context) error {
 	return err
 }
 
-// list lists many refs as git does, by protocol version 2, again and again.
+// list lists all refs as git does, by protocol version 2, again and again. It tells the time of a
+// listing, the time to its first byte, and how much memory the server takes for it.
 func (s *scaleRun) list(ctx context.Context) error {
 	if err := s.load(ctx, s.rig.Shape.Prefill, s.stock.commits[0], s.even); err != nil {
 		return err
@@ -329,7 +346,8 @@ func (s *scaleRun) list(ctx context.Context) error {
 	return nil
 }
 
-// lsRefs asks for all refs below refs/, and returns when the first byte came and how many there are.
+// lsRefs asks for the refs of the bench, and returns when the first byte came and how many there
+// are. Each reference is one line of the protocol.
 func (s *scaleRun) lsRefs(ctx context.Context) (first time.Duration, refs int, err error) {
 	const ask = "0014command=ls-refs\n0001001bref-prefix refs/heads/\n001aref-prefix refs/keep/\n0000"
 	began := time.Now()
@@ -366,7 +384,8 @@ func (s *scaleRun) lsRefs(ctx context.Context) (first time.Duration, refs int, e
 	}
 }
 
-// pktLength reads the length of a line's content; 0 is the end.
+// pktLength reads the four hexadecimal digits that begin a line of git's protocol, and returns the
+// length of what follows; 0 is the end.
 func pktLength(in io.Reader) (int, error) {
 	var digits [4]byte
 	if _, err := io.ReadFull(in, digits[:]); err != nil {

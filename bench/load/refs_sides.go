@@ -12,33 +12,39 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
+// refsRepo is the repository of a run. refsPrefix begins the names of the refs that a run changes,
+// and keptPrefix those that nothing changes.
 const (
 	refsRepo   = "bench"
 	refsPrefix = "refs/heads/b"
 	keptPrefix = "refs/keep/"
 )
 
-// refsChange is one change: of a ref from one commit to another, either of which may be empty.
+// refsChange is one change of a ref from one commit to another. An empty old creates it, an empty
+// new deletes it.
 type refsChange struct{ name, old, new string }
 
-// refsSystem changes refs.
+// refsSystem is a system that changes refs: ours or git. One goroutine uses it.
 type refsSystem interface {
 	// transact applies changes in one transaction.
 	transact(ctx context.Context, changes []refsChange) error
-	// restored is told that all refs are there again.
+	// restored is told that all refs are there again, and packs them if the cell has packed ones.
 	restored(ctx context.Context, packed bool) error
 	close() error
 }
 
-// refsStock is where the commits of a run come from: a repository of git's own, and one of the server that has the same
-// objects.
+// refsStock is where the commits of a run come from: a repository of git's own, and one of the
+// server with the same objects.
 type refsStock struct {
-	git     gitDir
+	git gitDir
+	// commits are two commits that refs are moved between.
 	commits [2]string
-	url     string // of the server's repository, with a token
+	// url is that of the server's repository, with a token in it.
+	url string
 }
 
-// newRefsStock makes two commits, and a repository of the server, which gets them by a push.
+// newRefsStock makes two commits, and a repository of the server, which gets them by a push. So the
+// server has each object that refs are moved to.
 func newRefsStock(ctx context.Context, rig *bench.Rig) (s refsStock, err error) {
 	if rig.Servers[0].HTTP == "" || rig.Dir == "" {
 		return s, errors.New("objects are pushed by git: the servers must be processes of the bench, with a REST door")
@@ -69,6 +75,7 @@ func newRefsStock(ctx context.Context, rig *bench.Rig) (s refsStock, err error) 
 	return s, err
 }
 
+// keptName names the ref that keeps commit i.
 func keptName(i int) string { return fmt.Sprintf("%s%d", keptPrefix, i) }
 
 // newServerRepo makes a repository on the first server, and returns its URL for git.
@@ -84,7 +91,7 @@ func newServerRepo(ctx context.Context, rig *bench.Rig) (string, error) {
 	return repoURL(rig, 0)
 }
 
-// repoURL is where the n-th server serves that repository to git.
+// repoURL is where the n-th server serves that repository to git, with the token as its password.
 func repoURL(rig *bench.Rig, n int) (string, error) {
 	u, err := url.Parse(rig.Servers[n].HTTP)
 	if err != nil {
@@ -94,7 +101,8 @@ func repoURL(rig *bench.Rig, n int) (string, error) {
 	return u.String(), nil
 }
 
-// ledger makes the ledger of one system that has the stock's refs.
+// ledger makes the ledger of one system that has the stock's refs. kept says that it has those
+// below keptPrefix too, which the push made.
 func (s *refsStock) ledger(prefix string, kept bool) *bench.RefLedger {
 	l := bench.NewRefLedger(refsRepo, prefix)
 	for i, id := range s.commits {
@@ -105,12 +113,13 @@ func (s *refsStock) ledger(prefix string, kept bool) *bench.RefLedger {
 	return l
 }
 
-// ourRefs changes refs through a session of the Go client.
+// ourRefs changes refs through a session of the Go client, one transaction at a time.
 type ourRefs struct {
 	client  *millrace.Client
 	session *millrace.RefSession
 }
 
+// newOurRefs connects a client of its own.
 func newOurRefs(ctx context.Context, rig *bench.Rig) (*ourRefs, error) {
 	c, err := rig.Dial(ctx, 0)
 	if err != nil {
@@ -123,6 +132,7 @@ func newOurRefs(ctx context.Context, rig *bench.Rig) (*ourRefs, error) {
 	return &ourRefs{c, s}, nil
 }
 
+// transact commits all changes or none.
 func (o *ourRefs) transact(ctx context.Context, changes []refsChange) error {
 	tx := o.session.Begin()
 	for _, c := range changes {
@@ -143,10 +153,11 @@ func (o *ourRefs) restored(context.Context, bool) error { return nil } // loose 
 
 func (o *ourRefs) close() error { return errors.Join(o.session.Close(), o.client.Close()) }
 
+// roundTrips is the number of refused transactions that a round trip is the mean of.
 const roundTrips = 200
 
-// roundTrip is the mean time of a transaction that the server refuses before its log sees it: what the stream and the
-// check cost without a sync.
+// roundTrip is the mean time of a transaction that the server refuses before its log sees it: what
+// the stream and the check cost without a write and a sync.
 func (o *ourRefs) roundTrip(ctx context.Context, object string) (time.Duration, error) {
 	bad := []refsChange{{name: refsPrefix + "..", new: object}}
 	began := time.Now()
@@ -159,7 +170,8 @@ func (o *ourRefs) roundTrip(ctx context.Context, object string) (time.Duration, 
 	return time.Since(began) / roundTrips, nil
 }
 
-// noteRefs tells a ledger how a transaction ended. Changes name refs by the ledger's numbers.
+// noteRefs tells a ledger how a transaction ended, after which all its refs are at object, or none
+// is moved. Refs are named by the ledger's numbers. A refusal changes nothing.
 func noteRefs(l *bench.RefLedger, numbers []int, object string, err error) {
 	for _, n := range numbers {
 		switch {
@@ -171,7 +183,7 @@ func noteRefs(l *bench.RefLedger, numbers []int, object string, err error) {
 	}
 }
 
-// proveRefs adds what a peer's refs are held against to the audit.
+// proveRefs adds the refs of a second system to the audit of the run.
 func proveRefs(rig *bench.Rig, l *bench.RefLedger, reader bench.RefReader) {
 	rig.Proofs = append(rig.Proofs, func(ctx context.Context) ([]string, error) {
 		a, err := bench.AuditRefs(ctx, l, reader)

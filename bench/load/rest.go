@@ -18,26 +18,32 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// restRun is the queue's load of one run through REST: one request per operation.
+// restRun is the queue's load of one run through REST: one request per operation. Pumps and workers
+// call its methods at once.
 type restRun struct {
 	rig      *bench.Rig
 	http     *http.Client
 	create   *bench.Op
 	claim    *bench.Op
 	complete *bench.Op
-	body     []byte        // of a create
-	choose   func() []byte // the body of the next create; nil: body
-	claims   []byte        // of a claim
+	// body is the request of a create, and choose makes the next one; nil: all are body.
+	body []byte
+	//
+	choose func() []byte
+	// claims is the request of a claim.
+	claims []byte
+	// requests counts what was sent.
 	requests atomic.Uint64
 }
 
-// restTimeout bounds one request; a claim waits for less.
+// restTimeout bounds one request. restWait is how long a claim waits for a task, which is less.
 const (
 	restTimeout = 30 * time.Second
 	restWait    = time.Second
 )
 
-// REST drives the queue through a standard HTTP client: pumps that create, goroutines that claim and complete.
+// REST drives the queue through a standard HTTP client: pumps that create, and a goroutine for each
+// slot of each worker that claims and completes.
 func REST(ctx context.Context, rig *bench.Rig) error {
 	r, err := newRESTRun(rig)
 	if err != nil {
@@ -47,6 +53,7 @@ func REST(ctx context.Context, rig *bench.Rig) error {
 	return r.run(ctx)
 }
 
+// newRESTRun makes a client with a connection for each goroutine, so that none waits for one.
 func newRESTRun(rig *bench.Rig) (*restRun, error) {
 	if rig.Servers[0].HTTP == "" {
 		return nil, errors.New("the server has no REST door")
@@ -60,6 +67,8 @@ func newRESTRun(rig *bench.Rig) (*restRun, error) {
 	return r, r.bodies()
 }
 
+// run prefills, starts workers and pumps, measures and drains. Requests are counted over the window
+// for their rate, and over the whole run for their number per operation.
 func (r *restRun) run(ctx context.Context) error {
 	rig := r.rig
 	q := &queueRun{rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue)}
@@ -96,7 +105,7 @@ func (r *restRun) run(ctx context.Context) error {
 	return err
 }
 
-// bodies makes the requests that are sent over and over.
+// bodies makes the requests that are sent over and over, once.
 func (r *restRun) bodies() (err error) {
 	create := map[string]any{"queue": r.rig.Queue, "payload": json.RawMessage(r.rig.Payload)}
 	claim := map[string]any{"queues": []string{r.rig.Queue}, "max": 1, "wait": restWait.String(), "worker": "bench"}
@@ -110,9 +119,10 @@ func (r *restRun) bodies() (err error) {
 	return err
 }
 
+// seconds prints a duration as the REST door takes it.
 func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s" }
 
-// refusedError is an answer with a status other than success.
+// refusedError is an answer with a status other than success. The body is cut.
 type refusedError struct {
 	status int
 	body   string
@@ -121,7 +131,7 @@ type refusedError struct {
 // errNoID says that a create was answered without an id.
 var errNoID = errors.New("the answer to a create has no id")
 
-// refused reports whether a server said that it did nothing.
+// refused reports whether a server said that it did nothing. Without such an answer the outcome is unknown.
 func refused(err error) bool {
 	if _, ok := errors.AsType[*refusedError](err); ok {
 		return true
@@ -132,13 +142,15 @@ func refused(err error) bool {
 
 func (e *refusedError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.status, e.body) }
 
-// call posts one request and reads its answer into out. none reports 204.
+// call posts one request to the first server and reads its answer into out. none reports an answer
+// without content (204).
 func (r *restRun) call(ctx context.Context, path string, body []byte, out any) (none bool, err error) {
 	r.requests.Add(1)
 	return postJSON(ctx, r.http, r.rig, r.rig.Servers[0].HTTP+path, body, out)
 }
 
-// postJSON posts a request about the rig's namespace and reads its answer into out. none reports 204.
+// postJSON posts a request about the rig's namespace and reads its answer into out. none reports an answer
+// without content (204). The body of any answer is read to its end, so that the connection is used again.
 func postJSON(ctx context.Context, client *http.Client, rig *bench.Rig, target string, body []byte, out any) (none bool, err error) {
 	target += "?ns=" + url.QueryEscape(rig.Namespace)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
@@ -164,7 +176,7 @@ func postJSON(ctx context.Context, client *http.Client, rig *bench.Rig, target s
 	return false, json.Unmarshal(b, out)
 }
 
-// post creates one task.
+// post creates one task. An answer without an id is an error of unknown outcome.
 func (r *restRun) post(ctx context.Context, p *bench.Pump) {
 	var made struct {
 		ID string `json:"id"`
@@ -194,7 +206,7 @@ type claimedTasks struct {
 	} `json:"tasks"`
 }
 
-// work claims and completes until ctx ends.
+// work claims and completes until ctx ends. A claim that no task came of is asked again.
 func (r *restRun) work(ctx context.Context, i int) {
 	for ctx.Err() == nil {
 		var got claimedTasks
@@ -213,6 +225,7 @@ func (r *restRun) work(ctx context.Context, i int) {
 	}
 }
 
+// settle completes one task. Any failure leaves its outcome unknown.
 func (r *restRun) settle(ctx context.Context, i int, id string, token uint64) {
 	body := completion(token, r.rig.Result)
 	began := time.Now()

@@ -12,10 +12,14 @@ import (
 
 // A quarter of the prefilled tasks are delayed, a quarter are leased, and the rest are ready.
 const (
-	restartPart  = 4 // one in 4
+	// restartPart divides the tasks: one in 4 is delayed, and one in 4 is leased.
+	restartPart = 4
+	// restartDelay is longer than a run.
 	restartDelay = time.Hour
-	claimMost    = 128 // tasks of one claim
-	firstWait    = 10 * time.Second
+	// claimMost is the most tasks of one claim.
+	claimMost = 128
+	// firstWait bounds the time from the restart to the first task or answer.
+	firstWait = 10 * time.Second
 )
 
 // Restart kills a server that holds ready, delayed and leased tasks, starts it on its directory, and times how long after
@@ -28,7 +32,8 @@ func Restart(ctx context.Context, rig *bench.Rig) error {
 	return afterKill(ctx, rig, func() error { return firstGrant(ctx, rig, n) })
 }
 
-// afterKill kills the server, and measures what comes back while first starts it again and waits for it.
+// afterKill kills the server, opens the window, and lets first start the server again and wait for
+// it. The window stays open for its time.
 func afterKill(ctx context.Context, rig *bench.Rig, first func() error) error {
 	if err := rig.Kill(); err != nil {
 		return err
@@ -44,7 +49,8 @@ func afterKill(ctx context.Context, rig *bench.Rig, first func() error) error {
 	return errors.Join(err, <-measured)
 }
 
-// restartFill makes n delayed tasks, n leased ones, and the rest ready.
+// restartFill makes n delayed tasks, leases n, and leaves the rest ready. The callers share the n
+// leases among them.
 func restartFill(ctx context.Context, rig *bench.Rig, n int) error {
 	c, err := rig.Dial(ctx, 0)
 	if err != nil {
@@ -72,7 +78,8 @@ func restartFill(ctx context.Context, rig *bench.Rig, n int) error {
 	})
 }
 
-// firstGrant starts the server and waits for a task; then all tasks must be in the states that they were left in.
+// firstGrant starts the server and waits for a task, which is timed from before the start. Then all
+// tasks must be in the states that they were left in, except the one that it was given.
 func firstGrant(ctx context.Context, rig *bench.Rig, n int) error {
 	began := time.Now()
 	if err := rig.Restart(ctx); err != nil {

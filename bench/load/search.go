@@ -19,7 +19,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// The collection and ruleset of the bench.
+// The collection and ruleset of the bench, and the points of one request that stores them.
 const (
 	searchCollection = "workers"
 	searchRuleset    = "staffing"
@@ -29,8 +29,9 @@ const (
 // SearchRoute is the route of searches.
 const SearchRoute = "/v1/matrix/search"
 
-// searchDoor is a server's search by REST, as somebody with a token uses it.
+// searchDoor is a server's search by REST, as a client with a token uses it.
 type searchDoor struct {
+	// base is the server's address, and query names the namespace; empty: that of the token.
 	base, token, query string
 	http               *http.Client
 }
@@ -43,7 +44,8 @@ func newSearchDoor(base, token, namespace string) *searchDoor {
 	return d
 }
 
-// do sends one request that prepares or checks, and reads its answer into out.
+// do sends one request that prepares or checks, and reads its answer into out; nil: it is not
+// needed. Searches that are timed go over an httpLine.
 func (d *searchDoor) do(ctx context.Context, method, path string, body []byte, out any) error {
 	req, err := http.NewRequestWithContext(ctx, method, d.base+path+d.query, bytes.NewReader(body))
 	if err != nil {
@@ -70,8 +72,9 @@ func (d *searchDoor) do(ctx context.Context, method, path string, body []byte, o
 	return json.Unmarshal(b, out)
 }
 
-// PrepareSearch makes the collection, its ruleset and its workers in a namespace of a server; with drop what was there goes
-// first. It returns how many points were stored, and how long that took.
+// PrepareSearch makes the collection, its ruleset and its workers in a namespace of a server. With
+// drop it removes an older collection first. It returns how many points were stored, and how long
+// that took, also with an error.
 func PrepareSearch(ctx context.Context, base, token, namespace string, d *SearchData, drop bool) (points int, took time.Duration, err error) {
 	door := newSearchDoor(base, token, namespace)
 	if drop {
@@ -121,21 +124,27 @@ func SearchBodiesOn(ctx context.Context, base, token string, d *SearchData) ([][
 	return out, nil
 }
 
-// searchRun is one run of a suite of searches.
+// searchRun is one run of a suite of searches. Each goroutine that posts has a line of its own.
 type searchRun struct {
-	rig    *bench.Rig
-	door   *searchDoor
-	data   *SearchData
+	rig  *bench.Rig
+	door *searchDoor
+	data *SearchData
+	// bodies are searches, sent in turn; orders has the order that each was made from.
 	bodies [][]byte
+	// embeds are requests to embed the same texts.
 	embeds [][]byte
 	lines  []*httpLine
-	next   atomic.Uint64
-	orders []*SearchOrder // of bodies
-	sheds  bool           // arrivals do not wait: a server may send some away
-	shed   atomic.Uint64  // that it sent away, in the window
+	// next counts the bodies that were sent.
+	next atomic.Uint64
+	//
+	orders []*SearchOrder
+	// sheds says that arrivals do not wait for answers, so that a server may send some away.
+	sheds bool
+	// shed counts those that it sent away in the window.
+	shed atomic.Uint64
 }
 
-// newSearchRun prepares the server and the bodies.
+// newSearchRun prepares the server and makes the bodies, gated or not, and as many lines as are asked for.
 func newSearchRun(ctx context.Context, rig *bench.Rig, gated bool, lines int) (*searchRun, error) {
 	if rig.Servers[0].HTTP == "" {
 		return nil, errors.New("the server has no REST door")
@@ -167,7 +176,8 @@ func (r *searchRun) close() {
 	}
 }
 
-// post sends the next body of a list over a line of its own, and records what came of it.
+// post sends the next body of a list over a line, and records what came of it. A refusal by an
+// overloaded server is counted apart where the run allows it.
 func (r *searchRun) post(ctx context.Context, line int, op *bench.Op, intended time.Time, path string, bodies [][]byte) {
 	body := bodies[r.next.Add(1)%uint64(len(bodies))]
 	status, err := r.lines[line].post(ctx, path+r.door.query, body)
@@ -183,7 +193,8 @@ func (r *searchRun) post(ctx context.Context, line int, op *bench.Op, intended t
 	op.Record(line, intended, 1, err)
 }
 
-// SearchSweep posts searches by a number of clients.
+// SearchSweep posts searches by a number of clients. Rows whose names begin with ungated search
+// without a gate.
 func SearchSweep(ctx context.Context, rig *bench.Rig) error {
 	n := max(rig.Concurrency, rig.Shape.Loops(), rig.Shape.Pumps)
 	if rig.Rate > 0 { // each call under way has a line of its own
@@ -197,7 +208,7 @@ func SearchSweep(ctx context.Context, rig *bench.Rig) error {
 	return r.search(ctx, n, r.bodies)
 }
 
-// SearchMixed posts searches and texts to embed, half of the clients each.
+// SearchMixed posts searches and texts to embed: clients with an even number search, the others embed.
 func SearchMixed(ctx context.Context, rig *bench.Rig) error {
 	n := max(rig.Concurrency, rig.Shape.Pumps)
 	if rig.Rate > 0 {
@@ -225,7 +236,8 @@ func SearchMixed(ctx context.Context, rig *bench.Rig) error {
 	return r.finish(ctx, search)
 }
 
-// finish holds answers against exact ones: no rate is printed without its recall, nor with a gate that was not kept.
+// finish compares answers with exact ones after the window: no rate is printed without its recall,
+// nor with a gate that was broken.
 func (r *searchRun) finish(ctx context.Context, _ *bench.Op) error {
 	q, err := r.check(ctx, r.bodies)
 	if err != nil {
@@ -238,6 +250,7 @@ func (r *searchRun) finish(ctx context.Context, _ *bench.Op) error {
 	return nil
 }
 
+// searchAnswer is what the bench reads of an answer to a search.
 type searchAnswer struct {
 	Results []struct {
 		ID      string
@@ -250,14 +263,19 @@ type searchAnswer struct {
 	Plan  string
 }
 
-// searchQuality is how good answers are.
+// searchQuality is how good the answers to a list of bodies are.
 type searchQuality struct {
-	recall     float64        // at 10, against exact answers
-	gain       float64        // nDCG at 10, by what the orders ask for
-	violations int            // rows that the gate excludes
-	plans      map[string]int // bodies by the plan of their answer
+	// recall is the share of the ten best exact answers that were found.
+	recall float64
+	// gain is the mean nDCG at 10, by what the orders ask for. 1 is the best order that the workers allow.
+	gain float64
+	// violations counts rows that the gate excludes.
+	violations int
+	// plans counts the bodies by the plan that their answer names.
+	plans map[string]int
 }
 
+// report sets the metrics, and fails the run for a broken gate.
 func (q *searchQuality) report(rig *bench.Rig) {
 	rig.Metric("recall_at_10", q.recall, "share")
 	rig.Metric("ndcg_at_10", q.gain, "share")
@@ -274,12 +292,14 @@ func (q *searchQuality) report(rig *bench.Rig) {
 	}
 }
 
-// check searches each body as it is and as exact, and judges the gate of each row by itself.
+// check searches each body as it is and as exact, and judges the gate of each row by itself, as the
+// orders are known.
 func (r *searchRun) check(ctx context.Context, bodies [][]byte) (searchQuality, error) {
 	return r.door.check(ctx, SearchRoute, bodies, func(i int, a *searchAnswer) float64 { return r.data.gainOf(r.orders[i], a) })
 }
 
-// check is the same of any bodies; gain is how good an answer to one is, if that is known.
+// check does the same with any bodies. gain says how good an answer to the i-th one is; nil: that
+// is not known.
 func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, gain func(i int, a *searchAnswer) float64) (q searchQuality, err error) {
 	found, wanted := 0, 0
 	q.plans = make(map[string]int)
@@ -316,8 +336,8 @@ func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, ga
 	return q, nil
 }
 
-// gainOf is the nDCG at 10 of an answer: 2^relevance − 1 by the logarithm of the rank, as a share of the best order of all
-// workers. Source: Järvelin and Kekäläinen 2002.
+// gainOf is the nDCG at 10 of an answer: the sum of 2^relevance − 1 by the logarithm of the rank,
+// as a share of the best order of all workers. Source: Järvelin and Kekäläinen 2002.
 func (d *SearchData) gainOf(o *SearchOrder, a *searchAnswer) float64 {
 	var counts [4]int
 	for i := range d.Workers {
@@ -343,7 +363,8 @@ func (d *SearchData) gainOf(o *SearchOrder, a *searchAnswer) float64 {
 	return got / best
 }
 
-// gateBroken judges a row by what its body asked for, without the server's help.
+// gateBroken judges a returned row by the gate of its body, without the server's help. A body that
+// cannot be read has no gate.
 func gateBroken(body []byte, w *SearchWorker) bool {
 	var doc searchBody
 	if json.Unmarshal(body, &doc) != nil || doc.Gate == nil {
@@ -375,7 +396,8 @@ func gateBroken(body []byte, w *SearchWorker) bool {
 	return g.Filter != "" && strings.Contains(g.Filter, "status == 'available'") && w.Status != "available"
 }
 
-// SearchRecall measures recall under a filter that lets a share of the rows through.
+// SearchRecall measures recall under a filter that lets a share of the rows through. The row's kind
+// names the share in percent.
 func SearchRecall(ctx context.Context, rig *bench.Rig) error {
 	r, err := newSearchRun(ctx, rig, false, 1)
 	if err != nil {

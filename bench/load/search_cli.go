@@ -18,35 +18,42 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// SearchLoad is load on a server that runs: bodies posted in turn by clients that each wait for their answer.
+// SearchLoad is load on a server that runs: bodies are posted in turn by clients, each of which
+// waits for its answer.
 type SearchLoad struct {
-	URL         string // of the route, or of the server, whose search is meant then
+	// URL is that of the route, or of the server, whose search is meant then.
+	URL         string
 	Token       string
 	Bodies      [][]byte
 	Concurrency int
 	Window      time.Duration
-	Rate        float64 // above 0: arrivals a second; clients beyond Concurrency are not started, arrivals are dropped
-	Arrivals    bench.Arrivals
-	Full        bool // afterwards each body is asked for as exact too, and its gate judged row by row
-	Cold        bool // every text is unique: a number stands before it
-	Seed        uint64
+	// Rate, above 0, is arrivals a second of an open loop. No more than Concurrency clients are
+	// started; an arrival that none of them is free for is dropped.
+	Rate     float64
+	Arrivals bench.Arrivals
+	// Full says that afterwards each body is asked for as exact too, and its gate judged row by row.
+	Full bool
+	// Cold makes every text unique by a number in front of it, so that no cache knows it.
+	Cold bool
+	Seed uint64
 }
 
-// SearchFigures are what came of a load.
+// SearchFigures are what came of a load. Latencies are in milliseconds, from when a request was due.
 type SearchFigures struct {
-	Path        string             `json:"path"`
-	Concurrency int                `json:"concurrency"`
-	Seconds     float64            `json:"seconds"`
-	Requests    uint64             `json:"requests"`
-	Errors      uint64             `json:"errors"`
-	Dropped     uint64             `json:"dropped"`
-	Overloaded  uint64             `json:"overloaded"` // of an open loop: refused with a time to retry, which is not an error
-	PerSecond   float64            `json:"requests_per_s"`
-	P50, P95    float64            `json:"-"`
-	P99, Max    float64            `json:"-"`
-	Millis      map[string]float64 `json:"latency_ms"`
-	FirstError  string             `json:"first_error,omitempty"`
-	// Of a load whose answers were all validated.
+	Path        string  `json:"path"`
+	Concurrency int     `json:"concurrency"`
+	Seconds     float64 `json:"seconds"`
+	Requests    uint64  `json:"requests"`
+	Errors      uint64  `json:"errors"`
+	Dropped     uint64  `json:"dropped"`
+	// Overloaded counts what the server of an open loop refused with a time to retry, which is not an error.
+	Overloaded uint64             `json:"overloaded"`
+	PerSecond  float64            `json:"requests_per_s"`
+	P50, P95   float64            `json:"-"`
+	P99, Max   float64            `json:"-"`
+	Millis     map[string]float64 `json:"latency_ms"`
+	FirstError string             `json:"first_error,omitempty"`
+	// Recall and Violations are those of a load whose answers were all validated; otherwise nil.
 	Recall     *float64 `json:"recall_at_10,omitempty"`
 	Violations *int     `json:"gate_violations,omitempty"`
 }
@@ -54,7 +61,8 @@ type SearchFigures struct {
 // maxBodyLine bounds a line of a file of bodies.
 const maxBodyLine = 8 << 20
 
-// ReadBodies reads one JSON body per line.
+// ReadBodies reads one JSON body per line. Empty lines are passed over; a line that is not JSON is
+// an error with its number.
 func ReadBodies(in io.Reader) ([][]byte, error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(make([]byte, 0, 64<<10), maxBodyLine)
@@ -78,16 +86,19 @@ func ReadBodies(in io.Reader) ([][]byte, error) {
 	return out, nil
 }
 
-// searchClient is one client of a load.
+// searchClient is one client of a load, with counts of its own that are added up at the end.
 type searchClient struct {
-	line  *httpLine
-	hist  *hdrhistogram.Histogram
+	line *httpLine
+	hist *hdrhistogram.Histogram
+	// bad counts errors, the text of the first of which is first; shed counts refusals by an
+	// overloaded server.
 	bad   uint64
 	shed  uint64
 	first string
 }
 
-// Run carries a load out. path is the route of the bodies.
+// Run carries a load out on the server at base. path is the route of the bodies. It returns what
+// came of it also when ctx ended.
 func (s *SearchLoad) Run(ctx context.Context, base, path string) (*SearchFigures, error) {
 	if len(s.Bodies) == 0 || s.Concurrency < 1 || s.Concurrency > 100_000 {
 		return nil, errors.New("a load has bodies, and 1 to 100000 clients")
@@ -129,7 +140,7 @@ func (s *SearchLoad) Run(ctx context.Context, base, path string) (*SearchFigures
 	return f, s.validate(ctx, base, path, f)
 }
 
-// validate asks for each body again as exact, and holds answers against it and their gate.
+// validate asks for each body again as exact, and compares answers with it and with their gate.
 func (s *SearchLoad) validate(ctx context.Context, base, path string, f *SearchFigures) error {
 	door := newSearchDoor(base, s.Token, "")
 	q, err := door.check(ctx, path, s.Bodies, nil)
@@ -140,7 +151,8 @@ func (s *SearchLoad) validate(ctx context.Context, base, path string, f *SearchF
 	return nil
 }
 
-// arrivals are the times at which requests of an open loop are due; nil for a closed one.
+// arrivals are the times at which requests of an open loop are due; nil for a closed one. A time
+// that no client takes while Concurrency of them wait is dropped.
 func (s *SearchLoad) arrivals(ctx context.Context, end time.Time, dropped *atomic.Uint64) <-chan time.Time {
 	if s.Rate <= 0 {
 		return nil
@@ -163,7 +175,7 @@ func (s *SearchLoad) arrivals(ctx context.Context, end time.Time, dropped *atomi
 	return due
 }
 
-// body is the n-th body; a cold one has a text that was never asked for.
+// body is the n-th body. A cold one has a text that was never asked for before; n and the seed make it unique.
 func (s *SearchLoad) body(n uint64) []byte {
 	body := s.Bodies[n%uint64(len(s.Bodies))]
 	if !s.Cold {
@@ -179,6 +191,7 @@ func (s *SearchLoad) body(n uint64) []byte {
 	return body
 }
 
+// post sends one body and counts its end. sheds says that a refusal for overload is not an error.
 func (c *searchClient) post(ctx context.Context, path string, body []byte, due time.Time, sheds bool) {
 	status, err := c.line.post(ctx, path, body)
 	if err == nil && status != http.StatusOK {
@@ -197,6 +210,7 @@ func (c *searchClient) post(ctx context.Context, path string, body []byte, due t
 	_ = c.hist.RecordValue(max(1, time.Since(due).Microseconds())) // beyond the range it is an error of the line before
 }
 
+// figures adds up what the clients did. took is the whole time, up to the last answer.
 func (s *SearchLoad) figures(path string, clients []*searchClient, took time.Duration, dropped uint64) *SearchFigures {
 	all := hdrhistogram.New(1, int64(restTimeout/time.Microsecond), 3)
 	f := &SearchFigures{Path: path, Concurrency: s.Concurrency, Seconds: took.Seconds(), Dropped: dropped}

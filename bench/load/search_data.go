@@ -18,12 +18,15 @@ type SearchData struct {
 	Orders  []SearchOrder
 }
 
-// SearchDataOptions size the data. A zero field means its default.
+// SearchDataOptions say how much data there is. A zero field means its default.
 type SearchDataOptions struct {
-	Seed    uint64    // default 1
-	Workers int       // default 5,000
-	Orders  int       // default 50; each gives a query per style
-	Now     time.Time // that certificates and visits are dated around; default 2026-12-01 12:00 UTC
+	Seed    uint64 // default 1
+	Workers int    // default 5,000
+	// Orders is the number of job orders; each gives a query per style. Default 50.
+	Orders int
+	// Now is the time around which certificates and visits are dated. It is fixed by default, so
+	// that data does not change from day to day.
+	Now time.Time
 }
 
 func (o SearchDataOptions) withDefaults() SearchDataOptions {
@@ -46,20 +49,25 @@ func (o SearchDataOptions) withDefaults() SearchDataOptions {
 type SearchWorker struct {
 	ID string `json:"-"`
 
-	Role        string             `json:"role"`
-	Family      string             `json:"family"` // of the role: what comes before its point
-	Years       int64              `json:"years"`
-	City        string             `json:"city"`
-	Home        [2]float64         `json:"home"`
-	Shift       string             `json:"shift"`
-	Pay         float64            `json:"pay"` // per hour, wanted
-	Certs       []SearchCredential `json:"certs"`
-	Reliability float64            `json:"reliability"` // 0 to 1
-	Blocked     []string           `json:"blocked"`     // clients that do not take this worker
-	Status      string             `json:"status"`
-	LastSeen    string             `json:"last_seen"`
-	Synthetic   bool               `json:"synthetic"` // always true: no person is described
-	Text        string             `json:"text"`
+	Role string `json:"role"`
+	// Family is the part of the role before its point.
+	Family string     `json:"family"`
+	Years  int64      `json:"years"`
+	City   string     `json:"city"`
+	Home   [2]float64 `json:"home"`
+	Shift  string     `json:"shift"`
+	// Pay is what the worker wants per hour.
+	Pay   float64            `json:"pay"`
+	Certs []SearchCredential `json:"certs"`
+	// Reliability is from 0 to 1.
+	Reliability float64 `json:"reliability"`
+	// Blocked are the clients that do not take this worker.
+	Blocked  []string `json:"blocked"`
+	Status   string   `json:"status"`
+	LastSeen string   `json:"last_seen"`
+	// Synthetic is always true: no person is described.
+	Synthetic bool   `json:"synthetic"`
+	Text      string `json:"text"`
 }
 
 // SearchCredential is a certificate of a worker.
@@ -68,14 +76,15 @@ type SearchCredential struct {
 	Expires string `json:"expires_at,omitempty"`
 }
 
-// SearchOrder is what a client asks for.
+// SearchOrder is what a client asks for. It is known to the bench alone; the server sees its text.
 type SearchOrder struct {
-	Role   string
-	Count  int
-	City   string
-	Site   [2]float64
-	Shift  string
-	Cert   string // empty: none is asked for
+	Role  string
+	Count int
+	City  string
+	Site  [2]float64
+	Shift string
+	// Cert is the certificate that is asked for; empty: none is.
+	Cert   string
 	Client string
 	Years  int64
 }
@@ -94,8 +103,10 @@ func NewSearchData(o SearchDataOptions) *SearchData {
 	return d
 }
 
+// pick draws one element.
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
+// newWorker draws worker i. The order of draws is part of the data: a change of it changes all that follows.
 func newWorker(r *rand.Rand, i int, now time.Time) SearchWorker {
 	trade := pick(r, searchTrades)
 	role := pick(r, trade.roles)
@@ -125,7 +136,7 @@ func newWorker(r *rand.Rand, i int, now time.Time) SearchWorker {
 	return w
 }
 
-// newCredential is for good one time in five; of the others one in eight has ended.
+// newCredential draws a certificate. One in five never ends; of the others one in eight has ended already.
 func newCredential(r *rand.Rand, id string, now time.Time) SearchCredential {
 	c := SearchCredential{ID: id}
 	if r.IntN(5) > 0 {
@@ -138,7 +149,7 @@ func newCredential(r *rand.Rand, id string, now time.Time) SearchCredential {
 	return c
 }
 
-// near is a place some kilometres from another, rounded to about 10 m.
+// near draws a place some kilometres from another, rounded to about 10 m.
 func near(r *rand.Rand, at [2]float64, km float64) [2]float64 {
 	const perDegree = 111.2
 	round := func(x float64) float64 { return math.Round(x*1e4) / 1e4 }
@@ -146,6 +157,7 @@ func near(r *rand.Rand, at [2]float64, km float64) [2]float64 {
 	return [2]float64{round(at[0] + north/perDegree), round(at[1] + east/(perDegree*math.Cos(at[0]*math.Pi/180)))}
 }
 
+// describe writes the text of a worker, which searches find it by.
 func (w *SearchWorker) describe(r *rand.Rand, role searchRole) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s with %d years of experience in %s, %s. ", role.names[0], w.Years, pick(r, searchFields[w.Family]), w.City)
@@ -166,6 +178,7 @@ func (w *SearchWorker) describe(r *rand.Rand, role searchRole) string {
 	return b.String()
 }
 
+// newOrder draws an order.
 func (d *SearchData) newOrder(r *rand.Rand) SearchOrder {
 	trade := pick(r, searchTrades)
 	city := pick(r, searchCities)
@@ -179,8 +192,9 @@ func (d *SearchData) newOrder(r *rand.Rand) SearchOrder {
 	return o
 }
 
-// Relevance of a worker to an order, 0 to 3, from their fields alone: 1 for the family, 2 for the role with the
-// certificate that is asked for, 3 if shift, distance and years fit as well. A worker who may not be sent has 0.
+// Relevance of a worker to an order, from 0 to 3, by their fields alone: 1 for the family, 2 for the role with
+// the certificate that is asked for, 3 if shift, distance and years fit as well. A worker who may not be sent
+// has 0. No text takes part, so that it judges what the search made of the text.
 func (d *SearchData) Relevance(o *SearchOrder, w *SearchWorker) int {
 	family, _, _ := strings.Cut(o.Role, ".")
 	switch {
@@ -197,6 +211,7 @@ func (d *SearchData) Relevance(o *SearchOrder, w *SearchWorker) int {
 // searchRadius is how far, in kilometres, a worker of an order may live.
 const searchRadius = 60
 
+// holds reports whether a worker has a certificate that has not ended.
 func (d *SearchData) holds(w *SearchWorker, cert string) bool {
 	for _, c := range w.Certs {
 		if c.ID != cert {
@@ -222,7 +237,7 @@ func kilometres(a, b [2]float64) float64 {
 // Payload returns a worker's payload as JSON.
 func (w *SearchWorker) Payload() []byte { return mustJSON(w) }
 
-// mustJSON writes a value of this file, which no input can make unfit.
+// mustJSON writes a value of this package as JSON. No input can make it fail.
 func mustJSON(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -5,23 +5,27 @@ import (
 	"strings"
 )
 
-// SearchStyles are the ways in which an order is put into words.
+// SearchStyles are the ways in which an order is put into words. They differ in words and in their
+// order, so that a search cannot rely on equal words.
 var SearchStyles = []string{"need", "client_first", "looking", "shorthand"}
 
 // SearchQuery is an order in one style, as a body of the search door, and what its best answers are.
 type SearchQuery struct {
+	// Order is the index in SearchData.Orders. Body is a request of POST /v1/matrix/search.
 	Order int // place in Orders
 	Style string
 	Text  string
-	Body  []byte // of POST /v1/matrix/search
+	//
+	Body []byte
 }
 
 // SearchBodies says what the bodies of a search contain in addition to the text.
 type SearchBodies struct {
 	Collection string // default workers
 	Ruleset    string // empty: none is judged by
-	Gated      bool   // role, certificate, client, status and distance are conditions
-	K          int    // default 10
+	// Gated says that role, certificate, client, status and distance are conditions of the search.
+	Gated bool
+	K     int // default 10
 }
 
 // Queries returns every order in every style, order by order, or in the styles given.
@@ -40,6 +44,7 @@ func (d *SearchData) Queries(b SearchBodies, styles ...string) []SearchQuery {
 	return out
 }
 
+// roleOf finds a role by its id.
 func roleOf(id string) *searchRole {
 	for t := range searchTrades {
 		for i := range searchTrades[t].roles {
@@ -51,7 +56,7 @@ func roleOf(id string) *searchRole {
 	return nil
 }
 
-// text writes an order as people do. Styles use different names for role and shift.
+// text writes an order as people do, in one style. Styles use different names for role and shift.
 func (o *SearchOrder) text(style string) string {
 	role, cert := roleOf(o.Role), ""
 	if o.Cert != "" {
@@ -89,6 +94,7 @@ func (o *SearchOrder) text(style string) string {
 	return out
 }
 
+// title makes the first letter a capital.
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
 func plural(s string, n int) string {
@@ -98,6 +104,8 @@ func plural(s string, n int) string {
 	return s + "s"
 }
 
+// searchGate, searchJudge and searchBody are the parts of a search that the bench uses, as the REST
+// door takes them.
 type searchGate struct {
 	Roles       []string       `json:"roles,omitempty"`
 	Credentials []string       `json:"credentials_all,omitempty"`
@@ -120,6 +128,7 @@ type searchBody struct {
 	Judge      *searchJudge `json:"judge,omitempty"`
 }
 
+// body writes a search for an order.
 func (d *SearchData) body(o *SearchOrder, text string, b SearchBodies) []byte {
 	doc := searchBody{Collection: b.Collection, Text: text, K: b.K}
 	if doc.Collection == "" {
@@ -143,7 +152,7 @@ func (d *SearchData) body(o *SearchOrder, text string, b SearchBodies) []byte {
 	return mustJSON(doc)
 }
 
-// searchRule is a rule of a ruleset.
+// searchRule is a rule of a ruleset, as the REST door takes it.
 type searchRule struct {
 	ID       string  `json:"id"`
 	When     string  `json:"when"`
@@ -152,6 +161,7 @@ type searchRule struct {
 	Reason   string  `json:"reason,omitempty"`
 }
 
+// searchRules are one rule of each severity, and one with the time.
 func searchRules() []searchRule {
 	return []searchRule{
 		{ID: "unreliable", When: "reliability < 0.45", Severity: "block", Reason: "misses too many assignments"},
@@ -167,7 +177,7 @@ func SearchRules(collection string) []byte {
 	return mustJSON(map[string]any{"collection": collection, "rules": searchRules()})
 }
 
-// interpretedRules are the same, in a form that servers leave to CEL's interpreter.
+// interpretedRules are the same rules in a form that servers leave to the interpreter of CEL.
 func interpretedRules(collection string) []byte {
 	rules := searchRules()
 	for i := range rules {
@@ -205,7 +215,7 @@ func SearchCollection() []byte {
 	})
 }
 
-// EmbedBodies returns bodies of POST /v1/embed: the texts of the queries.
+// EmbedBodies returns bodies of POST /v1/embed with the texts of the queries.
 func EmbedBodies(queries []SearchQuery) [][]byte {
 	out := make([][]byte, len(queries))
 	for i, q := range queries {

@@ -1,13 +1,15 @@
 package load
 
-// The words that made-up workers and orders are put together from.
+// The words that made-up workers and orders are put together from. searchRole is one kind of work.
 
 type searchRole struct {
-	id     string
-	names  []string // as people write it, the full one first
+	id string
+	// names are the ways people write it, the full one first, a short one second.
+	names  []string
 	skills []string
 }
 
+// searchTrade is a family of roles with its mean pay per hour and its certificates.
 type searchTrade struct {
 	family string
 	pay    float64
@@ -15,6 +17,7 @@ type searchTrade struct {
 	roles  []searchRole
 }
 
+// searchCity is a town with its latitude and longitude.
 type searchCity struct {
 	name string
 	at   [2]float64
@@ -35,6 +38,7 @@ var searchCities = []searchCity{
 	{"South Bend", [2]float64{41.676, -86.252}},
 }
 
+// searchShift is a time of work. names are the ways people write it.
 type searchShift struct {
 	id    string
 	names []string
@@ -46,10 +50,13 @@ var searchShifts = []searchShift{
 	{"night", []string{"night shift", "3rd shift", "nights", "overnights"}},
 }
 
+// searchClients are the made-up companies that ask for workers.
 var searchClients = []string{"acme", "birchwood", "calder", "dunmore", "eastgate", "fairlane", "granite", "harlow"}
 
+// searchGeneralCerts are certificates that any trade may have.
 var searchGeneralCerts = []string{"osha10", "osha30", "cpr", "drug_screen"}
 
+// searchCertNames are the certificates as texts name them, by id.
 var searchCertNames = map[string]string{
 	"osha10": "OSHA 10", "osha30": "OSHA 30", "cpr": "CPR and first aid", "drug_screen": "clean drug screen",
 	"aws_d1.1": "AWS D1.1", "aws_d1.2": "AWS D1.2", "asme_ix": "ASME IX", "journeyman": "journeyman electrician license",
@@ -59,6 +66,7 @@ var searchCertNames = map[string]string{
 	"plumber": "plumber license", "rigging": "rigging certificate", "comptia": "CompTIA A+", "ccna": "CCNA", "guard": "guard card",
 }
 
+// searchFields are the kinds of places that workers of a family have worked at.
 var searchFields = map[string][]string{
 	"welder":      {"structural steel", "pipe and pressure vessels", "trailer manufacturing", "shipbuilding"},
 	"electrician": {"commercial buildings", "plant maintenance", "new homes", "switchgear"},
@@ -72,6 +80,7 @@ var searchFields = map[string][]string{
 	"service":     {"event venues", "office buildings", "hospitals", "shopping centers"},
 }
 
+// searchTraits end the texts of workers and decide nothing.
 var searchTraits = []string{
 	"Reliable transport and own tools.", "Available on weekends and for overtime.", "Bilingual, English and Spanish.",
 	"Prefers long assignments, open to travel.", "Trained new hires on the last two assignments.",

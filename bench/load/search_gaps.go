@@ -14,22 +14,26 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// The soak offers its share of what a closed loop of this many clients has just reached. Arrivals that do not wait offer their
-// share of what the reference reaches at most. Where client and server share processors, such an arrival costs both sides
-// twice what it costs in a closed loop, which wakes no thread while it is busy.
+// The soak offers a share of what a closed loop of soakClients clients has just reached. Arrivals
+// that do not wait offer a share of what the reference reaches at most. Where client and server
+// share processors, such an arrival costs both sides twice what it costs in a closed loop, which
+// wakes no thread while it is busy.
 const (
-	soakClients  = 100
-	soakShare    = 0.5
-	gapMost      = 8_114 // searches/s
-	gapShare     = 0.6
+	soakClients = 100
+	soakShare   = 0.5
+	// gapMost is what the reference reaches at most, in searches a second.
+	gapMost  = 8_114
+	gapShare = 0.6
+	// uniqueClient is the number of clients that search for new texts.
 	uniqueClient = 10
 )
 
-// GapConnections are what a server of SearchGaps must take of one address: an arrival under way has a connection of its own.
+// GapConnections is the number of connections that a server of SearchGaps must take of one address:
+// each arrival under way has its own.
 const GapConnections = 12_000
 
-// SearchGaps measures what a closed loop of known texts does not show: texts that were never asked before, arrivals that do not
-// wait for answers, and a long run.
+// SearchGaps measures what a closed loop of known texts does not show: texts that were never asked
+// before, arrivals that do not wait for answers, and a long run. The row's kind says which.
 func SearchGaps(ctx context.Context, rig *bench.Rig) error {
 	kind, n, lines := rig.Shape.Kind, soakClients, max(soakClients, rig.InFlight)
 	if kind == "unique" {
@@ -66,7 +70,8 @@ func SearchGaps(ctx context.Context, rig *bench.Rig) error {
 	return nil
 }
 
-// reach posts searches by n clients for a while, and returns how many a second were answered.
+// reach posts searches by n clients for the time d, and returns how many a second were answered.
+// Nothing of it is recorded: it only finds a rate.
 func (r *searchRun) reach(ctx context.Context, n int, d time.Duration) (float64, error) {
 	began := time.Now()
 	var done atomic.Uint64
@@ -92,7 +97,8 @@ func (r *searchRun) reach(ctx context.Context, n int, d time.Duration) (float64,
 	return float64(done.Load()) / time.Since(began).Seconds(), errors.Join(faults...)
 }
 
-// search posts searches over the window, and holds answers against exact ones.
+// search posts searches over the window by n clients or at the rig's rate, and compares answers
+// with exact ones afterwards.
 func (r *searchRun) search(ctx context.Context, n int, bodies [][]byte) error {
 	op := r.rig.Op("search")
 	done := r.rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
@@ -106,7 +112,8 @@ func (r *searchRun) search(ctx context.Context, n int, bodies [][]byte) error {
 	return r.finish(ctx, op)
 }
 
-// unique posts texts of which none was asked before, which the server's cache must confirm.
+// unique posts texts that were never asked before, and reads from the server's cache that it knew
+// none of them. warm is the rate of known texts, which the rate of new ones is divided by.
 func (r *searchRun) unique(ctx context.Context, n int, warm float64) error {
 	cold := SearchLoad{Bodies: r.bodies, Cold: true, Seed: r.rig.Seed}
 	op := r.rig.Op("search")
@@ -136,10 +143,10 @@ func (r *searchRun) unique(ctx context.Context, n int, warm float64) error {
 	return r.finish(ctx, op)
 }
 
-// cacheCounts are those of the server's cache of vectors.
+// cacheCounts are the hits and misses so far of the server's cache of vectors.
 type cacheCounts struct{ hits, misses float64 }
 
-// cache reads them, if the server shows them.
+// cache reads them; ok is false when the server does not show them.
 func (r *searchRun) cache(ctx context.Context) (c cacheCounts, ok bool) {
 	const hits, misses = "millrace_embed_cache_hits_total", "millrace_embed_cache_misses_total"
 	admin, err := adminOf(r.rig)
@@ -150,7 +157,8 @@ func (r *searchRun) cache(ctx context.Context) (c cacheCounts, ok bool) {
 	return cacheCounts{m[hits], m[misses]}, err == nil
 }
 
-// soak searches at half load, and tells how memory and goroutines grew from the first part of the window to its end.
+// soak searches at half load, and tells how memory and goroutines grew from the end of the first
+// fifth of the window, when caches are warm, to its end.
 func (r *searchRun) soak(ctx context.Context, n int) error {
 	const resident, goroutines = "process_resident_memory_bytes", "go_goroutines"
 	admin, err := adminOf(r.rig)
@@ -182,7 +190,8 @@ func (r *searchRun) soak(ctx context.Context, n int) error {
 	return nil
 }
 
-// SearchRestart kills a server that has the workers, starts it, and times how long it takes until an answer is as before.
+// SearchRestart kills a server that has the workers, starts it again, and times how long it takes
+// until an answer is as before.
 func SearchRestart(ctx context.Context, rig *bench.Rig) error {
 	r, err := newSearchRun(ctx, rig, true, 1)
 	if err != nil {
@@ -200,6 +209,8 @@ func SearchRestart(ctx context.Context, rig *bench.Rig) error {
 	return afterKill(ctx, rig, func() error { return r.firstAnswer(ctx, body, &before) })
 }
 
+// firstAnswer starts the server and asks until it answers. Until then it may refuse with 503, and nothing
+// else. The first answer must have the rows of before: an index that serves too early is an error.
 func (r *searchRun) firstAnswer(ctx context.Context, body []byte, before *searchAnswer) error {
 	began := time.Now()
 	if err := r.rig.Restart(ctx); err != nil {
@@ -226,7 +237,7 @@ func (r *searchRun) firstAnswer(ctx context.Context, body []byte, before *search
 	}
 }
 
-// sameRows compares rows and their order.
+// sameRows compares rows, their scores and their order.
 func sameRows(a, b *searchAnswer) bool {
 	if len(a.Results) != len(b.Results) {
 		return false
@@ -242,7 +253,8 @@ func sameRows(a, b *searchAnswer) bool {
 // JudgeInterpreted is the kind of a row of SearchJudge whose rules the server does not compile to closures.
 const JudgeInterpreted = "interpreted"
 
-// SearchJudge times the judge by the server's own clock, with rules and without.
+// SearchJudge times the judge by the server's own clock, with rules and without. The difference by
+// rule and row is the metric, so that reading candidates cancels out.
 func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 	r, err := newSearchRun(ctx, rig, false, 1)
 	if err != nil {

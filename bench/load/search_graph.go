@@ -17,30 +17,37 @@ import (
 	"github.com/millrace/millrace/internal/vector"
 )
 
-// GraphClusters is the kind of a row of SearchGraph whose vectors are random ones around random centres; the others are those of
-// made-up workers, and the queries those of job orders.
+// GraphClusters is the kind of a row of SearchGraph whose vectors are random ones around random centres. The
+// vectors of other rows are those of made-up workers, and the queries those of job orders.
 const GraphClusters = "clusters"
 
 const (
+	// graphThreads build and walk at once. graphQueries is the number of queries, and
+	// graphNeighbours how many rows each wants.
 	graphThreads    = 2
 	graphQueries    = 200
 	graphNeighbours = 10
-	graphRescored   = 50   // of what a walk finds, by exact products: what a search takes of it
-	graphRecall     = 0.98 // that the walks that are timed must reach
-	graphDefault    = 120  // width of walks that name none
+	// graphRescored is how many of the rows that a walk finds get their exact product, as in a search.
+	graphRescored = 50
+	// graphRecall is the recall that the walks that are timed must reach.
+	graphRecall = 0.98
+	// graphDefault is the width of walks that name none.
+	graphDefault = 120
 )
 
-// graphWidths are tried, the narrowest first.
+// graphWidths are the widths of walks that are tried, the narrowest first.
 var graphWidths = []int{40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 100, 110, 120, 160, 240, 320}
 
-// graphRun is a graph over vectors, and queries whose nearest are known.
+// graphRun is a graph over vectors, and queries whose nearest are known. After build it is only read.
 type graphRun struct {
 	view    vector.View
 	graph   *vector.Graph
 	queries []*vector.Query
 }
 
-// SearchGraph builds a graph in this process, and times the narrowest walks over it that find 98 % of the nearest.
+// SearchGraph builds a graph in this process, and times the narrowest walks over it that find 98 %
+// of the nearest. It also tells the recall of walks of the default width, with all rows and with
+// half of them deleted.
 func SearchGraph(ctx context.Context, rig *bench.Rig) error {
 	vectors, queries := graphData(rig.Shape.Kind, rig.Shape.Puts, rig.Seed)
 	r := newGraphRun(vectors, queries)
@@ -91,7 +98,7 @@ func SearchGraph(ctx context.Context, rig *bench.Rig) error {
 	return nil
 }
 
-// graphData is n vectors and some queries.
+// graphData is n vectors and some queries of the kind that the row names.
 func graphData(kind string, n int, seed uint64) (vectors, queries [][]float32) {
 	if kind == GraphClusters {
 		all := clusters(rand.New(rand.NewPCG(seed, 0x6a1)), n+graphQueries, max(10, n/100))
@@ -109,7 +116,7 @@ func graphData(kind string, n int, seed uint64) (vectors, queries [][]float32) {
 	return vectors, queries
 }
 
-// clusters are random vectors of length one around random centres.
+// clusters are n random vectors of length one around random centres, of which each vector draws one.
 func clusters(r *rand.Rand, n, centres int) [][]float32 {
 	mid := make([][]float32, centres)
 	for i := range mid {
@@ -126,6 +133,7 @@ func clusters(r *rand.Rand, n, centres int) [][]float32 {
 	return out
 }
 
+// gauss draws a vector of normal values with a standard deviation.
 func gauss(r *rand.Rand, by float64) []float32 {
 	v := make([]float32, pointsDim)
 	for i := range v {
@@ -134,6 +142,7 @@ func gauss(r *rand.Rand, by float64) []float32 {
 	return v
 }
 
+// newGraphRun stores the vectors in rows for the first kernel that this machine has.
 func newGraphRun(vectors, queries [][]float32) *graphRun {
 	rows := vector.NewRows(vector.Kernels()[0], pointsDim)
 	for _, v := range vectors {
@@ -146,7 +155,7 @@ func newGraphRun(vectors, queries [][]float32) *graphRun {
 	return r
 }
 
-// build adds all rows to the graph, by all threads.
+// build adds all rows to the graph, by graphThreads threads, batch by batch.
 func (r *graphRun) build(ctx context.Context) error {
 	id := func(row uint32) uint64 { return xxhash.Sum64String(fmt.Sprint("w", row)) }
 	live := func(uint32) bool { return true }
@@ -172,11 +181,12 @@ func (r *graphRun) build(ctx context.Context) error {
 
 // truth is the nearest rows of each query, of those that pass.
 type truth struct {
-	pass vector.Bits // nil: all
+	// pass has a bit for each row that may be found; nil: all may.
+	pass vector.Bits
 	rows [][]uint32
 }
 
-// nearest finds, by exact products, the nearest of every step-th row.
+// nearest finds, by exact products, the nearest of every step-th row for each query.
 func (r *graphRun) nearest(step int) truth {
 	var t truth
 	var list []uint32
@@ -200,7 +210,8 @@ func (r *graphRun) nearest(step int) truth {
 	return t
 }
 
-// walk finds the nearest by a walk, and orders the best of what it finds by exact products.
+// walk finds the nearest by a walk, and orders the best of what it finds by exact products, as a
+// search does. Equal products are ordered by row.
 func (r *graphRun) walk(q *vector.Query, width int, pass vector.Bits, dst []vector.Hit) []vector.Hit {
 	hits := r.graph.Search(&r.view, q, width, pass, dst)
 	hits = hits[:min(len(hits), graphRescored)]
@@ -219,7 +230,7 @@ func (r *graphRun) walk(q *vector.Query, width int, pass vector.Bits, dst []vect
 	return hits[:min(len(hits), graphNeighbours)]
 }
 
-// recall is the share of the nearest that walks of a width find.
+// recall is the share of the nearest that walks of a width find, over all queries.
 func (r *graphRun) recall(width int, t truth) float64 {
 	found, all := 0, 0
 	for i, q := range r.queries {

@@ -15,17 +15,22 @@ import (
 	"time"
 )
 
-// httpLine is one connection that posts bodies and reads answers, one after the other. It knows just enough of HTTP/1.1 for
-// a server that states lengths: what the client costs is taken from the server's cores.
+// httpLine is one connection that posts bodies and reads answers, one after the other. It knows
+// just enough of HTTP/1.1 for a server that states lengths, because what the client costs is taken
+// from the server's cores. It is for one goroutine at a time.
 type httpLine struct {
 	host string
-	head map[string][]byte // of requests, by path
+	// head has the beginning of each request, up to the length, by path.
+	head map[string][]byte
 	auth string
 	conn net.Conn
 	in   *bufio.Reader
-	out  []byte
-	body []byte // of the last answer, good until the next
-	wait bool   // the last answer says when to come again
+	// out is the buffer of a request, reused.
+	out []byte
+	// body is that of the last answer, good until the next one.
+	body []byte
+	// wait says that the last answer says when to come again.
+	wait bool
 }
 
 // newHTTPLine is a connection to a base URL, opened by its first request.
@@ -40,7 +45,8 @@ func newHTTPLine(base, token string) (*httpLine, error) {
 // errHTTPAnswer says that an answer is not one of this kind of server.
 var errHTTPAnswer = errors.New("the answer is no HTTP/1.1 with a length")
 
-// post posts a body and returns the status.
+// post posts a body and returns the status. It connects when it must; after an error the next call
+// does so again. A request that failed is never repeated here.
 func (l *httpLine) post(ctx context.Context, path string, body []byte) (status int, err error) {
 	if l.conn == nil {
 		var d net.Dialer
@@ -75,6 +81,7 @@ func (l *httpLine) post(ctx context.Context, path string, body []byte) (status i
 	return l.answer()
 }
 
+// answer reads one answer: its status, the three fields that matter, and its body.
 func (l *httpLine) answer() (status int, err error) {
 	line, err := l.in.ReadSlice('\n')
 	if err != nil {
@@ -124,7 +131,7 @@ func (l *httpLine) answer() (status int, err error) {
 	return status, nil
 }
 
-// overloaded says that an answer refuses because too many searches wait, and says when to come again.
+// overloaded reports whether an answer refuses because too many searches wait, and says when to come again.
 func (l *httpLine) overloaded(status int) bool {
 	return status == http.StatusServiceUnavailable && l.wait && bytes.Contains(l.body, []byte(`"reason":"overloaded"`))
 }
@@ -136,7 +143,7 @@ func (l *httpLine) close() {
 	}
 }
 
-// SearchLine searches over one connection, one search after the other.
+// SearchLine searches over one connection, one search after the other. One goroutine at a time uses it.
 type SearchLine struct {
 	line *httpLine
 	path string

@@ -24,24 +24,33 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-// What SearchOutage offers: searches of known texts, and also new texts. The load is the same whether the provider is well
-// or not.
+// What SearchOutage offers: searches of known texts, and new texts besides. The load is the same
+// whether the provider is well or not, so that only the fault differs.
 const (
-	outageTexts   = 100                   // that are known
-	outageLines   = 4                     // that search
-	outageEvery   = 4 * time.Millisecond  // between two searches of a line
-	outageNew     = 50 * time.Millisecond // between two new texts
-	outageWaiting = 64                    // new texts under way at most
-	outageBack    = 30 * time.Second      // after which a provider that is well again is not waited for
-	outageDim     = 3
+	// outageTexts is the number of texts that the server knows.
+	outageTexts = 100
+	// outageLines is the number of connections that search.
+	outageLines = 4
+	// outageEvery is the time between two searches of a line.
+	outageEvery = 4 * time.Millisecond
+	// outageNew is the time between two new texts.
+	outageNew = 50 * time.Millisecond
+	// outageWaiting is the most new texts under way at once.
+	outageWaiting = 64
+	// outageBack is how long after a fault new texts may still fail.
+	outageBack = 30 * time.Second
+	// outageDim is the length of the provider's vectors: short, since their content does not matter.
+	outageDim = 3
 )
 
-// outageFault is what a provider does wrong; without answer it takes no connection.
+// outageFault is what a provider does wrong. Without an answer it takes no connection.
 type outageFault struct {
 	name   string
 	answer http.HandlerFunc
 }
 
+// outageFaults are ways in which providers fail: refuse connections, hang, refuse with a status, answer with
+// something that is not the vectors, stop in the middle, never end, or send the client elsewhere.
 func outageFaults() []outageFault {
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
@@ -75,8 +84,10 @@ func outageFaults() []outageFault {
 	}
 }
 
-// SearchOutage times searches of known texts while the provider of vectors is well, and under each of its faults, in turn; and how
-// long after each fault new texts are embedded again. The server runs in this process, for its provider is here.
+// SearchOutage times searches of known texts while the provider of vectors is well, and under each
+// of its faults, in turn. It tells how much the p99 rises, how long after each fault new texts are
+// embedded again, and whether goroutines are left over. The server runs in this process, because
+// its provider does.
 func SearchOutage(ctx context.Context, rig *bench.Rig) error {
 	before := runtime.NumGoroutine()
 	o := &outage{rig: rig}
@@ -120,20 +131,25 @@ func SearchOutage(ctx context.Context, rig *bench.Rig) error {
 
 // outage is a provider of vectors that has a fault when it is told so, and a server that asks it.
 type outage struct {
-	rig      *bench.Rig
-	dir      string
-	reserved *localport.Ports // the provider's one
-	address  string           // of the provider
+	rig *bench.Rig
+	dir string
+	// reserved is the provider's port, which it takes again after a fault without connections.
+	reserved *localport.Ports
+	// address is that of the provider.
+	address  string
 	provider *http.Server
-	answer   atomic.Pointer[http.HandlerFunc] // of a fault
-	server   *server.Running
-	token    string
-	door     *searchDoor
-	bodies   [][]byte
-	texts    atomic.Uint64 // new ones so far
+	// answer is that of the fault under way; nil: the provider is well.
+	answer atomic.Pointer[http.HandlerFunc]
+	server *server.Running
+	token  string
+	door   *searchDoor
+	bodies [][]byte
+	// texts counts the new texts so far, so that each is new.
+	texts atomic.Uint64
 }
 
-// start starts the provider and the server, and has the server know some texts.
+// start starts the provider and the server, stores the known texts, and searches each once, so that
+// their vectors are in the cache.
 func (o *outage) start(ctx context.Context) (err error) {
 	if err := o.listen(ctx); err != nil {
 		return err
@@ -177,7 +193,7 @@ func (o *outage) start(ctx context.Context) (err error) {
 	return nil
 }
 
-// listen starts the provider, at the address that it had.
+// listen starts the provider, at the address that it had before.
 func (o *outage) listen(ctx context.Context) error {
 	if o.reserved == nil {
 		reserved, err := localport.Reserve(1)
@@ -195,6 +211,7 @@ func (o *outage) listen(ctx context.Context) error {
 	return nil
 }
 
+// close ends server and provider and removes their data. It may be called after a start that failed.
 func (o *outage) close() error {
 	var err error
 	if o.server != nil {
@@ -233,7 +250,8 @@ func (o *outage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": data}) // the server may have closed the connection: the provider does not care
 }
 
-// fault compares the p99 of known texts under a fault with that before it, and returns how long after it new texts are embedded.
+// fault compares the p99 of known texts under a fault with that before it, and returns how long
+// after its end new texts are embedded.
 func (o *outage) fault(ctx context.Context, f outageFault, each time.Duration) (ratio float64, back time.Duration, err error) {
 	well, err := o.load(ctx, each)
 	if err != nil {
@@ -277,7 +295,9 @@ func (o *outage) embed(ctx context.Context) error {
 	return o.door.do(ctx, http.MethodPost, "/v1/embed", body, nil)
 }
 
-// load searches known texts for a while, together with new ones, and returns the p99 from when a search was due, in µs.
+// load searches known texts for a while, and embeds new ones besides. It returns the p99 in
+// microseconds, from when a search was due. Any failed search is an error: the cache must answer
+// whatever the provider does.
 func (o *outage) load(ctx context.Context, d time.Duration) (p99 float64, err error) {
 	from, end := time.Now(), time.Now().Add(d)
 	op := o.rig.Op("search")
@@ -301,7 +321,8 @@ func (o *outage) load(ctx context.Context, d time.Duration) (p99 float64, err er
 	return float64(hists[0].ValueAtQuantile(99)), errors.Join(faults...)
 }
 
-// line searches known texts over one connection, at its times.
+// line searches known texts over one connection, at its own fixed times. It does not skip a time
+// that has passed, so that a stall counts for each search that it holds up.
 func (o *outage) line(ctx context.Context, due, end time.Time, record func(due time.Time, err error) error) error {
 	l, err := newHTTPLine(o.door.base, o.token)
 	if err != nil {
@@ -323,7 +344,8 @@ func (o *outage) line(ctx context.Context, due, end time.Time, record func(due t
 	return nil
 }
 
-// newTexts has new texts embedded, each by itself. Those that the provider's fault keeps from it are refused for now.
+// newTexts asks for new texts, each by a call of its own. A call that the fault keeps from its
+// vector must be refused for now (503); any other refusal is an error.
 func (o *outage) newTexts(ctx context.Context, due, end time.Time) error {
 	var wait sync.WaitGroup
 	defer wait.Wait()

@@ -16,13 +16,16 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
+// pointsCollection is the collection of SearchPoints, pointsDim the length of its vectors.
 const (
 	pointsCollection = "points"
 	pointsDim        = 384
-	pointsModel      = "lexical-v2" // of which clients may bring vectors of their own
+	// pointsModel is the model whose vectors clients may bring themselves.
+	pointsModel = "lexical-v2"
 )
 
-// SearchPoints stores vectors that clients bring, in batches, until there are as many as the row wants.
+// SearchPoints stores vectors that clients bring, in batches, until there are as many as the row
+// wants. Afterwards the server must count as many points as it acknowledged.
 func SearchPoints(ctx context.Context, rig *bench.Rig) error {
 	total := rig.Shape.Puts
 	door := newSearchDoor(rig.Servers[0].HTTP, rig.Token, rig.Namespace)
@@ -93,7 +96,7 @@ func SearchPoints(ctx context.Context, rig *bench.Rig) error {
 	return nil
 }
 
-// packedVector is a random vector as bodies have it: base64 of numbers of 32 bits, little-endian.
+// packedVector is a random vector as bodies have it: base64 of 32-bit numbers, little-endian.
 func packedVector(r *rand.Rand) string {
 	b := make([]byte, 0, 4*pointsDim)
 	for range pointsDim {
@@ -102,7 +105,8 @@ func packedVector(r *rand.Rand) string {
 	return base64.StdEncoding.EncodeToString(b)
 }
 
-// pointsBody writes the points of one batch, of which the first has this number.
+// pointsBody appends the points of one batch to b. first is the number of the first point, from
+// which ids are made.
 func pointsBody(b []byte, vectors []string, first int) []byte {
 	b = append(b, `{"points":[`...)
 	for i, v := range vectors {

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Load shapes, as tools that generate load over HTTP offer them.
+// Load shapes, as tools that generate load over HTTP offer them: a rising rate, a burst, tasks of
+// several priorities, delayed tasks.
 const (
 	shapeSustained  = "sustained"
 	shapeBurst      = "burst"
@@ -18,20 +19,23 @@ const (
 	shapeDelayed    = "delayed"
 )
 
-// The arrivals of the open shapes.
+// The arrivals of the open shapes, in tasks a second.
 const (
-	sustainedFrom = 200.0 // tasks a second when the generator starts
+	// sustainedFrom is the rate when the generator starts, and sustainedTo the last one.
+	sustainedFrom = 200.0
 	sustainedTo   = 1_000.0
-	sustainedUps  = 9 // steps from one to the other
-	burstTasks    = 10_000
-	burstWithin   = 10 * time.Second
+	// sustainedUps is the number of steps from one to the other.
+	sustainedUps = 9
+	// burstTasks is what arrives within burstWithin; nothing arrives after that.
+	burstTasks  = 10_000
+	burstWithin = 10 * time.Second
 )
 
-// shapeVariants is how many bodies of creates are made beforehand, from which pumps draw.
+// shapeVariants is the number of bodies of creates that are made beforehand, from which pumps draw.
 const shapeVariants = 100
 
-// Shapes drives the queue through REST in the shape that the row names. Rows that name none of the above differ by their
-// numbers only.
+// Shapes drives the queue through REST in the shape that the row names. Rows with another kind
+// differ by their numbers only.
 func Shapes(ctx context.Context, rig *bench.Rig) error {
 	r, err := newRESTRun(rig)
 	if err != nil {
@@ -47,8 +51,8 @@ func Shapes(ctx context.Context, rig *bench.Rig) error {
 	return r.run(ctx)
 }
 
-// shapeArrivals makes an open loop of the shapes that are one. A window that is shorter than the row's has the whole
-// shape in it, faster.
+// shapeArrivals makes an open loop of the shapes that are one. A window that is shorter than the
+// row's holds the whole shape, faster.
 func shapeArrivals(rig *bench.Rig) {
 	whole := rig.Warmup + rig.Window
 	switch rig.Shape.Kind {
@@ -72,8 +76,8 @@ func shapeArrivals(rig *bench.Rig) {
 	rig.Rate = rig.Arrivals.Mean(0, 0, whole)
 }
 
-// vary makes the bodies of creates that are not all alike: half and more of the tasks with the lowest priority, or half of
-// them delayed.
+// vary makes the bodies of creates that differ: by priority (50 % have 0, 30 % have 5, 20 % have
+// 9), or by delay (half of them, from 1 s to 5 s).
 func (r *restRun) vary() error {
 	var change func(i int, task map[string]any)
 	switch r.rig.Shape.Kind {

@@ -9,24 +9,27 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Kinds of clients of a cluster.
+// Kinds of clients of a cluster: what they do when they ask a node that does not lead.
 const (
-	kindPlain    = "plain"    // any node, as behind a balancer; a redirect is followed
-	kindRotation = "rotation" // the nodes in turn; nothing is followed
-	kindSDK      = "sdk"
+	// kindPlain asks any node, as behind a balancer, and follows a redirect.
+	kindPlain = "plain"
+	// kindRotation asks the nodes in turn and follows nothing.
+	kindRotation = "rotation"
+	// kindSDK is the Go client, which finds the leader by itself.
+	kindSDK = "sdk"
 )
 
-// taskDoor is a client of a cluster's queue that has one call under way at a time.
+// taskDoor is a client of a cluster's queue. A caller has one call under way at a time; callers are many.
 type taskDoor interface {
 	create(ctx context.Context, caller int) (id string, err error)
 	// claim takes a task, waiting a little for one; id is empty when none came.
 	claim(ctx context.Context, caller int) (id string, token uint64, err error)
 	complete(ctx context.Context, caller int, id string, token uint64) (replayed bool, err error)
-	// traffic is what was sent to the servers so far. known is false when it cannot be told.
+	// traffic is what was sent to the servers so far. known is false when that cannot be told.
 	traffic(ctx context.Context) (t traffic, known bool, err error)
 }
 
-// Operations of a caller, in the order that they come.
+// Operations of a caller, in the order in which they come.
 const (
 	opCreate = iota
 	opClaim
@@ -34,25 +37,31 @@ const (
 	opKinds
 )
 
-// traffic is what clients sent, in whatever unit they send.
+// traffic is what clients sent, in whatever unit they send: requests, or calls and frames.
 type traffic struct {
-	sent       uint64
-	redirected uint64          // of sent, what was answered with where to go instead
-	refused    uint64          // of sent, what was refused by a node that did not say where to go
-	of         [opKinds]uint64 // sent for operations of each kind; all 0 if that is not known
+	// sent counts everything, redirected what was answered with another address, and refused what a
+	// node refused without one.
+	sent uint64
+	//
+	redirected uint64
+	//
+	refused uint64
+	// of counts what was sent for operations of each kind; all 0 when that is not known.
+	of [opKinds]uint64
 }
 
-// smartRun is callers each of which creates a task, claims one, and completes it, over and over.
+// smartRun is callers, each of which creates a task, claims one, and completes it, over and over.
 type smartRun struct {
 	rig  *bench.Rig
 	door taskDoor
 
 	create, take, settle, cycle *bench.Op
-	empty                       atomic.Uint64 // claims that no task came of
+	// empty counts claims that no task came of.
+	empty atomic.Uint64
 }
 
-// lastClaims is how many claims in a row a caller makes for nothing once the window is over: what was created before is
-// there.
+// lastClaims is how many claims in a row a caller makes for nothing once the window is over. All
+// tasks were created before, so that none is left then.
 const lastClaims = 10
 
 // Smart drives a cluster as clients do that find the leader by themselves, and counts what that takes.
@@ -94,8 +103,8 @@ func Smart(ctx context.Context, rig *bench.Rig) (err error) {
 	return rig.Drain(ctx)
 }
 
-// count sets what the operations took since the traffic was as given, warm-up included. An operation is a create, a claim
-// that a task came of, or a completion.
+// count sets what the operations took since the traffic was before, warm-up included. An operation
+// is a create, a claim that a task came of, or a completion.
 func (r *smartRun) count(ctx context.Context, before traffic) error {
 	t, _, err := r.door.traffic(ctx)
 	if err != nil {
@@ -119,7 +128,8 @@ func (r *smartRun) count(ctx context.Context, before traffic) error {
 	return nil
 }
 
-// once takes one task all the way, which need not be the one that the caller created.
+// once takes one task all the way, which need not be the one that the caller created. A call that
+// fails ends the turn; the task is then left to another caller, or to its lease.
 func (r *smartRun) once(ctx context.Context, p *bench.Pump) {
 	id, err := r.door.create(ctx, p.Number)
 	r.create.Record(p.Number, p.Intended, 1, err)
@@ -145,7 +155,7 @@ func (r *smartRun) once(ctx context.Context, p *bench.Pump) {
 	r.cycle.Record(p.Number, p.Intended, 1, nil)
 }
 
-// claim takes a task, however often that takes asking.
+// claim takes a task, however often it must ask. After the window it gives up when none is left.
 func (r *smartRun) claim(ctx context.Context, caller int) (id string, token uint64, ok bool) {
 	for late := 0; late < lastClaims && ctx.Err() == nil; {
 		began := time.Now()

@@ -12,8 +12,8 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// sdkDoor is our SDK, as a user has it who starts it with the addresses of all nodes: one client for each node that it
-// begins with.
+// sdkDoor is the Go client of this project, as a program has it that starts with the addresses of
+// all nodes: one client for each node that it begins with.
 type sdkDoor struct {
 	rig     *bench.Rig
 	job     *millrace.JobOf[[]byte, []byte]
@@ -43,6 +43,7 @@ func (d *sdkDoor) close() {
 	}
 }
 
+// of is the client of a caller.
 func (d *sdkDoor) of(caller int) *millrace.Client { return d.clients[caller%len(d.clients)] }
 
 func (d *sdkDoor) create(ctx context.Context, caller int) (string, error) {
@@ -68,8 +69,8 @@ func (d *sdkDoor) complete(ctx context.Context, caller int, id string, token uin
 	return false, err
 }
 
-// traffic counts what the servers were asked: the calls that they ended, as their operators see them, and the frames of
-// the clients' streams.
+// traffic counts what the servers were asked: the calls that they ended, by their own metrics, and
+// the frames of the clients' streams.
 func (d *sdkDoor) traffic(ctx context.Context) (t traffic, known bool, err error) {
 	for _, s := range d.rig.Servers {
 		if s.Admin == "" {
@@ -91,8 +92,9 @@ func (d *sdkDoor) traffic(ctx context.Context) (t traffic, known bool, err error
 	return t, true, nil
 }
 
-// taskCalls reads how many calls for tasks a server ended, and how many of them it sent to the leader, off its metrics.
-// A stream is one call, whose frames are counted apart; the harness asks for tasks only when all is done.
+// taskCalls reads from a server's metrics how many calls for tasks it ended, and how many of them
+// it sent to the leader. A stream is one call, whose frames are counted apart; the harness asks for
+// tasks only when all is done.
 func taskCalls(metrics io.Reader) (calls, elsewhere uint64, err error) {
 	const name = "millrace_api_ended_calls_total{"
 	lines := bufio.NewScanner(metrics)

@@ -12,29 +12,35 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// webDoor is a standard HTTP client of a cluster, with what is common to those that follow redirects and those that do
-// not: a node that does not serve refuses, and another is asked.
+// webDoor is a standard HTTP client of a cluster. Both of its kinds ask another node when one
+// refuses because it does not lead; one kind also follows redirects.
 type webDoor struct {
-	rig    *bench.Rig
-	http   *http.Client
-	bodies restRun // the requests that are sent over and over
+	rig  *bench.Rig
+	http *http.Client
+	// bodies has the requests that are sent over and over.
+	bodies restRun
 
-	picks atomic.Uint64      // nodes drawn by clients that ask any node
-	turns [256]atomic.Uint64 // where each caller is that asks nodes in turn
+	// picks numbers the nodes that are drawn, by clients that ask any node.
+	picks atomic.Uint64
+	// turns is where each caller is that asks nodes in turn.
+	turns [256]atomic.Uint64
 
+	// sent counts requests by operation; redirected and refused count answers.
 	sent                [opKinds]atomic.Uint64
 	redirected, refused atomic.Uint64
 }
 
-// opKey is where the context of a request has the kind of its operation, for those that a redirect causes too.
+// opKey is the key of a request's context for the kind of its operation. Requests that a redirect
+// causes have the same context, and so count for it.
 type opKey struct{}
 
-// A caller that every node has refused rests for a moment, and gives up after some.
+// A caller that every node has refused a few times rests for turnRest, and gives up after turnMost rounds.
 const (
 	turnRest = 5 * time.Millisecond
 	turnMost = 400
 )
 
+// newWebDoor makes the client, with a connection for each caller and node.
 func newWebDoor(rig *bench.Rig) (*webDoor, error) {
 	d := &webDoor{rig: rig, bodies: restRun{rig: rig}}
 	for _, s := range rig.Servers {
@@ -57,7 +63,7 @@ func newWebDoor(rig *bench.Rig) (*webDoor, error) {
 	return d, nil
 }
 
-// counted counts every request that leaves, those that a redirect causes too.
+// counted is a transport that counts every request that leaves, including those that a redirect causes.
 type counted struct {
 	d    *webDoor
 	next *http.Transport
@@ -82,6 +88,7 @@ func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
 // CloseIdleConnections ends the connections that are kept.
 func (c counted) CloseIdleConnections() { c.next.CloseIdleConnections() }
 
+// traffic is what counted has counted.
 func (d *webDoor) traffic(context.Context) (t traffic, known bool, err error) {
 	for op := range d.sent {
 		t.of[op] = d.sent[op].Load()
@@ -91,7 +98,7 @@ func (d *webDoor) traffic(context.Context) (t traffic, known bool, err error) {
 	return t, true, nil
 }
 
-// node is the base address of the node to ask next.
+// node is the base address of the node that a caller asks next.
 func (d *webDoor) node(caller int) string {
 	n := uint64(len(d.rig.Servers))
 	if d.rig.Shape.Kind == kindRotation {
@@ -104,7 +111,8 @@ func (d *webDoor) node(caller int) string {
 	return d.rig.Servers[mix(d.rig.Seed+d.picks.Add(1))%n].HTTP
 }
 
-// mix spreads the bits of a number over all of its own: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014).
+// mix spreads a number over 64 bits: the finalizer of SplitMix64 (Steele, Lea and Flood, 2014). It
+// makes consecutive draws look random, and the same in each run.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -112,7 +120,8 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// elsewhere reports whether an answer says that another node is to be asked, and that nothing was done.
+// elsewhere reports whether an answer says that another node must be asked, and that nothing was
+// done. An answer of unknown outcome says the contrary: to ask again could do it twice.
 func (e *refusedError) elsewhere() bool {
 	var body struct {
 		Error struct {
@@ -126,7 +135,7 @@ func (e *refusedError) elsewhere() bool {
 	return e.status == http.StatusTemporaryRedirect || body.Error.Code == "NOT_LEADER" || body.Error.Code == "UNAVAILABLE"
 }
 
-// post sends a request to one node after the other until one serves it.
+// post sends a request to one node after the other until one serves it, or refuses it for good.
 func (d *webDoor) post(ctx context.Context, caller, op int, path string, body []byte, out any) (none bool, err error) {
 	ctx = context.WithValue(ctx, opKey{}, op)
 	for try := 1; ; try++ {

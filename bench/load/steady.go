@@ -15,41 +15,54 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
 
-// A window of steadyWindow fills steadyRetain with ended tasks well before its middle; shorter ones are given as much
-// less, so that the same share of them runs with tasks removed as fast as others end.
+// A window of steadyWindow fills steadyRetain with ended tasks well before its middle. Shorter windows retain
+// less in proportion, so that the same share of them runs with tasks removed as fast as others end.
 const (
 	steadyWindow = 10 * time.Minute
 	steadyRetain = 1 << 30
-	steadyFirst  = 20 * time.Second // the figure that the rest is held against
+	// steadyFirst is the first part of the window, which the rest is compared with.
+	steadyFirst = 20 * time.Second
 	// steadyShortest is the shortest window whose disk use is judged: segments of the log are larger than what a few
 	// seconds write.
 	steadyShortest = time.Minute
 )
 
-// steadyRun follows the cycle through a long window.
+// steadyRun follows a load through a long window, and compares its end with its beginning.
 type steadyRun struct {
-	rig   *bench.Rig
-	admin adminPage // empty: what the server uses is not seen
+	rig *bench.Rig
+	// admin is where the server's use of disk is read; empty: it is not seen.
+	admin adminPage
+	// first is the length of the part at the beginning.
 	first time.Duration
-	count string // operation whose acknowledgements are counted; default complete
-	timed string // operation whose latencies are kept; default cycle
+	// count is the operation whose acknowledgements are counted; empty: complete. timed is the one
+	// whose latencies are kept; empty: cycle.
+	count string
+	//
+	timed string
 
-	mu      sync.Mutex // guards the fields below
-	began   time.Time
-	early   *hdrhistogram.Histogram // cycles of the first part
-	late    *hdrhistogram.Histogram // of the second half
+	mu sync.Mutex // guards the fields below
+	// began is the beginning of the window; zero: it has not begun.
+	began time.Time
+	// early has the latencies of the first part, and late those of the second half.
+	early *hdrhistogram.Histogram
+	//
+	late    *hdrhistogram.Histogram
 	samples []steadySample
-	unseen  error
+	// unseen is why the disk could not be read.
+	unseen error
 }
 
-// steadySample is where the run stands at one time.
+// steadySample is where the run stands at one time: done operations since the start, and bytes on disk.
 type steadySample struct {
-	at         time.Duration // since the window began
-	done       uint64
-	disk, debt float64 // bytes
+	// at is the time since the window began.
+	at   time.Duration
+	done uint64
+	// disk is the store's and the log's bytes, debt what the store has still to compact.
+	disk, debt float64
 }
 
-// Steady is Queue for so long that retention removes tasks as fast as others end, held against its own beginning.
+// Steady is Queue for so long that retention removes tasks as fast as others end. Its end is
+// compared with its beginning.
 func Steady(ctx context.Context, rig *bench.Rig) error {
 	if rig.Ceiling {
 		return Queue(ctx, rig)
@@ -62,7 +75,8 @@ func Steady(ctx context.Context, rig *bench.Rig) error {
 	return errors.Join(s.follow(ctx, Queue), s.removed(ctx))
 }
 
-// follow drives the load, and holds its end against its beginning.
+// follow drives the load and watches it. A server whose disk cannot be seen is driven all the same,
+// with a warning.
 func (s *steadyRun) follow(ctx context.Context, drive bench.Driver) (err error) {
 	if s.admin, err = adminOf(s.rig); err != nil {
 		s.unseen = err
@@ -85,7 +99,7 @@ func newLatencies() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
 }
 
-// retain sets how many bytes of ended tasks the namespace keeps.
+// retain sets how many bytes of ended tasks the namespace keeps, in proportion to the window.
 func (s *steadyRun) retain(ctx context.Context) error {
 	c, err := s.rig.Dial(ctx, 0)
 	if err != nil {
@@ -103,7 +117,7 @@ func (s *steadyRun) retain(ctx context.Context) error {
 	return nil
 }
 
-// watch takes a sample as the window begins and each second of it.
+// watch takes a sample when the window begins and then each second, until it ends.
 func (s *steadyRun) watch(ctx context.Context) {
 	select {
 	case <-s.rig.Began():
@@ -125,6 +139,7 @@ func (s *steadyRun) watch(ctx context.Context) {
 	}
 }
 
+// sample takes one sample, and shows disk and debt in the run's series.
 func (s *steadyRun) sample(ctx context.Context) {
 	const (
 		store, log = "millrace_store_disk_bytes", "millrace_wal_disk_bytes"
@@ -153,7 +168,7 @@ func (s *steadyRun) sample(ctx context.Context) {
 	s.mu.Unlock()
 }
 
-// interval takes the latencies of one second.
+// interval takes the latencies of one second, as the harness ends it.
 func (s *steadyRun) interval(op string, h *hdrhistogram.Histogram) {
 	if op != cmp.Or(s.timed, "cycle") {
 		return
@@ -171,7 +186,7 @@ func (s *steadyRun) interval(op string, h *hdrhistogram.Histogram) {
 	}
 }
 
-// between returns the samples from one time of the window to another.
+// between returns the samples from one time of the window to another. The caller holds mu.
 func (s *steadyRun) between(from, to time.Duration) []steadySample {
 	var out []steadySample
 	for _, x := range s.samples {
@@ -182,7 +197,7 @@ func (s *steadyRun) between(from, to time.Duration) []steadySample {
 	return out
 }
 
-// rate is completions a second over samples; 0 for fewer than two.
+// rate is operations a second over samples; 0 for fewer than two.
 func rate(samples []steadySample) float64 {
 	if len(samples) < 2 {
 		return 0
@@ -191,6 +206,7 @@ func rate(samples []steadySample) float64 {
 	return float64(b.done-a.done) / (b.at - a.at).Seconds()
 }
 
+// peak is the largest value of samples; 0 for none.
 func peak(samples []steadySample, of func(x steadySample) float64) (most float64) {
 	for _, x := range samples {
 		most = max(most, of(x))
@@ -198,6 +214,8 @@ func peak(samples []steadySample, of func(x steadySample) float64) (most float64
 	return most
 }
 
+// report compares rates, p99 and disk of the end with those of the beginning. The disk of a short
+// window is not judged.
 func (s *steadyRun) report() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// timingCalls is how many calls of each kind are timed, where the window allows it.
+// timingCalls is how many calls of each kind are timed, if the window allows it.
 const timingCalls = 10_000
 
-// TenantTiming asks as one tenant for tasks that do not exist, and for tasks of another tenant, in turn. Both are answered
-// with "not found", and the time of the answer must not tell which it was.
+// TenantTiming asks, as one tenant, for tasks that do not exist and for tasks of another tenant, in
+// turn. Both are answered with "not found", and the time of the answer must not tell which it was.
 func TenantTiming(ctx context.Context, rig *bench.Rig) error {
 	if len(rig.Others) == 0 {
 		return &bench.SkipError{Lacks: "a token of a second tenant"}
@@ -48,10 +48,10 @@ func TenantTiming(ctx context.Context, rig *bench.Rig) error {
 	return t.run(ctx)
 }
 
-// base32 has the digits of an id's random part.
+// base32 has the digits of a task id.
 const base32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
-// neverGiven is an id of the same time and partition, whose random part the server did not draw.
+// neverGiven is an id of the same time and partition with another random part, which no server has given.
 func neverGiven(id string) string {
 	const random = 8 // of its characters
 	return id[:len(id)-random] + strings.Map(func(r rune) rune {
@@ -59,13 +59,18 @@ func neverGiven(id string) string {
 	}, id[len(id)-random:])
 }
 
+// timing is the calls of a run, on one goroutine. took has the times of both kinds, within the
+// window: of missing tasks, then of others' tasks.
 type timing struct {
 	rig             *bench.Rig
 	client          *millrace.Client
 	missing, others []string
-	took            [2][]time.Duration // of missing, of others
+	//
+	took [2][]time.Duration
 }
 
+// run asks for both kinds in turn until each was timed often enough, or the window ends. The
+// headline is the difference of the medians as a share of the smaller one.
 func (t *timing) run(ctx context.Context) error {
 	ops := [2]*bench.Op{t.rig.Op("missing"), t.rig.Op("others")}
 	ask := func(i, kind int) error {
@@ -110,6 +115,7 @@ func (t *timing) run(ctx context.Context) error {
 	return nil
 }
 
+// median sorts all and returns the middle value, of which there is at least one.
 func median(all []time.Duration) time.Duration {
 	slices.Sort(all)
 	return all[len(all)/2]
