@@ -103,6 +103,7 @@ func fill(t *rapid.T, v reflect.Value, path string) {
 	}
 }
 
+// allOps has a value of each type of op.
 func allOps() []Op {
 	return []Op{
 		&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{},

@@ -74,21 +74,11 @@ func TestEachKindThatIsNotReservedHasARow(t *testing.T) {
 	}
 }
 
-// opTypes has a value of each type of op.
-var opTypes = []Op{
-	&TaskCreate{}, &TaskComplete{}, &TaskFail{}, &TaskSnooze{}, &TaskRelease{}, &TaskRenew{}, &TaskDelete{}, &TaskRunNow{}, &QueueSet{},
-	&QueueDelete{}, &Grant{}, &Tick{}, &TermStart{}, &ClockShift{}, &NamespaceCreate{}, &NamespaceRemove{}, &TenantSet{}, &MembersInit{},
-	&MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceSet{}, &PartitionRemove{}, &KVPut{}, &KVAdd{}, &KVDelete{}, &KVDeleteRange{},
-	&KVCheck{}, &KVPuts{}, &KeyspaceSet{}, &KeyspaceDelete{}, &KeyspaceUse{}, &TenantUse{}, &RefTxn{}, &RepoCreate{}, &RepoSet{},
-	&RepoDelete{}, &RepoUndelete{}, &PackSwap{}, &VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{},
-	&RulesetDelete{}, &RecordingPut{},
-}
-
 // A kind with a trait whose type lacks the method would stop the shard; a type with a method whose kind lacks the trait would be
 // passed over in silence.
 func TestTraitsAndMethodsOfOpsAgree(t *testing.T) {
 	there := map[OpKind]bool{}
-	for _, op := range opTypes {
+	for _, op := range allOps() {
 		kind := op.Kind()
 		if there[kind] {
 			t.Errorf("%s stands twice in the list", kind.Name())
@@ -121,7 +111,7 @@ func TestTraitsAndMethodsOfOpsAgree(t *testing.T) {
 	}
 	for k, row := range opRows {
 		if row.service != ServiceNone && row.service != ServiceInTxn && !there[OpKind(k)] {
-			t.Errorf("%s has a row and is not in the list of types", row.name)
+			t.Errorf("%s has a row and is not in the list of allOps", row.name)
 		}
 	}
 }
