@@ -219,7 +219,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 		case c.Role != replog.Voter:
 		case !conf.Learns(c.Replica):
 			c.Role, waits = replog.Learner, true
-		case (!known || !s.n.caughtUp(lag) || !s.answers(c.Replica)):
+		case !known || !s.n.caughtUp(lag) || !s.answers(c.Replica):
 			waits = true
 			continue
 		}

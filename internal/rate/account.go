@@ -293,7 +293,7 @@ func divide(rate float64, users []*part, i int) []float64 {
 	return out
 }
 
-// What a node tells is its boot time (8 bytes), and for each rate: tenant (4), namespace (4), the name's length (2) and the name;
+// What a node tells is its boot time (8 bytes), which the caller writes, and for each rate: tenant (4), namespace (4), the name's length (2) and the name;
 // then the age of the bucket (8), and twice, of puts and of bytes: taken (8), owed (8), and whether more was wanted (1).
 
 func appendRateKey(b []byte, k Key) []byte {
@@ -316,6 +316,7 @@ func decodeRateKey(b []byte) (k Key, rest []byte, ok bool) {
 	return k, b[n:], true
 }
 
+// AppendUsed appends what a node tells to b.
 func AppendUsed(b []byte, used []Used) []byte {
 	for i := range used {
 		u := &used[i]
@@ -332,6 +333,7 @@ func AppendUsed(b []byte, used []Used) []byte {
 	return b
 }
 
+// DecodeUsed reads what a node tells, the boot time included; false if it is not of that form.
 func DecodeUsed(b []byte) (out []Used, ok bool) {
 	const each = 17 // bytes of puts, and of bytes
 	if len(b) < 8 {
@@ -353,10 +355,11 @@ func DecodeUsed(b []byte) (out []Used, ok bool) {
 	return out, true
 }
 
-// What a node is told is the boot time that it asked at (8 bytes), and for each rate: the key as above; then twice, of puts and of
+// What a node is told is the boot time that it asked at (8 bytes), which the caller writes, and for each rate: the key as above; then twice, of puts and of
 // bytes: its share in a second (8, the bits of a floating-point number), what all nodes take in a second (8), and what was taken
 // beyond the rate (8).
 
+// AppendShared appends what a node is told to b.
 func AppendShared(b []byte, shared []Shared) []byte {
 	for i := range shared {
 		s := &shared[i]
@@ -369,6 +372,7 @@ func AppendShared(b []byte, shared []Shared) []byte {
 	return b
 }
 
+// DecodeShared reads what a node is told, the boot time included; false if it is not of that form.
 func DecodeShared(b []byte) (out []Shared, ok bool) {
 	const each = 24
 	if len(b) < 8 {

@@ -360,20 +360,6 @@ func (s *search) addByWords(want int, tail []uint32, covered uint32) bool {
 	return ok
 }
 
-// gateLast is a planted bug: the nearest of all rows, of which those that pass are left.
-func (s *search) gateLast(want int) {
-	v := &s.gated.view.vectors
-	all := make([]uint32, v.Len())
-	for i := range all {
-		all[i] = uint32(i)
-	}
-	s.hits, _ = v.Scan(s.Query, all, want, s.hits[:0], nil)
-	s.hits = slices.DeleteFunc(s.hits, func(h vector.Hit) bool {
-		_, passes := slices.BinarySearch(s.gated.rows, h.Row)
-		return !passes
-	})
-}
-
 // consider judges one candidate and keeps it if its verdict allows.
 func (s *search) consider(h vector.Hit) {
 	k := kept{row: h.Row, verdict: rules.Eligible, judge: 1, decay: 1}

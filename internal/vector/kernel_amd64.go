@@ -82,14 +82,6 @@ func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
 	}
 }
 
-// saturated is a planted bug: what comes of the instruction that adds two products in 16 bits.
-func saturated(row []uint8, q []int8) (sum int32) {
-	for i := 0; i < len(q); i += 2 {
-		sum += max(-1<<15, min(1<<15-1, int32(row[i])*int32(q[i])+int32(row[i+1])*int32(q[i+1])))
-	}
-	return sum
-}
-
 func (k *Kernel) group(out *int32, list **uint8, q []int8, groups int) {
 	if k.kind == kindVNNI {
 		listVNNI(out, list, &q[0], len(q)/blockBytes, groups)

@@ -121,7 +121,7 @@ func (l *Log) release(gone []position) {
 // freeOldest hands the oldest segments to the keeper as far as nothing live is in them. Only from the old end: each
 // segment names the one before, and what is newer than a missing one must be enough. mu is held.
 func (l *Log) freeOldest() {
-	for len(l.segments) > 1 && (l.segments[0].refs == 0) {
+	for len(l.segments) > 1 && l.segments[0].refs == 0 {
 		l.freed = append(l.freed, l.segments[0])
 		l.segments[0] = nil
 		l.segments = l.segments[1:]
