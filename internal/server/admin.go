@@ -30,45 +30,63 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Bounds of the admin listener. It has no tokens, few callers and no large requests.
+// Bounds of the admin listener. It asks for no token, so a stranger may reach it where the operator
+// allows that; it has few callers and no large requests.
 const (
+	// Connections per listener, and the sizes of a request in bytes.
 	adminConnections = 64
 	adminHeaderBytes = 16 << 10
 	adminBodyBytes   = 64 << 10 // of a form
-	adminHeaderWait  = 5 * time.Second
-	adminReadWait    = 10 * time.Second
-	adminWriteWait   = 30 * time.Second // beyond the seconds that a profile is asked to last
-	adminIdleWait    = time.Minute
-	// profileSeconds is the longest profile: who asks for more has mistyped, and one at a time is taken.
+	// Times for a request's head, for the whole request, for the answer, and between requests.
+	adminHeaderWait = 5 * time.Second
+	adminReadWait   = 10 * time.Second
+	adminWriteWait  = 30 * time.Second // beyond the seconds that a profile is asked to last
+	adminIdleWait   = time.Minute
+	// profileSeconds is the longest profile. A longer one is a typing error, and it would keep out
+	// others.
 	profileSeconds = 600
-	// maxRate bounds profile rates. A block rate is in nanoseconds: at a second it sees next to nothing.
+	// maxRate bounds the rates of profiles. The block rate is in nanoseconds: at one second it
+	// samples almost nothing.
 	maxRate = int(time.Second)
 )
 
-// admin serves what operators and monitoring need: figures, health, profiles. It asks for no token, so it only reads: what
-// changes anything goes through the API, or the operator's socket. Of tenants' own it says the names of the largest repositories,
-// and nothing else. It serves from before the data directory is opened until all else has stopped.
+// admin serves what operators and monitoring need: metrics, health, status and profiles. It asks
+// for no token, so it only reads; changes go through the API or the operator's socket. Of the
+// tenants' data it shows only the names of the largest repositories, and of keyspaces if the
+// settings say so. It serves from before the data directory is opened until everything else has
+// stopped.
 type admin struct {
-	o        Options
+	o Options
+	// All metrics. They read their values through parts when they are asked for.
 	registry *obs.Registry
-	syncs    *obs.Histogram
-	refused  refusedChanges
-	http     *http.Server
-	served   chan error
-	probes   *http.Server // of metrics and health alone; nil: there is none
-	probed   chan error
-	gate     sync.RWMutex // shared by handlers, taken by close
+	// How long each sync of the log took, in microseconds; the log writes it.
+	syncs *obs.Histogram
+	// Changes of membership that were refused, by code.
+	refused refusedChanges
+	http    *http.Server
+	// Receives the end of http, once.
+	served chan error
+	// The listener of metrics and health alone; nil: the settings name none. probed receives its
+	// end.
+	probes *http.Server
+	probed chan error
+	// Handlers hold it shared. close takes it, and so waits for them.
+	gate sync.RWMutex
 
-	parts    atomic.Pointer[parts] // nil until the node runs
+	// nil until the node runs. Handlers must check it.
+	parts atomic.Pointer[parts]
+	// Set when the server begins to close: readyz answers that it is not ready.
 	stopping atomic.Bool
 
-	mu    sync.Mutex // guards rates
+	// mu guards rates.
+	mu    sync.Mutex
 	rates profileRates
 
 	largest ranking // of repositories
 }
 
-// parts are what the figures are read from.
+// parts are the parts of a running server that metrics and status are read from. It is made once,
+// and never changed.
 type parts struct {
 	opens   *store.Descriptors
 	log     *wal.Log
@@ -84,17 +102,21 @@ type parts struct {
 	cert    *edgeCertificate // nil without TLS
 	tokens  *auth.Static
 	clock   env.Clock
-	// refusals are of tokens, of all doors.
+	// Counts of refused tokens, over all edges.
 	refusals *auth.Refusals
 }
 
-// profileRates are what the runtime was told to sample: 1 is every event, 0 is none.
+// profileRates are the sampling rates of the runtime, which belong to the whole process: 0 is off,
+// 1 samples every event.
 type profileRates struct {
-	Block int `json:"block"` // sampling period in nanoseconds of blocking
-	Mutex int `json:"mutex"` // one contention in this many is sampled
+	// One sample for this many nanoseconds of blocking.
+	Block int `json:"block"`
+	// One sample for this many contentions.
+	Mutex int `json:"mutex"`
 }
 
-// newAdmin makes the listener's server. It fails on a table of metrics that breaks the rules.
+// newAdmin makes the listener's server without a listener. It fails if a metric breaks the rules of
+// the registry, which is a mistake in this program.
 func newAdmin(o Options) (*admin, error) {
 	a := &admin{o: o, registry: obs.NewRegistry(), syncs: obs.NewSyncTimes(), served: make(chan error, 1)}
 	if err := a.register(); err != nil {
@@ -104,7 +126,8 @@ func newAdmin(o Options) (*admin, error) {
 	return a, nil
 }
 
-// server makes a server of a handler, whose connections are bounded in number and time.
+// server makes an HTTP server for h with the bounds above: time limits on all reads and writes, and
+// a limit of connections.
 func (a *admin) server(h http.Handler) *http.Server {
 	s := &http.Server{
 		Handler: h, MaxHeaderBytes: adminHeaderBytes, ReadHeaderTimeout: adminHeaderWait, ReadTimeout: adminReadWait,
@@ -114,18 +137,19 @@ func (a *admin) server(h http.Handler) *http.Server {
 	return s
 }
 
-// serve takes lis over.
+// serve serves the admin routes on lis, which it closes in the end.
 func (a *admin) serve(lis net.Listener) {
 	go func() { a.served <- a.http.Serve(lis) }()
 }
 
-// serveProbes takes lis over, for metrics and health alone.
+// serveProbes serves only metrics and health on lis.
 func (a *admin) serveProbes(lis net.Listener) {
 	a.probes, a.probed = a.server(a.entered(a.probeHandler())), make(chan error, 1)
 	go func() { a.probed <- a.probes.Serve(lis) }()
 }
 
-// close ends every connection and returns when no handler runs any more.
+// close ends all connections, waits until no handler runs, and turns profiling off. It waits for a
+// value in served, which openAdmin sends itself if nothing was served.
 func (a *admin) close() error {
 	err := a.http.Close()
 	if a.probes != nil {
@@ -143,7 +167,7 @@ func (a *admin) close() error {
 	return err
 }
 
-// probeHandler is what monitoring and orchestrators ask for.
+// probeHandler returns the routes for monitoring and orchestrators, which may be public.
 func (a *admin) probeHandler() *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.registry.Handler())
@@ -152,7 +176,8 @@ func (a *admin) probeHandler() *http.ServeMux {
 	return mux
 }
 
-// handler is all routes, behind what keeps web pages out: a page in a browser can send requests to loopback.
+// handler returns all routes of the admin listener. A page in a browser can send requests to a
+// loopback address, so requests that name a foreign host or come from another site are refused.
 func (a *admin) handler() http.Handler {
 	mux := a.probeHandler()
 	mux.HandleFunc("GET /debug/status", a.status)
@@ -176,7 +201,7 @@ func (a *admin) handler() http.Handler {
 	}))
 }
 
-// entered is h for as long as the listeners are served, with what every answer has.
+// entered wraps h: it holds the gate, bounds the body, and sets the headers that every answer has.
 func (a *admin) entered(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.gate.RLock()
@@ -188,8 +213,9 @@ func (a *admin) entered(h http.Handler) http.Handler {
 	})
 }
 
-// addressed says whether a request names the listener by an address, as localhost, or by the name that the settings give it. A name
-// of somebody else's that leads here is how a web page would read what is served without a token.
+// addressed reports whether a request names this listener by an IP address, as localhost, or by the
+// host in the settings. Any other name may be one that an attacker has pointed to this address (DNS
+// rebinding), so that a page of the attacker could read the answers.
 func (a *admin) addressed(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -199,8 +225,9 @@ func (a *admin) addressed(hostport string) bool {
 	return host == "localhost" || net.ParseIP(host) != nil || err == nil && own != "" && strings.EqualFold(host, own)
 }
 
-// crossSite says whether a browser sends a request for a page that this listener has not served: of another site, or of another port
-// of this machine. Such a page cannot read the answer, but a profile costs as much.
+// crossSite reports whether a browser sends the request for a page that this listener did not
+// serve: one of another site, or of another port of this machine. Such a page cannot read the
+// answer, but a profile still costs processor time.
 func crossSite(r *http.Request) bool {
 	switch r.Header.Get("Sec-Fetch-Site") {
 	case "same-origin", "none": // none: a person has typed the address
@@ -217,12 +244,14 @@ func crossSite(r *http.Request) bool {
 	return err != nil || u.Host != r.Host
 }
 
+// plain answers with a line of text. A failed write is ignored: the client is gone.
 func plain(w http.ResponseWriter, code int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
 	_, _ = io.WriteString(w, text+"\n") // who asked is gone if it fails
 }
 
+// asJSON answers with v as indented JSON, likewise.
 func asJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	enc := json.NewEncoder(w)
@@ -231,7 +260,7 @@ func asJSON(w http.ResponseWriter, v any) {
 	_ = enc.Encode(v) // who asked is gone if it fails
 }
 
-// unready says why the server does not serve all it should; empty when it does.
+// unready returns why the server does not serve everything that it should; empty if it does.
 func (a *admin) unready() string {
 	p := a.parts.Load()
 	switch {
@@ -243,8 +272,9 @@ func (a *admin) unready() string {
 	return p.node.Unready()
 }
 
-// ready answers whether to send work here. A server whose disk is full stays ready: it refuses new work by itself, and
-// its workers' completions are what makes room.
+// ready answers whether to send work here. A full disk does not make it unready: the server refuses
+// new work by itself, and workers must still reach it, because completed tasks are what frees
+// space.
 func (a *admin) ready(w http.ResponseWriter, _ *http.Request) {
 	why := a.unready()
 	switch {
@@ -259,7 +289,8 @@ func (a *admin) ready(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// limitSeconds refuses profiles that last longer than profileSeconds.
+// limitSeconds refuses profiles longer than profileSeconds. The comparison is written so that NaN
+// is refused too.
 func limitSeconds(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if text := r.URL.Query().Get("seconds"); text != "" {
@@ -272,13 +303,15 @@ func limitSeconds(h http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// showRates answers with the sampling rates in force.
 func (a *admin) showRates(w http.ResponseWriter, _ *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	asJSON(w, a.rates)
 }
 
-// changeRates sets the rates that the request names, by parameters of its address or its form, and leaves the others.
+// changeRates sets the rates that the request names and leaves the others. It is a route of the
+// operator's socket only. A wrong parameter changes nothing.
 func (a *admin) changeRates(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	rates := a.rates
@@ -287,6 +320,7 @@ func (a *admin) changeRates(w http.ResponseWriter, r *http.Request) {
 		plain(w, http.StatusBadRequest, "the form cannot be read")
 		return
 	}
+	// All parameters are checked before the first rate is set.
 	for name, values := range r.Form {
 		into := map[string]*int{"block": &rates.Block, "mutex": &rates.Mutex}[name]
 		if into == nil {
@@ -305,7 +339,7 @@ func (a *admin) changeRates(w http.ResponseWriter, r *http.Request) {
 	asJSON(w, rates)
 }
 
-// setRates tells the runtime. Rates are the whole process's.
+// setRates passes changed rates to the runtime.
 func (a *admin) setRates(rates profileRates) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -318,7 +352,9 @@ func (a *admin) setRates(rates profileRates) {
 	a.rates = rates
 }
 
-// openAdmin opens the admin listener, unless it is off, and serves.
+// openAdmin makes the admin server and serves it on its listener. If the listener is off or fails,
+// the server exists all the same, as parts of it are used by the socket and the probes; served then
+// gets the end that close waits for.
 func (r *Running) openAdmin() (err error) {
 	if r.admin, err = newAdmin(r.o); err != nil {
 		return err
@@ -337,7 +373,7 @@ func (r *Running) openAdmin() (err error) {
 	return nil
 }
 
-// openMetrics opens the listener of metrics and health, if the settings name one, and serves.
+// openMetrics opens the listener of metrics and health, if the settings name one.
 func (r *Running) openMetrics() error {
 	if r.o.Metrics == off {
 		return nil

@@ -33,26 +33,30 @@ const (
 	addressBytes = 255
 )
 
-// announcement is what a node says of itself.
+// announcement is the addresses under which a node says that it is reached.
 type announcement struct {
 	Peer string `json:"peer"` // host:port for the other nodes
 	GRPC string `json:"grpc"`
 	HTTP string `json:"http"` // off: it has no REST edge
 }
 
-// announced is the answer to an announcement.
+// announced is the answer to an announcement. If no field is set, the node that was asked can
+// neither enter the addresses nor name the leader: ask again later.
 type announced struct {
 	Done   bool   `json:"done"`
 	Leader uint64 `json:"leader,omitempty"` // of shard 0, as far as the node that was asked knows: it is to be told
 	Error  string `json:"error,omitempty"`
 }
 
-// awaited is the address for peers of a node that was added and has not announced one. Its domain does not exist.
+// awaited returns the placeholder for the peer address of a node that was added and has not
+// announced one yet. It is an address in a domain that cannot exist, so that it is valid in the
+// directory and can never be dialled.
 func awaited(node uint64) string { return "n" + strconv.FormatUint(node, 10) + awaitedHost + ":1" }
 
+// awaitedHost ends the host of such placeholders; .invalid is reserved for this (RFC 2606).
 const awaitedHost = ".joining.invalid"
 
-// known is an address for peers; empty: the node has not announced it.
+// known returns peer, or an empty text if peer is a placeholder.
 func known(peer string) string {
 	if host, _, err := net.SplitHostPort(peer); err == nil && strings.HasSuffix(host, awaitedHost) {
 		return ""
@@ -60,10 +64,12 @@ func known(peer string) string {
 	return peer
 }
 
-// hasREST reports whether an address of the directory is one of a REST edge.
+// hasREST reports whether an address of the directory is that of a REST edge. Older directories
+// have an empty text where newer ones have off.
 func hasREST(http string) bool { return http != "" && http != off }
 
-// addresses are those that this node announces.
+// addresses returns what this node announces: the addresses in its settings, else those of its
+// listeners.
 func (r *Running) addresses() announcement {
 	own := r.o.Cluster.Own()
 	a := announcement{Peer: own.Address, GRPC: cmp.Or(own.API, r.advertised(r.Address)), HTTP: off}
@@ -73,12 +79,13 @@ func (r *Running) addresses() announcement {
 	return a
 }
 
-// is reports whether a member has these addresses.
+// is reports whether the directory has these addresses for m already.
 func (a announcement) is(m *core.Member) bool {
 	return m != nil && m.Peer == a.Peer && m.API == a.GRPC && (m.HTTP == a.HTTP || !hasREST(m.HTTP) && !hasREST(a.HTTP))
 }
 
-// check refuses addresses that make no sense.
+// check refuses addresses that other machines cannot dial. The address of the REST edge may be
+// absent.
 func (a announcement) check() error {
 	for _, x := range [][2]string{{"peer", a.Peer}, {"grpc", a.GRPC}, {"http", a.HTTP}} {
 		name, address := x[0], x[1]
@@ -99,12 +106,14 @@ func (a announcement) check() error {
 	return nil
 }
 
-// notOfHost reports whether a character has no place in a host, which becomes part of URLs.
+// notOfHost reports whether a character is not allowed in a host. Hosts become parts of URLs that
+// clients are sent to, so nothing else may get into them.
 func notOfHost(c rune) bool {
 	return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune(".-:_%", c))
 }
 
-// startAnnouncing announces this node's addresses until the context ends, whenever the directory has others.
+// startAnnouncing starts the goroutine that keeps this node's addresses in the directory.
+// stopAnnouncing ends it and waits for it.
 func (r *Running) startAnnouncing() {
 	if r.peers == nil {
 		return
@@ -118,12 +127,16 @@ func (r *Running) startAnnouncing() {
 	}()
 }
 
+// announce announces this node's addresses once after each start, and again whenever the directory
+// has others for it. Failed tries are repeated with pauses that double up to announceRest. It logs
+// the first refusal only, not every try.
 func (r *Running) announce(ctx context.Context) {
 	own, told := r.addresses(), false
 	wait, complained := announceEvery, false
 	for ctx.Err() == nil {
 		moved := r.node.Moved()
 		d := r.node.Members()
+		// Announced, and the directory agrees, or there is none yet: wait until the members change.
 		if told && (d.Version == 0 || own.is(d.OfNode(r.o.Cluster.Node))) {
 			select {
 			case <-moved:
@@ -146,7 +159,7 @@ func (r *Running) announce(ctx context.Context) {
 	}
 }
 
-// awaitMove waits until moved is closed, or for d.
+// awaitMove waits until moved is closed, d is over, or ctx ends.
 func (r *Running) awaitMove(ctx context.Context, moved <-chan struct{}, d time.Duration) {
 	timer := r.o.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -157,11 +170,14 @@ func (r *Running) awaitMove(ctx context.Context, moved <-chan struct{}, d time.D
 	}
 }
 
-// announceOnce tells the leader of shard 0 this node's addresses. Who that is other members may know.
+// announceOnce gives this node's addresses to the leader of shard 0. If this node does not know who
+// leads, it asks all members in turn; each names the leader that it knows, who is asked next. No
+// node is asked twice. A refusal by the leader is a refusal; any other error may pass.
 func (c *coordinator) announceOnce(ctx context.Context, own announcement) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
 	var ask, asked []uint64
+	// The known leader is asked first, then every member in order.
 	if leader := c.node.Standings()[0].Leader; leader != 0 {
 		ask = append(ask, leader)
 	}
@@ -194,6 +210,7 @@ func (c *coordinator) announceOnce(ctx context.Context, own announcement) error 
 	return err
 }
 
+// announceTo sends the addresses to one node and returns its answer.
 func (c *coordinator) announceTo(ctx context.Context, id uint64, own announcement) (a announced, err error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
@@ -205,7 +222,9 @@ func (c *coordinator) announceTo(ctx context.Context, id uint64, own announcemen
 	return a, err
 }
 
-// serveAnnouncement takes the addresses of a node, which its certificate names.
+// serveAnnouncement answers a node that announces its addresses. The transport has proved from its
+// certificate which node it is, so from can be trusted, and only the addresses of that node can be
+// set.
 func (c *coordinator) serveAnnouncement(from transport.NodeID, s transport.Stream) {
 	if !c.ready.Load() || s.SetDeadline(c.o.Clock.Wall().Add(changeWait+askWait)) != nil {
 		return // it is asked again
@@ -225,7 +244,8 @@ func (c *coordinator) serveAnnouncement(from transport.NodeID, s transport.Strea
 	}
 }
 
-// takeAnnouncement has the directory name the addresses of a node, if this node leads shard 0.
+// takeAnnouncement enters the addresses of a node into the directory, if this node leads shard 0;
+// otherwise it answers with the leader. Addresses that the directory already has need no entry.
 func (c *coordinator) takeAnnouncement(ctx context.Context, from uint64, a announcement) announced {
 	if err := a.check(); err != nil {
 		return announced{Error: err.Error()}

@@ -16,16 +16,18 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// backups gives the edge backups of the whole server.
+// backups is what the API needs to take backups of the whole server.
 type backups struct{ r *Running }
 
-// Backup takes one.
+// Backup streams a backup to sink. The packs of git repositories are held for its duration, so that
+// none is removed between the moment its repository is read and the moment the pack is sent.
 func (b backups) Backup(ctx context.Context, rate int64, sink core.BackupSink) error {
 	cluster := strings.ToLower(b.r.o.Cluster.ID)
 	if cluster == "" {
 		cluster = b.r.dir.Identity().Cluster
 	}
 	o := node.BackupOptions{Cluster: cluster, Version: b.r.o.Version, Rate: rate}
+	// Without the service refs there are no packs to hold.
 	if b.r.objects != nil {
 		held := heldPacks{b.r.objects.Hold(), b.r.objects}
 		defer held.Close()
@@ -34,21 +36,24 @@ func (b backups) Backup(ctx context.Context, rate int64, sink core.BackupSink) e
 	return b.r.node.Backup(ctx, o, sink)
 }
 
-// heldPacks are the packs of one backup as the node needs them.
+// heldPacks are the packs of one backup in the form that the node needs. A pack that is held is not
+// removed until Close.
 type heldPacks struct {
 	*gitobj.Holding
 	a *gitobj.Area
 }
 
-// Freeze keeps packs from being removed.
+// Freeze keeps all packs from being removed until thaw is called. It covers the short time until
+// the packs of a repository are held.
 func (h heldPacks) Freeze() (thaw func()) { return h.a.Freeze() }
 
-// Add holds a pack if it is on this node.
+// Add holds a pack if this node has it.
 func (h heldPacks) Add(at node.PackPlace, p core.Pack) (here bool, err error) {
 	return h.Holding.Add(gitobj.Place(at), p)
 }
 
-// Ensure holds a pack, wherever it comes from.
+// Ensure holds a pack, and fetches it from another node if it is missing or damaged here. A pack
+// that no node has whole is node.ErrPackGone.
 func (h heldPacks) Ensure(ctx context.Context, at node.PackPlace, p core.Pack) error {
 	err := h.Holding.Ensure(ctx, gitobj.Place(at), p)
 	switch {
@@ -70,7 +75,7 @@ func OpenBackup(path string) (*backup.Backup, error) {
 	return backup.Open(store.NewFS(store.SystemFS()), path)
 }
 
-// RestoreOptions say what a backup is to become.
+// RestoreOptions say what server a backup becomes.
 type RestoreOptions struct {
 	Dir     string // of the data; must not exist, be empty, or be left by a restore that did not end
 	Cluster string // id of the cluster of which the server is the only node; empty: a server by itself
@@ -78,7 +83,9 @@ type RestoreOptions struct {
 	Logger  *slog.Logger
 }
 
-// Restore makes a data directory of a backup, for a server that begins a history of its own.
+// Restore makes a data directory from a backup. The server that starts on it has another identity
+// than those that were backed up, and a history of its own. The format of the entries stays that of
+// the backup.
 func Restore(b *backup.Backup, o RestoreOptions) (backup.Restored, error) {
 	m, err := o.member(b.Manifest.Cluster)
 	if err != nil {
@@ -93,7 +100,8 @@ func Restore(b *backup.Backup, o RestoreOptions) (backup.Restored, error) {
 	}})
 }
 
-// member is what the directory is to remember of its settings.
+// member returns what the restored directory remembers. old is the cluster of the backup, whose id
+// must not be used again.
 func (o RestoreOptions) member(old string) (Member, error) {
 	m := Member{Format: memberFormat}
 	switch {
@@ -111,7 +119,9 @@ func (o RestoreOptions) member(old string) (Member, error) {
 	return m, nil
 }
 
-// newCluster checks the id of a cluster that takes the place of another.
+// newCluster checks and normalizes the id of a cluster that replaces another. It must be a
+// different id: nodes of the old cluster that come back would otherwise take the new one for
+// theirs.
 func newCluster(id, old string) (string, error) {
 	c := config.Cluster{ID: id}
 	if _, err := c.ClusterID(); err != nil {
@@ -123,7 +133,7 @@ func newCluster(id, old string) (string, error) {
 	return id, nil
 }
 
-// NewClusterID draws the id of a cluster.
+// NewClusterID returns a random id, 32 hexadecimal digits.
 func NewClusterID() string {
 	var b [16]byte
 	env.SystemRand{}.Fill(b[:])

@@ -8,8 +8,9 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// balance has every node that is reached lead home what it leads and is not at home with it, and returns how the cluster
-// looked just before that began.
+// balance asks every node that is reached to hand the shards that it leads to their home nodes. It
+// returns the status from before, as the moves go on after the call. A node that is not reached
+// leads nothing for long, so it is left out.
 func (c *coordinator) balance(ctx context.Context) (ClusterStatus, error) {
 	if c.peers == nil {
 		return ClusterStatus{}, core.Unavailable{Reason: "no_cluster"}
@@ -17,6 +18,8 @@ func (c *coordinator) balance(ctx context.Context) (ClusterStatus, error) {
 	before := c.status(ctx)
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
+	// All nodes are asked at the same time, so that one slow node does not keep the others from
+	// moving.
 	var all sync.WaitGroup
 	for _, n := range before.Nodes {
 		all.Go(func() {
@@ -32,7 +35,7 @@ func (c *coordinator) balance(ctx context.Context) (ClusterStatus, error) {
 	return before, nil
 }
 
-// clusterBalance has all shards go home.
+// clusterBalance serves the balance over the operator's socket.
 func (a *admin) clusterBalance(w http.ResponseWriter, r *http.Request) {
 	p := a.parts.Load()
 	if p == nil {

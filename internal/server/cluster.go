@@ -14,22 +14,27 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// peers gives a node's messages to the transport.
+// peers gives the node's messages to the transport.
 type peers struct{ net *transport.Transport }
 
 // Reaches reports whether there is a connection to a node.
 func (p peers) Reaches(to uint64) bool { return p.net.Reaches(transport.NodeID(to)) }
 
-// Send queues a message, or drops it.
+// Send queues a message for a node. It returns false if the message was dropped; the replicated log
+// sends again what matters.
 func (p peers) Send(to uint64, shard core.ShardID, class node.Class, msg []byte) bool {
 	return p.net.Send(transport.NodeID(to), classes[class], shard, msg)
 }
 
-// classes are the transport's, by those of a node.
+// classes maps the node's classes of messages to the transport's.
 var classes = [...]transport.Class{node.Control: transport.Control, node.Bulk: transport.Bulk, node.Parts: transport.Parts}
 
-// openPeers begins to speak to the peers that own names. Until the node runs, only questions of nodes are answered that
-// look for their place.
+// openPeers starts the transport with the members that this node knows. own is what the data
+// directory remembers; bound says that it remembered anything. Until the node runs, messages are
+// dropped and only nodes that look for their place are answered.
+//
+// A new directory has no replica id yet, so it greets others without one: under its old id it must
+// not speak, as that replica may have voted.
 func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 	c := &r.o.Cluster
 	r.asks = &coordinator{o: &r.o, server: r}
@@ -83,8 +88,9 @@ func (r *Running) openPeers(fs env.FS, own Member, bound bool) error {
 	return nil
 }
 
-// webOf is the base of the URLs of a node's REST edge, given the address of its gRPC edge. All nodes of a cluster have
-// certificates, or none has.
+// webOf returns the base URL of the REST edge of the node whose gRPC address is api; empty if it
+// has none. Either all nodes of a cluster use TLS for clients or none does, so this node's own
+// setting decides the scheme.
 func (r *Running) webOf(api string) string {
 	for _, p := range r.node.Members().Members {
 		switch {
@@ -98,11 +104,13 @@ func (r *Running) webOf(api string) string {
 	return ""
 }
 
-// handOverWait is how long a server that stops waits for others to lead its shards: several attempts at one that takes
-// milliseconds. A shard that no other node has taken by then gets a leader by an election.
+// handOverWait is how long a server that stops waits for other nodes to lead its shards. A handover
+// takes milliseconds, so this allows several tries. A shard that no node has taken by then gets a
+// leader by an election.
 const handOverWait = 3 * time.Second
 
-// handOver has other nodes lead what this one leads.
+// handOver makes other nodes lead what this node leads, so that clients do not wait for an
+// election.
 func (r *Running) handOver() {
 	if r.node == nil || r.peers == nil {
 		return
@@ -114,7 +122,7 @@ func (r *Running) handOver() {
 	}
 }
 
-// clusterStatus answers how the cluster looks from here.
+// clusterStatus serves the status of the cluster as this node sees it.
 func (a *admin) clusterStatus(w http.ResponseWriter, r *http.Request) {
 	p := a.parts.Load()
 	if p == nil {
@@ -124,7 +132,8 @@ func (a *admin) clusterStatus(w http.ResponseWriter, r *http.Request) {
 	asJSON(w, p.asks.status(r.Context()))
 }
 
-// clusterTransfer moves the leadership of the shard that the request names to the node that it names.
+// clusterTransfer serves a transfer of one shard's leadership. A request that can never succeed is
+// 400, one that may succeed later is 503.
 func (a *admin) clusterTransfer(w http.ResponseWriter, r *http.Request) {
 	p := a.parts.Load()
 	if p == nil {

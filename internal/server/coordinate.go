@@ -28,30 +28,34 @@ type ClusterStatus struct {
 
 // NodeStatus is one node. What it says of itself is there when it was reached.
 type NodeStatus struct {
-	ID        uint64       `json:"id"`
-	Name      string       `json:"name,omitempty"`
-	Address   string       `json:"address,omitempty"` // for its peers
-	GRPC      string       `json:"grpc"`
-	HTTP      string       `json:"http,omitempty"`
-	Reachable bool         `json:"reachable"`
-	Error     string       `json:"error,omitempty"` // why it was not reached
-	Version   string       `json:"version,omitempty"`
-	Knows     uint16       `json:"knows_format,omitempty"` // the newest format that its program knows
-	Replica   uint64       `json:"replica,omitempty"`
-	State     string       `json:"state,omitempty"`   // joining, catching_up, learner, promoting, voter or removing
-	Drained   bool         `json:"drained,omitempty"` // it is to lead nothing
-	Unready   string       `json:"unready,omitempty"` // why it does not serve all it should
-	Leads     []int        `json:"leads"`             // shards
-	Lag       uint64       `json:"lag"`               // of the shard that is most behind
-	Replicas  []ReplicaRow `json:"replicas,omitempty"`
+	// The number of the node.
+	ID      uint64 `json:"id"`
+	Name    string `json:"name,omitempty"`
+	Address string `json:"address,omitempty"` // for its peers
+	GRPC    string `json:"grpc"`
+	HTTP    string `json:"http,omitempty"`
+	// It answered this question; a node that is up but slow may be shown as not reached.
+	Reachable bool   `json:"reachable"`
+	Error     string `json:"error,omitempty"` // why it was not reached
+	Version   string `json:"version,omitempty"`
+	Knows     uint16 `json:"knows_format,omitempty"` // the newest format that its program knows
+	// Id of its replicas in the logs.
+	Replica  uint64       `json:"replica,omitempty"`
+	State    string       `json:"state,omitempty"`   // joining, catching_up, learner, promoting, voter or removing
+	Drained  bool         `json:"drained,omitempty"` // it is to lead nothing
+	Unready  string       `json:"unready,omitempty"` // why it does not serve all it should
+	Leads    []int        `json:"leads"`             // shards
+	Lag      uint64       `json:"lag"`               // of the shard that is most behind
+	Replicas []ReplicaRow `json:"replicas,omitempty"`
 }
 
 // ReplicaRow is how one shard stands on one node.
 type ReplicaRow struct {
-	Shard   int    `json:"shard"`
-	Leader  uint64 `json:"leader"` // node that leads, as far as this one knows; 0: none
-	Leads   bool   `json:"leads"`  // this node leads and serves
-	Term    uint64 `json:"term"`
+	Shard  int    `json:"shard"`
+	Leader uint64 `json:"leader"` // node that leads, as far as this one knows; 0: none
+	Leads  bool   `json:"leads"`  // this node leads and serves
+	Term   uint64 `json:"term"`
+	// Indexes of log entries: committed as far as this node knows, and applied by it.
 	Commit  uint64 `json:"committed"`
 	Applied uint64 `json:"applied"`
 	Lag     uint64 `json:"lag"` // entries that any node knows to be committed and this one has not applied
@@ -65,7 +69,9 @@ type ShardStatus struct {
 	Commit uint64 `json:"committed"`
 }
 
-// Bounds of what nodes ask each other for operators.
+// Bounds of what nodes ask each other for operators: the kind of the streams, the sizes of a
+// question and an answer in bytes, how long a question may take, and how long a transfer may take
+// including the wait for a leader.
 const (
 	askKind      = "cluster"
 	askBytes     = 8 << 10
@@ -74,7 +80,8 @@ const (
 	transferWait = 10 * time.Second
 )
 
-// query is what one node asks another for an operator.
+// query is what one node asks another on behalf of an operator, as JSON on a stream. Nodes of
+// different versions may talk: one that does not know Do refuses it.
 type query struct {
 	Do     string       `json:"do"` // status, transfer, keep, balance or change
 	Shard  core.ShardID `json:"shard"`
@@ -82,8 +89,9 @@ type query struct {
 	Change []byte       `json:"change,omitempty"` // an entry with the change of membership
 }
 
-// told is the answer to a query.
+// told is the answer to a query. Which fields are set depends on what was asked.
 type told struct {
+	// For status: what the node says of itself.
 	Node  *NodeStatus `json:"node,omitempty"`
 	Error string      `json:"error,omitempty"`
 	Wrong bool        `json:"wrong,omitempty"` // the question was
@@ -92,32 +100,39 @@ type told struct {
 	Dir   []byte      `json:"dir,omitempty"`   // a directory of members
 }
 
-// coordinator answers operators for the whole cluster, at any of its nodes.
+// coordinator answers operators for the whole cluster; any node can be asked. It keeps no state of
+// the cluster: each question is answered from what the nodes say now.
 type coordinator struct {
-	o      *Options
+	o *Options
+	// For its clock, and what else belongs to the process.
 	server *Running
 	peers  *transport.Transport // nil without a cluster
-	ready  atomic.Bool          // node is there
-	node   *node.Node
-	tells  telling
+	// The node is there. Handlers of the transport check it before they use node.
+	ready atomic.Bool
+	// Set once by begin, before ready.
+	node *node.Node
+	// To whom the members are being told.
+	tells telling
 }
 
-// begin answers for a node from now on.
+// begin sets the node. Questions are answered from now on.
 func (c *coordinator) begin(n *node.Node) {
 	c.node = n
 	c.ready.Store(true)
 }
 
-// refusal is an error that an operator is told; wrong: the question makes no sense, however often it is asked; silent: it was sent
-// and not answered, and what it asked for may have been done; moved: it was sent to a node that does not lead and serve the shard.
+// refusal is an error with a text for the operator, and what it means for another try.
 type refusal struct {
-	text                 string
+	text string
+	// wrong: the request can never succeed. silent: it was sent and not answered, so it may have
+	// been carried out. moved: the node that was asked does not lead and serve the shard, so it did
+	// nothing.
 	wrong, silent, moved bool
 }
 
 func (r refusal) Error() string { return r.text }
 
-// own is what this node says of itself.
+// own returns what this node says of itself.
 func (c *coordinator) own() NodeStatus {
 	n := NodeStatus{
 		ID: max(c.o.Cluster.Node, 1), Name: c.o.Name, GRPC: c.o.Listen, HTTP: c.o.HTTP, Reachable: true, Version: c.o.Version, Knows: core.NewestFormat(),
@@ -134,7 +149,9 @@ func (c *coordinator) own() NodeStatus {
 	return n
 }
 
-// status asks all nodes.
+// status asks all members at the same time and puts their answers together. A member that does not
+// answer is in the result with the reason. What a node says of itself counts for its own state;
+// what the directory says counts for membership and addresses.
 func (c *coordinator) status(ctx context.Context) ClusterStatus {
 	out := ClusterStatus{Cluster: c.o.Cluster.ID, Asked: max(c.o.Cluster.Node, 1), Format: c.node.Format()}
 	if c.peers == nil {
@@ -165,7 +182,7 @@ func (c *coordinator) status(ctx context.Context) ClusterStatus {
 	return out
 }
 
-// of is what another node says of itself.
+// of returns what another node says of itself, or why it does not answer.
 func (c *coordinator) of(ctx context.Context, id uint64) NodeStatus {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
@@ -181,10 +198,13 @@ func (c *coordinator) of(ctx context.Context, id uint64) NodeStatus {
 	return n
 }
 
-// sum adds up what the nodes say.
+// sum derives the shards' rows and the lags from what the nodes say. If two nodes say that they
+// lead a shard, the one with the higher term counts, as the other has not noticed yet that it was
+// replaced. Lag is relative to the highest commit index that any node knows.
 func (s *ClusterStatus) sum() {
 	at := make(map[int]*ShardStatus)
 	for _, n := range s.Nodes {
+		// All nodes have the same shards; one that does not answer has no rows.
 		for len(s.Shards) < len(n.Replicas) {
 			s.Shards = append(s.Shards, ShardStatus{Shard: len(s.Shards)})
 		}
@@ -215,13 +235,17 @@ func (s *ClusterStatus) sum() {
 	}
 }
 
-// transfer moves the leadership of a shard to a node, which keeps it, for an operator. The error is a refusal.
+// transfer moves the leadership of a shard to a node that then keeps it, and logs who asked for it.
+// The error is a refusal.
 func (c *coordinator) transfer(ctx context.Context, shard core.ShardID, to uint64) error {
 	err := c.give(ctx, shard, to)
 	c.o.audit(ctx, "transfer", err, "shard", shard, "to", to)
 	return err
 }
 
+// give checks the request, asks the shard's leader until it has moved the shard, then tells the new
+// leader to keep the shard: otherwise it would send the shard home again. If that last step is not
+// answered, the shard has moved but may go home later.
 func (c *coordinator) give(ctx context.Context, shard core.ShardID, to uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, transferWait)
 	defer cancel()
@@ -246,8 +270,9 @@ func (c *coordinator) give(ctx context.Context, shard core.ShardID, to uint64) e
 	return err
 }
 
-// moveUntil asks for a transfer until the leader of the shard answers, while pause says that there is time: shards also move by
-// themselves, when a node stops and when they go home, and an elected node serves a little later.
+// moveUntil repeats once while the node that it asks does not lead the shard, and pause says that
+// there is time. Shards also move by themselves, when a node stops and when they go home, and an
+// elected leader serves only a moment later.
 func moveUntil(once func() error, pause func() bool) error {
 	for {
 		err := once()
@@ -257,7 +282,8 @@ func moveUntil(once func() error, pause func() bool) error {
 	}
 }
 
-// askLeader asks the leader of a shard, as far as this node knows it, to give the shard to a node.
+// askLeader asks the leader of the shard that this node knows to move it to a node. It does nothing
+// if that node leads already.
 func (c *coordinator) askLeader(ctx context.Context, shard core.ShardID, to uint64) error {
 	switch leader := c.node.Standings()[shard].Leader; leader {
 	case to: // but perhaps it may go home
@@ -272,12 +298,13 @@ func (c *coordinator) askLeader(ctx context.Context, shard core.ShardID, to uint
 	}
 }
 
+// knows reports whether a node is a member.
 func (c *coordinator) knows(id uint64) bool {
 	d := c.node.Members()
 	return d.OfNode(id) != nil
 }
 
-// move moves a shard that this node leads.
+// move moves a shard that this node leads. The error is a refusal.
 func (c *coordinator) move(ctx context.Context, shard core.ShardID, to uint64) error {
 	err := c.node.Transfer(ctx, shard, to)
 	if err == nil {
@@ -286,7 +313,7 @@ func (c *coordinator) move(ctx context.Context, shard core.ShardID, to uint64) e
 	return notMoved(err, c.o.Cluster.Node, shard, to)
 }
 
-// notMoved is why a node did not give a shard to another, for an operator.
+// notMoved turns the error of a transfer into a refusal with a text that names the nodes.
 func notMoved(err error, own uint64, shard core.ShardID, to uint64) refusal {
 	out := refusal{text: err.Error(), moved: leadsNot(err)}
 	_, out.wrong = errors.AsType[core.Invalid](err)
@@ -302,7 +329,9 @@ func notMoved(err error, own uint64, shard core.ShardID, to uint64) refusal {
 	return out
 }
 
-// ask asks another node. The error is a refusal.
+// ask sends one query to another node and returns its answer. The error is a refusal: not reached,
+// not answered, or refused by that node. The stream is closed when ctx ends, which ends a read that
+// waits.
 func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err error) {
 	s, err := c.peers.OpenStream(ctx, transport.NodeID(id), askKind)
 	if err != nil {
@@ -332,7 +361,8 @@ func (c *coordinator) ask(ctx context.Context, id uint64, q query) (r told, err 
 	return r, nil
 }
 
-// serve answers a question of another node.
+// serve answers one query of another node. A query that cannot be read gets no answer, which the
+// other node reports as such.
 func (c *coordinator) serve(from transport.NodeID, s transport.Stream) {
 	if !c.ready.Load() {
 		return // it is asked again
@@ -354,6 +384,8 @@ func (c *coordinator) serve(from transport.NodeID, s transport.Stream) {
 	}
 }
 
+// answer carries out one query on this node. A query that this version does not know is a refusal
+// that will not pass.
 func (c *coordinator) answer(from uint64, q query) (r told) {
 	var err error
 	switch q.Do {

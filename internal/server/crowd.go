@@ -8,32 +8,41 @@ import (
 	"sync"
 )
 
-// crowd bounds the connections of a listener that asks for no token. One more than the bound closes the connection that has done
-// nothing for longest, so that connections that somebody opens and leaves idle, or whose request does not come, never keep out
-// a probe. Where all are being served, the one that has been for longest is closed.
+// crowd bounds the connections of a listener that asks for no token. When one connection too many
+// comes, it closes another one: the connection that has been idle for longest, or if all are being
+// served, the one that has been served for longest. So connections that a stranger opens and leaves
+// idle never keep out a probe.
 type crowd struct {
 	most int
 
-	mu    sync.Mutex // guards the fields below
-	idle  *list.List // of *guest that are not served, the least recently used first
-	busy  *list.List // of those that are served, by since when
+	// mu guards the fields below.
+	mu sync.Mutex
+	// Elements are *guest that are not served, the least recently used first.
+	idle *list.List
+	// Guests that are served, in the order in which that began.
+	busy *list.List
+	// All guests by their connection; its size is the count that is bounded.
 	conns map[net.Conn]*guest
 }
 
-// guest is one connection.
+// guest is one connection. The crowd's mu guards its fields.
 type guest struct {
 	conn    net.Conn
 	serving bool
-	at      *list.Element // in idle or busy
+	// Its place in idle or, if serving, in busy.
+	at *list.Element
 }
 
+// guestKey is the key of a connection's guest in the contexts of its requests.
 type guestKey struct{}
 
+// newCrowd makes a crowd of at most the given number of connections, which must be positive.
 func newCrowd(most int) *crowd {
 	return &crowd{most: most, idle: list.New(), busy: list.New(), conns: make(map[net.Conn]*guest)}
 }
 
-// bound has a server's connections counted. It is called once, before the server serves.
+// bound makes an HTTP server count its connections. Call it once, before the server serves. It
+// keeps the server's ConnContext and handler and wraps them.
 func (c *crowd) bound(s *http.Server) {
 	base, handler := s.ConnContext, s.Handler
 	s.ConnContext = func(ctx context.Context, conn net.Conn) context.Context {
@@ -56,12 +65,13 @@ func (c *crowd) bound(s *http.Server) {
 	})
 }
 
-// enter counts a connection in, and closes another one where there are too many.
+// enter counts a new connection, and closes another one if there are too many.
 func (c *crowd) enter(conn net.Conn) *guest {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.conns) >= c.most {
 		victim := c.idle.Front()
+		// All connections are being served.
 		if victim == nil {
 			victim = c.busy.Front()
 		}
@@ -76,6 +86,7 @@ func (c *crowd) enter(conn net.Conn) *guest {
 	return g
 }
 
+// leave takes out a connection that was closed. A connection that enter closed is out already.
 func (c *crowd) leave(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,12 +95,13 @@ func (c *crowd) leave(conn net.Conn) {
 	}
 }
 
-// forget takes a connection out. mu is held.
+// forget takes a connection out. The caller holds mu.
 func (c *crowd) forget(g *guest) {
 	c.listOf(g).Remove(g.at)
 	delete(c.conns, g.conn)
 }
 
+// listOf returns the list that g is in. The caller holds mu.
 func (c *crowd) listOf(g *guest) *list.List {
 	if g.serving {
 		return c.busy
@@ -97,7 +109,8 @@ func (c *crowd) listOf(g *guest) *list.List {
 	return c.idle
 }
 
-// serves notes that a request of a connection is served from now on, or no more.
+// serves records that a request of the connection begins or has ended, and moves the guest to the
+// end of its list.
 func (c *crowd) serves(g *guest, now bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

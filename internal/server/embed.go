@@ -18,15 +18,19 @@ import (
 	"github.com/millrace/millrace/internal/vector"
 )
 
-// embedders are the embedders of a server, as the edge wants them.
+// embedders are the embedders of a server in the form that the API needs. The map is complete when
+// the server starts and not changed after that.
 type embedders struct {
+	// One cache of vectors for all embedders.
 	cache  *embed.Cache
 	byName map[string]*embed.Embedder
 }
 
 var _ api.Embedder = (*embedders)(nil)
 
-// openEmbedders makes the embedders that the operator describes. Without one of that name, default is the built-in one.
+// openEmbedders makes the embedders that the operator's file describes, with their keys from files
+// or the environment. If none has the name default, the built-in lexical embedder gets it. On an
+// error the embedders that were made already are closed.
 func openEmbedders(fs env.FS, o *Options, cacheBytes int64) (*embedders, error) {
 	var list []config.Embedder
 	if o.EmbeddersFile != "" {
@@ -41,6 +45,7 @@ func openEmbedders(fs env.FS, o *Options, cacheBytes int64) (*embedders, error) 
 	out := &embedders{cache: embed.NewCache(embed.DefaultCacheEntries, cacheBytes), byName: make(map[string]*embed.Embedder)}
 	for i := range list {
 		c := &list[i]
+		// A file with a key must be trusted like one with settings.
 		if c.KeyFile != "" {
 			key, err := env.ReadFile(fs, c.KeyFile, maxSmallFile)
 			err = errors.Join(err, CheckTrusted(c.KeyFile))
@@ -53,6 +58,7 @@ func openEmbedders(fs env.FS, o *Options, cacheBytes int64) (*embedders, error) 
 				return nil, errors.Join(fmt.Errorf("embedder %s: %w", c.Name, err), out.close())
 			}
 		}
+		// A key may also come from the environment. An empty variable is a mistake.
 		if c.KeyEnv != "" {
 			key, err := auth.CleanSecret(os.Getenv(c.KeyEnv))
 			switch {
@@ -73,6 +79,7 @@ func openEmbedders(fs env.FS, o *Options, cacheBytes int64) (*embedders, error) 
 	return out, nil
 }
 
+// add makes one embedder.
 func (e *embedders) add(o *Options, c *config.Embedder) error {
 	made, err := embed.New(embed.Options{
 		Kind: c.Kind, URL: c.URL, Model: c.Model, Dim: c.Dim, Key: c.Key, QueryPrefix: c.QueryPrefix, DocumentPrefix: c.DocumentPrefix,
@@ -86,6 +93,7 @@ func (e *embedders) add(o *Options, c *config.Embedder) error {
 	return nil
 }
 
+// close stops all embedders; callers that wait get an error.
 func (e *embedders) close() error {
 	for _, one := range e.byName {
 		one.Close()
@@ -93,6 +101,7 @@ func (e *embedders) close() error {
 	return nil
 }
 
+// find returns the embedder of a name, an empty one being default; nil if there is none.
 func (e *embedders) find(name string) *embed.Embedder {
 	if name == "" {
 		name = config.DefaultEmbedder
@@ -100,7 +109,7 @@ func (e *embedders) find(name string) *embed.Embedder {
 	return e.byName[name]
 }
 
-// Model finds an embedder by name.
+// Model returns what is known of an embedder without asking its provider: Dim may be 0.
 func (e *embedders) Model(name string) (core.EmbedModel, bool) {
 	one := e.find(name)
 	if one == nil {
@@ -123,7 +132,8 @@ func (e *embedders) Models() []core.EmbedModel {
 	return out
 }
 
-// Dim is the dimension of an embedder's vectors. A provider whose answers have not shown it yet is asked.
+// Dim returns the dimension of an embedder's vectors. If no answer of its provider has shown it
+// yet, the provider is asked.
 func (e *embedders) Dim(ctx context.Context, tenant, name string) (int, error) {
 	one := e.find(name)
 	if one == nil {
@@ -136,7 +146,8 @@ func (e *embedders) Dim(ctx context.Context, tenant, name string) (int, error) {
 	return dim, nil
 }
 
-// Embed makes vectors of texts.
+// Embed makes vectors of texts, in their order. A text that the provider refuses is a fact in its
+// own result; any other error fails the whole call.
 func (e *embedders) Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
 	one := e.find(r.Embedder)
 	if one == nil {
@@ -159,14 +170,15 @@ func (e *embedders) Embed(ctx context.Context, r core.EmbedRequest) ([]core.Embe
 	return out, nil
 }
 
-// refusedText names a text that the model does not take. What its provider says of it is not told: it may hold anything.
+// refusedText returns the fact for a text that the provider refused. It has the status only: what
+// the provider says may contain anything, such as the text itself.
 func refusedText(f embed.Refused) core.Fact {
 	return core.Invalid{
 		Field: "texts[" + strconv.Itoa(f.Text) + "]", Reason: "embed_refused", Message: "is refused by the embedder's provider with status " + strconv.Itoa(f.Status),
 	}
 }
 
-// embedFault makes of an embedder's error a fact that a client may see.
+// embedFault turns an error of an embedder into a fact that a client may see.
 func embedFault(err error) error {
 	if f, ok := errors.AsType[embed.Unavailable](err); ok {
 		return core.EmbedUnavailable{After: core.MillisOf(f.After)}
@@ -191,7 +203,8 @@ func embedFault(err error) error {
 	return err
 }
 
-// Prepare brings a client's own vector into the form that is stored and searched with.
+// Prepare checks a client's own vector and brings it into the form that is stored and compared:
+// normalized if the metric is cosine. It changes v.
 func (e *embedders) Prepare(v []float32, metric core.Metric) error {
 	cosine := metric == core.MetricCosine
 	if err := vector.Check(v, len(v), cosine); err != nil {
@@ -203,5 +216,5 @@ func (e *embedders) Prepare(v []float32, metric core.Metric) error {
 	return nil
 }
 
-// maxSmallFile bounds files that the operator names: settings and keys.
+// maxSmallFile bounds files that the operator names, such as settings and keys, in bytes.
 const maxSmallFile = 1 << 20

@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// ExitDamaged is the exit code for a data directory whose content contradicts itself.
+// ExitDamaged is the exit code for a data directory whose content is damaged or contradicts itself.
 const ExitDamaged = exitCorruption
 
 // Examination is what a read-only look at a data directory found.
@@ -35,19 +35,22 @@ type Examination struct {
 	Findings   []string         `json:"findings"` // what contradicts what; none when the directory is whole
 	Git        GitExamined      `json:"git"`
 
+	// For reading packs; not part of the result.
 	packs *gitobj.Dir
 }
 
-// LogExamination is the log's part.
+// LogExamination is what was found of the log.
 type LogExamination struct {
 	Segments int   `json:"segments"`
 	Bytes    int64 `json:"bytes"` // in whole records
 	Torn     bool  `json:"torn"`  // the end is torn, which the next start cuts: nothing in it was acknowledged
-	Unsynced bool  `json:"unsynced"`
+	// The log was written without syncs (durability none), so the store may be ahead of it after a
+	// power cut.
+	Unsynced bool `json:"unsynced"`
 }
 
-// ShardExamined is one shard's part: its entries from LogFirst to LogLast are in the log, and the state that was stored
-// from them stands at Applied, so that the next start replays what is between.
+// ShardExamined is what was found of one shard. The log has its entries LogFirst to LogLast. The
+// stored state contains them up to Applied, so the next start applies the entries after that.
 type ShardExamined struct {
 	Shard    int    `json:"shard"`
 	LogFirst uint64 `json:"log_first"`
@@ -58,7 +61,7 @@ type ShardExamined struct {
 	Bytes    uint64 `json:"bytes"`
 }
 
-// NamespaceFound is one namespace, with what the stored state holds of it.
+// NamespaceFound is one namespace, and what shard 0 holds of it.
 type NamespaceFound struct {
 	Tenant    string `json:"tenant"`
 	Name      string `json:"name"`
@@ -67,8 +70,9 @@ type NamespaceFound struct {
 	Keyspaces int    `json:"keyspaces"`
 }
 
-// Examine reads the data directory of a server that does not run, and changes nothing. What contradicts itself is in
-// the findings; damaged bytes are the error, which names file and offset.
+// Examine reads the data directory of a server that does not run, and changes nothing. Content that
+// contradicts itself is a finding; damaged bytes are the error, which names the file and the
+// offset. It fails while a server runs on the directory.
 func Examine(path string) (_ *Examination, err error) {
 	disk := store.SystemFS()
 	fs := store.NewFS(disk)
@@ -106,8 +110,10 @@ func Examine(path string) (_ *Examination, err error) {
 	return x, nil
 }
 
-// compare compares the log with the store: what was stored must be followed by the log without a gap, unless the store got a
-// snapshot behind which the next start lets the log begin.
+// compare compares the log with the store, shard by shard. The stored state must not be ahead of
+// the log's end, and the log must not begin after the stored state: entries between them would be
+// lost. An exception is a state that a snapshot has just brought: the next start lets the log begin
+// behind it (installing).
 func (x *Examination) compare(logs wal.Report, states store.Report, installing func(id core.ShardID, index uint64) bool) {
 	stored := make(map[core.ShardID]store.ShardReport)
 	for _, s := range states.Shards {
@@ -119,6 +125,7 @@ func (x *Examination) compare(logs wal.Report, states store.Report, installing f
 	for _, l := range logs.Shards {
 		s := stored[l.Shard]
 		delete(stored, l.Shard)
+		// A log that was cut completely ends where it was cut.
 		last := max(l.Last, l.CutIndex)
 		x.Shards = append(x.Shards, ShardExamined{
 			Shard: int(l.Shard), LogFirst: l.First, LogLast: last, Applied: s.Index, Hash: fmt.Sprintf("%016x", s.ApplyHash),
@@ -136,11 +143,14 @@ func (x *Examination) compare(logs wal.Report, states store.Report, installing f
 	}
 }
 
+// find adds a finding.
 func (x *Examination) find(format string, args ...any) {
 	x.Findings = append(x.Findings, fmt.Sprintf(format, args...))
 }
 
-// shard audits what is stored of one shard.
+// shard audits the stored state of one shard: the queues of each partition by a recount, and the
+// packs of its repositories. In shard 0 it also lists members and namespaces. A zero partition is
+// that of the shard itself and has no queues.
 func (x *Examination) shard(id core.ShardID, v core.View) error {
 	m := commit.New(commit.Options{Shard: id})
 	if err := m.Open(v); err != nil {
@@ -169,7 +179,7 @@ func (x *Examination) shard(id core.ShardID, v core.View) error {
 	return nil
 }
 
-// directory lists the namespaces and counts what they hold.
+// directory lists the members and namespaces, which shard 0 keeps for the whole cluster.
 func (x *Examination) directory(v core.View) error {
 	members, err := commit.ReadMembers(v)
 	if err != nil {
@@ -201,6 +211,8 @@ func (x *Examination) directory(v core.View) error {
 	return nil
 }
 
+// count counts what shard 0 holds of a namespace. Partitions in other shards are not counted, as
+// their views are not at hand.
 func count(v core.View, ns core.NamespaceInfo) (NamespaceFound, error) {
 	out := NamespaceFound{Tenant: ns.TenantName, Name: ns.Name}
 	for _, p := range ns.Partitions {

@@ -9,17 +9,20 @@ import (
 	"github.com/millrace/millrace/internal/machine/refs"
 )
 
-// GitExamined is the part of git repositories: those that have objects, and their packs.
+// GitExamined is what was found of git repositories: how many have objects, and their packs with
+// sizes in bytes.
 type GitExamined struct {
 	Repositories int   `json:"repositories"`
 	Packs        int   `json:"packs"`
 	Bytes        int64 `json:"bytes"`
 }
 
-// maxPackTexts bounds the findings, and the warnings, about packs that are spelled out.
+// maxPackTexts bounds how many findings, and how many warnings, about packs are spelled out.
 const maxPackTexts = 100
 
-// repositories reads the packs of a partition's repositories to their ends.
+// repositories reads all packs of a partition's repositories and compares them with their
+// checksums. A missing pack is damage if this is the only node; in a cluster it is a warning,
+// because another node has the pack.
 func (x *Examination) repositories(id core.ShardID, p core.Partition, v core.View) error {
 	last := core.RepoID{}
 	return refs.EachPack(v, p, func(repo core.RepoID, line core.PackLine) error {
@@ -45,12 +48,13 @@ func (x *Examination) repositories(id core.ShardID, p core.Partition, v core.Vie
 	})
 }
 
-// hasOthers reports whether the directory is of one of several nodes.
+// hasOthers reports whether the directory belongs to one of several nodes.
 func (x *Examination) hasOthers() bool {
 	return x.Member != nil && x.Member.Cluster != "" && (len(x.Member.Nodes) > 1 || x.Member.Joined || len(x.Members) > 1)
 }
 
-// listed appends a text about a pack, unless there are many of them.
+// listed appends a text about a pack. Of more than maxPackTexts texts it notes only that there are
+// more.
 func listed(list []string, text string) []string {
 	switch {
 	case len(list) < maxPackTexts:

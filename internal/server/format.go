@@ -16,13 +16,15 @@ import (
 // The format that a cluster writes entries in rises when an operator says that no program will be taken back, and only if
 // the programs of all members know it. A data directory remembers it before anything of that format is written.
 
-// ownMember is what the data directory remembers.
+// ownMember is what the data directory remembers, as it was last written.
 type ownMember struct {
-	mu     sync.Mutex // guards the field below, and the file
+	// mu guards member and the file.
+	mu     sync.Mutex
 	member Member
 }
 
-// remember changes what the data directory remembers.
+// remember changes what the data directory remembers: first on the disk, then in memory. On an
+// error both stay as they were, as far as the file system tells.
 func (r *Running) remember(fsys env.FS, change func(*Member)) error {
 	r.own.mu.Lock()
 	defer r.own.mu.Unlock()
@@ -35,7 +37,9 @@ func (r *Running) remember(fsys env.FS, change func(*Member)) error {
 	return nil
 }
 
-// keepFormat has the data directory, and the peers, know what format the node writes from now on.
+// keepFormat records the format that the node writes from now on, and tells the peers. The node
+// calls it before it writes an entry of that format, so an older program refuses the directory even
+// if the process dies right after.
 func (r *Running) keepFormat(fsys env.FS, format uint16) error {
 	r.own.mu.Lock()
 	kept := r.own.member.Entries >= format
@@ -51,14 +55,15 @@ func (r *Running) keepFormat(fsys env.FS, format uint16) error {
 	return nil
 }
 
-// Finalized says what a finalize has led to.
+// Finalized is the result of a finalize.
 type Finalized struct {
 	Format uint16 `json:"format"` // that the cluster writes from now on
 	Before uint16 `json:"before"` // the same: nothing had to be raised
 }
 
-// finalize raises the format of the cluster to the newest that any member's program knows. Errors: core.FormatHeld, which
-// names the members that do not know it or are not reached; core.Unavailable, core.DeadlineExceeded, core.WrongMembership.
+// finalize raises the format of the cluster to the newest one that any member's program knows, and
+// logs who asked. Errors: core.FormatHeld, which names the members that do not know the format or
+// are not reached; core.Unavailable, core.DeadlineExceeded, core.WrongMembership.
 func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
@@ -68,8 +73,10 @@ func (c *coordinator) finalize(ctx context.Context) (Finalized, error) {
 	return out, err
 }
 
-// finalizeUntil tries until it is known whether the format was raised, while pause says that there is time: the members may
-// have changed meanwhile, and a leader that goes takes the answer with it. A raise is the same however often it is asked for.
+// finalizeUntil repeats once until it is known whether the format was raised, while pause says that
+// there is time. Two things make it try again: the members changed between the check and the entry,
+// or the leader went away and took the answer along. Repeating is safe, because raising to the same
+// format twice changes nothing. before is the format that the whole call began with.
 func finalizeUntil(before uint16, once func() (Finalized, error), pause func() bool) (Finalized, error) {
 	var lost error // the error of a try whose outcome is not known
 	for try := 0; ; try++ {
@@ -83,6 +90,7 @@ func finalizeUntil(before uint16, once func() (Finalized, error), pause func() b
 		switch again := members && w.Reason == "changed" || lost != nil; {
 		case err == nil:
 			return out, nil
+		// The next try begins from the members and the format of that moment.
 		case again && try < changeTries && pause():
 		case lost != nil: // the refusal of a later try does not tell what became of that one
 			return out, lost
@@ -92,8 +100,11 @@ func finalizeUntil(before uint16, once func() (Finalized, error), pause func() b
 	}
 }
 
-// finalizeOnce is finalize for the members that there are now.
+// finalizeOnce checks the programs of all members and raises the format. The entry carries the
+// version of the member list that was checked: if a member was added meanwhile, the entry is
+// refused.
 func (c *coordinator) finalizeOnce(ctx context.Context) (Finalized, error) {
+	// Read before the members are asked: a change after this makes the entry be refused.
 	version := c.node.Members().Version
 	out := Finalized{Before: c.node.Format()}
 	s := c.status(ctx)
@@ -122,7 +133,7 @@ func (c *coordinator) finalizeOnce(ctx context.Context) (Finalized, error) {
 	return out, nil
 }
 
-// clusterFinalize raises the format of the cluster.
+// clusterFinalize serves a finalize over the operator's socket.
 func (a *admin) clusterFinalize(w http.ResponseWriter, r *http.Request) {
 	p := a.parts.Load()
 	if p == nil {
@@ -138,7 +149,7 @@ func (a *admin) clusterFinalize(w http.ResponseWriter, r *http.Request) {
 	asJSON(w, out)
 }
 
-// formats lists the formats of nodes where they differ; empty: all know the same.
+// formats lists which format each node's program knows, if they differ; empty if all know the same.
 func formats(s *ClusterStatus) string {
 	var out []string
 	known := make(map[uint16]bool)

@@ -29,10 +29,11 @@ const (
 	forwardHead = 90 * time.Second
 )
 
-// nodeURL is the base of the URLs of a node for the forwarder.
+// nodeURL returns the base URL of a node for the forwarder.
 func nodeURL(id uint64) string { return "http://n" + strconv.FormatUint(id, 10) + forwardHost }
 
-// nodeOfURL is the node that an address of the forwarder names.
+// nodeOfURL returns the node that a host of the forwarder names, and an error for any other host:
+// the forwarder must not be led elsewhere.
 func nodeOfURL(hostport string) (transport.NodeID, error) {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -46,12 +47,14 @@ func nodeOfURL(hostport string) (transport.NodeID, error) {
 	return transport.NodeID(id), nil
 }
 
-// forwarder is what fetches leaders' answers for clients; nil: this server is by itself.
+// forwarder returns the HTTP client that fetches other nodes' answers; nil on a single-node server.
+// It follows no redirects and changes no content: the client of this node gets the answer as it is.
 func (r *Running) forwarder() *http.Client {
 	if r.peers == nil {
 		return nil
 	}
 	return &http.Client{
+		// Idle connections are kept, as a node often forwards many requests to one leader.
 		Transport: &http.Transport{
 			DialContext: r.dialNode, MaxIdleConnsPerHost: forwardKept, IdleConnTimeout: forwardIdle, ResponseHeaderTimeout: forwardHead,
 			DisableCompression: true,
@@ -60,7 +63,8 @@ func (r *Running) forwarder() *http.Client {
 	}
 }
 
-// dialNode connects to the node that an address of the forwarder names, and to no other.
+// dialNode opens a stream to the node that the address names, over the transport. If the node, or
+// this one, has too many of them, the error is api.ErrForwards, which clients see as a limit.
 func (r *Running) dialNode(ctx context.Context, _, address string) (net.Conn, error) {
 	id, err := nodeOfURL(address)
 	if err != nil {
@@ -77,7 +81,8 @@ func (r *Running) dialNode(ctx context.Context, _, address string) (net.Conn, er
 	return s, nil
 }
 
-// peerOf is the base of the URLs by which the forwarder reaches the node whose gRPC edge has an address.
+// peerOf returns the base URL for the forwarder of the node whose gRPC address is api; empty if it
+// is this node or not known.
 func (r *Running) peerOf(api string) string {
 	d := r.node.Members()
 	for i := len(d.Members) - 1; i >= 0; i-- { // the newest replica of a node is the last
@@ -88,16 +93,20 @@ func (r *Running) peerOf(api string) string {
 	return ""
 }
 
-// forwards is the listener of what other nodes send on for their clients.
+// forwards is the listener on which the REST edge accepts the streams of other nodes, as if they
+// were connections.
 type forwards struct {
-	conns  chan net.Conn
+	// Without a buffer: take waits until the edge accepts.
+	conns chan net.Conn
+	// Closed by Close.
 	closed chan struct{}
 	once   sync.Once
+	// Receives the end of serving, once.
 	served chan error
 	addr   net.Addr
 }
 
-// serveForwards serves what other nodes send on, until the edge is shut down.
+// serveForwards serves what other nodes forward, until the edge is shut down.
 func (r *Running) serveForwards() {
 	if r.peers == nil {
 		return
@@ -108,7 +117,8 @@ func (r *Running) serveForwards() {
 	go func() { f.served <- r.api.ServeForwarded(f) }()
 }
 
-// take hands a connection to the edge, and returns when the edge has closed it.
+// take hands a stream to the edge, and returns when the edge has closed it: the transport counts a
+// stream as open until its handler returns.
 func (f *forwards) take(_ transport.NodeID, s transport.Stream) {
 	c := &forwardedStream{Stream: s, done: make(chan struct{})}
 	select {
@@ -137,7 +147,7 @@ func (f *forwards) Close() error {
 // Addr is the address for peers.
 func (f *forwards) Addr() net.Addr { return f.addr }
 
-// forwardedStream is a connection that says when it is closed.
+// forwardedStream is a stream as a connection; done is closed when the edge closes it.
 type forwardedStream struct {
 	transport.Stream
 	once sync.Once

@@ -18,11 +18,13 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// gitOpenWait is how long a request of git waits while too many files are open. Then it is refused under the limit descriptors,
-// for its client can come again, and it holds descriptors of its own.
+// gitOpenWait is how long a git request waits while too many files are open. Then it is refused
+// under the limit descriptors: its client can come again, while a request that waits holds
+// descriptors itself.
 const gitOpenWait = 2 * time.Second
 
-// openGit opens the directory of repositories. It asks the node what they hold only later.
+// openGit opens the directory of packs and makes the edge for git clients. Which packs repositories
+// have is asked of the node later, as it is needed.
 func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 	dir, err := filepath.Abs(filepath.Join(r.o.Dir, "git")) // git itself runs in other directories
 	if err != nil {
@@ -50,7 +52,7 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 	return nil
 }
 
-// gitHandler serves git clients; nil when refs are not among the services.
+// gitHandler returns the handler for git clients; nil if the service refs is disabled.
 func (r *Running) gitHandler() http.Handler {
 	if r.git == nil {
 		return nil
@@ -58,7 +60,7 @@ func (r *Running) gitHandler() http.Handler {
 	return r.git
 }
 
-// objectsOf finds objects of repositories; nil when refs are not among the services.
+// objectsOf returns what looks up objects of repositories; nil if the service refs is disabled.
 func (r *Running) objectsOf() api.Objects {
 	if r.objects == nil {
 		return nil
@@ -66,7 +68,8 @@ func (r *Running) objectsOf() api.Objects {
 	return objectsOf{r.objects, r.node}
 }
 
-// manifests reads from the node which packs repositories have.
+// manifests tells the objects' area what the node knows: which packs a repository has, and the time
+// of a shard.
 type manifests struct{ n *node.Node }
 
 func (m manifests) Packs(_ context.Context, at gitobj.Place) ([]core.PackLine, bool, error) {
@@ -77,13 +80,18 @@ func (m manifests) Now(shard core.ShardID) core.ShardTime { return m.n.ShardNow(
 
 func (m manifests) Applied(shard core.ShardID) core.ShardTime { return m.n.Applied(shard) }
 
+// Confirmed is Packs as of a moment that a majority confirms, for decisions that an old answer
+// would spoil, such as removing a file.
 func (m manifests) Confirmed(ctx context.Context, at gitobj.Place) ([]core.PackLine, bool, error) {
 	return m.n.ConfirmedPacks(ctx, at.Partition, at.Repo)
 }
 
-// swapTime bounds the commit of a rollup: beyond it, what became of it shows later.
+// swapTime bounds the commit of a rollup. If it takes longer, the area finds out later whether it
+// was made.
 const swapTime = 30 * time.Second
 
+// Swap replaces packs of a repository by one with the same objects. The error wraps
+// gitobj.ErrOutcome if it is not known whether the commit was made.
 func (m manifests) Swap(ctx context.Context, at gitobj.Place, old []core.Digest, next core.Pack, staged core.ShardTime) error {
 	ctx, cancel := context.WithTimeout(ctx, swapTime)
 	defer cancel()
@@ -97,18 +105,20 @@ func (m manifests) Swap(ctx context.Context, at gitobj.Place, old []core.Digest,
 	return f
 }
 
+// Each calls fn for every repository of this node.
 func (m manifests) Each(ctx context.Context, fn func(at gitobj.Place, version uint64, packs int64) error) error {
 	return m.n.EachRepo(ctx, func(shard core.ShardID, p core.Partition, info *core.RepoInfo) error {
 		return fn(gitobj.Place{Shard: shard, Partition: p, Repo: info.ID}, info.Stats.Manifest, info.Stats.Packs)
 	})
 }
 
-// objectsOf looks objects up for commits that do not come by git.
+// objectsOf looks up objects for commits that come over the API instead of git.
 type objectsOf struct {
 	a *gitobj.Area
 	n *node.Node
 }
 
+// place returns where the packs of a repository are; NotFound if the partition is not known here.
 func (o objectsOf) place(p core.Partition, repo core.RepoID) (gitobj.Place, error) {
 	shard, ok := o.n.ShardOf(p)
 	if !ok {
@@ -117,7 +127,7 @@ func (o objectsOf) place(p core.Partition, repo core.RepoID) (gitobj.Place, erro
 	return gitobj.Place{Shard: shard, Partition: p, Repo: repo}, nil
 }
 
-// Lookup returns the type of an object and what a tag finally points to.
+// Lookup returns the type of an object and, for a tag, the object that it finally points to.
 func (o objectsOf) Lookup(ctx context.Context, p core.Partition, repo core.RepoID, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
 	at, err := o.place(p, repo)
 	if err != nil {
@@ -137,7 +147,7 @@ func (o objectsOf) Ancestry(ctx context.Context, p core.Partition, repo core.Rep
 	return a, gitError(err)
 }
 
-// gitError turns an error of the objects into one that edges know.
+// gitError turns an error of the objects' area into one that the edges know.
 func gitError(err error) error {
 	if err == nil {
 		return nil
@@ -157,13 +167,15 @@ func gitError(err error) error {
 	return err
 }
 
-// gitBackend is the node as git's edge needs it.
+// gitBackend is the node in the form that the git edge needs. rand draws the ids of repositories
+// that a push creates.
 type gitBackend struct {
 	n    *node.Node
 	rand env.Rand
 }
 
-// Repo finds a repository: in the partition of its name or, if it was placed by a tag, in another.
+// Repo finds a repository by name. Its name decides the partition, unless it was created with a
+// tag; so it looks into the partition of the name first and then into the others.
 func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (githttp.Repo, error) {
 	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
 	if err != nil {
@@ -173,6 +185,7 @@ func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (g
 	for i := range ns.Partitions {
 		at := ns.Partitions[(first+i)%len(ns.Partitions)]
 		info, _, err := b.n.Repo(ctx, at.Partition, name, core.ReadOptions{})
+		// No repository of that name is in this partition; the next one may have it.
 		if _, refused := errors.AsType[core.RefRefused](err); refused {
 			continue
 		}
@@ -181,7 +194,8 @@ func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (g
 	return githttp.Repo{}, core.NotFound{Kind: "repository", ID: name}
 }
 
-// Plan returns a repository as a push would make it, placed by its name.
+// Plan returns the repository that a push to a new name would create, with a fresh id; false if the
+// namespace does not allow that. Nothing is created yet.
 func (b gitBackend) Plan(ctx context.Context, tenant, namespace, name string) (githttp.Repo, bool, error) {
 	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
 	if err != nil {
@@ -198,7 +212,8 @@ func (b gitBackend) Plan(ctx context.Context, tenant, namespace, name string) (g
 	return out, true, nil
 }
 
-// Create makes what was planned.
+// Create creates what Plan returned. If another client has created a repository of that name in
+// between, it fails with NotFound.
 func (b gitBackend) Create(ctx context.Context, planned githttp.Repo, principal string) (githttp.Repo, error) {
 	p := planned.Place.Partition
 	done := b.n.Forward(ctx, p, []core.Commit{{
@@ -217,7 +232,8 @@ func (b gitBackend) Create(ctx context.Context, planned githttp.Repo, principal 
 	return githttp.Repo{RepoInfo: info, Place: planned.Place}, err
 }
 
-// Refs reads refs, resolved.
+// Refs streams refs, symbolic ones resolved. begin gets the repository first. If the name belongs
+// to another repository by now, it fails.
 func (b gitBackend) Refs(ctx context.Context, at githttp.Repo, q githttp.RefQuery, begin func(core.RepoInfo) error, fn func(core.Ref) error) error {
 	query := core.RefQuery{Repo: at.Name, Prefix: q.Prefix, Limit: q.Limit, Admin: q.Admin}
 	return b.n.ResolvedRefs(ctx, at.Place.Partition, query, core.ReadOptions{}, func(info core.RepoInfo, _ core.At) error {
@@ -228,7 +244,7 @@ func (b gitBackend) Refs(ctx context.Context, at githttp.Repo, q githttp.RefQuer
 	}, fn)
 }
 
-// Ref reads some refs.
+// Ref reads the named refs, resolved.
 func (b gitBackend) Ref(ctx context.Context, at githttp.Repo, names []string) (core.RepoInfo, []core.Ref, error) {
 	info, refs, _, err := b.n.Refs(ctx, at.Place.Partition, at.Name, names, true, core.ReadOptions{})
 	return info, refs, err
@@ -237,17 +253,17 @@ func (b gitBackend) Ref(ctx context.Context, at githttp.Repo, names []string) (c
 // Hidden reports whether settings hide a ref.
 func (b gitBackend) Hidden(info *core.RepoInfo, name string) bool { return b.n.RefHidden(info, name) }
 
-// Commit proposes a commit, at whichever node leads.
+// Commit proposes a commit to the node that leads the partition.
 func (b gitBackend) Commit(ctx context.Context, c core.Commit) core.Proposed {
 	return b.n.Forward(ctx, c.Partition, []core.Commit{c})
 }
 
-// gitObjects are the packs as git's edge needs them.
+// gitObjects is the objects' area in the form that the git edge needs.
 type gitObjects struct {
 	a *gitobj.Area
 }
 
-// Ready fails when git cannot be served here.
+// Ready fails if the git program is not installed on this machine.
 func (g gitObjects) Ready() error {
 	if g.a.Git() == "" {
 		return core.Unavailable{Reason: "git_unavailable"}
@@ -259,6 +275,8 @@ func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
 	return gitError(g.a.Prepare(ctx, gitobj.Place(at)))
 }
 
+// Fetch runs git's upload-pack. If the request names refs, git gets a directory with the refs of
+// one revision, which is released at the end.
 func (g gitObjects) Fetch(ctx context.Context, f githttp.Fetch, in func(io.Writer) error, out func(io.Reader) error) error {
 	spec := gitobj.FetchSpec{At: gitobj.Place(f.At), Tenant: f.At.Partition.Tenant, Principal: f.Principal, Protocol: f.Protocol}
 	if f.Names {
@@ -272,6 +290,8 @@ func (g gitObjects) Fetch(ctx context.Context, f githttp.Fetch, in func(io.Write
 	return gitError(g.a.Fetch(ctx, spec, in, out))
 }
 
+// Begin begins a push, whose pack may have at most maxBytes. fresh says that the repository does
+// not exist yet.
 func (g gitObjects) Begin(ctx context.Context, at githttp.Place, principal string, maxBytes int64, fresh bool) (githttp.Push, error) {
 	p, err := g.a.Begin(ctx, gitobj.PushSpec{At: gitobj.Place(at), Tenant: at.Partition.Tenant, Principal: principal, MaxBytes: maxBytes, Fresh: fresh})
 	if err != nil {
@@ -280,13 +300,14 @@ func (g gitObjects) Begin(ctx context.Context, at githttp.Place, principal strin
 	return gitPush{g.a, gitobj.Place(at), p}, nil
 }
 
-// gitPush is a push as git's edge needs it.
+// gitPush is a push in the form that the git edge needs. at is the place of its repository.
 type gitPush struct {
 	a  *gitobj.Area
 	at gitobj.Place
 	p  *gitobj.Push
 }
 
+// Receive reads the pack of the push. An error of the client's body is passed on as it came.
 func (p gitPush) Receive(ctx context.Context, body io.Reader) error {
 	return gitError(p.p.Receive(ctx, body))
 }
@@ -301,6 +322,9 @@ func (p gitPush) Ancestry(ctx context.Context, moves []core.Move) ([]core.Ancest
 	return a, gitError(err)
 }
 
+// Keep makes the pack durable on this node. Then Spread copies it to enough other nodes, the commit
+// is made, and Publish shows the pack to fetches. If the commit's outcome is not known, Abandon
+// leaves the pack where it is, and a later sweep decides.
 func (p gitPush) Keep(ctx context.Context) (core.Pack, core.ShardTime, bool, error) {
 	pack, at, ok, err := p.p.Keep(ctx)
 	return pack, at, ok, gitError(err)

@@ -7,14 +7,16 @@ import (
 	"net"
 )
 
-// web is the HTTP listener, for REST.
+// web is the listener of the REST edge. Without a listener lis is nil, without TLS tls is nil.
 type web struct {
-	lis    net.Listener
-	tls    *tls.Config
-	served chan error // nil until it serves
+	lis net.Listener
+	tls *tls.Config
+	// Receives the end of serving, once; nil until it serves.
+	served chan error
 }
 
-// checkHTTP refuses an HTTP listener that would send tokens and payloads in the clear to other machines.
+// checkHTTP refuses a REST listener that would send tokens and payloads in plain text to other
+// machines, unless the operator allows it.
 func (o Options) checkHTTP() error {
 	if o.HTTP == off {
 		return nil
@@ -29,11 +31,12 @@ func (o Options) checkHTTP() error {
 	return nil
 }
 
-// openHTTP opens the HTTP listener. Nothing is served on it before serveHTTP.
+// openHTTP opens the REST listener. serveHTTP serves it later, when the node is ready.
 func (r *Running) openHTTP() (err error) {
 	if r.o.HTTP == off {
 		return nil
 	}
+	// REST speaks HTTP/2 where clients offer it.
 	if r.cert != nil {
 		r.web.tls = r.cert.config("h2", "http/1.1")
 	}
@@ -53,7 +56,7 @@ func (r *Running) serveHTTP() {
 	go func() { r.web.served <- r.api.ServeREST(r.web.lis, r.web.tls) }()
 }
 
-// closeHTTP closes a listener on which nothing was served, or waits until serving has ended.
+// closeHTTP waits until serving has ended, or closes a listener on which nothing was served.
 func (r *Running) closeHTTP() error {
 	switch {
 	case r.web.lis == nil:

@@ -8,20 +8,22 @@ import (
 	"strings"
 )
 
-// Names of listeners that may be in plain text where others than this machine reach them, if the operator names them.
+// Names of listeners that may use plain text on an address which other machines reach, if the
+// operator names them.
 const (
 	ListenerGRPC  = "grpc"
 	ListenerHTTP  = "http"
 	ListenerAdmin = "admin"
 )
 
-// insecureListeners are all that can be named.
+// insecureListeners are all names that the option accepts.
 var insecureListeners = []string{ListenerGRPC, ListenerHTTP, ListenerAdmin}
 
 // insecure reports whether a listener may be in plain text on a public address.
 func (o Options) insecure(listener string) bool { return slices.Contains(o.Insecure, listener) }
 
-// checkInsecure refuses names of no listener, and an address for metrics that is none.
+// checkInsecure refuses unknown and repeated names of listeners, and an address for metrics that is
+// malformed or the admin listener's.
 func (o Options) checkInsecure() error {
 	for i, name := range o.Insecure {
 		switch {
@@ -37,15 +39,17 @@ func (o Options) checkInsecure() error {
 	if _, _, err := net.SplitHostPort(o.Metrics); err != nil {
 		return fmt.Errorf("metrics: %w", err)
 	}
+	// Two listeners on a free port get different ports.
 	if o.Metrics == o.Admin && !strings.HasSuffix(o.Metrics, ":0") {
 		return errors.New("metrics: must be another address than admin")
 	}
 	return nil
 }
 
-// warnOfPlainText logs what the operator has let others than this machine reach in plain text.
+// warnOfPlainText logs each listener that the operator lets other machines reach in plain text.
 func (r *Running) warnOfPlainText() {
 	o := &r.o
+	// The admin listener never has TLS.
 	for _, l := range []struct {
 		name, address, bound, what string
 		tls                        bool
@@ -62,7 +66,7 @@ func (r *Running) warnOfPlainText() {
 	}
 }
 
-// reach says from where an address that is not loopback is reached.
+// reach says from where an address that is not loopback is reached, for that log line.
 func reach(host string) string {
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		return "every network of this machine"

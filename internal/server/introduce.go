@@ -22,13 +22,14 @@ const (
 	toldAtOnce = 2
 )
 
-// telling is to whom it is being told who the members are.
+// telling is the set of nodes that are being told the members at this moment.
 type telling struct {
-	mu  sync.Mutex // guards the field below
+	// mu guards now.
+	mu  sync.Mutex
 	now map[transport.NodeID]bool
 }
 
-// begin reports whether it is to be told to a node now.
+// begin adds a node to the set. It returns false if the node is in it, or if there are too many.
 func (t *telling) begin(to transport.NodeID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -42,13 +43,15 @@ func (t *telling) begin(to transport.NodeID) bool {
 	return true
 }
 
+// end takes a node out of the set.
 func (t *telling) end(to transport.NodeID) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.now, to)
 }
 
-// unknownTo is told that a peer does not know this node. It is tried again with the next connection that fails so.
+// unknownTo is called by the transport when a peer refuses this node as unknown. It tells the peer
+// the members in a goroutine. A failure is ignored: the next refused connection starts it again.
 func (c *coordinator) unknownTo(to transport.NodeID) {
 	if !c.ready.Load() || !c.tells.begin(to) {
 		return
@@ -59,7 +62,8 @@ func (c *coordinator) unknownTo(to transport.NodeID) {
 	}()
 }
 
-// tellMembers lets a peer ask who the members are.
+// tellMembers opens a stream to a peer and answers its question: the peer sends the version of the
+// members that it has, in 8 bytes, and gets this node's members if they are newer.
 func (c *coordinator) tellMembers(to transport.NodeID) {
 	ctx, cancel := context.WithTimeout(context.Background(), askWait)
 	defer cancel()
@@ -71,6 +75,7 @@ func (c *coordinator) tellMembers(to transport.NodeID) {
 	if s.SetDeadline(c.o.Clock.Wall().Add(askWait)) != nil {
 		return
 	}
+	// The version of the members that the peer has, in big-endian order.
 	var has [8]byte
 	if _, err := io.ReadFull(s, has[:]); err != nil {
 		return
@@ -84,7 +89,8 @@ func (c *coordinator) tellMembers(to transport.NodeID) {
 	}
 }
 
-// takeMembers asks a node of the cluster who the members are, on a stream that it opened because this node does not know it.
+// takeMembers is the other side: a node that is unknown here has opened a stream, and this node
+// asks it for the members. node.Introduce checks the answer and takes it only if it is newer.
 func (c *coordinator) takeMembers(from transport.NodeID, s transport.Stream) {
 	if !c.ready.Load() || s.SetDeadline(c.o.Clock.Wall().Add(askWait)) != nil {
 		return

@@ -17,26 +17,28 @@ import (
 	"github.com/millrace/millrace/internal/node"
 )
 
-// Member is what a data directory remembers of the settings it was first started with. Its log holds the votes and the
-// entries of one node of one cluster: started as another it could vote twice, or bring a history that the others do not
-// have.
+// Member is what a data directory remembers of the settings that it was made with. Its log holds
+// the votes and the entries of one node of one cluster. A server that started on it as another node
+// could vote twice, or bring entries that the others do not have.
 type Member struct {
 	Format  int      `json:"format"`
 	Cluster string   `json:"cluster_id,omitempty"` // empty: a server by itself
 	Node    uint64   `json:"node_id,omitempty"`
 	Nodes   []uint64 `json:"nodes,omitempty"`   // of the cluster, ascending
 	Replica uint64   `json:"replica,omitempty"` // 0: the node's number
-	// Joined says that the cluster took the node in when it ran already. Its settings name no other nodes: who they were is
-	// in Members, until its replica of the directory says who they are.
+	// The cluster admitted the node when it ran already. The node's settings name no other nodes,
+	// so Members has those of that moment; they count until the node's own replica of the directory
+	// says who the members are.
 	Joined  bool           `json:"joined,omitempty"`
 	Members []JoinedMember `json:"members,omitempty"`
 	Removed bool           `json:"removed,omitempty"` // from the cluster: it never starts again
-	Shards  int            `json:"shards"`
+	// Number of shards; fixed.
+	Shards int `json:"shards"`
 	// Entries is the format that its log may have entries of, where that is above the first.
 	Entries uint16 `json:"entries,omitempty"`
 }
 
-// JoinedMember is a member of the cluster, as it was when a node was taken in.
+// JoinedMember is a member of the cluster at the time when this node was admitted.
 type JoinedMember struct {
 	Replica uint64 `json:"replica"`
 	Node    uint64 `json:"node"`
@@ -46,7 +48,9 @@ type JoinedMember struct {
 	HTTP    string `json:"http,omitempty"`
 }
 
-// Names in the data directory, in addition to those of package store.
+// Files in the data directory, in addition to those of package store. memberFormat is the form of
+// the file; memberBytes bounds it: a usual one has about 200 bytes, one with 32 members at most 40
+// KiB.
 const (
 	memberName   = "MEMBER"
 	memberTemp   = "MEMBER.tmp"
@@ -54,14 +58,15 @@ const (
 	memberBytes  = 64 << 10 // one is about 200 bytes; with 32 members at most 40 KiB
 )
 
-// memberFile is the content of the file. The checksum covers the text of the member.
+// memberFile is the content of the file. The checksum covers the bytes of Member as they are
+// written.
 type memberFile struct {
 	Member json.RawMessage `json:"member"`
 	CRC32C string          `json:"crc32c"` // 8 hexadecimal digits
 }
 
-// OtherMemberError says that a data directory was made for other settings than those it was to be started with. Nothing
-// in it was changed.
+// OtherMemberError says that a data directory was made for other settings than those that a server
+// was started with. Nothing in the directory was changed.
 type OtherMemberError struct {
 	Dir     string
 	Setting string // by its flag
@@ -74,7 +79,7 @@ func (e *OtherMemberError) Error() string {
 	return fmt.Sprintf("data directory %s was made for %s %s, and the settings say %s", e.Dir, e.Setting, e.Made, e.Given)
 }
 
-// member is what the settings make of a directory.
+// member returns what a new directory with these settings remembers.
 func (o Options) member() Member {
 	m := Member{Format: memberFormat, Cluster: strings.ToLower(o.Cluster.ID), Node: o.Cluster.Node, Shards: o.Shards}
 	for _, p := range o.Cluster.Peers {
@@ -84,7 +89,9 @@ func (o Options) member() Member {
 	return m
 }
 
-// differs compares what a directory was made for with the settings, most telling first.
+// differs returns an error for the first difference between m and the settings, in the order of how
+// much a difference says. The nodes are not compared if the node joined later, as its settings need
+// not name them.
 func (m Member) differs(dir string, given Member) error {
 	no := func(setting, made, given string) error {
 		return &OtherMemberError{Dir: dir, Setting: setting, Made: made, Given: given}
@@ -108,6 +115,7 @@ func (m Member) differs(dir string, given Member) error {
 	return nil
 }
 
+// nodeList formats numbers of nodes for messages.
 func nodeList(ids []uint64) string {
 	text := make([]string, len(ids))
 	for i, id := range ids {
@@ -116,7 +124,9 @@ func nodeList(ids []uint64) string {
 	return "nodes " + strings.Join(text, ", ")
 }
 
-// checkMember holds a data directory to the settings that it was made with, if it remembers any.
+// checkMember compares the settings with what the directory remembers. found is false if it
+// remembers nothing, as a new directory or one of an early version does; m is then made from the
+// settings. A node that was removed from its cluster never starts again.
 func checkMember(fsys env.FS, dir string, given Member) (m Member, found bool, err error) {
 	m, found, err = readMember(fsys, dir)
 	switch {
@@ -128,7 +138,8 @@ func checkMember(fsys env.FS, dir string, given Member) (m Member, found bool, e
 	return m, true, m.differs(dir, given)
 }
 
-// readMember reads what a directory remembers. Errors: *errs.Corruption, and those of the file system.
+// readMember reads what a directory remembers. Errors: *errs.Corruption for damaged bytes,
+// *OtherMemberError and *core.NewerFormatError for a newer program's, and those of the file system.
 func readMember(fsys env.FS, dir string) (m Member, found bool, err error) {
 	name := filepath.Join(dir, memberName)
 	b, err := env.ReadFile(fsys, name, memberBytes)
@@ -157,7 +168,8 @@ func readMember(fsys env.FS, dir string) (m Member, found bool, err error) {
 	return m, true, nil
 }
 
-// writeMember makes the file durable under a temporary name, and then gives it its own.
+// writeMember writes the file under a temporary name, syncs it and renames it, then syncs the
+// directory. A crash at any point leaves the old file or the new one, whole.
 func writeMember(fsys env.FS, dir string, m Member) error {
 	text, err := json.Marshal(m)
 	if err == nil {
@@ -187,6 +199,7 @@ func writeMember(fsys env.FS, dir string, m Member) error {
 	return nil
 }
 
+// memberSum returns the checksum in 8 hexadecimal digits.
 func memberSum(b []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }

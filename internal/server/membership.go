@@ -17,8 +17,9 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// JobStatus is a change of membership.
+// JobStatus is a change of membership: the one under way, or the last one.
 type JobStatus struct {
+	// Number of the job; each change of membership gets the next one.
 	ID     uint64 `json:"id"`
 	Kind   string `json:"kind"`  // add, remove, replace, promote or rejoin
 	State  string `json:"state"` // running, returning, done, failed or cancelled
@@ -27,34 +28,41 @@ type JobStatus struct {
 	Reason string `json:"reason,omitempty"` // why it failed
 }
 
-// Runs reports whether the job has not ended.
+// Runs reports whether the job has not ended, which includes a job that is being undone.
 func (j *JobStatus) Runs() bool {
 	return j.State == core.JobRunning.String() || j.State == jobReturning
 }
 
-// Membership is what a change of membership has led to.
+// Membership is the result of a change of membership: the members right after it began.
 type Membership struct {
+	// Version of the list of members; each change raises it.
 	Version uint64         `json:"version"`
 	Members []MemberStatus `json:"members"`
 	Job     *JobStatus     `json:"job,omitempty"`
 	Token   string         `json:"join_token,omitempty"` // of a node that was added; shown once
 }
 
-// MemberStatus is one member.
+// MemberStatus is one member. Peer, GRPC and HTTP are its addresses for other nodes and for
+// clients.
 type MemberStatus struct {
+	// Id of its replicas in the logs. A node that lost its data comes back under another one.
 	Replica uint64 `json:"replica"`
 	Node    uint64 `json:"node"`
-	Name    string `json:"name,omitempty"`
-	Peer    string `json:"peer"`
-	GRPC    string `json:"grpc,omitempty"`
-	HTTP    string `json:"http,omitempty"`
+	// The node's own name, for people; its number is what counts.
+	Name string `json:"name,omitempty"`
+	Peer string `json:"peer"`
+	GRPC string `json:"grpc,omitempty"`
+	HTTP string `json:"http,omitempty"`
+	// joining, catching_up, learner, promoting, voter or removing.
 	State   string `json:"state"`
 	Drained bool   `json:"drained,omitempty"` // it is to lead nothing
 }
 
-// jobReturning is how a job looks that was taken back, until all shards have again whom it was about to take out of them.
+// jobReturning is the state of a job that was taken back, until every shard has again the voters
+// that the job was about to take out.
 const jobReturning = "returning"
 
+// jobStatus returns the job of a directory; nil if there was none yet.
 func jobStatus(d *core.Directory) *JobStatus {
 	j := &d.Job
 	if j.ID == 0 {
@@ -70,6 +78,8 @@ func jobStatus(d *core.Directory) *JobStatus {
 	return s
 }
 
+// membership returns a directory in the form that operators see. Placeholders for addresses appear
+// as empty texts.
 func membership(d *core.Directory) Membership {
 	out := Membership{Version: d.Version, Job: jobStatus(d), Members: []MemberStatus{}}
 	for _, m := range d.Members {
@@ -80,7 +90,8 @@ func membership(d *core.Directory) Membership {
 	return out
 }
 
-// evenVoters warns of a number of voters that makes a cluster no safer than one fewer; empty: it is odd.
+// evenVoters returns a warning if the number of voters is even: such a cluster survives no more
+// failures than one with a voter less. Empty if it is odd.
 func evenVoters(list []MemberStatus) string {
 	voters := 0
 	for _, m := range list {
@@ -94,7 +105,8 @@ func evenVoters(list []MemberStatus) string {
 	return fmt.Sprintf("%d nodes vote: as many may fail as with %d, so add one or remove one", voters, voters-1)
 }
 
-// Warnings says what an operator should look at though all is well.
+// Warnings returns what an operator should change although nothing is wrong: an even number of
+// voters, programs of different versions, and a format that could be raised.
 func (s *ClusterStatus) Warnings() []string {
 	var list []MemberStatus
 	for _, n := range s.Nodes {
@@ -118,7 +130,7 @@ func (s *ClusterStatus) Warnings() []string {
 	return out
 }
 
-// latest returns the newest member of each node, by node.
+// latest returns the newest replica of each node, ordered by node. list is ascending by replica.
 func latest(list []core.Member) (out []core.Member) {
 	for i, m := range list { // ascending by replica
 		if !slices.ContainsFunc(list[i+1:], func(o core.Member) bool { return o.Node == m.Node }) {
@@ -129,10 +141,10 @@ func latest(list []core.Member) (out []core.Member) {
 	return out
 }
 
-// joinHash is what the cluster keeps of a join token.
+// joinHash returns the hash of a join token. The cluster stores only this.
 func joinHash(token string) core.JoinHash { return sha256.Sum256([]byte(token)) }
 
-// newJoinToken makes a join token at random.
+// newJoinToken returns a random join token with 160 bits.
 func newJoinToken(r env.Rand) string {
 	var b [20]byte
 	r.Fill(b[:])
@@ -140,19 +152,21 @@ func newJoinToken(r env.Rand) string {
 }
 
 const (
-	// changeWait bounds a change of membership: the entry that begins its job, not the job.
+	// changeWait bounds the entry that begins a change of membership, not the change itself.
 	changeWait = 10 * time.Second
 	// changeAgain is the pause before another try while no node leads.
 	changeAgain = 100 * time.Millisecond
-	// changeTries is how often: an election takes two seconds at most, and seldom a second one.
+	// changeTries bounds the tries. With the pauses they cover an election, which takes two seconds
+	// at most, and a second one.
 	changeTries = 40
-	// changeSeen is how long the node that was asked waits until it knows of a change itself.
+	// changeSeen is how long the node that was asked waits until it has applied the change itself;
+	// changePoll is how often it looks.
 	changeSeen = 2 * time.Second
 	changePoll = 5 * time.Millisecond
 )
 
-// change asks the leader of shard 0 for a change of membership, and returns the directory that it led to. Errors: as
-// node.ChangeMember, but for core.NotLeader.
+// change asks the leader of shard 0 for a change of membership, and returns the directory that
+// results. Its errors are those of node.ChangeMember, except core.NotLeader.
 func (c *coordinator) change(ctx context.Context, op *core.MemberChange) (core.Directory, error) {
 	if c.peers == nil {
 		return core.Directory{}, core.Unavailable{Reason: "no_cluster"}
@@ -163,8 +177,9 @@ func (c *coordinator) change(ctx context.Context, op *core.MemberChange) (core.D
 		func() bool { return c.server.pause(ctx, changeAgain) == nil })
 }
 
-// changeUntil tries a change until somebody leads who decides it, while pause says that there is time. Once a try was sent and not
-// answered, a later one may be refused because of what it did: then the outcome is not known.
+// changeUntil repeats a change until a leader decides it, while pause says that there is time. Once
+// a try was sent and not answered, the change may have been made, and a later try may be refused
+// because of that; so from then on a refusal means that the outcome is not known.
 func changeUntil(once func() (core.Directory, error), pause func() bool) (core.Directory, error) {
 	var silent bool
 	for try := 0; ; try++ {
@@ -186,14 +201,19 @@ func changeUntil(once func() (core.Directory, error), pause func() bool) (core.D
 	}
 }
 
-// leadsNot reports whether a node did nothing because it does not lead and serve: another one may, now or soon.
+// leadsNot reports whether a node did nothing because it does not lead and serve the shard. Another
+// node may, now or soon.
 func leadsNot(err error) bool {
 	_, moved := errors.AsType[core.NotLeader](err)
 	u, down := errors.AsType[core.Unavailable](err)
 	return moved || down && !u.Unknown && u.Reason == "no_leader"
 }
 
+// changeOnce makes the change if this node leads shard 0, else sends it to the leader as an encoded
+// entry. A refusal comes back as the fact that the leader decided, so that the caller sees the same
+// error from any node.
 func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (core.Directory, error) {
+	// Shard 0 keeps the directory of members.
 	leader := c.node.Standings()[0].Leader
 	switch leader {
 	case 0:
@@ -223,8 +243,9 @@ func (c *coordinator) changeOnce(ctx context.Context, op *core.MemberChange) (co
 	return d, nil
 }
 
-// answerChange makes a change that another node asks this one for, which leads. What a node alone may say is not taken from
-// others, though they are members.
+// answerChange makes a change that another node asks for; this node leads shard 0. from is that
+// node, as its certificate proves. A node may announce addresses only for itself, so they are
+// removed from a request about another node.
 func (c *coordinator) answerChange(from uint64, entry []byte) told {
 	e, err := core.DecodeEntry(entry)
 	if err != nil || len(e.Commits) != 1 || len(e.Commits[0].Ops) != 1 {
@@ -256,7 +277,8 @@ func (c *coordinator) answerChange(from uint64, entry []byte) told {
 	return told{Dir: core.AppendDirectory(nil, &d)}
 }
 
-// Change makes a change of membership for an operator. A node that is added gets a join token.
+// Change makes a change of membership for an operator and logs who asked. For a node that is added,
+// the result has its join token.
 func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Membership, error) {
 	out, err := c.changeFor(ctx, op)
 	attrs := []any{"node", op.Node, "version", out.Version}
@@ -267,7 +289,7 @@ func (c *coordinator) Change(ctx context.Context, op core.MemberChange) (Members
 	return out, err
 }
 
-// verbName is a change of membership as operators name it.
+// verbName returns the name that operators use for a change.
 func verbName(do core.MemberVerb) string {
 	for name, verb := range verbs {
 		if verb == do {
@@ -277,6 +299,9 @@ func verbName(do core.MemberVerb) string {
 	return "set"
 }
 
+// changeFor makes the change and waits until this node has applied it: otherwise an operator who
+// asks this node next would not see the job. For an added node it draws the token, of which the log
+// gets only the hash.
 func (c *coordinator) changeFor(ctx context.Context, op core.MemberChange) (Membership, error) {
 	token := ""
 	if op.Do == core.MemberAdd {
@@ -304,14 +329,15 @@ func (c *coordinator) changeFor(ctx context.Context, op core.MemberChange) (Memb
 	return out, nil
 }
 
-// errNotOthers refuses to set a node's addresses from outside.
+// errNotOthers refuses to set a node's addresses from another node.
 var errNotOthers = core.Invalid{
 	Field: "verb", Reason: "not_supported",
 	Message: "a node announces its own addresses: set advertise_peer, advertise_grpc or advertise_http in its settings, and start it again",
 }
 
-// awaitMembers waits a while until this node knows the members as wanted. The majority that made a change does not wait for a
-// learner or a slow node, and a node that is not a member any more may never learn of it.
+// awaitMembers waits, at most changeSeen, until the members that this node knows are as wanted. It
+// may never see that: the majority that made a change does not wait for slow nodes, and a removed
+// node learns of nothing any more.
 func (c *coordinator) awaitMembers(ctx context.Context, is func(*core.Directory) bool) (d core.Directory, seen bool) {
 	ctx, cancel := context.WithTimeout(ctx, changeSeen)
 	defer cancel()
@@ -325,13 +351,13 @@ func (c *coordinator) awaitMembers(ctx context.Context, is func(*core.Directory)
 	}
 }
 
-// verbs are the changes that the operator's socket takes, by the last part of its path.
+// verbs maps the last part of a path of the operator's socket to the change that it asks for.
 var verbs = map[string]core.MemberVerb{
 	"add": core.MemberAdd, "remove": core.MemberRemove, "replace": core.MemberReplace, "promote": core.MemberPromote,
 	"cancel": core.MemberCancel, "drain": core.MemberDrain, "undrain": core.MemberUndrain,
 }
 
-// clusterChange makes the change of membership that the request describes.
+// clusterChange serves a change of membership over the operator's socket.
 func (a *admin) clusterChange(w http.ResponseWriter, r *http.Request) {
 	p := a.parts.Load()
 	if p == nil {
@@ -366,16 +392,17 @@ func (a *admin) clusterChange(w http.ResponseWriter, r *http.Request) {
 	asJSON(w, m)
 }
 
-// changeCodes are the codes with which changes of membership are refused.
+// changeCodes are all codes with which a change of membership can be refused, in the order of the
+// counters in refusedChanges.
 var changeCodes = []string{
 	"ALREADY_EXISTS", "DEADLINE_EXCEEDED", "INVALID_ARGUMENT", "NOT_FOUND", "RESOURCE_EXHAUSTED", "TOO_LARGE", "UNAVAILABLE",
 	"WRONG_STATE",
 }
 
-// refusedChanges counts changes of membership that were refused, in the order of changeCodes.
+// refusedChanges counts refused changes of membership, by the index of their code in changeCodes.
 type refusedChanges [8]atomic.Uint64
 
-// count takes what refusedChange says, which begins with a code.
+// count counts a refusal by the code that text begins with; see refusedChange.
 func (r *refusedChanges) count(text string) {
 	code, _, _ := strings.Cut(text, " ")
 	if i := slices.Index(changeCodes, code); i >= 0 {
@@ -383,7 +410,8 @@ func (r *refusedChanges) count(text string) {
 	}
 }
 
-// refusedChange says why a change of membership was refused, by the code that clients of the API get too.
+// refusedChange returns the HTTP status and the text of a refused change. The text begins with the
+// code that clients of the API get for the same error.
 func refusedChange(err error) (status int, text string) {
 	var fact core.Fact
 	_ = errors.As(err, &fact) // nil where it is none

@@ -11,10 +11,12 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// ownGroups lists the control groups of this process: hierarchy, controllers and path, one hierarchy a line.
+// ownGroups lists the control groups of this process, one hierarchy per line: its number, its
+// controllers, and the path of the group.
 const ownGroups = "/proc/self/cgroup"
 
-// machineMemory returns the memory of the machine, or the limit of a control group that this process is in when that is less.
+// machineMemory returns the memory of the machine in bytes, or the limit of a control group of this
+// process if that is less. If the system does not tell, it assumes four times the least.
 func machineMemory(fs env.FS) int64 {
 	memory := int64(4 * minMemory)
 	var info unix.Sysinfo_t
@@ -24,9 +26,10 @@ func machineMemory(fs env.FS) int64 {
 	return min(memory, groupMemory(fs, memory))
 }
 
-// groupMemory returns the least limit of memory of the control groups that this process is in, or most without one. A limit
-// holds for all groups below its own, so those above count too. A container may see its own group as the root, whatever path
-// the process has outside.
+// groupMemory returns the least memory limit of this process's control groups and all groups above
+// them, or most if there is none. A limit holds for all groups below, so each path is walked up to
+// the root. In a container the own group may be mounted as the root whatever the path says, so the
+// root is always looked at.
 func groupMemory(fs env.FS, most int64) int64 {
 	for line := range strings.Lines(readSmall(fs, ownGroups) + "\n0::/\n") {
 		part := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -52,7 +55,7 @@ func groupMemory(fs env.FS, most int64) int64 {
 	return most
 }
 
-// readSmall returns the first 4 KiB of a file, nothing of one that cannot be read.
+// readSmall returns the first 4 KiB of a file; an empty text if it cannot be read.
 func readSmall(fs env.FS, name string) string {
 	f, err := fs.Open(name)
 	if err != nil {

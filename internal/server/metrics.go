@@ -15,14 +15,18 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// Most series of what has labels: closed sets of the product's own words, with room to grow.
+// Bounds of the series of a metric with labels. The labels are closed sets of words of this
+// program; the bounds leave room for new ones.
 const (
 	outcomeSeries = 1600 // methods and codes of the contract; most pairs never happen
 	limitSeries   = 100
 )
 
-// register fills a registry with what the server counts. Until its parts are there, their tables are empty.
+// register adds all metrics of the server to the registry. Each table reads one view, which returns
+// false before its part exists; the table is then empty. A view is read once per scrape, so that
+// its figures belong together.
 func (a *admin) register() error {
+	// Each of these reads one part at the time of a scrape.
 	log := func() (s wal.Stats, ok bool) {
 		p := a.parts.Load()
 		if p == nil {
@@ -65,16 +69,17 @@ func (a *admin) register() error {
 	)
 }
 
-// figure is a row without labels, of a count or a size.
+// figure makes a metric without labels that is a count or a size.
 func figure[S any, N uint64 | int64 | int](name, help string, read func(S) N) obs.Metric[S] {
 	return obs.Metric[S]{Name: name, Help: help, Value: func(s S) float64 { return float64(read(s)) }}
 }
 
-// state is a row that is 1 or 0.
+// state makes a metric without labels that is 1 or 0.
 func state[S any](name, help string, read func(S) bool) obs.Metric[S] {
 	return obs.Metric[S]{Name: name, Help: help, Value: func(s S) float64 { return float64(bit(read(s))) }}
 }
 
+// bit returns 1 for true.
 func bit(b bool) int {
 	if b {
 		return 1
@@ -82,6 +87,7 @@ func bit(b bool) int {
 	return 0
 }
 
+// serverMetrics are those of the process itself, which exist before the node runs.
 func serverMetrics() []obs.Metric[*admin] {
 	return []obs.Metric[*admin]{
 		{
@@ -142,6 +148,7 @@ func serverMetrics() []obs.Metric[*admin] {
 	}
 }
 
+// logMetrics are those of the write-ahead log.
 func logMetrics() []obs.Metric[wal.Stats] {
 	type s = wal.Stats
 	return []obs.Metric[s]{
@@ -164,6 +171,7 @@ func logMetrics() []obs.Metric[wal.Stats] {
 	}
 }
 
+// storeMetrics are those of the store and of the database below it.
 func storeMetrics() []obs.Metric[store.Stats] {
 	type s = store.Stats
 	return []obs.Metric[s]{
@@ -188,7 +196,7 @@ func storeMetrics() []obs.Metric[store.Stats] {
 	}
 }
 
-// byShard is a row with a figure for each shard.
+// byShard makes a metric with one figure per shard.
 func byShard[N uint64 | int64 | int](name, help string, read func(*node.ShardStats) N) obs.Metric[node.Stats] {
 	return obs.Metric[node.Stats]{
 		Name: name, Help: help, Labels: []string{"shard"}, Bound: maxShards + 1,
@@ -200,7 +208,7 @@ func byShard[N uint64 | int64 | int](name, help string, read func(*node.ShardSta
 	}
 }
 
-// secondsByShard is a gauge of a time of each shard.
+// secondsByShard makes a gauge with one duration per shard, in seconds.
 func secondsByShard(name, help string, read func(*node.ShardStats) time.Duration) obs.Metric[node.Stats] {
 	m := byShard(name, help, func(x *node.ShardStats) int64 { return int64(read(x)) })
 	in := m.Values
@@ -210,8 +218,10 @@ func secondsByShard(name, help string, read func(*node.ShardStats) time.Duration
 	return m
 }
 
+// shardLabel returns the label of a shard.
 func shardLabel(s core.ShardID) string { return strconv.Itoa(int(s)) }
 
+// nodeMetrics are those of the node, its disk and its shards.
 func nodeMetrics() []obs.Metric[node.Stats] {
 	type s = node.Stats
 	type shard = *node.ShardStats
@@ -256,7 +266,8 @@ func nodeMetrics() []obs.Metric[node.Stats] {
 	}
 }
 
-// taskMetrics add up all queues of a shard. What is in one queue is told by the queue's own statistics, to its tenant.
+// taskMetrics add up all queues of a shard. Single queues are not shown here: their statistics
+// belong to the tenant and come over the API.
 func taskMetrics() []obs.Metric[node.Stats] {
 	type s = node.Stats
 	type shard = *node.ShardStats
@@ -291,6 +302,7 @@ func taskMetrics() []obs.Metric[node.Stats] {
 	}
 }
 
+// edgeMetrics are those of the edges for clients: calls, refusals, connections.
 func edgeMetrics() []obs.Metric[api.Stats] {
 	type s = api.Stats
 	return []obs.Metric[s]{
@@ -330,7 +342,8 @@ func edgeMetrics() []obs.Metric[api.Stats] {
 	}
 }
 
-// refusing lists the limits by whose names the edges and the node refuse.
+// refusing returns the names of all limits that can refuse a request, so that each has a series
+// from the start.
 func refusing() []string {
 	names := []string{
 		"bytes_per_second", "collections", "disk", "distinct_keywords", "keyspace_bytes", "keyspaces", "max_payload",

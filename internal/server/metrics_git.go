@@ -6,12 +6,13 @@ import (
 	"github.com/millrace/millrace/internal/obs"
 )
 
-// gitView is what the metrics of git are read from.
+// gitView is what the metrics of git are read from: the edge, and the area of packs.
 type gitView struct {
 	edge    githttp.Stats
 	objects gitobj.Stats
 }
 
+// viewGit reads both; false if git is not served.
 func (a *admin) viewGit() (v gitView, ok bool) {
 	p := a.parts.Load()
 	if p == nil || p.git == nil {
@@ -20,6 +21,7 @@ func (a *admin) viewGit() (v gitView, ok bool) {
 	return gitView{p.git.Stats(), p.objects.Stats()}, true
 }
 
+// gitMetrics are those of git clients and of packs.
 func gitMetrics() []obs.Metric[gitView] {
 	phase := func(name, help string, read func(githttp.PhaseStats) float64) obs.Metric[gitView] {
 		return obs.Metric[gitView]{

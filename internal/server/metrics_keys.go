@@ -5,12 +5,13 @@ import (
 	"github.com/millrace/millrace/internal/obs"
 )
 
-// keyspaceSeries is how many series a metric of keyspaces has: one each for the most used hundred, and one for the sum of the
-// others.
+// keyspaceSeries bounds the series of a metric of keyspaces: one for each of the hundred most used,
+// and one for the sum of the others.
 const keyspaceSeries = 101
 
-// keyMetrics are the rows of what is done in keyspaces. With named those that are the most used when the metrics are read have
-// a series of their own, and keep it; without it all are in one sum.
+// keyMetrics are those of keyspaces. With named, the keyspaces that are the most used at the time
+// of the first scrape get a series of their own and keep it; the others, or without named all, are
+// in one sum.
 func keyMetrics(named bool) []obs.Metric[api.Stats] {
 	row := func(name, help string, read func(*api.KeyspaceCount) uint64) obs.Metric[api.Stats] {
 		return obs.Metric[api.Stats]{
@@ -25,6 +26,8 @@ func keyMetrics(named bool) []obs.Metric[api.Stats] {
 					}
 					rest += read(k)
 				}
+				// The sum exists from the start if it is all there is, so that its first increase
+				// is seen.
 				if rest > 0 || len(x.Keyspaces) == 0 || !named {
 					put(float64(rest), obs.Other, obs.Other, obs.Other)
 				}

@@ -7,20 +7,22 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// Most series of what is told for each peer: nodes of a cluster, three classes, and two sides or two reasons.
+// Bounds of the series per peer: the most nodes of a cluster, times three classes of messages,
+// times two directions or two reasons.
 const (
 	classSeries  = 3*config.MaxPeers + 1
 	sideSeries   = 2*classSeries + 1
 	reasonSeries = 24
 )
 
-// peerView is what the transport knows at one time.
+// peerView is what the transport knows at one moment.
 type peerView struct {
+	// Counters of the transport as a whole, then the state of each peer.
 	stats transport.Stats
 	peers []transport.PeerStatus
 }
 
-// viewPeers reads the transport; a server by itself has none.
+// viewPeers reads the transport; false on a single-node server.
 func (a *admin) viewPeers() (v peerView, ok bool) {
 	p := a.parts.Load()
 	if p == nil || p.peers == nil {
@@ -29,7 +31,7 @@ func (a *admin) viewPeers() (v peerView, ok bool) {
 	return peerView{p.peers.Stats(), p.peers.Status()}, true
 }
 
-// links calls put for each peer and class.
+// links calls put for each peer and class of messages.
 func (v peerView) links(put func(peer, class string, l *transport.LinkStatus)) {
 	for i := range v.peers {
 		p := &v.peers[i]
@@ -39,7 +41,7 @@ func (v peerView) links(put func(peer, class string, l *transport.LinkStatus)) {
 	}
 }
 
-// byLink is a row with a figure for each peer and class.
+// byLink makes a metric with one figure per peer and class.
 func byLink(name, help string, read func(*transport.LinkStatus) float64) obs.Metric[peerView] {
 	return obs.Metric[peerView]{
 		Name: name, Help: help, Labels: []string{"peer", "class"}, Bound: classSeries,
@@ -49,11 +51,12 @@ func byLink(name, help string, read func(*transport.LinkStatus) float64) obs.Met
 	}
 }
 
-// shareOf names the share of memory that a class of messages waits in.
+// shareOf returns the share of memory in which messages of a class wait.
 func shareOf(class string) string {
 	return "peer_" + class
 }
 
+// peerMetrics are those of the connections to other nodes.
 func peerMetrics() []obs.Metric[peerView] {
 	type l = *transport.LinkStatus
 	return []obs.Metric[peerView]{
@@ -112,7 +115,7 @@ func peerMetrics() []obs.Metric[peerView] {
 	}
 }
 
-// raftMetrics tell how the shards' logs stand.
+// raftMetrics are those of the shards' replicated logs.
 func raftMetrics() []obs.Metric[node.Stats] {
 	type shard = *node.ShardStats
 	return []obs.Metric[node.Stats]{

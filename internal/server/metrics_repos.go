@@ -10,22 +10,27 @@ import (
 )
 
 const (
-	// largestRepos is how many repositories have figures of their own.
+	// largestRepos is the number of repositories with series of their own.
 	largestRepos = 100
-	// repoSeries bounds those that ever had, while this process runs: what comes later is added up.
+	// repoSeries bounds the repositories that ever had series in this process. Later ones are added
+	// up.
 	repoSeries = 1000
-	// rankingShare is how much longer a ranking of all repositories is used than it took to make: 1 % of the time at most.
+	// rankingShare is how many times longer a ranking is used than it took to make. So making it
+	// takes at most 1 % of the time.
 	rankingShare = 100
 )
 
-// ranking holds the largest repositories. It is made again when a client asks and it is old.
+// ranking holds the largest repositories. A scrape makes a new one if the last one is too old.
 type ranking struct {
-	mu    sync.Mutex // guards the fields below, and lets one make it
-	list  []node.RepoSize
-	until time.Duration // of the boot clock
+	// mu guards the fields below, and lets one scrape at a time make a ranking.
+	mu   sync.Mutex
+	list []node.RepoSize
+	// When the list is too old, as a time of the boot clock.
+	until time.Duration
 }
 
-// viewRepos returns the largest repositories.
+// viewRepos returns the largest repositories, from the last ranking or a new one. It returns false
+// if the node does not run, or on an error, which it logs.
 func (a *admin) viewRepos() ([]node.RepoSize, bool) {
 	p := a.parts.Load()
 	if p == nil {
@@ -34,6 +39,7 @@ func (a *admin) viewRepos() ([]node.RepoSize, bool) {
 	r := &a.largest
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// The boot clock, so that a step of the wall clock makes no ranking too old or too new.
 	begin := a.o.Clock.Boot()
 	if begin < r.until {
 		return r.list, true
@@ -48,6 +54,7 @@ func (a *admin) viewRepos() ([]node.RepoSize, bool) {
 	return list, true
 }
 
+// repoMetrics are those of the largest repositories.
 func repoMetrics() []obs.Metric[[]node.RepoSize] {
 	row := func(name, help string, read func(*node.RepoSize) int64) obs.Metric[[]node.RepoSize] {
 		return obs.Metric[[]node.RepoSize]{

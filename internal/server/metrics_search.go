@@ -7,17 +7,19 @@ import (
 	"github.com/millrace/millrace/internal/obs"
 )
 
-// embedderSeries bounds series by embedder, whose names are the operator's.
+// embedderSeries bounds the series by embedder; the operator chooses their names.
 const embedderSeries = 32
 
 // searchView is what the metrics of search are read from.
 type searchView struct {
-	edge      api.SearchStats
-	index     node.SearchTotals
-	cache     embed.CacheStats
-	providers map[string]embed.Stats // of embedders that ask one
+	edge  api.SearchStats
+	index node.SearchTotals
+	cache embed.CacheStats
+	// Of the embedders that ask a provider, by name.
+	providers map[string]embed.Stats
 }
 
+// viewSearch reads all of it; false before the node runs.
 func (a *admin) viewSearch() (v searchView, ok bool) {
 	p := a.parts.Load()
 	if p == nil || p.embed == nil {
@@ -32,6 +34,7 @@ func (a *admin) viewSearch() (v searchView, ok bool) {
 	return v, true
 }
 
+// searchMetrics are those of searches, their indexes, and embedders.
 func searchMetrics() []obs.Metric[searchView] {
 	type v = searchView
 	provider := func(name, help string, read func(embed.Stats) float64) obs.Metric[v] {

@@ -8,13 +8,14 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// operator answers operators who come by the API, as the admin listener does.
+// operator answers operators who come over the API. It gives the same answers as the operator's
+// socket, in the API's types.
 type operator struct{ c *coordinator }
 
-// errAlone refuses to change what a server by itself does not have.
+// errAlone refuses an operation on a cluster at a single-node server.
 var errAlone = core.Invalid{Field: "method", Reason: "no_cluster", Message: "this server is by itself: start it with a cluster id to let it grow"}
 
-// ClusterStatus tells how the cluster looks from here.
+// ClusterStatus returns the cluster as this node sees it.
 func (o operator) ClusterStatus(ctx context.Context) (*pb.ClusterStatusResponse, error) {
 	s := o.c.status(ctx)
 	return showStatus(&s), nil
@@ -58,7 +59,8 @@ func (o operator) FinalizeFormat(ctx context.Context) (*pb.FinalizeFormatRespons
 	return &pb.FinalizeFormatResponse{Format: uint32(f.Format), Before: uint32(f.Before)}, nil
 }
 
-// operatorFact is an error as a fact: a refusal of a node's, which says in words why, among them.
+// operatorFact turns an error of the coordinator into a fact. A refusal, which has only words,
+// becomes an invalid argument if it can never succeed, else a failed move.
 func operatorFact(err error) error {
 	if u, ok := errors.AsType[core.Unavailable](err); ok && u.Reason == "no_cluster" {
 		return errAlone
@@ -67,12 +69,14 @@ func operatorFact(err error) error {
 	switch {
 	case !ok:
 		return err
+	// The only call that can get such a refusal names a shard.
 	case r.wrong:
 		return core.Invalid{Field: "shard", Reason: "not_possible", Message: r.text}
 	}
 	return core.NotMoved{Why: r.text}
 }
 
+// showStatus, showNode and showJob convert the coordinator's types to those of the API.
 func showStatus(s *ClusterStatus) *pb.ClusterStatusResponse {
 	out := &pb.ClusterStatusResponse{
 		ClusterId: s.Cluster, Asked: s.Asked, Format: uint32(s.Format), Job: showJob(s.Job), Warnings: s.Warnings(),
@@ -86,6 +90,7 @@ func showStatus(s *ClusterStatus) *pb.ClusterStatusResponse {
 	return out
 }
 
+// showNode converts one node.
 func showNode(n *NodeStatus) *pb.ClusterNode {
 	out := &pb.ClusterNode{
 		Id: n.ID, Name: n.Name, Address: n.Address, Grpc: n.GRPC, Http: n.HTTP, Reachable: n.Reachable, Error: n.Error,
@@ -102,6 +107,7 @@ func showNode(n *NodeStatus) *pb.ClusterNode {
 	return out
 }
 
+// showJob converts a change of membership; nil stays nil.
 func showJob(j *JobStatus) *pb.MemberJob {
 	if j == nil {
 		return nil

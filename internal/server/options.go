@@ -22,12 +22,14 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// maxShards bounds the shards of one node.
+// maxShards bounds the shards of one node, and so of a cluster.
 const maxShards = 64
 
-// minMemory is the least memory a server runs with.
+// minMemory is the least memory in bytes with which a server starts.
 const minMemory = 128 << 20
 
+// withDefaults returns the options with all defaults, checked. It reads the tokens file. An error
+// names the option, and nothing was opened.
 func (o Options) withDefaults() (Options, error) {
 	o.Listen = cmp.Or(o.Listen, "127.0.0.1:7081")
 	o.HTTP = listenerNextTo(o.HTTP, o.Listen, "127.0.0.1:7080")
@@ -55,6 +57,8 @@ func (o Options) withDefaults() (Options, error) {
 	if err := errors.Join(o.check(), o.checkTrusted()); err != nil {
 		return o, err
 	}
+	// Limits that are left open are fitted to what this process may have open, so this comes after
+	// all checks of what was given.
 	if err := o.fitDescriptors(); err != nil {
 		return o, err
 	}
@@ -68,7 +72,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// check refuses what is not safe or makes no sense, naming the option.
+// check refuses what is not safe or makes no sense. The error names the option.
 func (o Options) check() error {
 	host, _, err := net.SplitHostPort(o.Listen)
 	if err := errors.Join(o.checkInsecure(), o.checkHTTP(), o.checkAdmin()); err != nil {
@@ -109,7 +113,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// checkServices refuses services that are not there.
+// checkServices refuses services that do not exist, and a list without queue.
 func (o Options) checkServices() error {
 	for i, name := range o.Services {
 		if !slices.Contains(api.AllServices(), name) {
@@ -125,7 +129,7 @@ func (o Options) checkServices() error {
 	return nil
 }
 
-// closedServices are those whose doors stay closed.
+// closedServices returns the services that are disabled.
 func (o Options) closedServices() []string {
 	if len(o.Services) == 0 {
 		return nil
@@ -133,11 +137,12 @@ func (o Options) closedServices() []string {
 	return slices.DeleteFunc(api.AllServices(), func(name string) bool { return slices.Contains(o.Services, name) })
 }
 
-// off is the address of a listener that is not opened.
+// off is the address of a listener that is not to be opened.
 const off = "off"
 
-// listenerNextTo returns the address of a listener other than the gRPC edge: the one given, else the standard one, but a free
-// port if the edge listens on a free port, as it does where several servers run on one machine.
+// listenerNextTo returns the address of a listener other than gRPC's: the given one, else the
+// standard one. If gRPC listens on a free port, it is a free port too, because several servers then
+// run on one machine.
 func listenerNextTo(given, listen, standard string) string {
 	_, port, err := net.SplitHostPort(listen)
 	if err == nil && port == "0" {
@@ -146,7 +151,8 @@ func listenerNextTo(given, listen, standard string) string {
 	return cmp.Or(given, standard)
 }
 
-// checkAdmin refuses an admin listener that strangers reach: it asks for no token.
+// checkAdmin refuses an admin listener that other machines reach, unless the operator allows it: it
+// asks for no token.
 func (o Options) checkAdmin() error {
 	if o.Admin == off {
 		return nil
@@ -161,6 +167,7 @@ func (o Options) checkAdmin() error {
 	return nil
 }
 
+// loopback reports whether a host is an address of this machine only.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -169,7 +176,8 @@ func loopback(host string) bool {
 	return ip != nil && ip.IsLoopback()
 }
 
-// Dev sets o up for development: one admin token of tenant default, and a loopback address.
+// Dev sets o up for development: one admin token of the tenant default. It refuses any listener
+// that is not on loopback.
 func Dev(o Options, token string) (Options, error) {
 	host, _, err := net.SplitHostPort(cmp.Or(o.Listen, "127.0.0.1:7081"))
 	if err != nil || !loopback(host) {
@@ -195,10 +203,11 @@ func Dev(o Options, token string) (Options, error) {
 // NewToken makes a token at random.
 func NewToken() string { return auth.Generate(env.SystemRand{}) }
 
-// CleanSecret takes off the white space around a secret, and refuses one that no header can carry as it is.
+// CleanSecret returns a secret without the white space around it, and refuses one with characters
+// that a header cannot carry.
 func CleanSecret(s string) (string, error) { return auth.CleanSecret(s) }
 
-// listen opens the edge's listener.
+// listen opens the gRPC listener, with TLS if there is a certificate.
 func (r *Running) listen() (net.Listener, error) {
 	lis, err := r.o.Net.Listen(r.o.Listen)
 	if err != nil {
@@ -219,12 +228,14 @@ const (
 	exitIdentity   = 23 // not this server's directory
 )
 
-// ExitPartial is the exit code for a backup, or a restore, that was done without the objects of git repositories which have
-// some.
+// ExitPartial is the exit code for a backup or a restore that is complete except for the objects of
+// some git repositories.
 const ExitPartial = 24
 
-// ExitCode returns the exit code that tells an operator what kind of failure ended a server, or 0 for none of these.
+// ExitCode returns the exit code for the kind of failure that ended a server, or 0 if it is not one
+// of these kinds.
 func ExitCode(err error) int {
+	// Damage comes first: an error may join several kinds, and this is the gravest.
 	var damaged *wal.CorruptionError
 	var corrupt *errs.Corruption
 	var newer *store.NewerFormatError

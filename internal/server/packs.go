@@ -9,10 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/replog/transport"
 )
 
-// packsKind is the kind of the streams on which nodes give each other packs.
+// packsKind is the kind of the streams on which nodes fetch packs from each other.
 const packsKind = "packs"
 
-// packPeers are the other nodes for the packs of repositories: streams of the transport. nil: this server is by itself.
+// packPeers returns the other nodes as the area of packs reaches them; nil on a single-node server.
 func (r *Running) packPeers() gitobj.Peers {
 	if r.peers == nil {
 		return nil
@@ -20,6 +20,7 @@ func (r *Running) packPeers() gitobj.Peers {
 	return packPeers{r.node, r.peers, r.o.Cluster.Node}
 }
 
+// packPeers opens streams to other nodes, and knows which nodes host a shard.
 type packPeers struct {
 	n    *node.Node
 	net  *transport.Transport

@@ -31,15 +31,19 @@ const (
 	placeWait = 10 * time.Second
 )
 
-// placeQuery is what a node asks that looks for its place.
+// placeQuery is what a node asks that looks for its place: what do you know of me (meet), admit me
+// (join), or admit me again without my data (rejoin).
 type placeQuery struct {
-	Do    string        `json:"do"` // meet, join or rejoin
+	// meet, join or rejoin.
+	Do string `json:"do"`
+	// Names the data directory of the node that asks.
 	Store core.StoreID  `json:"store"`
 	Token core.JoinHash `json:"token,omitzero"`
 	Name  string        `json:"name,omitempty"`
-	Peer  string        `json:"peer,omitempty"` // what this node announces, of which the leader takes note if it is asked itself
-	API   string        `json:"api,omitempty"`
-	HTTP  string        `json:"http,omitempty"`
+	// The addresses that the node announces. The leader enters them only if it is asked directly.
+	Peer string `json:"peer,omitempty"`
+	API  string `json:"api,omitempty"`
+	HTTP string `json:"http,omitempty"`
 }
 
 // What a node says to meet.
@@ -52,7 +56,7 @@ const (
 	meetBlind = "blind" // it cannot tell now
 )
 
-// placed is the answer.
+// placed is the answer to a placeQuery: Meet to meet, Dir to the others, or an error.
 type placed struct {
 	Meet  string `json:"meet,omitempty"`
 	Dir   []byte `json:"dir,omitempty"` // the directory of members
@@ -60,7 +64,7 @@ type placed struct {
 	Wrong bool   `json:"wrong,omitempty"` // asking again gets the same
 }
 
-// replica is the id of the node's replicas.
+// replica returns the id of the node's replicas in the logs.
 func (m Member) replica() uint64 {
 	if m.Replica != 0 {
 		return m.Replica
@@ -68,7 +72,8 @@ func (m Member) replica() uint64 {
 	return m.Node
 }
 
-// startMembers lists the members that a node starts with.
+// startMembers returns the members that a node knows when it starts, before it has read its replica
+// of the directory.
 func (o *Options) startMembers(own Member) (out []JoinedMember) {
 	if own.Joined {
 		return own.Members
@@ -79,7 +84,8 @@ func (o *Options) startMembers(own Member) (out []JoinedMember) {
 	return out
 }
 
-// placeNode tells a node who it is.
+// placeNode sets the options of the node that say who it is and who the others are. It does nothing
+// on a single-node server.
 func (r *Running) placeNode(fsys env.FS, o *node.Options, own Member) error {
 	if r.peers == nil {
 		return nil
@@ -108,7 +114,8 @@ func (r *Running) placeNode(fsys env.FS, o *node.Options, own Member) error {
 	return nil
 }
 
-// storeID names the data directory.
+// storeID returns the id of the data directory, which its identity determines. The cluster
+// remembers which directory each node has.
 func (r *Running) storeID() (id core.StoreID, err error) {
 	d := r.dir.Identity()
 	b, err := hex.DecodeString(d.Node + d.Cluster)
@@ -118,8 +125,8 @@ func (r *Running) storeID() (id core.StoreID, err error) {
 	return core.StoreID(b), nil
 }
 
-// advertised is the address that others reach a listener at: its own, with the host of the peers' address where it
-// listens on all.
+// advertised returns the address at which others reach a listener. If it listens on all addresses
+// of the machine, the host is that of the peers' address.
 func (r *Running) advertised(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -133,8 +140,9 @@ func (r *Running) advertised(address string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// setPeers makes the members of the list, and only those, the peers of this node. Where this node's own settings name the
-// address of a peer, that address is used: nodes may see each other under different addresses.
+// setPeers makes the transport's peers those in the list, and only those. The node calls it when
+// the members change. If this node's own settings have an address for a peer, that one is kept:
+// nodes may see each other under different addresses.
 func (r *Running) setPeers(list []core.Member) {
 	wanted := make(map[transport.NodeID]bool)
 	for _, m := range list {
@@ -154,20 +162,28 @@ func (r *Running) setPeers(list []core.Member) {
 	}
 }
 
-// gone reports whether a replica was removed.
+// gone reports whether a replica was removed, so that the transport refuses its node.
 func (r *Running) gone(_ transport.NodeID, replica uint64) bool {
 	n := r.running.Load()
 	return n != nil && n.Gone(replica)
 }
 
-// refusedAsRemoved ends a node that a member refuses, because it was removed while it did not run.
+// refusedAsRemoved ends this node if a member refuses it as removed: that happened while it did not
+// run.
 func (r *Running) refusedAsRemoved() {
 	if n := r.running.Load(); n != nil {
 		n.Removed()
 	}
 }
 
-// findPlace finds out who a node with a new data directory is.
+// findPlace finds out who a node with a new data directory is, and returns what the directory is to
+// remember.
+//
+//   - With the setting join it asks that member to admit it, under its token.
+//   - With peers in the settings, either the cluster is new, or this node has lost its data. Then
+//     its old replica has voted, and must not come back with an empty log: it could vote again and
+//     undo a decision. So it asks the peers until the answers decide which it is.
+//   - A cluster of one node needs no question.
 func (r *Running) findPlace(ctx context.Context, own Member) (Member, error) {
 	c := &r.o.Cluster
 	switch {
@@ -183,6 +199,8 @@ func (r *Running) findPlace(ctx context.Context, own Member) (Member, error) {
 		if err != nil {
 			return own, fmt.Errorf("find out whether the cluster runs already: %w", err)
 		}
+		// open and same: the node begins, or goes on, under its own number. gone: it was removed.
+		// lost: it must come back under another replica id. Anything else does not decide yet.
 		switch verdict {
 		case meetOpen, meetSame:
 			return own, nil
@@ -197,7 +215,7 @@ func (r *Running) findPlace(ctx context.Context, own Member) (Member, error) {
 	}
 }
 
-// known asks a member what it knows of this node's data directory.
+// known asks a member what it knows of this node's data directory; meetBlind if it cannot be asked.
 func (r *Running) known(ctx context.Context, address string) string {
 	store, err := r.storeID()
 	if err != nil {
@@ -210,14 +228,16 @@ func (r *Running) known(ctx context.Context, address string) string {
 	return a.Meet
 }
 
-// rejoin has a member take in a node that lost its data.
+// rejoin asks a member to admit this node again, under another replica id, after it lost its data.
 func (r *Running) rejoin(ctx context.Context, own Member, address string) (Member, error) {
 	r.o.Logger.Warn("the cluster knows another data directory of this node: it comes back under another replica id")
 	return r.join(ctx, own, address, "rejoin", core.JoinHash{})
 }
 
-// meet asks all peers. Most of the nodes being new, this one too, makes a new cluster; one word of somebody who knows is
-// enough otherwise. The error is that of a node which this one can never be of one cluster with.
+// meet asks all peers at the same time what they know of this node. One peer that knows is enough,
+// and that the data was lost outweighs other answers. If no peer knows and more than half of the
+// nodes, with this one, are new, the cluster is new. An empty verdict means: ask again. never is
+// set if a node refuses this program as too old, which no waiting changes.
 func (r *Running) meet(ctx context.Context) (verdict, address string, never error) {
 	store, err := r.storeID()
 	if err != nil {
@@ -245,6 +265,8 @@ func (r *Running) meet(ctx context.Context) (verdict, address string, never erro
 			words <- w
 		}()
 	}
+	// All peers are waited for, since one that knows of lost data outweighs the others. fresh
+	// counts the nodes that have nothing.
 	fresh := 0
 	for range r.o.Cluster.Peers {
 		w := <-words
@@ -266,13 +288,17 @@ func (r *Running) meet(ctx context.Context) (verdict, address string, never erro
 	return verdict, address, never
 }
 
-// unfit reports whether a node refuses this one for what stays so: the number of its shards, or a program that is too old.
+// unfit reports whether a node refuses this one for a reason that will not pass: another number of
+// shards, or a program that is too old.
 func unfit(err error) bool {
 	refused, ok := errors.AsType[*transport.RefusedError](err)
 	return ok && (refused.Reason == transport.OtherShards || refused.Reason == transport.OlderFormat)
 }
 
-// join has a member take this node in, and returns what the data directory is to remember.
+// join asks the member at address to admit this node until it does, and returns what the data
+// directory is to remember. A refusal that will not pass ends it. If the token was used already,
+// this node itself may have used it and died before it remembered that: then the cluster knows it,
+// and it rejoins.
 func (r *Running) join(ctx context.Context, own Member, address, do string, token core.JoinHash) (Member, error) {
 	a := r.addresses()
 	q := placeQuery{Do: do, Token: token, Name: r.o.Name, Peer: a.Peer, API: a.GRPC, HTTP: a.HTTP}
@@ -304,7 +330,8 @@ func (r *Running) join(ctx context.Context, own Member, address, do string, toke
 	}
 }
 
-// joined makes a member of the directory that this node was taken into.
+// joined returns what the data directory is to remember of the directory that admitted this node,
+// and makes the other members the transport's peers. Older replicas of this node are left out.
 func (r *Running) joined(own Member, directory []byte) (Member, error) {
 	d, err := core.DecodeDirectory(directory)
 	if err != nil {
@@ -331,6 +358,7 @@ func (r *Running) joined(own Member, directory []byte) (Member, error) {
 	return own, nil
 }
 
+// pause waits for d, or until ctx ends, whose error it returns.
 func (r *Running) pause(ctx context.Context, d time.Duration) error {
 	timer := r.o.Clock.NewTimer(d)
 	defer timer.Stop()
@@ -342,7 +370,7 @@ func (r *Running) pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// askPlace asks the node that listens at a peers' address.
+// askPlace asks the node at a peer address, which need not be a known peer.
 func (r *Running) askPlace(ctx context.Context, address string, q placeQuery) (a placed, err error) {
 	ctx, cancel := context.WithTimeout(ctx, placeWait)
 	defer cancel()
@@ -354,7 +382,8 @@ func (r *Running) askPlace(ctx context.Context, address string, q placeQuery) (a
 	return a, err
 }
 
-// exchange says something on a stream, reads the answer, and closes the stream, at the latest when ctx ends.
+// exchange writes q as JSON to a stream, reads the answer into a, and closes the stream; it is
+// closed early if ctx ends.
 func exchange(ctx context.Context, s transport.Stream, q, a any) error {
 	defer s.Close() //nolint:errcheck // it returns none
 	defer context.AfterFunc(ctx, func() { _ = s.Close() })()
@@ -374,7 +403,7 @@ func exchange(ctx context.Context, s transport.Stream, q, a any) error {
 	return err
 }
 
-// servePlace answers a node that looks for its place. Who it is its certificate has proved.
+// servePlace answers a node that looks for its place. Its certificate has proved which node it is.
 func (c *coordinator) servePlace(from transport.NodeID, s transport.Stream) {
 	if err := s.SetDeadline(c.o.Clock.Wall().Add(placeWait + askWait)); err != nil {
 		return
@@ -394,6 +423,9 @@ func (c *coordinator) servePlace(from transport.NodeID, s transport.Stream) {
 	}
 }
 
+// place answers one question of node from. A join needs its token; a rejoin needs none, as the
+// certificate and the directory say who the node is. Any member can be asked: it has the leader
+// make the change.
 func (c *coordinator) place(ctx context.Context, from uint64, q placeQuery) placed {
 	switch q.Do {
 	case "meet":
@@ -419,7 +451,8 @@ func (c *coordinator) place(ctx context.Context, from uint64, q placeQuery) plac
 	return placed{Dir: core.AppendDirectory(nil, &d)}
 }
 
-// final reports whether asking again gets the same answer.
+// final reports whether asking again would get the same refusal. A running job is the exception: it
+// ends.
 func final(err error) bool {
 	if w, ok := errors.AsType[core.WrongMembership](err); ok {
 		return w.Reason != "job_running"
@@ -431,7 +464,8 @@ func final(err error) bool {
 	return invalid || unknown || full || taken
 }
 
-// meet says what this node knows of another's data directory.
+// meet returns what this node knows of another node's data directory. It reads the members with the
+// confirmation of a majority, because an old list could take a lost directory for a new one.
 func (c *coordinator) meet(ctx context.Context, from uint64, store core.StoreID) string {
 	if !c.ready.Load() || c.virgin() {
 		return meetNew
@@ -445,6 +479,8 @@ func (c *coordinator) meet(ctx context.Context, from uint64, store core.StoreID)
 	switch m := d.OfNode(from); {
 	case d.Version > 0 && m == nil:
 		return meetGone
+	// The directory of members names no data directory of the node. If its replica has spoken in
+	// the logs all the same, it had data.
 	case d.Version == 0, m.Store == core.StoreID{}:
 		if c.node.Spoke(from) { // it lost its data before the directory knew of them
 			return meetLost
@@ -456,7 +492,7 @@ func (c *coordinator) meet(ctx context.Context, from uint64, store core.StoreID)
 	return meetLost
 }
 
-// virgin reports whether nothing was ever in the log of this node.
+// virgin reports whether this node has no entry of any shard, as in a cluster that never began.
 func (c *coordinator) virgin() bool {
 	return !slices.ContainsFunc(c.node.Standings(), func(s node.Standing) bool {
 		return s.Last > replog.FirstIndex

@@ -7,11 +7,12 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// PrivateFiles has every file that this process makes from now on be its user's alone: for commands that write data or
-// secrets.
+// PrivateFiles makes all files that this process creates from now on readable by its user only. It
+// is for commands that write data or secrets.
 func PrivateFiles() { env.PrivateFiles() }
 
-// CheckTrusted refuses a file of settings that other users may change. Error: one that names the file and what to do.
+// CheckTrusted refuses a file of settings that other users may change. The error names the file and
+// what to do. Any other problem is left to the reader of the file.
 func CheckTrusted(file string) error {
 	_, err := env.CheckTrusted(file)
 	if writable, ok := errors.AsType[*env.WritableError](err); ok {
@@ -20,8 +21,8 @@ func CheckTrusted(file string) error {
 	return nil // what else is wrong with a file is told by its reader
 }
 
-// keepPrivate takes the permissions of other users from the directories in which the server stores data. It runs once the
-// data directory is locked, and before anything in it is opened.
+// keepPrivate removes other users' permissions from the directories in which the server stores
+// data. It runs after the data directory was locked and before anything in it is opened.
 func (o Options) keepPrivate() error {
 	for _, dir := range []struct{ option, path string }{{"data", o.Dir}, {"log-archive-dir", o.ArchiveDir}} {
 		if dir.path == "" {
@@ -38,9 +39,11 @@ func (o Options) keepPrivate() error {
 	return nil
 }
 
-// checkTrusted refuses files on which the server's safety rests and which other users may change. A private key that
-// every user may read is only warned of: secrets are often mounted that way into containers, where there is one user.
+// checkTrusted refuses files that the server's safety depends on if other users may change them. A
+// private key that all users may read is only logged: secrets are often mounted into containers
+// that way, where there is one user.
 func (o Options) checkTrusted() error {
+	// Everything that decides who may call, or who this server is.
 	files := []struct {
 		option, path string
 		private      bool // only the server may read it

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// RecoverOptions say what the survivor of a lost majority is to become: the only node of another cluster.
+// RecoverOptions say what the survivor of a lost majority becomes: the only node of another
+// cluster.
 type RecoverOptions struct {
 	Dir     string
 	Cluster string // id of the new cluster; default drawn
@@ -17,15 +18,15 @@ type RecoverOptions struct {
 	Logger  *slog.Logger
 }
 
-// Survivor is a data directory that could become a cluster of its own.
+// Survivor is a data directory that can become a cluster of its own.
 type Survivor struct {
 	Member Member            // what it was
 	Shards []backup.Standing // what it has
-	// Members are those of its cluster, as it has stored them; none if the membership never changed.
+	// The members of its cluster as it has stored them; empty if the membership never changed.
 	Members []MemberStatus
 }
 
-// AssessSurvivor reads what the directory of a server that does not run has, and changes nothing.
+// AssessSurvivor reads what the directory of a server that does not run has. It changes nothing.
 func AssessSurvivor(dir string) (s Survivor, err error) {
 	if _, err := store.ReadDir(store.NewFS(store.SystemFS()), dir); err != nil {
 		return s, err
@@ -44,7 +45,8 @@ func AssessSurvivor(dir string) (s Survivor, err error) {
 	return s, nil
 }
 
-// clusterMember reads which node of which cluster a directory is of.
+// clusterMember returns what a directory remembers of its cluster; an error if it belongs to a
+// single-node server.
 func clusterMember(dir string) (Member, error) {
 	m, found, err := readMember(store.NewFS(store.SystemFS()), dir)
 	switch {
@@ -56,7 +58,9 @@ func clusterMember(dir string) (Member, error) {
 	return m, nil
 }
 
-// Recover makes the directory of a survivor that of the only node of a new cluster.
+// Recover turns the directory of a survivor into that of the only node of a new cluster. It can be
+// repeated after a crash: the directory then may have the new cluster's id already, so the id is
+// not compared with the old one.
 func Recover(o RecoverOptions) (r backup.Recovered, now Member, err error) {
 	fsys := store.NewFS(store.SystemFS())
 	was, err := clusterMember(o.Dir)
@@ -67,6 +71,7 @@ func Recover(o RecoverOptions) (r backup.Recovered, now Member, err error) {
 		o.Cluster = NewClusterID()
 	}
 	_, err = store.ReadDir(fsys, o.Dir)
+	// The new id must differ from the old one, unless an earlier recovery has already written it.
 	old := was.Cluster
 	if _, again := errors.AsType[*store.UnfinishedError](err); again {
 		old = "" // it may be the new one's already

@@ -14,18 +14,21 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// maxPEMBytes bounds a file of certificates or a key: a chain takes some KiB.
+// maxPEMBytes bounds a file of certificates or a key; a chain has a few KiB.
 const maxPEMBytes = 1 << 20
 
-// edgeCertificate is the pair of a certificate and its key that the edges show, which may be replaced while they serve.
+// edgeCertificate is the certificate and key of the edges, which can be replaced while they serve.
 type edgeCertificate struct {
-	fs        env.FS
-	clock     env.Clock
-	cert, key string // PEM files
-	pair      atomic.Pointer[tls.Certificate]
+	fs    env.FS
+	clock env.Clock
+	// Paths of the PEM files.
+	cert, key string
+	// The pair in force; handshakes read it.
+	pair atomic.Pointer[tls.Certificate]
 }
 
-// openCertificate reads the edges' certificate; none is set: there is no TLS.
+// openCertificate reads the edges' certificate. Without one in the settings there is no TLS, and
+// cert stays nil.
 func (r *Running) openCertificate() error {
 	if r.o.TLSCert == "" {
 		return nil
@@ -38,8 +41,9 @@ func (r *Running) openCertificate() error {
 	return nil
 }
 
-// load reads both files. A pair that does not match, as when only one of the files has been replaced yet, is refused, and so
-// is one that has ended while the one in force has not. It returns what to log of a new one.
+// load reads both files and puts the pair into force. A pair that does not match, as when only one
+// file was replaced so far, is refused. So is one that is not valid now while the pair in force is.
+// It returns what to log of a new pair; nil if nothing changed.
 func (c *edgeCertificate) load() (change []any, err error) {
 	cert, err := env.ReadFile(c.fs, c.cert, maxPEMBytes)
 	if err != nil {
@@ -57,6 +61,8 @@ func (c *edgeCertificate) load() (change []any, err error) {
 	if old != nil && pair.Leaf.Equal(old.Leaf) && sameChain(&pair, old) {
 		return nil, nil
 	}
+	// A new pair that is not valid now is refused only while the old one is: otherwise it is no
+	// worse.
 	if old != nil && now.Before(old.Leaf.NotAfter) {
 		switch {
 		case !now.Before(pair.Leaf.NotAfter):
@@ -69,7 +75,7 @@ func (c *edgeCertificate) load() (change []any, err error) {
 	return []any{"file", c.cert, "valid_until", pair.Leaf.NotAfter.UTC()}, nil
 }
 
-// sameChain reports whether two pairs show the same certificates behind the first.
+// sameChain reports whether two pairs have the same chain of certificates.
 func sameChain(a, b *tls.Certificate) bool {
 	if len(a.Certificate) != len(b.Certificate) {
 		return false
@@ -82,8 +88,9 @@ func sameChain(a, b *tls.Certificate) bool {
 	return true
 }
 
-// config returns the settings of a listener that speaks some protocols. Every connection is shown the pair of its moment.
-// Sessions are not resumed: a client would not see that the certificate was replaced.
+// config returns the TLS settings of a listener for some protocols. Each handshake uses the pair in
+// force at that moment. Sessions are not resumed: a client would not notice that the certificate
+// was replaced.
 func (c *edgeCertificate) config(protocols ...string) *tls.Config {
 	return &tls.Config{
 		GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return c.pair.Load(), nil },
@@ -93,7 +100,8 @@ func (c *edgeCertificate) config(protocols ...string) *tls.Config {
 	}
 }
 
-// watchFiles reads tokens and certificate again when their files change, until the server is closed.
+// watchFiles starts to read tokens and certificate again when their files change, until the server
+// is closed. Calls whose token is not valid any more are ended.
 func (r *Running) watchFiles() {
 	var all []*config.Source
 	log := r.o.Logger
@@ -120,8 +128,8 @@ func (r *Running) watchFiles() {
 	r.watch = config.Watch(store.NewFS(store.SystemFS()), r.o.Clock, log, all...)
 }
 
-// Reload reads the tokens file and all certificates again, changed or not. What cannot be used leaves what was in force; the log
-// tells of it, as of what was read.
+// Reload reads the tokens file and all certificates again, whether they changed or not. What cannot
+// be used leaves in force what was read before; the log tells about both.
 func (r *Running) Reload() error {
 	err := r.watch.Reload()
 	if r.peers != nil {
@@ -130,12 +138,14 @@ func (r *Running) Reload() error {
 	return err
 }
 
+// viewParts returns the parts; false before the node runs.
 func (a *admin) viewParts() (*parts, bool) {
 	p := a.parts.Load()
 	return p, p != nil
 }
 
-// fileMetrics tell how old what was read from files is, and what was refused.
+// fileMetrics are those of tokens and certificates: how old they are, how many tokens there are,
+// what was refused.
 func fileMetrics() []obs.Metric[*parts] {
 	of := func(name, help string, read func(config.SourceStats) float64) obs.Metric[*parts] {
 		return obs.Metric[*parts]{Name: name, Help: help, Labels: []string{"source"}, Bound: 4, Values: func(x *parts, put func(float64, ...string)) {

@@ -1,5 +1,29 @@
-// Package server wires one process: data directory, store, log, node, tokens and edges. It is the one place that sees
-// concrete types; nothing is decided here.
+// Package server wires one process: data directory, store, log, node, tokens and edges. It is the
+// one place that sees their concrete types. It decides how the parts are put together and what a
+// server refuses to start with; what a request does is decided in the packages below.
+//
+// Main types:
+//
+//   - Options say what is wanted. withDefaults completes and checks them; nothing changes them
+//     after that.
+//   - Running is one server. Start makes it in a fixed order, Close takes it down in the reverse
+//     one.
+//   - Member is what the data directory remembers of the cluster that it belongs to.
+//   - coordinator answers operators for the whole cluster: it asks other nodes over streams of the
+//     transport.
+//   - admin serves metrics, health, profiles and the operator's socket.
+//
+// How data flows: clients reach the api server over gRPC, REST or git; it proposes to the node.
+// Other nodes reach the transport, which hands messages of the replicated log to the node and
+// streams to handlers here: questions of operators, announcements of addresses, members, packs, and
+// requests that another node forwards.
+//
+// Rules: a port is held before data is touched, so that two servers with the same settings fail
+// early. A file that another user can change is not trusted. What the data directory remembers is
+// written before it takes effect.
+//
+// The same package has the commands that work on a data directory without a server: Examine,
+// Restore, AssessSurvivor and Recover.
 package server
 
 import (
@@ -83,7 +107,9 @@ type Options struct {
 	Net    env.Net
 }
 
-// Running is a server that serves.
+// Running is a server that serves. Its fields are set while it opens, by one goroutine, and only
+// read afterwards, except for running, own, once and err. A nil part was not opened, or is not
+// wanted.
 type Running struct {
 	Address        string // host:port of the gRPC edge
 	HTTPAddress    string // of the REST edge; empty when it is off
@@ -91,34 +117,41 @@ type Running struct {
 	MetricsAddress string // of the listener for metrics and health; empty when it is off
 	SocketPath     string // of the operator's socket; empty when it is off
 
-	o        Options
-	admin    *admin
-	web      web
-	opens    *store.Descriptors // opens wait while there are too many
-	dir      *store.Dir
-	store    *store.Store
-	log      *wal.Log
-	node     *node.Node
-	running  atomic.Pointer[node.Node] // node, once it runs
-	peers    *transport.Transport      // nil without a cluster
-	forwards *forwards                 // of clients of other nodes; nil until they are served, or without a cluster
+	o     Options
+	admin *admin
+	web   web
+	// Counts opened files. An open waits while there are too many.
+	opens *store.Descriptors
+	// The locked data directory, and what is open in it.
+	dir   *store.Dir
+	store *store.Store
+	log   *wal.Log
+	node  *node.Node
+	// The node, once it runs. The transport starts before it, so its handlers read the node here.
+	running  atomic.Pointer[node.Node]
+	peers    *transport.Transport // nil without a cluster
+	forwards *forwards            // of clients of other nodes; nil until they are served, or without a cluster
 	asks     *coordinator
-	own      ownMember
-	socket   *socket // nil until it is open, and when it is off
+	// What the data directory remembers.
+	own    ownMember
+	socket *socket // nil until it is open, and when it is off
 
 	stopAnnouncing func() // nil until it is begun, or without a cluster
 
-	objects  *gitobj.Area // of repositories
-	git      *githttp.Server
-	api      *api.Server
-	embed    *embedders
+	objects *gitobj.Area // of repositories
+	git     *githttp.Server
+	api     *api.Server
+	embed   *embedders
+	// The calls of clients that are under way; a call ends when its token is removed.
 	calls    *auth.Calls      // of clients, under way
 	refusals *auth.Refusals   // of tokens
 	cert     *edgeCertificate // of the edges; nil without TLS
 	watch    *config.Watcher  // of the files of tokens and cert
-	served   chan error
-	once     sync.Once
-	err      error
+	// Receives the end of the gRPC edge, once.
+	served chan error
+	// Close runs once; err is its result for later calls.
+	once sync.Once
+	err  error
 }
 
 // Start opens the data directory and serves. It returns when the node is ready: its log is replayed, and it leads or knows
@@ -135,6 +168,14 @@ func Start(ctx context.Context, o Options) (*Running, error) {
 	return r, nil
 }
 
+// open makes all parts in order. On an error the caller closes the parts that exist.
+//
+//  1. Listeners are opened, but nothing is served on them except metrics and health, which tell
+//     that the server is starting.
+//  2. The data directory is locked, and log, store and node are opened: see openData.
+//  3. Git, embedders and the API are made around the node.
+//  4. It waits until the node knows a leader for every shard.
+//  5. The API serves, first directly, then over REST and for other nodes.
 func (r *Running) open(ctx context.Context) error {
 	o := r.o
 	fs := store.NewFS(r.opens.FS(0))
@@ -143,6 +184,8 @@ func (r *Running) open(ctx context.Context) error {
 	if err := r.openCertificate(); err != nil {
 		return err
 	}
+	// The port is taken first: two servers with the same settings fail here, before they touch
+	// data.
 	lis, err := r.listen()
 	if err != nil {
 		return err
@@ -188,6 +231,16 @@ func (r *Running) open(ctx context.Context) error {
 	return nil
 }
 
+// openData opens everything that lies in the data directory, in an order in which each step
+// protects the next:
+//
+//  1. The directory is locked, so that no other process uses it.
+//  2. The settings are compared with those that the directory was made with, before its data is
+//     opened.
+//  3. Store and log are opened.
+//  4. The transport starts. A new directory then asks the other nodes who it is, and only after
+//     that writes what it remembers: a crash before makes it ask again.
+//  5. The node opens, replays the log, and answers the other nodes.
 func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	o, memory := r.o, r.o.memory()
 	if r.dir, err = store.OpenDir(fs, o.Dir, o.Rand, o.Clock.Wall()); err != nil {
@@ -225,6 +278,8 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		SearchBytes: memory.Search, NoSearch: o.NoSearch || slices.Contains(o.closedServices(), api.ServiceSearch), VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
 		Queues: uint32(o.Limits.Queues), Namespaces: uint32(o.Limits.Namespaces),
 	}
+	// A directory of an early version remembers nothing but has a log, so it cannot be given to a
+	// cluster of several nodes.
 	if !bound && len(o.Cluster.Peers) > 0 && r.log.State(0).Last > 0 {
 		return &OtherMemberError{Dir: o.Dir, Setting: "a cluster", Made: "that it does not name", Given: o.Cluster.ID}
 	}
@@ -256,8 +311,9 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 	return nil
 }
 
-// roomToStart gives the ballast up when the disk is full: a start writes a little before the node looks after its disk, and
-// would wait for room. The node holds it back again once there is room for it.
+// roomToStart releases the ballast, a file that only reserves space, if the disk has less free
+// space than the reserve: a start writes a little before the node watches the disk, and would wait
+// for space for ever. The node makes the ballast again when there is space.
 func (r *Running) roomToStart(fs env.FS) (err error) {
 	reserve := r.o.Reserve
 	if reserve == 0 {
@@ -276,8 +332,9 @@ func (r *Running) roomToStart(fs env.FS) (err error) {
 	return nil
 }
 
-// segmentBytes returns the size of log segments that suits a disk: 256 KiB to 64 MiB, and less than the ballast, which makes
-// room for one when the disk is full.
+// segmentBytes returns the size of log segments for the disk of dir, from 256 KiB to 64 MiB: at
+// most 1/128 of the disk where possible, and less than the ballast, which makes room for one
+// segment when the disk is full.
 func segmentBytes(fs env.FS, dir string) int64 {
 	size := int64(64 << 20)
 	_, total, err := fs.Disk(dir)
@@ -308,6 +365,9 @@ func (r *Running) Close(grace time.Duration) error {
 	return r.err
 }
 
+// closeParts closes whatever was opened, in this order: first what takes requests, then what
+// answers them, then the node, log, store and directory that they use. It joins all errors. It is
+// also used for a start that failed half-way.
 func (r *Running) closeParts() error {
 	all := []error{r.closeHTTP()}
 	if r.forwards != nil {

@@ -20,12 +20,13 @@ import (
 // socketName is the socket's name in the data directory.
 const socketName = "operator.sock"
 
-// actor is who asks for a change, and from where, for the log.
+// actor is who asks for a change and from where, for the log.
 type actor struct{ who, from string }
 
+// actorKey is the key of the actor in the context of a connection to the socket.
 type actorKey struct{}
 
-// actorOf tells who asks: a process at the socket, or the holder of a token.
+// actorOf returns who asks: the process at the other end of the socket, or the holder of a token.
 func actorOf(ctx context.Context) actor {
 	if a, ok := ctx.Value(actorKey{}).(actor); ok {
 		return a
@@ -34,7 +35,7 @@ func actorOf(ctx context.Context) actor {
 	return actor{who, from}
 }
 
-// audit logs a change that an operator asked for, and what came of it.
+// audit logs a change that an operator asked for, with its outcome.
 func (o *Options) audit(ctx context.Context, what string, err error, attrs ...any) {
 	a := actorOf(ctx)
 	attrs = append([]any{"what", what, "by", a.who, "from", a.from}, attrs...)
@@ -45,13 +46,14 @@ func (o *Options) audit(ctx context.Context, what string, err error, attrs ...an
 	o.Logger.Info("operator: done", attrs...)
 }
 
-// socket is the operator's socket while it is served.
+// socket is the operator's socket while it is served. served receives the end of serving, once.
 type socket struct {
 	http   *http.Server
 	served chan error
 }
 
-// socketPath is where the socket is; required: the settings name it.
+// socketPath returns the path of the socket; empty if it is off. required says that the settings
+// name the path, so that a failure is an error.
 func (o *Options) socketPath() (path string, required bool) {
 	switch o.AdminSocket {
 	case off:
@@ -62,7 +64,8 @@ func (o *Options) socketPath() (path string, required bool) {
 	return o.AdminSocket, true
 }
 
-// openSocket opens the socket, unless it is off, and serves. Only then the data directory is this process's own.
+// openSocket opens the socket, unless it is off, and serves on it. The data directory must be
+// locked: a socket file that is there is then left by a process that has ended.
 func (r *Running) openSocket() error {
 	path, required := r.o.socketPath()
 	if path == "" {
@@ -85,6 +88,7 @@ func (r *Running) openSocket() error {
 		Handler: r.admin.operatorHandler(), MaxHeaderBytes: adminHeaderBytes, ReadHeaderTimeout: adminHeaderWait, ReadTimeout: adminReadWait,
 		WriteTimeout: adminWriteWait, IdleTimeout: adminIdleWait, ErrorLog: slog.NewLogLogger(r.o.Logger.Handler(), slog.LevelWarn),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			// The kernel says which process is at the other end, for the log.
 			own, ok := c.(*env.SocketConn)
 			if !ok {
 				return ctx // nothing else is accepted
@@ -93,13 +97,14 @@ func (r *Running) openSocket() error {
 			return context.WithValue(ctx, actorKey{}, actor{who, "socket " + r.SocketPath})
 		},
 	}}
+	// The same limits as those of the admin listener.
 	crowd := newCrowd(r.o.adminConnections())
 	crowd.bound(r.socket.http)
 	go func() { r.socket.served <- r.socket.http.Serve(lis) }()
 	return nil
 }
 
-// close ends every connection, and returns when the socket is gone.
+// close ends all connections and waits until serving has ended, which removes the socket.
 func (s *socket) close() error {
 	err := s.http.Close()
 	if served := <-s.served; !errors.Is(served, http.ErrServerClosed) {
@@ -108,7 +113,8 @@ func (s *socket) close() error {
 	return err
 }
 
-// operatorHandler is what the socket serves: what changes the cluster, and how it stands.
+// operatorHandler returns the routes of the socket: what changes the cluster or the profile rates,
+// and the status. It needs no check of hosts or sites, as no browser can reach a socket.
 func (a *admin) operatorHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /cluster/status", a.clusterStatus)

@@ -10,7 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/config"
 )
 
-// statusReport is what /debug/status answers. Its first part has the same names and figures as the API's own status.
+// statusReport is the answer of /debug/status. Status has the same names and figures as the API's
+// status.
 type statusReport struct {
 	Status  *nodeReport      `json:"status,omitempty"` // none before the node runs
 	Unready string           `json:"unready,omitempty"`
@@ -19,7 +20,7 @@ type statusReport struct {
 	Limits  map[string]int64 `json:"limits"`
 }
 
-// nodeReport has the fields of the API's StatusResponse.
+// nodeReport has the fields of the API's StatusResponse. Counters begin with the process.
 type nodeReport struct {
 	Version        string    `json:"version"`
 	Durability     string    `json:"durability"`
@@ -34,7 +35,7 @@ type nodeReport struct {
 	DiskFull       bool      `json:"disk_full"`
 }
 
-// buildReport says what the binary was made from.
+// buildReport says what the program was built from, and on what it runs.
 type buildReport struct {
 	Version  string            `json:"version"`
 	Go       string            `json:"go"`
@@ -44,37 +45,42 @@ type buildReport struct {
 	Settings map[string]string `json:"settings"` // of the compiler: tags, flags, revision
 }
 
-// configReport lists the settings in force. It names each one that is shown, so that a secret, or whatever a setting may
-// hold one day, is not shown by default.
+// configReport lists the settings in force. It names each field that is shown, so that a secret, or
+// a setting that is added later, is not shown by default.
 type configReport struct {
-	Data         string           `json:"data"`
-	Listen       string           `json:"listen"`
-	HTTP         string           `json:"http"`
-	Admin        string           `json:"admin"`
-	AdminSocket  string           `json:"admin_socket,omitempty"` // empty: there is none
-	Metrics      string           `json:"metrics"`
-	Insecure     []string         `json:"insecure,omitempty"` // listeners that may be in plain text on a public address
-	TLS          bool             `json:"tls"`
-	TokensFile   string           `json:"tokens,omitempty"`
-	Durability   Durability       `json:"durability"`
-	Name         string           `json:"name"`
-	Shards       int              `json:"shards"`
-	Forward      bool             `json:"forward"`
-	KeyMetrics   bool             `json:"keyspace_metrics"`
-	Cluster      string           `json:"cluster_id,omitempty"`
-	NodeID       uint64           `json:"node_id,omitempty"`
-	Peers        string           `json:"peers,omitempty"`
-	LogArchive   string           `json:"log_archive_dir,omitempty"`
-	DiskReserve  int64            `json:"disk_reserve"` // 0 is the default: the lesser of 1 % of the disk and 1 GiB
-	LogQuota     int64            `json:"log_quota"`    // 0 is the default: the lesser of 4 GiB and a tenth of the disk
-	SnapshotRate int64            `json:"snapshot_rate"`
-	Memory       int64            `json:"memory"`
+	// Settings under the names of their flags.
+	Data         string     `json:"data"`
+	Listen       string     `json:"listen"`
+	HTTP         string     `json:"http"`
+	Admin        string     `json:"admin"`
+	AdminSocket  string     `json:"admin_socket,omitempty"` // empty: there is none
+	Metrics      string     `json:"metrics"`
+	Insecure     []string   `json:"insecure,omitempty"` // listeners that may be in plain text on a public address
+	TLS          bool       `json:"tls"`
+	TokensFile   string     `json:"tokens,omitempty"`
+	Durability   Durability `json:"durability"`
+	Name         string     `json:"name"`
+	Shards       int        `json:"shards"`
+	Forward      bool       `json:"forward"`
+	KeyMetrics   bool       `json:"keyspace_metrics"`
+	Cluster      string     `json:"cluster_id,omitempty"`
+	NodeID       uint64     `json:"node_id,omitempty"`
+	Peers        string     `json:"peers,omitempty"`
+	LogArchive   string     `json:"log_archive_dir,omitempty"`
+	DiskReserve  int64      `json:"disk_reserve"` // 0 is the default: the lesser of 1 % of the disk and 1 GiB
+	LogQuota     int64      `json:"log_quota"`    // 0 is the default: the lesser of 4 GiB and a tenth of the disk
+	SnapshotRate int64      `json:"snapshot_rate"`
+	Memory       int64      `json:"memory"`
+	// How Memory is split, and the limit of the Go runtime, in bytes.
 	MemoryShares map[string]int64 `json:"memory_shares"`
 	GoMemLimit   int64            `json:"go_memory_limit"`
 }
 
+// status serves /debug/status.
 func (a *admin) status(w http.ResponseWriter, _ *http.Request) { asJSON(w, a.report()) }
 
+// report puts the answer together. Before the node runs it has no Status and says why the server is
+// not ready.
 func (a *admin) report() statusReport {
 	out := statusReport{Unready: a.unready(), Build: a.build(), Config: a.config(), Limits: make(map[string]int64)}
 	for _, row := range a.o.Limits.Rows() {
@@ -91,6 +97,7 @@ func (a *admin) report() statusReport {
 	return out
 }
 
+// build reads what the toolchain recorded in the program.
 func (a *admin) build() buildReport {
 	b := buildReport{
 		Version: a.o.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.GOMAXPROCS(0),
@@ -104,6 +111,7 @@ func (a *admin) build() buildReport {
 	return b
 }
 
+// config returns the settings in force, with the defaults that were filled in.
 func (a *admin) config() configReport {
 	o, shares := a.o, make(map[string]int64)
 	socket, _ := o.socketPath()

@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// TokenSpec is what a new token is to allow.
+// TokenSpec is what a new token allows. Its scopes are those of the roles and those that are
+// listed, together. A zero Expires is never.
 type TokenSpec struct {
 	Name, Tenant string
 	Roles        []string
@@ -17,9 +18,11 @@ type TokenSpec struct {
 	Expires      time.Time
 }
 
-// MakeToken makes a token at random, and the tokens file that has it alone, as YAML. It refuses what serve would.
+// MakeToken returns a random token, and a tokens file in YAML with this token alone. It refuses
+// what serve would refuse.
 func MakeToken(spec TokenSpec) (token string, file []byte, err error) {
 	who := auth.Principal{Name: spec.Name, Tenant: spec.Tenant, Repos: spec.Repos, Expires: spec.Expires}
+	// Roles and scopes add up.
 	for _, name := range spec.Roles {
 		scopes, ok := auth.ParseRole(name)
 		if !ok {
