@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Peer is one node of a cluster as the others reach it.
+// Peer is one node of a cluster, with the addresses at which others reach it.
 type Peer struct {
 	ID      uint64 // from 1
 	Address string // host:port for its peers
@@ -19,7 +19,8 @@ type Peer struct {
 	HTTP    string // host:port of its REST edge; empty: none
 }
 
-// Cluster is a node's place in a cluster. The zero value is a server by itself.
+// Cluster is a node's place in a cluster. The zero value is a single-node server. It is what the
+// settings say; Check refuses contradictions.
 type Cluster struct {
 	ID     string // 32 hexadecimal digits
 	Node   uint64 // this node
@@ -38,7 +39,8 @@ type Cluster struct {
 	AdvertiseHTTP string // of its REST edge
 }
 
-// Own is what the settings say of this node's addresses.
+// Own returns this node's own addresses by the settings: the advertised ones win over the entry in
+// Peers, and the peer address falls back to where the node listens.
 func (c *Cluster) Own() Peer {
 	own := Peer{ID: c.Node}
 	for _, p := range c.Peers {
@@ -51,12 +53,13 @@ func (c *Cluster) Own() Peer {
 	return own
 }
 
-// advertised lists the addresses that are announced, by setting.
+// advertised lists the advertised addresses with the names of their settings.
 func (c *Cluster) advertised() [][2]string {
 	return [][2]string{{"advertise-peer", c.AdvertisePeer}, {"advertise-grpc", c.AdvertiseGRPC}, {"advertise-http", c.AdvertiseHTTP}}
 }
 
-// checkAdvertised refuses addresses that other nodes and clients cannot dial.
+// checkAdvertised refuses addresses that other nodes and clients cannot dial. A listen address for
+// all interfaces is such a one, so it needs advertise-peer.
 func (c *Cluster) checkAdvertised() error {
 	for _, a := range c.advertised() {
 		if a[1] == "" {
@@ -79,26 +82,28 @@ func (c *Cluster) checkAdvertised() error {
 	return nil
 }
 
-// unspecified reports whether a host stands for all addresses of a machine.
+// unspecified reports whether a host stands for all addresses of a machine, such as 0.0.0.0 or
+// nothing.
 func unspecified(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
-// MaxPeers bounds a list of peers: more nodes than any cluster has.
+// MaxPeers bounds a list of peers. It is more than any cluster has.
 const MaxPeers = 100
 
-// Names reports whether the settings say how a node is reached.
+// Names reports whether the settings have a peer address for a node.
 func (c Cluster) Names(node uint64) bool {
 	return slices.ContainsFunc(c.Peers, func(p Peer) bool { return p.ID == node && p.Address != "" })
 }
 
-// Enabled says whether there is a cluster.
+// Enabled reports whether the settings describe a cluster. One field of it is enough, so that Check
+// can name what is missing.
 func (c *Cluster) Enabled() bool {
 	return c.ID != "" || c.Node != 0 || len(c.Peers) > 0 || c.Join != "" || c.Token != ""
 }
 
-// ClusterID returns the bytes of the id.
+// ClusterID returns the id as bytes. The zero id is refused, because it stands for no cluster.
 func (c *Cluster) ClusterID() (id [16]byte, err error) {
 	b, err := hex.DecodeString(c.ID)
 	if err != nil || len(b) != len(id) || [16]byte(b) == id {
@@ -107,7 +112,7 @@ func (c *Cluster) ClusterID() (id [16]byte, err error) {
 	return [16]byte(b), nil
 }
 
-// Check refuses what makes no sense, naming the setting.
+// Check refuses settings that contradict each other. The error names the setting.
 func (c *Cluster) Check() error {
 	if !c.Enabled() {
 		if c.Listen != "" || c.CA != "" || c.Cert != "" || c.Key != "" || c.Plain || c.AdvertisePeer+c.AdvertiseGRPC+c.AdvertiseHTTP != "" {
@@ -138,6 +143,8 @@ func (c *Cluster) Check() error {
 	return c.checkAdvertised()
 }
 
+// checkPeers checks the list of peers: addresses and numbers are unique, and this node is in it. A
+// node that joins has no list.
 func (c *Cluster) checkPeers() error {
 	ids, addresses := make(map[uint64]bool), make(map[string]bool)
 	for _, p := range c.Peers {
@@ -168,7 +175,7 @@ func (c *Cluster) checkPeers() error {
 	return nil
 }
 
-// hostOf returns the host of host:port, whose port must be a number above 0.
+// hostOf returns the host of an address host:port. The port must be a number from 1 to 65535.
 func hostOf(address string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -180,6 +187,7 @@ func hostOf(address string) (string, error) {
 	return host, nil
 }
 
+// loopback reports whether a host is an address of this machine only.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -215,7 +223,7 @@ func ParsePeers(s string) ([]Peer, error) {
 	return out, nil
 }
 
-// FormatPeers returns what ParsePeers reads.
+// FormatPeers returns the list in the form that ParsePeers reads.
 func FormatPeers(peers []Peer) string {
 	items := make([]string, len(peers))
 	for i, p := range peers {
@@ -227,7 +235,8 @@ func FormatPeers(peers []Peer) string {
 	return strings.Join(items, ",")
 }
 
-// PeerItem reads one node of a list in a configuration file: id, address, api, and perhaps http.
+// PeerItem turns one node of a list in a configuration file into the text form of ParsePeers. The
+// node has the fields id, address, api, and optionally http.
 func PeerItem(fields map[string]string) (string, error) {
 	for name := range fields {
 		switch name {

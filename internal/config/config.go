@@ -1,6 +1,17 @@
-// Package config fills a command's settings from the environment and a YAML file, below its flags: a flag wins over the
-// environment, the environment over the file. An unknown key or an unreadable value is refused, by name: a server never
-// starts on a setting that it did not understand.
+// Package config reads and checks settings, and plans what follows from them. It owns:
+//
+//   - Fill, which fills a command's settings from the environment and a YAML file, below its flags:
+//     a flag wins over the environment, and the environment over the file.
+//   - Cluster and Peer, a node's place in a cluster, with the checks of its addresses.
+//   - Memory and Descriptors, which split what a process may use among its parts, so that all parts
+//     together fit.
+//   - Development and OneMore, which plan the files of a cluster for development without writing
+//     them.
+//   - Watcher, which reads files again when they change.
+//
+// Rules: an unknown key or an unreadable value is refused by name, so a server never starts on a
+// setting that it did not understand. Nothing here depends on other packages of the server, except
+// env.
 package config
 
 import (
@@ -29,13 +40,18 @@ type Setting struct {
 // Key returns the setting's key in the file: its name in snake_case.
 func (s Setting) Key() string { return strings.ReplaceAll(s.Name, "-", "_") }
 
-// Variable returns the setting's environment variable: prefix, then its name in upper case.
+// Variable returns the setting's environment variable: prefix and the key in upper case.
 func (s Setting) Variable(prefix string) string {
 	return prefix + strings.ToUpper(s.Key())
 }
 
-// Fill sets what no flag has set. environ is the environment, as NAME=value; file holds YAML, nil for none: one mapping from
-// keys to scalars, or to what Item reads. prefix starts every variable, such as MILLRACE_; an empty variable is not set.
+// Fill sets what no flag has set. environ is the environment, as NAME=value. file holds YAML, nil
+// for none: one mapping from keys to scalars, or to what Item reads. prefix starts every variable,
+// such as MILLRACE_.
+//
+// A setting whose flag was given still takes its key and its variable out of the lists, so that
+// they do not count as unknown. What is left in the lists at the end is unknown, and the first in
+// byte order is named.
 func Fill(settings []Setting, prefix string, environ []string, file []byte) error {
 	values, err := parse(file)
 	if err != nil {
@@ -45,6 +61,8 @@ func Fill(settings []Setting, prefix string, environ []string, file []byte) erro
 	for _, s := range settings {
 		inKey, inFile := values[s.Key()]
 		delete(values, s.Key())
+		// The value in the file is checked even if it does not count, so that a mistake in it is
+		// found.
 		fromFile, err := inKey.text(s)
 		if err != nil {
 			return err
@@ -76,8 +94,8 @@ func Fill(settings []Setting, prefix string, environ []string, file []byte) erro
 	return nil
 }
 
-// withPrefix returns the variables that begin with prefix. Variables that Kubernetes sets in every container for a
-// Service, here one with the prefix as its name, are not settings.
+// withPrefix returns the variables that begin with prefix, by their names. It leaves out variables
+// that Kubernetes sets in every container for a Service with the prefix as its name.
 func withPrefix(environ []string, prefix string) map[string]string {
 	out := make(map[string]string)
 	for _, pair := range environ {
@@ -93,7 +111,8 @@ func withPrefix(environ []string, prefix string) map[string]string {
 // value is what a key of the file holds. The zero value is an empty scalar.
 type value struct{ node *yaml.Node }
 
-// text returns a scalar as it was written, or a list as a flag takes it.
+// text returns a scalar as it was written, or a list in the form that a flag takes: the items with
+// commas between them.
 func (v value) text(s Setting) (string, error) {
 	switch {
 	case v.node == nil, v.node.ShortTag() == nullTag:
@@ -120,11 +139,12 @@ func (v value) text(s Setting) (string, error) {
 	return strings.Join(items, ","), nil
 }
 
+// wrong returns an error that names the key and the line of the file.
 func (value) wrong(s Setting, n *yaml.Node, what string) error {
 	return fmt.Errorf("key %s of the configuration file: line %d: %s", s.Key(), n.Line, what)
 }
 
-// itemOf reads one item of a list: a mapping, or one value, which has no name.
+// itemOf reads one item of a list: a mapping of fields, or one value as a field without a name.
 func itemOf(n *yaml.Node) (map[string]string, error) {
 	if n.Kind == yaml.ScalarNode {
 		return map[string]string{"": n.Value}, nil
@@ -132,7 +152,7 @@ func itemOf(n *yaml.Node) (map[string]string, error) {
 	return fieldsOf(n)
 }
 
-// fieldsOf reads one mapping of a list.
+// fieldsOf reads the fields of a mapping, which must be scalars.
 func fieldsOf(n *yaml.Node) (map[string]string, error) {
 	if n.Kind != yaml.MappingNode {
 		return nil, errors.New("a mapping is wanted")
@@ -151,13 +171,14 @@ func fieldsOf(n *yaml.Node) (map[string]string, error) {
 	return fields, nil
 }
 
-// maxFile bounds a file of settings or of embedders, in bytes. One with all settings has some 20 KiB.
+// maxFile bounds a file of settings or of embedders, in bytes. A file with all settings has about
+// 20 KiB.
 const maxFile = 1 << 20
 
-// nullTag is the tag of a value that is not there, written as nothing, ~ or null.
+// nullTag is the tag of an absent value in YAML, written as nothing, ~ or null.
 const nullTag = "!!null"
 
-// decode reads the only document of a file of size bytes.
+// decode reads a file of size bytes that must have exactly one document, or nothing.
 func decode(d *yaml.Decoder, size int, into any) error {
 	if size > maxFile {
 		return fmt.Errorf("it has %d bytes, and must have at most %d", size, maxFile)
@@ -173,7 +194,8 @@ func decode(d *yaml.Decoder, size int, into any) error {
 	return nil
 }
 
-// parse reads a mapping from keys to values.
+// parse reads the file into its keys and values. A key that is given twice is refused: which one
+// counts would be unclear.
 func parse(file []byte) (map[string]value, error) {
 	values := make(map[string]value)
 	if len(file) == 0 {

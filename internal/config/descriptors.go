@@ -23,7 +23,8 @@ type Descriptors struct {
 	Handshakes, Streams, Forwards int64
 }
 
-// DescriptorNeeds are what the split depends on. Zero limits are the operator's leave to choose.
+// DescriptorNeeds are what the split depends on. A limit of 0 is not set by the operator, so the
+// plan chooses it.
 type DescriptorNeeds struct {
 	Most        int64 // RLIMIT_NOFILE
 	Peers       int   // other nodes; 0 without a cluster
@@ -34,7 +35,7 @@ type DescriptorNeeds struct {
 	Address     int64 // the operator's connections_address
 }
 
-// What parts need at least, and take at most.
+// For each part the least that it works with, and the most that it can use.
 const (
 	processFiles   = 32
 	storeFiles     = 90 // the database keeps no fewer than 64 tables open, and has 10 files of its own; the rest is for what it writes
@@ -53,10 +54,12 @@ const (
 	forwardsLeast  = 4
 )
 
-// StoreTables is how many files the database may keep open.
+// StoreTables returns how many files the database may keep open: its share without what it needs
+// for files that it writes.
 func (d Descriptors) StoreTables() int { return int(d.Store - 16) }
 
-// peerConnections returns the parts of what n peers take with the given forwarded requests for each, and their sum.
+// peerConnections returns what n peers take if each may have the given number of forwarded requests
+// open: greetings and streams per peer, and the sum of all connections in both directions.
 func peerConnections(n int, forwards int64) (handshakes, streams, sum int64) {
 	const links, strangers = 4, 4 // messages and heartbeats in both directions; nodes that are not peers yet
 	handshakes, streams = max(4, forwards/4), max(2, forwards/8)
@@ -64,13 +67,16 @@ func peerConnections(n int, forwards int64) (handshakes, streams, sum int64) {
 	return handshakes, streams, int64(n)*(links+2*streams+2*forwards) + 2*handshakes + strangers
 }
 
-// part is a share while the split is computed.
+// part is a share while the split is computed: what it has so far, the most that it wants, and its
+// weight when more is given out.
 type part struct {
 	have, want, weight int64
 }
 
-// PlanDescriptors splits n.Most. With few each part has the least that it works with, and what is left goes to all by weight,
-// half of it to clients. Its error names what does not fit.
+// PlanDescriptors splits n.Most. Each part first gets the least that it works with, or what the
+// operator has set. What is left is given out by weight, half of it to clients; no part gets more
+// than it wants. The number of forwarded requests per peer is then halved until the connections to
+// peers fit into their share. The error names what does not fit.
 func PlanDescriptors(n DescriptorNeeds) (Descriptors, error) {
 	d := Descriptors{Process: processFiles, Programs: programPipes * n.Programs, Embedders: embedderConns}
 	store, packs := part{storeFiles, storeFilesMost, 2}, part{packFiles, packFilesMost, 2}
@@ -88,6 +94,7 @@ func PlanDescriptors(n DescriptorNeeds) (Descriptors, error) {
 		peers.weight = 2
 	}
 	all := []*part{&store, &packs, &log, &admin, &peers, &clients}
+	// Process, programs and embedders have fixed shares; the rest is split among the others.
 	left := n.Most - d.Process - d.Programs - d.Embedders
 	for _, p := range all {
 		left -= p.have
@@ -110,7 +117,8 @@ func PlanDescriptors(n DescriptorNeeds) (Descriptors, error) {
 	return d, nil
 }
 
-// spread gives out what is left, by weight, until it is gone or no part wants more.
+// spread gives out what is left, in rounds by weight, until nothing is left or no part wants more.
+// A part that wants more gets at least one in each round, so every round makes progress.
 func spread(all []*part, left int64) {
 	for left > 0 {
 		weights := int64(0)
@@ -122,6 +130,7 @@ func spread(all []*part, left int64) {
 		if weights == 0 {
 			return
 		}
+		// Weights refer to what was left at the beginning of the round.
 		round := left
 		for _, p := range all {
 			if p.have < p.want && left > 0 {
@@ -133,7 +142,8 @@ func spread(all []*part, left int64) {
 	}
 }
 
-// unfit says what does not fit into RLIMIT_NOFILE: what the operator has set, or the least that a server needs.
+// unfit returns the error for a plan that does not fit: it names what the operator has set, or else
+// the least that a server needs. sum is what would be needed, left the negative rest.
 func (n DescriptorNeeds) unfit(sum, left int64) error {
 	var set []string
 	if n.Connections > 0 {
@@ -153,7 +163,7 @@ func (n DescriptorNeeds) unfit(sum, left int64) error {
 		strings.Join(set, " and "), sum, n.Most, more)
 }
 
-// Shares lists the rows.
+// Shares lists the parts with their names and meanings, for metrics and the reference.
 func (d Descriptors) Shares() []Share {
 	return []Share{
 		{"process", d.Process, "standard streams, listeners, locks, and files that are open for a moment"},
@@ -168,7 +178,7 @@ func (d Descriptors) Shares() []Share {
 	}
 }
 
-// Sum is what all parts may have open together.
+// Sum returns what all parts may have open together.
 func (d Descriptors) Sum() (sum int64) {
 	for _, s := range d.Shares() {
 		sum += s.Bytes

@@ -123,7 +123,9 @@ func (d Development) Plan() (*DevelopmentFiles, error) {
 	return out, nil
 }
 
+// check refuses a cluster that cannot be made. Ports of all nodes must fit below 65536.
 func (d Development) check() error {
+	// The last port of the last node.
 	last := d.BasePort + portsPerNode*d.Nodes - 1
 	switch {
 	case d.Nodes < 1 || d.Nodes > 9:
@@ -142,7 +144,7 @@ func (d Development) check() error {
 	return nil
 }
 
-// hostName says whether s can be a host's name: letters, digits, dots and dashes.
+// hostName reports whether s can be the name of a host: letters, digits, dots and hyphens only.
 func hostName(s string) bool {
 	for _, c := range []byte(s) {
 		switch {
@@ -154,6 +156,8 @@ func hostName(s string) bool {
 	return s != "" && len(s) <= 253
 }
 
+// node returns node i, counted from 0, with its addresses. The admin listener is always on
+// loopback, as it asks for no token.
 func (d Development) node(i int) DevelopmentNode {
 	at := func(host string, offset int) string {
 		return net.JoinHostPort(host, strconv.Itoa(d.BasePort+portsPerNode*i+offset))
@@ -166,6 +170,7 @@ func (d Development) node(i int) DevelopmentNode {
 	}
 }
 
+// configuration is a node's configuration file. Clients need TLS unless the host is loopback.
 var configuration = template.Must(template.New("").Parse(`# Node {{.Node.ID}} of {{len .All.Nodes}} of a cluster for development, made by millrace cluster init.
 # All settings: millrace serve --settings
 name: {{.Node.Name}}
@@ -197,7 +202,8 @@ peers:
 {{- end}}
 `))
 
-// inside is what the template sees.
+// inside is what the templates of configurations see. All is the whole cluster, Loopback whether
+// clients reach it on this machine only.
 type inside struct {
 	Node     DevelopmentNode
 	All      *DevelopmentFiles
@@ -209,6 +215,7 @@ type inside struct {
 // In returns the quoted path of a file of the node.
 func (i inside) In(name string) string { return strconv.Quote(filepath.Join(i.dir, i.Node.Name, name)) }
 
+// configuration writes the configuration file of node n.
 func (d Development) configuration(n DevelopmentNode, all *DevelopmentFiles) ([]byte, error) {
 	var b bytes.Buffer
 	err := configuration.Execute(&b, inside{Node: n, All: all, Shards: d.Shards, Loopback: loopback(d.Host), dir: d.Dir})
@@ -218,7 +225,7 @@ func (d Development) configuration(n DevelopmentNode, all *DevelopmentFiles) ([]
 	return b.Bytes(), nil
 }
 
-// reader reads from a source of randomness.
+// reader makes an io.Reader of a source of randomness, for the crypto packages.
 type reader struct{ env.Rand }
 
 func (r reader) Read(b []byte) (int, error) {
@@ -226,13 +233,15 @@ func (r reader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// authority issues the certificates of one cluster.
+// authority issues the certificates of one cluster. pem and keyPEM are its certificate and key as
+// files.
 type authority struct {
 	cert        *x509.Certificate
 	key         *ecdsa.PrivateKey
 	pem, keyPEM []byte
 }
 
+// newAuthority makes the authority of a cluster, whose id is in its name.
 func newAuthority(d Development, cluster string) (*authority, error) {
 	cert := &x509.Certificate{
 		Subject:   pkix.Name{CommonName: authorityName + cluster},
@@ -247,12 +256,15 @@ func newAuthority(d Development, cluster string) (*authority, error) {
 	if a.pem, a.keyPEM, err = certify(reader{d.Rand}, cert, cert, key, key); err != nil {
 		return nil, err
 	}
+	// The certificate is parsed again, because signing adds fields that certificates of nodes refer
+	// to.
 	block, _ := pem.Decode(a.pem)
 	a.cert, err = x509.ParseCertificate(block.Bytes)
 	return a, err
 }
 
-// issue makes the certificate of a node, which serves its peers and may serve clients.
+// issue makes the certificate of a node. Its URI names the cluster and the node, which is how other
+// nodes know it. It is valid for localhost and the host, so clients may use it too.
 func (a *authority) issue(d Development, n DevelopmentNode, cluster string) (cert, key []byte, err error) {
 	name := &url.URL{Scheme: "millrace", Host: cluster, Path: "/node/" + strconv.FormatUint(n.ID, 10)}
 	c := &x509.Certificate{
@@ -274,7 +286,8 @@ func (a *authority) issue(d Development, n DevelopmentNode, cluster string) (cer
 	return certify(reader{d.Rand}, c, a.cert, priv, a.key)
 }
 
-// certify signs a certificate for a key, and returns both as PEM.
+// certify signs a certificate for a key by another certificate, and returns certificate and key as
+// PEM. The serial number is random.
 func certify(rnd io.Reader, c, by *x509.Certificate, key, byKey *ecdsa.PrivateKey) (cert, private []byte, err error) {
 	serial := make([]byte, 16)
 	if _, err := io.ReadFull(rnd, serial); err != nil {

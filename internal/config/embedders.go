@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Embedder is an embedder as the operator describes it.
+// Embedder is an embedder as the operator's file describes it. Zero values mean the defaults of
+// package embed.
 type Embedder struct {
 	Name           string        `yaml:"name"` // as collections name it; default names the one that they get without
 	Kind           string        `yaml:"kind"` // lexical, ollama, openai, tei, none
@@ -29,13 +30,15 @@ type Embedder struct {
 	Key string `yaml:"-"` // what these hold; set by the code that opens the embedder
 }
 
-// maxEmbedders bounds the embedders of a server: each may hold connections open.
+// maxEmbedders bounds the embedders of a server, because each may hold connections open.
 const maxEmbedders = 32
 
-// DefaultEmbedder is the name of the embedder of collections that name none. Without a file it is the built-in one.
+// DefaultEmbedder is the name of the embedder for collections that name none. If the file has no
+// embedder of this name, it is the built-in one.
 const DefaultEmbedder = "default"
 
-// ParseEmbedders reads a file of embedders, strictly: what it does not know it refuses. Names are unique.
+// ParseEmbedders reads a file of embedders. It refuses unknown fields, missing and repeated names,
+// and a key that is given in two ways.
 func ParseEmbedders(content []byte) ([]Embedder, error) {
 	var doc struct {
 		Embedders []Embedder `yaml:"embedders"`
@@ -52,6 +55,7 @@ func ParseEmbedders(content []byte) ([]Embedder, error) {
 	for i := range doc.Embedders {
 		e := &doc.Embedders[i]
 		switch {
+		// Names are parts of paths and of lists, so some characters are not allowed.
 		case e.Name == "" || len(e.Name) > 128 || strings.ContainsAny(e.Name, "/ \t\n"):
 			return nil, fmt.Errorf("embedders[%d].name: is missing, or holds a space or a slash", i)
 		case seen[e.Name]:

@@ -37,6 +37,8 @@ func AuthorityFiles() (cert, key string) { return caFile, caKeyFile }
 // TokensFile is the name of a node's file of tokens in its directory.
 const TokensFile = tokensFile
 
+// joining is the configuration file of a node that joins a running cluster. It has no peers, as the
+// cluster tells them.
 var joining = template.Must(template.New("").Parse(`# Node {{.Node.ID}}, which joins a cluster for development, made by millrace cluster extend.
 # It is taken in by a member: millrace serve --config this --join ADDRESS --join-token-file FILE
 # All settings: millrace serve --settings
@@ -78,6 +80,7 @@ func (o OneMore) Plan() (*DevelopmentFiles, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the authority: %w", err)
 	}
+	// The plan of a first node, with the number of the new one.
 	n := d.node(0)
 	n.ID, n.Name = o.Node, fmt.Sprint("n", o.Node)
 	n.Config = filepath.Join(n.Name, configFile)
@@ -102,7 +105,8 @@ func (o OneMore) Plan() (*DevelopmentFiles, error) {
 // authorityName begins the common name of a cluster's authority; its id follows.
 const authorityName = "Millrace development authority of "
 
-// readAuthority reads what newAuthority made, and the id of the cluster that it is for.
+// readAuthority reads the authority that newAuthority made, and the id of its cluster. It refuses a
+// key that does not belong to the certificate.
 func readAuthority(certPEM, keyPEM []byte) (*authority, string, error) {
 	certBlock, _ := pem.Decode(certPEM)
 	keyBlock, _ := pem.Decode(keyPEM)
@@ -117,6 +121,7 @@ func readAuthority(certPEM, keyPEM []byte) (*authority, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
+	// newAuthority makes no other kind of key.
 	private, ok := key.(*ecdsa.PrivateKey)
 	if !ok || !private.PublicKey.Equal(cert.PublicKey) {
 		return nil, "", errors.New("the key is not that of the certificate")

@@ -1,6 +1,7 @@
 package config
 
-// Memory splits a server's memory: every large buffer has its share here, in bytes.
+// Memory splits a server's memory. Every large buffer has its share here, in bytes; shares of one
+// shard or one peer exist once for each.
 type Memory struct {
 	Store       int64 // the database's cache and memory tables
 	Layer       int64 // one memory layer of one shard; a shard has two
@@ -21,7 +22,8 @@ type Memory struct {
 	Sends       int64 // to clients' streams, waiting
 }
 
-// Share is one row of a Memory, as metrics and errors name it.
+// Share is one row of a Memory or of Descriptors, as metrics and errors name it. Bytes is a number
+// of descriptors in the latter.
 type Share struct {
 	Name    string
 	Bytes   int64
@@ -30,12 +32,21 @@ type Share struct {
 
 const mib = 1 << 20
 
-// PlanMemory gives two fifths to the database, a fifth to the layers, a tenth each to waiting proposals and to the log's
-// queue, a twentieth to its cache, a sixty-fourth each to types of git's objects and to commands of pushes, and in a cluster
-// a sixteenth each to what waits for peers and to what came from them. The rest is for connections, derived indexes and the
-// collector, and a tenth each for frames and for requests of clients, whose bytes mostly are those of waiting proposals, and a
-// twentieth for what waits to be sent to them. Two fifths are the bound of indexes of collections: they take memory as points come. A quarter is the bound of
-// programs of git, which are processes of their own and take it while they run. What holds commits is never less than one, of 4 MiB.
+// PlanMemory splits total bytes.
+//
+//   - Two fifths go to the database, a fifth to the layers of all shards, a tenth each to waiting
+//     proposals and to the log's queue, a twentieth to the log's cache.
+//   - A sixty-fourth each is for types of git objects and for commands of pushes. In a cluster a
+//     sixteenth each is for what waits for peers and for what came from them.
+//   - A tenth each is for frames and for requests of clients, and a twentieth for what waits to be
+//     sent to them. The bytes of these mostly are those of waiting proposals, so they are counted
+//     twice here and not in memory.
+//   - Two fifths bound the search indexes, which take memory as points come. A quarter bounds git
+//     programs, which are processes of their own.
+//   - The rest is for connections and the garbage collector.
+//
+// What holds commits is never less than 4 MiB, the size of one commit. The bounds together may
+// exceed total; they are not all reached at once.
 func PlanMemory(total int64, shards, peers int) Memory {
 	n := int64(max(shards, 1))
 	m := Memory{
@@ -57,6 +68,8 @@ func PlanMemory(total int64, shards, peers int) Memory {
 	if peers == 0 {
 		return m
 	}
+	// What waits for one peer is split by class: a sixteenth each for control and parts, the rest
+	// for appends.
 	send := min(max(total/16/int64(max(peers, 4)), 4*mib), 64*mib)
 	m.PeerControl = send / 16
 	m.PeerParts = max(send/16, mib) // several parts, so that shards need not wait for each other's
@@ -65,7 +78,8 @@ func PlanMemory(total int64, shards, peers int) Memory {
 	return m
 }
 
-// Shares lists the rows. Those of peers are 0 for a server by itself.
+// Shares lists the shares with their names and meanings. Those of peers are 0 on a single-node
+// server.
 func (m Memory) Shares() []Share {
 	return []Share{
 		{"store", m.Store, "the database's cache and memory tables"},

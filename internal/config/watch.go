@@ -23,7 +23,7 @@ const (
 	retryAfter = 10 * time.Second
 )
 
-// Source is content that is made from files, and again when they change.
+// Source is content that is read from files, and read again when they change.
 type Source struct {
 	Name  string   // for the log
 	Files []string // that it is made of
@@ -31,23 +31,28 @@ type Source struct {
 	// was in force.
 	Load func() (change []any, err error)
 
-	mu       sync.Mutex // one read at a time; guards the fields below
-	seen     []look     // at the last look
-	done     []look     // when they were read last, whatever came of it
-	again    time.Duration
-	readAt   time.Duration // when what is in force was read, by the boot clock
-	refused  string        // why the files are not in force; empty: they are
+	mu sync.Mutex // one read at a time; guards the fields below
+	// The files at the last look.
+	seen []look
+	// The files when they were read last, whether that succeeded or not.
+	done []look
+	// When to read again even if the files look the same, by the boot clock; 0: not at all.
+	again time.Duration
+	// When the content in force was read, by the boot clock.
+	readAt time.Duration
+	// Why the files are not in force; empty: they are.
+	refused  string
 	reads    uint64
 	failures uint64
 }
 
-// look is what one look found of a file: its stamp, or that it is not there.
+// look is what one look found of a file: its stamp, or that it does not exist.
 type look struct {
 	stamp env.Stamp
 	gone  bool
 }
 
-// SourceStats are the figures of one source.
+// SourceStats are the counters of one source.
 type SourceStats struct {
 	Name     string
 	Age      time.Duration // since what is in force was read
@@ -56,8 +61,9 @@ type SourceStats struct {
 	Failures uint64        // reads that were refused
 }
 
-// Watcher reads sources again when their files change. A file may be written in place, replaced by another, or be a link that
-// is changed. What is being written when it is looked at is not read before two looks in a row have found the same.
+// Watcher reads sources again when their files change. A file may be written in place, replaced, or
+// be a link that is changed. A file that is being written is not read until two looks in a row have
+// found it the same.
 type Watcher struct {
 	fs      env.FS
 	clock   env.Clock
@@ -66,7 +72,8 @@ type Watcher struct {
 	stop    func()
 }
 
-// Watch looks after sources, whose files have been read just now, until Close.
+// Watch starts to watch sources whose files have just been read. Close ends it. At the first look
+// each source is read once more, in case its files changed in between.
 func Watch(fsys env.FS, clock env.Clock, log *slog.Logger, sources ...*Source) *Watcher {
 	w := &Watcher{fs: fsys, clock: clock, log: log, sources: sources, stop: func() {}}
 	for _, s := range sources {
@@ -108,10 +115,12 @@ func (w *Watcher) Stats() []SourceStats {
 	return out
 }
 
-// look reads a source's files if they have changed, and are at rest.
+// look reads a source's files if they have changed since they were read last and are at rest, or if
+// another try is due. One goroutine calls it, every watchEvery.
 func (w *Watcher) look(s *Source) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Two looks in a row must agree, and differ from what was read last.
 	before := s.seen
 	s.seen = w.stamps(s)
 	due := s.again != 0 && w.clock.Boot() >= s.again
@@ -121,7 +130,9 @@ func (w *Watcher) look(s *Source) {
 	_ = w.load(s, false) // it has logged what is wrong
 }
 
-// load reads the files as they were seen. s.mu is held.
+// load reads the files as they were seen. The caller holds s.mu. After a failure it plans another
+// try; after a change it plans one more read, as the stamps of some file systems are coarse. asked
+// says that an operator asked for it, so the log tells the result even if it is the same as before.
 func (w *Watcher) load(s *Source, asked bool) error {
 	now, first := w.clock.Boot(), !slices.Equal(s.seen, s.done)
 	change, err := s.Load()
