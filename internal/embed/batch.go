@@ -7,7 +7,12 @@ import (
 	"time"
 )
 
-// submit queues calls of one caller for the provider. The caller leaves when it has waited.
+// submit queues a caller's own calls for the provider. It fails at once if the queue is full, the
+// tenant's breaker is open or the embedder is closed; the caller then ends the calls. On success
+// the caller must call leave with the tenant's state when it does not wait any more.
+//
+// A tenant may fill only a part of the queue if there are others, so that its texts do not keep
+// those of others out.
 func (e *Embedder) submit(tenant string, own []*call) (*tenantState, error) {
 	var size int64
 	for _, k := range own {
@@ -39,8 +44,9 @@ func (e *Embedder) submit(tenant string, own []*call) (*tenantState, error) {
 	return t, nil
 }
 
-// send starts requests as far as they may run: full ones at once, others after a short wait for more texts. The mutex
-// is held.
+// send starts requests as long as more may be in flight: full batches at once. Smaller ones wait
+// until now is set, by a timer after Delay or by the end of another request, so that more texts may
+// join them. The caller holds mu.
 func (e *Embedder) send(now bool) {
 	for e.inFlight < e.o.InFlight {
 		t, batch := e.take(now)
@@ -70,7 +76,8 @@ func (e *Embedder) send(now bool) {
 	}
 }
 
-// run does the requests for some texts of a tenant and ends their calls.
+// run asks the provider for a batch of one tenant, ends its calls, and starts the next requests. It
+// runs in its own goroutine.
 func (e *Embedder) run(t *tenantState, batch []*call) {
 	if after, ok := t.breaker.allow(e.o.Clock.Boot()); ok {
 		e.solve(t, batch, tries)
@@ -86,8 +93,10 @@ func (e *Embedder) run(t *tenantState, batch []*call) {
 	}
 }
 
-// solve asks for texts together. Where that fails by what may be the fault of one of them, it asks for each half, so that in the
-// end only the texts that the provider fails on have no vector; the breaker hears of what failed alone.
+// solve asks for the vectors of a batch, with at most the given number of tries. If it fails for a
+// reason that may be the fault of a single text, it asks for each half again, with one try, and so
+// on: in the end only the texts that the provider fails on have no vector. The breaker counts only
+// failures that cannot be split any more, so that one bad text in a large batch counts once.
 func (e *Embedder) solve(t *tenantState, batch []*call, most int) {
 	size := 0
 	for _, k := range batch {
@@ -123,7 +132,7 @@ func (e *Embedder) solve(t *tenantState, batch []*call, most int) {
 	}
 }
 
-// partial says whether a failure may be that of one text of several.
+// partial reports whether a failure may be the fault of one text among several.
 func partial(err error) bool {
 	again, retried := errors.AsType[retryable](err)
 	_, invalid := errors.AsType[Invalid](err)
@@ -131,7 +140,8 @@ func partial(err error) bool {
 	return invalid || refused || retried && again.partial
 }
 
-// told is a failure as callers get it.
+// told returns a failure in the form that callers get: Unavailable with the time to come back, if
+// another try may help.
 func (e *Embedder) told(t *tenantState, err error) error {
 	again, ok := errors.AsType[retryable](err)
 	if !ok {
@@ -144,16 +154,20 @@ func (e *Embedder) told(t *tenantState, err error) error {
 	return Unavailable{After: after, Reason: again.Error()}
 }
 
-// retryable marks a failure that another try may mend.
+// retryable marks a failure that another try may mend. It does not leave this package.
 type retryable struct {
 	error
-	after   time.Duration // that the provider asks for
-	partial bool          // one of several texts may be the reason
+	// How long the provider asks to wait; 0 if it does not say.
+	after time.Duration
+	// One text among several may be the reason.
+	partial bool
 }
 
+// tries is the number of requests for one batch, the first one included.
 const tries = 3
 
-// ask gets vectors from the provider, trying again where that may help, up to that number of times in all.
+// ask gets the vectors of a batch from the provider, with up to most tries. It checks the answer:
+// the number of vectors, their dimension and their numbers.
 func (e *Embedder) ask(batch []*call, most int) (vectors [][]float32, tokens int, err error) {
 	for try := range most {
 		e.calls.Add(1)
@@ -172,8 +186,9 @@ func (e *Embedder) ask(batch []*call, most int) (vectors [][]float32, tokens int
 	return vectors, tokens, err
 }
 
-// pause waits before another try: 100 ms, then 200, each more or less by half at random, or what the provider asks for
-// up to 2 s.
+// pause waits before the next try: 100 ms, then 200 ms, each shortened or lengthened by up to a
+// half at random, or longer if the provider asks for it, at most 2 s. It returns false if the
+// embedder is closed meanwhile.
 func (e *Embedder) pause(try int, asked time.Duration) bool {
 	base := 100 * time.Millisecond << try
 	part, _ := bits.Mul64(e.o.Rand.Uint64(), uint64(base))

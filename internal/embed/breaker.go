@@ -5,7 +5,9 @@ import (
 	"time"
 )
 
-// When a provider is left alone, and when it is tried again.
+// When the breaker opens: after failuresInRow failures without a success between them, or if half
+// of the last windowCalls failed and all of them were within windowTime. While it is open, one call
+// may try again every probeEvery.
 const (
 	failuresInRow = 5
 	windowCalls   = 20 // of the last ones, if half failed within the window
@@ -13,23 +15,34 @@ const (
 	probeEvery    = 5 * time.Second
 )
 
-// breaker decides whether a provider is asked for texts of one tenant: what fails may be the texts. Times are of the boot clock.
+// breaker decides whether the provider is asked for texts of one tenant. There is one per tenant,
+// because the texts may be what fails. Times are those of the boot clock.
+//
+// It is closed or open. An open one lets a single call through at a time, after probeEvery; a
+// success closes it, a failure keeps it open.
 type breaker struct {
-	mu     sync.Mutex // guards the fields below
-	open   bool
-	next   time.Duration // open: when one call may try again
-	trying bool          // that call is under way
-	row    int           // failures without a success between
-	last   []callMark    // at most windowCalls, oldest first
+	// mu guards the fields below.
+	mu   sync.Mutex
+	open bool
+	// While it is open: when one call may try again.
+	next time.Duration
+	// That call is under way.
+	trying bool
+	// Failures without a success between them.
+	row  int
+	last []callMark // at most windowCalls, oldest first
+	// How often it opened, for metrics.
 	opened uint64
 }
 
+// callMark is the end of one call: when it ended, and whether it failed.
 type callMark struct {
 	at     time.Duration
 	failed bool
 }
 
-// allow says whether a call may be made now; if not, after how long one may be.
+// allow reports whether a call may be made now, which done must end; if not, it returns after what
+// time one may be.
 func (b *breaker) allow(now time.Duration) (after time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -45,7 +58,7 @@ func (b *breaker) allow(now time.Duration) (after time.Duration, ok bool) {
 	return 0, true
 }
 
-// blocked says how long callers should stay away, without counting as a try.
+// blocked returns how long callers should stay away. Unlike allow it does not count as a try.
 func (b *breaker) blocked(now time.Duration) (after time.Duration, blocked bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +73,8 @@ func (b *breaker) blocked(now time.Duration) (after time.Duration, blocked bool)
 	return 0, false
 }
 
-// answered counts an answer that says nothing of the provider's health but that it is there.
+// answered records an answer that proves only that the provider is there, such as a refused text.
+// It closes an open breaker and is not counted otherwise.
 func (b *breaker) answered(now time.Duration) {
 	b.mu.Lock()
 	open := b.open
@@ -70,14 +84,14 @@ func (b *breaker) answered(now time.Duration) {
 	}
 }
 
-// state says whether the provider is left alone, and how often it was.
+// state returns whether the breaker is open, and how often it opened.
 func (b *breaker) state() (open bool, opened uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.open, b.opened
 }
 
-// done counts the end of a call that was allowed.
+// done records the end of a call that was allowed, and opens or closes the breaker.
 func (b *breaker) done(now time.Duration, failed bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +118,8 @@ func (b *breaker) done(now time.Duration, failed bool) {
 	}
 }
 
-// halfFailed says whether the window is full and half of it failed; the mutex is held.
+// halfFailed reports whether the window is full, within windowTime, and half of it failed. The
+// caller holds mu.
 func (b *breaker) halfFailed(now time.Duration) bool {
 	if len(b.last) < windowCalls || now-b.last[0].at > windowTime {
 		return false

@@ -11,29 +11,33 @@ import (
 	"github.com/millrace/millrace/internal/vector"
 )
 
-// Size of a cache whose options name none.
+// Size of a cache if its options name none.
 const (
 	DefaultCacheEntries = 4096
 	DefaultCacheBytes   = 32 << 20
 )
 
-// cacheShards spread the lock over callers; each holds its part of the entries and bytes.
+// cacheShards is the number of parts, each with its own lock and its share of the entries and
+// bytes. A key belongs to one part by its hash.
 const cacheShards = 16
 
-// entryOverhead is about how many bytes an entry takes in addition to its key and numbers.
+// entryOverhead is roughly the number of bytes that an entry takes besides its key and numbers.
 const entryOverhead = 256
 
-// Vector is a text's vector in the forms that callers want, each made once. It is shared and must not be changed.
+// Vector is a text's vector in the forms that callers want. Each form is made once, when it is
+// first asked for. A Vector is shared and must not be changed.
 type Vector struct {
 	Floats []float32
 	Tokens int
 
 	query atomic.Pointer[vector.Query]
 	json  atomic.Pointer[[]byte]
+	// Its entry in the cache, which must learn when the vector takes more memory; nil if it is not
+	// kept.
 	entry atomic.Pointer[cacheEntry]
 }
 
-// Query returns the vector as a search wants it.
+// Query returns the vector in the form that searches use.
 func (v *Vector) Query() *vector.Query {
 	if q := v.query.Load(); q != nil {
 		return q
@@ -74,16 +78,17 @@ func appendFloat(b []byte, x float32) []byte {
 	return strconv.AppendFloat(b, float64(x), format, -1, 32)
 }
 
-// grow tells the cache that the vector takes more.
+// grow tells the cache that the vector takes more bytes.
 func (v *Vector) grow(by int64) {
 	if e := v.entry.Load(); e != nil {
 		e.shard.grow(e, by)
 	}
 }
 
-// Cache keeps vectors by tenant, model and text, those used last. By tenant, because one that others fill tells by its
-// speed what they asked. It also holds the calls that are under way, so that one text is asked for once. It is safe for
-// concurrent use, and shared by all embedders of a process.
+// Cache keeps the vectors that were used last, by tenant, model and text. Tenants do not share
+// entries: a tenant could tell by the speed of an answer what another one has asked. It also holds
+// the calls that are under way, so that a text is asked for once. It is safe for concurrent use,
+// and all embedders of a process share it.
 type Cache struct {
 	off    bool
 	shards [cacheShards]cacheShard
@@ -91,25 +96,32 @@ type Cache struct {
 	misses atomic.Uint64
 }
 
+// cacheShard is one part of a cache: the entries that are kept and the calls under way, both by
+// key.
 type cacheShard struct {
-	mu      sync.Mutex // guards the fields below
+	// mu guards the fields below.
+	mu      sync.Mutex
 	entries map[string]*list.Element
 	recent  *list.List // of *cacheEntry, last used first
 	bytes   int64
+	// The most entries and bytes that it keeps.
 	maxN    int
 	maxByte int64
 	calls   map[string]*call
 }
 
+// cacheEntry is one vector that is kept. The shard's mu guards bytes and gone.
 type cacheEntry struct {
 	shard  *cacheShard
 	key    string
 	vector *Vector
 	bytes  int64
-	gone   bool
+	// It was dropped; its vector may still be in use and must not be counted any more.
+	gone bool
 }
 
-// NewCache returns a cache of at most the given entries and bytes, in all; with 0 entries nothing is kept.
+// NewCache returns a cache of at most the given entries and bytes in all. With 0 entries it keeps
+// nothing, but still joins calls for one text.
 func NewCache(entries int, bytes int64) *Cache {
 	c := &Cache{off: entries <= 0}
 	for i := range c.shards {
@@ -139,19 +151,23 @@ func (c *Cache) Stats() CacheStats {
 	return out
 }
 
-// call is a text that is being embedded.
+// call is one text that is being embedded. Any number of callers may wait for it; the one that made
+// it must see that it ends.
 type call struct {
 	shard *cacheShard
 	key   string
 	text  string
-	// tokens says that the text is an array of tokens. Only who made the call sets it, before others see the text.
+	// The text is an array of tokens. Only the caller that made the call sets it, before the text
+	// is queued.
 	tokens bool
-	done   chan struct{} // closed when vector or err is set
-	out    *Vector
-	err    error
+	// Closed when out or err is set; both must not be read before.
+	done chan struct{}
+	out  *Vector
+	err  error
 }
 
-// cacheKey joins what a vector depends on; lengths keep parts apart.
+// cacheKey joins everything that a vector depends on. The length of the tenant and the byte before
+// the text keep the parts apart.
 func cacheKey(tenant, model, text string, protected, tokens bool) string {
 	b := make([]byte, 0, len(tenant)+len(model)+len(text)+8)
 	b = append(strconv.AppendInt(b, int64(len(tenant)), 10), ':')
@@ -166,8 +182,8 @@ func cacheKey(tenant, model, text string, protected, tokens bool) string {
 	return string(append(b, text...))
 }
 
-// find returns the vector of a key, or the call that will bring it. Own is set if that call is new: the caller must see
-// that it ends.
+// find returns the vector of a key, or the call that will bring it. own reports that the call is
+// new: the caller must make sure that end is called.
 func (c *Cache) find(key, text string) (v *Vector, under *call, own bool) {
 	s := &c.shards[xxhash.Sum64String(key)%cacheShards]
 	s.mu.Lock()
@@ -186,7 +202,8 @@ func (c *Cache) find(key, text string) (v *Vector, under *call, own bool) {
 	return nil, under, true
 }
 
-// end finishes a call. A vector is kept, an error is not.
+// end finishes a call and wakes its callers. A vector is kept; an error is not, so the next caller
+// asks again.
 func (c *Cache) end(k *call, v *Vector, err error) {
 	k.out, k.err = v, err
 	s := k.shard
@@ -199,7 +216,7 @@ func (c *Cache) end(k *call, v *Vector, err error) {
 	close(k.done)
 }
 
-// put keeps a vector; the mutex is held.
+// put keeps a vector. The caller holds mu.
 func (s *cacheShard) put(key string, v *Vector) {
 	e := &cacheEntry{shard: s, key: key, vector: v, bytes: int64(len(key) + 4*len(v.Floats) + entryOverhead)}
 	v.entry.Store(e)
@@ -208,6 +225,7 @@ func (s *cacheShard) put(key string, v *Vector) {
 	s.shrink()
 }
 
+// grow adds bytes to an entry and drops others if the shard is full.
 func (s *cacheShard) grow(e *cacheEntry, by int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +237,7 @@ func (s *cacheShard) grow(e *cacheEntry, by int64) {
 	s.shrink()
 }
 
-// shrink drops what was used longest ago until the shard fits; the mutex is held.
+// shrink drops the entries that were used longest ago until the shard fits. The caller holds mu.
 func (s *cacheShard) shrink() {
 	for s.recent.Len() > 0 && (s.recent.Len() > s.maxN || s.bytes > s.maxByte) {
 		e := s.recent.Remove(s.recent.Back()).(*cacheEntry)

@@ -54,6 +54,7 @@ type Options struct {
 	Rand  env.Rand
 }
 
+// defaultText is the default of MaxText, in bytes.
 const defaultText = 32 << 10
 
 // Bounds of settings: below or beyond them requests could only fail, or hold more than a server has.
@@ -66,9 +67,10 @@ const (
 // maxModel bounds the id of a model.
 const maxModel = 256
 
-// maxWaitingBytes bounds what callers that wait hold in texts.
+// maxWaitingBytes bounds the texts of all callers that wait, in bytes.
 const maxWaitingBytes = 32 << 20
 
+// withDefaults fills the fields that are zero.
 func (o Options) withDefaults() Options {
 	o.MaxText = cmp.Or(o.MaxText, defaultText)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)
@@ -82,6 +84,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// check refuses options that contradict the kind. The error names the kind and the setting.
 func (o *Options) check() error {
 	if err := o.checkLimits(); err != nil {
 		return err
@@ -124,7 +127,7 @@ func (o *Options) check() error {
 	return nil
 }
 
-// checkLimits refuses a limit with which requests would fail, naming it.
+// checkLimits refuses a limit with which requests could only fail. The error names it.
 func (o *Options) checkLimits() error {
 	for _, l := range []struct {
 		name        string
@@ -148,11 +151,14 @@ func (o *Options) checkLimits() error {
 	return nil
 }
 
+// dimRange is the error for a dimension that is out of range.
 func dimRange(o *Options) error {
 	return fmt.Errorf("embedder %s: dim must be %d to %d, not %d", o.Kind, vector.MinDim, vector.MaxDim, o.Dim)
 }
 
-// modelID names what vectors depend on: kind, model, and prefixes if there are any.
+// modelID returns the id of everything that vectors depend on: the kind, the model, and a hash of
+// the prefixes if there are any. Vectors of different ids do not compare, so the id must not change
+// for the same settings.
 func (o *Options) modelID() string {
 	switch o.Kind {
 	case KindLexical:
@@ -174,24 +180,32 @@ func (o *Options) modelID() string {
 
 // Embedder makes vectors of one model. It is safe for concurrent use.
 type Embedder struct {
-	o        Options
-	model    string
-	dim      atomic.Int64 // 0 until known
-	shown    atomic.Bool  // by an answer of the provider
-	provider *provider    // nil: lexical
+	o     Options
+	model string
+	dim   atomic.Int64 // 0 until known
+	// An answer of the provider has confirmed dim.
+	shown atomic.Bool
+	// nil: the embedder asks no provider.
+	provider *provider
 	closed   chan struct{}
-	stop     context.CancelFunc // ends requests
-	life     context.Context
-	running  sync.WaitGroup
+	// Cancels life, which ends requests that are under way.
+	stop context.CancelFunc
+	life context.Context
+	// Requests and timers; Close waits for them.
+	running sync.WaitGroup
 
-	mu       sync.Mutex // guards the fields below
-	ended    bool
-	tenants  map[string]*tenantState
-	turns    []*tenantState // with texts that wait, the next one first
-	bytes    int64          // of the texts that wait
-	waiting  int            // callers with a call of their own
+	// mu guards the fields below, and the queues of the tenants, but not their breakers.
+	mu      sync.Mutex
+	ended   bool
+	tenants map[string]*tenantState
+	// Tenants with texts that wait, the next one first. A tenant is in it once at most.
+	turns []*tenantState
+	bytes int64 // of the texts that wait
+	// Callers that wait for a call of their own.
+	waiting  int
 	inFlight int
-	timer    bool // a batch will be sent when it fires
+	// A timer runs that will send what waits.
+	timer bool
 
 	calls, failures, retries atomic.Uint64
 }
@@ -216,7 +230,8 @@ func New(o Options) (*Embedder, error) {
 	return e, nil
 }
 
-// Close ends the embedder and waits for its requests; callers that wait get ErrClosed.
+// Close ends the embedder and waits for its requests. Callers that wait get ErrClosed. It may be
+// called again.
 func (e *Embedder) Close() {
 	e.mu.Lock()
 	if e.ended {
@@ -243,7 +258,7 @@ func (e *Embedder) Close() {
 // Model is the id of the model: vectors of two ids do not compare.
 func (e *Embedder) Model() string { return e.model }
 
-// Older are the ids of models that it makes vectors of too, where a request names them.
+// Older returns ids of earlier models that it can still make vectors of, if a request names them.
 func (e *Embedder) Older() []string {
 	if e.model == LexicalModel {
 		return []string{LexicalV1}
@@ -257,7 +272,8 @@ func (e *Embedder) Semantic() bool { return e.o.Kind != KindLexical }
 // Given says that clients bring all vectors of its model: it makes none.
 func (e *Embedder) Given() bool { return e.o.Kind == KindNone }
 
-// TakesTokens says whether texts may come as tokens: to a provider of that protocol, where nothing is put before texts.
+// TakesTokens reports whether texts may come as tokens: the provider's protocol must know them, and
+// no prefix may have to be put before them.
 func (e *Embedder) TakesTokens() bool {
 	return e.o.Kind == KindOpenAI && e.o.QueryPrefix+e.o.DocumentPrefix == ""
 }
@@ -268,8 +284,8 @@ func (e *Embedder) Asks() bool { return e.provider != nil }
 // KnownDim is the dimension of the vectors, 0 while it is not known.
 func (e *Embedder) KnownDim() int { return int(e.dim.Load()) }
 
-// Dim returns the dimension of the vectors, asking the provider for a tenant if no answer has shown it yet. It is 0 for one that
-// makes none and was not told.
+// Dim returns the dimension of the vectors. If no answer has shown it yet, it asks the provider on
+// behalf of a tenant. It is 0 for an embedder that makes no vectors and was not told.
 func (e *Embedder) Dim(ctx context.Context, tenant string) (int, error) {
 	if e.provider == nil || e.shown.Load() {
 		return e.KnownDim(), nil
@@ -301,14 +317,15 @@ func (e *Embedder) Stats() Stats {
 	return out
 }
 
-// Request is texts of one tenant.
+// Request is a number of texts of one tenant.
 type Request struct {
 	Tenant string
 	Model  string // one of Older; otherwise it is the embedder's
 	Texts  []string
 	Query  bool // they are queries; else documents
 	Strict bool // a text that is too long is refused, not cut
-	// Protected texts are found in the cache by requests of protected texts alone.
+	// Vectors of protected texts are shared with other protected texts only: otherwise the speed of
+	// an answer could tell that a protected field holds a text.
 	Protected bool
 	Each      bool // a text that the provider refuses fails by itself
 	// Tokens says that each text is a JSON array of the model's own tokens, which go to the provider as they are.

@@ -69,6 +69,7 @@ type lexicalCount struct {
 	starts []int  // where its characters begin
 }
 
+// newLexicalCount returns a count whose word has only the space before it.
 func newLexicalCount() *lexicalCount {
 	return &lexicalCount{word: append(make([]byte, 0, 64), ' '), starts: append(make([]int, 0, 64), 0)}
 }
@@ -85,6 +86,7 @@ func (c *lexicalCount) flush() {
 	c.word, c.starts = append(c.word[:0], ' '), append(c.starts[:0], 0)
 }
 
+// vector returns the vector of what was counted, and the number of words.
 func (c *lexicalCount) vector() ([]float32, int) {
 	if c.words == 0 {
 		addWord(&c.counts, []byte("  "), []int{0, 1, 2})
@@ -102,6 +104,7 @@ func addWord(counts *[LexicalDim]int64, word []byte, starts []int) {
 	}
 }
 
+// count adds a feature at its place, with its sign.
 func count(counts *[LexicalDim]int64, feature []byte, weight int64) {
 	h := xxhash.Sum64(feature)
 	if h>>63 == 1 {
@@ -110,6 +113,8 @@ func count(counts *[LexicalDim]int64, feature []byte, weight int64) {
 	counts[h%LexicalDim] += weight
 }
 
+// unit divides the counts by their length. The sum of squares is an exact integer, so every machine
+// rounds the same number. If all features cancel each other out, the vector is that of place 0.
 func unit(counts *[LexicalDim]int64) []float32 {
 	var sum int64
 	for _, c := range counts {

@@ -14,15 +14,17 @@ import (
 	"time"
 )
 
-// What is read of a provider at most: 1,024 vectors of 1,024 numbers in 16 characters each, and of a provider whose dimension is
-// known no more than its vectors could take, however they are laid out.
+// Bounds of what is read from a provider: 16 MiB in all, which is 1,024 vectors of 1,024 numbers
+// with 16 characters each. If the dimension is known, an answer may have 64 bytes per number and
+// answerFrame bytes for everything else.
 const (
 	maxAnswer   = 16 << 20
 	answerFrame = 64 << 10
 	numberBytes = 64
 )
 
-// mostOf is how many bytes an answer to the given number of texts may have; dim 0: not known.
+// mostOf returns how many bytes an answer for the given number of texts may have. A dim of 0 is not
+// known.
 func mostOf(texts int, dim int64) int64 {
 	if dim == 0 {
 		return maxAnswer
@@ -30,15 +32,18 @@ func mostOf(texts int, dim int64) int64 {
 	return min(maxAnswer, answerFrame+int64(texts)*dim*numberBytes)
 }
 
-// provider speaks the protocol of one kind over HTTP.
+// provider speaks the protocol of one kind over HTTP. It keeps no state besides its connections.
 type provider struct {
 	o      *Options
 	client *http.Client
 	url    string
-	read   func(body []byte, want int) (vectors [][]float32, tokens int, err error)
-	write  func(batch []*call) any
+	// read takes an answer apart, write makes the body of a request; the kind decides which.
+	read  func(body []byte, want int) (vectors [][]float32, tokens int, err error)
+	write func(batch []*call) any
 }
 
+// newProvider makes the provider of a kind. It follows no redirects and uses no proxy: texts go to
+// the operator's address only.
 func newProvider(o *Options) *provider {
 	p := &provider{o: o}
 	p.client = &http.Client{
@@ -69,8 +74,9 @@ func newProvider(o *Options) *provider {
 
 func (p *provider) close() { p.client.CloseIdleConnections() }
 
-// embed does one request. Errors that another try may mend are retryable, answers that make no sense Invalid.
-// embed asks for vectors, of which dim is the length that they must have; 0: any.
+// embed makes one request and returns the vectors in the order of the batch, and the number of
+// tokens if the provider says it. dim is the dimension that the vectors must have; 0: any. Errors:
+// retryable, Refused, Invalid for an answer that makes no sense, and Unavailable.
 func (p *provider) embed(ctx context.Context, batch []*call, dim int64) (vectors [][]float32, tokens int, err error) {
 	body, err := json.Marshal(p.write(batch))
 	if err != nil {
@@ -106,8 +112,8 @@ func (p *provider) embed(ctx context.Context, batch []*call, dim int64) (vectors
 	return p.read(answer, len(batch))
 }
 
-// connectError hides what went wrong on the way: it would name addresses. A request that took too long is not tried
-// again, for its callers have waited long enough.
+// connectError hides what went wrong on the way, as it would name addresses. A request that took
+// too long is not tried again: its callers have waited long enough.
 func connectError(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return Unavailable{After: time.Second, Reason: "it did not answer in time"}
@@ -115,6 +121,8 @@ func connectError(ctx context.Context) error {
 	return retryable{error: errors.New("it cannot be reached")}
 }
 
+// statusError returns the error for a status other than 200. 429 and 5xx may pass. 400, 413 and 422
+// blame the text. Anything else, such as a wrong key, needs the operator.
 func statusError(resp *http.Response) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusOK:
@@ -134,6 +142,8 @@ func statusError(resp *http.Response) error {
 	}
 }
 
+// ollamaRequest, openAIRequest and teiRequest are the bodies of requests, as the provider's
+// documentation has them.
 type ollamaRequest struct {
 	Model     string   `json:"model"`
 	Input     []string `json:"input"`
@@ -224,8 +234,10 @@ func readTEI(body []byte, _ int) (vectors [][]float32, tokens int, err error) {
 	return plainVectors(doc), 0, nil
 }
 
+// notVectors replaces an error of the decoder, whose text may quote the answer.
 func notVectors(error) error { return Invalid{"it is not JSON with vectors"} }
 
+// plainVectors converts the rows without copying numbers.
 func plainVectors(in []numbers) [][]float32 {
 	out := make([][]float32, len(in))
 	for i := range in {
@@ -234,7 +246,8 @@ func plainVectors(in []numbers) [][]float32 {
 	return out
 }
 
-// numbers is a JSON array of numbers; null in it is none, unlike with encoding/json alone.
+// numbers is a JSON array of numbers. Unlike encoding/json it refuses null inside the array, which
+// would become 0.
 type numbers []float32
 
 // UnmarshalJSON reads the array. The decoder has checked the syntax.

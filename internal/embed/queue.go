@@ -1,18 +1,24 @@
 package embed
 
-// tenantState is what an embedder holds of one tenant, so that texts of one that fail, or many of them, do not keep others waiting.
-// It stays: a server has as many as it has tenants.
+// tenantState is what an embedder holds of one tenant, so that many texts of one tenant, or texts
+// that fail, do not keep others waiting. It is never removed: a server has as many as it has
+// tenants. The embedder's mu guards all fields; the breaker has its own.
 type tenantState struct {
-	name     string
-	breaker  breaker
-	pending  []*call // that wait for a request
-	bytes    int64   // of their texts
-	waiting  int     // callers with a call of their own
+	name    string
+	breaker breaker
+	// Calls that wait for a request, the oldest first.
+	pending []*call
+	// The bytes of their texts.
+	bytes int64
+	// Callers that wait for a call of their own.
+	waiting int
+	// Requests under way.
 	inFlight int
-	queued   bool // it is among those whose turn comes
+	// It is in turns.
+	queued bool
 }
 
-// tenant finds the state of a tenant, and makes it. The mutex is held.
+// tenant returns the state of a tenant, and makes it if it is new. The caller holds mu.
 func (e *Embedder) tenant(name string) *tenantState {
 	t := e.tenants[name]
 	if t == nil {
@@ -22,7 +28,8 @@ func (e *Embedder) tenant(name string) *tenantState {
 	return t
 }
 
-// partOf is how much of a bound one tenant may take: all of it as long as it is the only one, else all but a part. The mutex is held.
+// partOf returns how much of a bound one tenant may use: all of it as long as it is the only
+// tenant, else all but the part that is kept for others. The caller holds mu.
 func (e *Embedder) partOf(all, others int) int {
 	if len(e.tenants) < 2 {
 		return all
@@ -30,7 +37,8 @@ func (e *Embedder) partOf(all, others int) int {
 	return max(1, all-others)
 }
 
-// batch is how many texts a request has at most, so that their vectors fit into what is read of an answer.
+// batch returns the most texts of one request, so that their vectors fit into the bound of an
+// answer.
 func (e *Embedder) batch() int {
 	dim := e.KnownDim()
 	if dim == 0 {
@@ -39,8 +47,9 @@ func (e *Embedder) batch() int {
 	return max(1, min(e.o.Batch, (maxAnswer-answerFrame)/(dim*numberBytes)))
 }
 
-// take takes the next texts to ask for: of one tenant, tenants in turn, and of those that may have one more request. Unless now is
-// set, it takes what fills a request. Nil: there are none. The mutex is held.
+// take removes the next batch from the queue: texts of one tenant, tenants in turn, and only of a
+// tenant that may have another request in flight. Unless now is set, it takes a full batch only. It
+// returns nil if there is none. The caller holds mu.
 func (e *Embedder) take(now bool) (*tenantState, []*call) {
 	most, full := e.partOf(e.o.InFlight, 1), e.batch()
 	for i, t := range e.turns {
