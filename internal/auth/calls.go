@@ -70,6 +70,8 @@ type Calls struct {
 	stop   func()
 }
 
+// callShard is one part of the list of calls, so that calls which begin and end at once do not wait
+// for one lock.
 type callShard struct {
 	mu    sync.Mutex // guards first, and the links and over of its calls
 	first *Call
@@ -79,13 +81,15 @@ type callShard struct {
 // Call is one call under way. It is the context of the call's work.
 type Call struct {
 	context.Context
-	cancel     context.CancelCauseFunc
-	rights     Rights
-	shard      *callShard
+	cancel context.CancelCauseFunc
+	rights Rights
+	shard  *callShard
+	// Links in the list of its shard; the shard's mu guards them and over.
 	prev, next *Call
-	over       bool
-	mu         sync.Mutex             // one change of holder at a time
-	holder     atomic.Pointer[Holder] // as of the last look
+	// It was taken out of the list.
+	over   bool
+	mu     sync.Mutex             // one change of holder at a time
+	holder atomic.Pointer[Holder] // as of the last look
 }
 
 // NewCalls begins to look after calls whose tokens are looked up in tokens, until Close.
@@ -98,6 +102,7 @@ func NewCalls(tokens Lookup, clock env.Clock) *Calls {
 // Close ends that. Calls go on.
 func (c *Calls) Close() { c.stop() }
 
+// callKey is the key under which a call finds itself in a context.
 type callKey struct{}
 
 // Begin counts a call in. Its work runs under the context that is returned, which ends with ErrEnded as its cause once the

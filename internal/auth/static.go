@@ -80,6 +80,7 @@ type Change struct {
 // Any reports whether anything differs.
 func (c Change) Any() bool { return c.Added > 0 || c.Removed > 0 || c.Altered > 0 }
 
+// row is one token in a table.
 type row struct {
 	hash [sha256.Size]byte
 	who  Principal
@@ -178,6 +179,7 @@ func (t *table) forget(hash [sha256.Size]byte, who Principal) {
 	}
 }
 
+// find returns the holder of a hash. It may be called on a nil table, which is empty.
 func (t *table) find(hash [sha256.Size]byte) (Principal, bool) {
 	if t == nil {
 		return Principal{}, false
@@ -220,8 +222,10 @@ func (s *Static) Lookup(token string, now time.Time) (Principal, bool) {
 	return t.removed[sum], false
 }
 
+// prefix returns the first 8 bytes of a hash, which select the rows to compare.
 func prefix(sum [sha256.Size]byte) uint64 { return binary.BigEndian.Uint64(sum[:8]) }
 
+// build checks all tokens and makes a table of them. The error names the row.
 func build(tokens []Token) (*table, error) {
 	if len(tokens) > maxTokens {
 		return nil, fmt.Errorf("%d tokens: at most %d", len(tokens), maxTokens)
@@ -242,6 +246,7 @@ func build(tokens []Token) (*table, error) {
 	return t, nil
 }
 
+// check refuses a token without a name, tenant or scopes, and returns its hash.
 func check(t Token) (hash [sha256.Size]byte, err error) {
 	if err := checkName("name", t.Name); err != nil {
 		return hash, err
@@ -258,6 +263,7 @@ func check(t Token) (hash [sha256.Size]byte, err error) {
 	return parseHash(t.Hash)
 }
 
+// fileForm and tokenForm are the form of the file.
 type fileForm struct {
 	Tokens []tokenForm `yaml:"tokens"`
 }

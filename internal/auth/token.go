@@ -36,6 +36,7 @@ func Hash(token string) string {
 // errHash is the same for every text that is not a hash, so that a token pasted in its place is never repeated in a log.
 var errHash = errors.New("a hash is sha256: and 64 hexadecimal digits")
 
+// parseHash reads what Hash returns. The error never repeats the text.
 func parseHash(s string) (sum [sha256.Size]byte, err error) {
 	digits, ok := strings.CutPrefix(s, hashPrefix)
 	if !ok || len(digits) != hex.EncodedLen(len(sum)) {
