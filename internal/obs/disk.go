@@ -13,6 +13,7 @@ func NewSyncTimes() *Histogram { return NewHistogram(32, 18) }
 // at which a log's syncs are timed; the log itself knows nothing of it.
 func TimeSyncs(fs env.FS, clock env.Clock, h *Histogram) env.FS { return timedFS{fs, clock, h} }
 
+// timedFS wraps the files that are opened for writing; the others are not synced.
 type timedFS struct {
 	env.FS
 	clock env.Clock
@@ -32,6 +33,7 @@ func (f timedFS) file(file env.File, err error) (env.File, error) {
 	return timedFile{file, f.clock, f.h}, nil
 }
 
+// timedFile times the syncs of one file.
 type timedFile struct {
 	env.File
 	clock env.Clock

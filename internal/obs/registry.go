@@ -60,6 +60,7 @@ var units = []string{
 	"segments", "sessions", "shards", "state", "streams", "sublevels", "tasks", "term", "tokens", "total", "waits",
 }
 
+// nameForm is the form of a metric's name before its unit is checked.
 var nameForm = regexp.MustCompile(`^millrace_[a-z]+(_[a-z][a-z0-9]*)+$`)
 
 // Registry holds the tables of one process.
@@ -178,6 +179,7 @@ func (c *collector[S]) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
+// valueType returns counter for a name that ends in _total, else gauge.
 func (m *Metric[S]) valueType() prometheus.ValueType {
 	if strings.HasSuffix(m.Name, "_total") {
 		return prometheus.CounterValue
@@ -225,6 +227,8 @@ func (c *collector[S]) admit(i int, key string) bool {
 	return c.known[i][key]
 }
 
+// constant makes a sample. An error appears as an invalid metric, which fails the scrape with the
+// reason.
 func constant(d *prometheus.Desc, t prometheus.ValueType, v float64, labels ...string) prometheus.Metric {
 	m, err := prometheus.NewConstMetric(d, t, v, labels...)
 	if err != nil {
