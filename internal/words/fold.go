@@ -1,5 +1,8 @@
-// Package words brings texts into the one form in which they are compared, and cuts them into words. Words of points and queries, and
-// the built-in embedder, all go by it, so that what one of them takes for equal is equal to the others.
+// Package words brings texts into the one form in which they are compared, and cuts them into words. It
+// has two entries: Fold for a whole text, and Cutter for its words. Search by words of points and
+// queries and the built-in embedder all use it, so what one of them takes for equal is equal to the
+// others. Stored vectors of the built-in embedder depend on it, so a change here needs a new id of that
+// model.
 package words
 
 import (
@@ -11,8 +14,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// dropped are the marks that fold away: accents of alphabets that are read without them, and points of Hebrew and Arabic. Marks that
-// are vowels or sounds, of India, Thailand or Japan, stay.
+// dropped are the marks that folding removes: accents of alphabets that can be read without them,
+// and points of Hebrew and Arabic. Marks that are vowels or sounds of their own, as in India,
+// Thailand or Japan, stay.
 var dropped = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0x0300, Hi: 0x036f, Stride: 1},
 	{Lo: 0x0483, Hi: 0x0489, Stride: 1},
@@ -30,7 +34,7 @@ var dropped = &unicode.RangeTable{R16: []unicode.Range16{
 	{Lo: 0xfe20, Hi: 0xfe2f, Stride: 1},
 }}
 
-// Characters that have a meaning of their own among those that are dropped.
+// Characters that are handled by themselves.
 const (
 	zeroWidthSpace = '\u200b' // ends a word where no space is written
 	lightSkin      = '\U0001f3fb'
@@ -49,6 +53,8 @@ func Fold(text string) string {
 	if isASCII(text) {
 		return strings.ToLower(text)
 	}
+	// Decomposed first, so that accents are characters that can be dropped; folding case may
+	// compose some again.
 	s := norm.NFKD.String(strings.ToValidUTF8(text, "\ufffd"))
 	s = norm.NFKD.String(cases.Fold().String(s)) // whose results may be composed
 	var b strings.Builder
@@ -70,6 +76,7 @@ func Fold(text string) string {
 	return norm.NFC.String(b.String())
 }
 
+// isASCII reports whether a text needs no more than lower case, as most do.
 func isASCII(s string) bool {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {

@@ -5,14 +5,15 @@ import (
 	"unicode/utf8"
 )
 
-// unspaced are scripts that put no spaces between words. Their runs are cut into characters and pairs of them.
+// unspaced are scripts that put no spaces between words. Their runs are cut into characters and
+// pairs of neighbours, because their words cannot be found without a dictionary.
 var unspaced = []*unicode.RangeTable{
 	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Bopomofo, unicode.Yi,
 	unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan, unicode.Javanese, unicode.Balinese, unicode.Tai_Le,
 	unicode.New_Tai_Lue, unicode.Tai_Tham, unicode.Tai_Viet,
 }
 
-// longVowel lengthens a sound of Katakana. It belongs to no script.
+// longVowel lengthens a sound in Katakana. Unicode gives it to no script, so it is named here.
 const longVowel = '\u30fc'
 
 // Letters of flags, of which two are one.
@@ -21,7 +22,7 @@ const (
 	flagZ = '\U0001f1ff'
 )
 
-// class is what a character is to words.
+// class is the part that a character plays in words.
 type class uint8
 
 const (
@@ -33,6 +34,7 @@ const (
 	flag                // a letter of a flag
 )
 
+// classOf returns the class of a folded character.
 func classOf(r rune) class {
 	switch {
 	case r < utf8.RuneSelf:
@@ -59,23 +61,33 @@ func classOf(r rune) class {
 	return gap
 }
 
-// Cutter cuts texts into words. One at a time; it may be used again.
+// Cutter cuts texts into words. It cuts one text at a time and may be used again, which saves its
+// buffers. It is not safe for concurrent use.
 type Cutter struct {
-	// Singles has characters of scripts without spaces told alone as well as in pairs, as a text must that is looked for by one of them.
-	// Without, one is told alone where it stands alone, as in a query.
+	// Singles makes it report each character of a script without spaces alone as well as in pairs,
+	// as a text needs that may be searched for a single character. Without it, a character is
+	// reported alone only if it stands alone, as in a query.
 	Singles bool
 
-	out  func(word []byte)
-	word []byte // the run of letters that is open
-	open []byte // the character of a run without spaces that is open, with its marks
-	last []byte // the one before it
+	out func(word []byte)
+	// The run of letters that is not ended yet.
+	word []byte
+	// The last character of a run without spaces, with its marks; it is not reported yet, as more
+	// marks may follow.
+	open []byte
+	// The character before it.
+	last []byte
+	// Buffer for the two of them.
 	pair []byte
-	run  int // characters of that run which are told
+	// How many characters of the run were reported.
+	run int
+	// The letter of a flag that waits for a second one.
 	flag []byte
 }
 
-// Each calls out with each word of a text, folded and in order; it is good until out returns. A word is a run of letters and digits, a
-// character or a pair of them of a script without spaces, or an emoji.
+// Each calls out with each word of a text, folded and in order. The word is valid until out
+// returns. A word is a run of letters and digits, a character or a pair of characters of a script
+// without spaces, or an emoji.
 func (c *Cutter) Each(text string, out func(word []byte)) {
 	c.out = out
 	for _, r := range Fold(text) {
@@ -115,6 +127,7 @@ func (c *Cutter) Each(text string, out func(word []byte)) {
 	c.endFlag()
 }
 
+// endWord reports the run of letters, if there is one.
 func (c *Cutter) endWord() {
 	if len(c.word) > 0 {
 		c.out(c.word)
@@ -122,6 +135,7 @@ func (c *Cutter) endWord() {
 	}
 }
 
+// endFlag reports a flag, or a single letter of one.
 func (c *Cutter) endFlag() {
 	if len(c.flag) > 0 {
 		c.out(c.flag)
@@ -129,7 +143,8 @@ func (c *Cutter) endFlag() {
 	}
 }
 
-// next tells the character of a run that is open, now that another one comes.
+// next reports the open character of a run, alone and with the one before it, when another one
+// follows or the run ends.
 func (c *Cutter) next() {
 	if len(c.open) == 0 {
 		return
@@ -146,6 +161,7 @@ func (c *Cutter) next() {
 	c.run++
 }
 
+// endRun ends a run without spaces. A run of a single character is reported in every case.
 func (c *Cutter) endRun() {
 	c.next()
 	if c.run == 1 && !c.Singles {
