@@ -18,22 +18,24 @@ const (
 	giveUp   = 8 * time.Minute         // after it a client asks no more: what it was answered before may be forgotten
 )
 
-// space is a namespace.
+// space is a namespace that clients use.
 type space struct {
 	tenant     string
 	partitions int
 }
 
-// place is one of a space's partitions.
+// place is one partition of a space, by its index there.
 type place struct {
 	*space
 	index uint16
 }
 
-// system is the cluster's own partition.
+// system is the place of the cluster's own partition, which holds the directory of namespaces.
 var system = place{}
 
-// find finds a partition, as this host's replica of the directory has it.
+// find returns the partition of a place, as this host's replica of the directory has it; false if
+// the host does not know the namespace yet. It also notes in the ledger which shard the partition
+// is in.
 func (h *host) find(at place) (core.Partition, bool) {
 	if at == system {
 		return core.Partition{}, true
@@ -50,26 +52,34 @@ func (h *host) find(at place) (core.Partition, bool) {
 	return p.Partition, true
 }
 
-// client sends requests, one at a time, and repeats each until it knows its outcome.
+// client sends requests and repeats each until it knows the outcome. host is the host that it
+// believes to lead.
 type client struct {
 	w    *world
 	host uint64
 }
 
-// request is one commit on its way. make builds it again for each try, with the same content.
+// request is one commit that a client wants. It may be sent many times; make builds the same
+// content for each try, because a node may change what it is given.
 type request struct {
-	at      place
+	at place
+	// The task that it creates; zero for other requests.
 	creates core.TaskID
 	make    func() core.Commit
-	matches func(*core.Commit) bool // finds it in the log
+	// Finds the commit in the log, to compare the result that the client was told.
+	matches func(*core.Commit) bool
 	answer  func(core.Result, core.At)
-	unknown func()        // it was given up
+	// Called if the client gives up; nil: it never does.
+	unknown func()
 	since   time.Duration // when it was first sent
-	tries   int
-	over    bool
+	// How often it was sent. An answer or a timeout of an earlier try is recognised by its number.
+	tries int
+	// The outcome is known, or the client gave up.
+	over bool
 }
 
-// create creates the next task, until there are enough.
+// create creates the next task, and plans the one after it, until the plan's number is reached.
+// Some tasks have one of few unique keys, so that creates of different clients meet.
 func (c *client) create() {
 	w := c.w
 	if w.ledger.made >= w.plan.Tasks {
@@ -111,7 +121,8 @@ func (c *client) create() {
 	})
 }
 
-// uniqueKeyAt returns one of few unique keys that place a task in a partition.
+// uniqueKeyAt returns unique key n for a partition: it tries suffixes until the key is placed
+// there.
 func uniqueKeyAt(at place, n int) string {
 	for i := 0; ; i++ {
 		if key := fmt.Sprintf("u%d-%d", n, i); core.PlaceText([]byte(key), at.partitions) == at.index {
@@ -120,7 +131,7 @@ func uniqueKeyAt(at place, n int) string {
 	}
 }
 
-// creates finds the commit that makes a task.
+// creates returns what finds the commit that creates a task.
 func creates(id core.TaskID) func(*core.Commit) bool {
 	return func(c *core.Commit) bool {
 		op, ok := c.Ops[0].(*core.TaskCreate)
@@ -128,7 +139,8 @@ func creates(id core.TaskID) func(*core.Commit) bool {
 	}
 }
 
-// someDelay draws a task's delay: mostly none.
+// someDelay draws a task's delay: mostly none, sometimes seconds, and days if the plan lets days
+// pass.
 func (w *world) someDelay() core.Millis {
 	switch {
 	case w.plan.Days && w.chance(150):
@@ -146,7 +158,9 @@ func (c *client) begin(q *request) {
 	c.send(q)
 }
 
-// send sends a request to the host that the client believes to lead, and again when no answer comes.
+// send sends a request to the host that the client believes to lead, and plans another try in case
+// no answer comes. After giveUp it ends the request as unknown: the server may have forgotten what
+// makes a repetition safe.
 func (c *client) send(q *request) {
 	w := c.w
 	if w.time()-q.since > giveUp && q.unknown != nil {
@@ -168,7 +182,7 @@ func (c *client) send(q *request) {
 	w.after(patience, "patience", 0, func() { c.elsewhere(q, try, nil) })
 }
 
-// arrive is a request at a host.
+// arrive is a request that reaches a host. Its answer may be lost on the way back.
 func (c *client) arrive(q *request, try int, h *host) {
 	w := c.w
 	p, ok := h.find(q.at)
@@ -188,6 +202,8 @@ func (c *client) arrive(q *request, try int, h *host) {
 	h.kick()
 }
 
+// take is an answer that reaches the client. A result is compared with the log later; an error
+// makes the client try again.
 func (c *client) take(q *request, try int, d core.Proposed) {
 	w := c.w
 	if q.over {
@@ -204,7 +220,8 @@ func (c *client) take(q *request, try int, d core.Proposed) {
 	q.answer(d.Results[0], d.At)
 }
 
-// elsewhere tries again: at the leader that was named, or at any host.
+// elsewhere plans another try, at the leader that the error names or at another host. It does
+// nothing if the request is over, or if try is not the newest one.
 func (c *client) elsewhere(q *request, try int, why error) {
 	if q.over || q.tries != try {
 		return
@@ -217,7 +234,8 @@ func (c *client) elsewhere(q *request, try int, why error) {
 	})
 }
 
-// leaderOf returns the host that an error names, or another one than was tried.
+// leaderOf returns the host that an error names as leader, else a random one other than the one
+// that was tried.
 func (w *world) leaderOf(why error, tried uint64) uint64 {
 	var moved core.NotLeader
 	if errors.As(why, &moved) {
@@ -231,7 +249,7 @@ func (w *world) leaderOf(why error, tried uint64) uint64 {
 	return w.inside(1 + (tried+w.rng.Uint64N(uint64(len(w.hosts)-1)))%uint64(len(w.hosts)))
 }
 
-// taskID makes an id that its place is found by.
+// taskID makes an id from which the partition can be found.
 func (w *world) taskID(at place) core.TaskID {
 	var random [9]byte
 	for i := range random {

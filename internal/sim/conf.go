@@ -7,15 +7,18 @@ import (
 	"github.com/millrace/millrace/internal/replog"
 )
 
-// replica is one replica id, which has one disk for ever.
+// replica is what is known of one replica id. An id belongs to one disk for ever.
 type replica struct {
 	host uint64
 	disk core.StoreID
-	logs []shardLog // what its log held when it was last looked at
-	lost bool       // with its disk
+	// What the replica's log held when it was last looked at, by shard.
+	logs []shardLog
+	// Its disk was lost, so logs is all that is known.
+	lost bool
 }
 
-// replicaOf returns what is known of a replica id, which a host has now.
+// replicaOf returns what is known of the replica that a host has now, and reports it if the id was
+// seen with another disk.
 func (w *world) replicaOf(h *host) *replica {
 	r := w.replicas[h.replica]
 	if r == nil {
@@ -28,7 +31,8 @@ func (w *world) replicaOf(h *host) *replica {
 	return r
 }
 
-// has reports whether a replica has, or had when it was lost, an entry durably.
+// has reports whether a replica has an entry durably, or had it when its disk was lost. What was
+// cut from the log is in the state.
 func (w *world) has(id uint64, shard core.ShardID, index, term uint64) bool {
 	r := w.replicas[id]
 	switch {
@@ -41,7 +45,8 @@ func (w *world) has(id uint64, shard core.ShardID, index, term uint64) bool {
 	return w.host(r.host).has(shard, index, term)
 }
 
-// mostHave reports whether most voters of a configuration have an entry durably, of both its majorities.
+// mostHave reports whether a majority of a configuration's voters has an entry durably; in a joint
+// configuration both majorities.
 func (w *world) mostHave(c *replog.Conf, shard core.ShardID, index, term uint64) bool {
 	majority := func(voters []uint64) bool {
 		n := 0
@@ -55,8 +60,9 @@ func (w *world) mostHave(c *replog.Conf, shard core.ShardID, index, term uint64)
 	return majority(c.Voters) && (!c.Joint() || majority(c.Outgoing))
 }
 
-// committed reports whether an entry was committed by a majority that could: of the configuration before it, or of the one
-// before that, where the leader had not applied the last change when it counted.
+// committed reports whether an entry was committed by a majority that was allowed to: of the
+// configuration in force before the entry, or of the one before that. The latter counts because a
+// leader counts by the configuration that it has applied, which may be one change behind.
 func (w *world) committed(shard core.ShardID, index, term uint64) bool {
 	confs := w.history.confs[shard]
 	i := len(confs) - 1
@@ -66,7 +72,9 @@ func (w *world) committed(shard core.ShardID, index, term uint64) bool {
 	return w.mostHave(&confs[i], shard, index, term) || i > 0 && w.mostHave(&confs[i-1], shard, index, term)
 }
 
-// reconfigured takes in a change of a shard's configuration that was applied for the first time.
+// reconfigured records a change of a shard's configuration that was applied for the first time. It
+// checks that the entry leads to the configuration that it says, and that each new voter's log was
+// near the end.
 func (y *history) reconfigured(w *world, shard core.ShardID, e logEntry) {
 	list := y.confs[shard]
 	before := list[len(list)-1]
@@ -90,10 +98,11 @@ func (y *history) reconfigured(w *world, shard core.ShardID, e logEntry) {
 	}
 }
 
-// inOneTurn is how many entries a leader may have proposed and not yet sent to any other replica.
+// inOneTurn is how many entries a leader may have proposed in one step before it sends them to
+// others.
 const inOneTurn = 4
 
-// ends returns where the log of a replica ends, or ended when it was lost.
+// ends returns where the log of a replica ends, or ended when its disk was lost.
 func (w *world) ends(id uint64, shard core.ShardID) uint64 {
 	r := w.replicas[id]
 	switch {
@@ -106,12 +115,14 @@ func (w *world) ends(id uint64, shard core.ShardID) uint64 {
 	return max(st.Last, st.CutIndex)
 }
 
+// sameConf compares two configurations without the entries that led to them.
 func sameConf(a, b replog.Conf) bool {
 	return slices.Equal(a.Voters, b.Voters) && slices.Equal(a.Outgoing, b.Outgoing) && slices.Equal(a.Learners, b.Learners) &&
 		slices.Equal(a.LearnersNext, b.LearnersNext)
 }
 
-// checkConfs holds the configurations that a host goes by to those that the log leads to.
+// checkConfs checks that the configuration by which a host acts is the one to which the log leads
+// at the entry that the host has applied.
 func (h *host) checkConfs() {
 	if h.node == nil {
 		return
@@ -131,7 +142,8 @@ func (h *host) checkConfs() {
 	}
 }
 
-// checkMembers takes in a directory that is newer than what was seen: a replica id is one disk's for ever.
+// checkMembers records a directory that is newer than the last one. Replica ids never go back, and
+// each job that ended is counted once.
 func (h *host) checkMembers() {
 	w := h.w
 	d := h.node.Members()
@@ -151,7 +163,8 @@ func (h *host) checkMembers() {
 	w.invite(&d)
 }
 
-// settled says what keeps the membership from being what the directory wants.
+// settled returns what keeps the membership from being what the directory wants; empty if nothing
+// does.
 func (w *world) settled() string {
 	if w.members.Version == 0 {
 		return ""

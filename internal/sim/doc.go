@@ -15,4 +15,10 @@
 // leads to there, a voter was a learner that is near, and a replica id has one disk for ever (conf.go).
 //
 // Not simulated: flipped bits, whose tests are those of the log; the edges. Only tests import it.
+//
+// Main types: world is virtual time with the queue of events; host is a machine with a disk, a
+// clock and, while it runs, a node; ledger is what clients were told; history is what the logs have
+// shown; Plan is what is drawn from the seed. Everything runs in the goroutine of Run, so nothing
+// here is locked. Code draws from world.rng only, and never from a map's order, or the same seed
+// would not give the same history.
 package sim

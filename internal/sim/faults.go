@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/replog/replogtest"
 )
 
-// Fault is a kind of thing that goes wrong in a data centre.
+// Fault is a kind of thing that goes wrong in a data centre. The names are part of results.
 type Fault string
 
 // The faults.
@@ -37,7 +37,7 @@ const (
 	LoseDisk    Fault = "lose_disk"    // a host comes back with an empty disk; only where membership changes
 )
 
-// Faults lists all kinds but LoseDisk.
+// Faults lists all kinds except LoseDisk, which only plans with changing membership have.
 func Faults() []Fault {
 	return []Fault{
 		Crash, Blackout, Stop, Pause, Isolate, OneWay, CutPair, Bridge, Swizzle, Flap, StepClock, Drift, Freeze, Leap, FailSync, FailWrite,
@@ -45,7 +45,8 @@ func Faults() []Fault {
 	}
 }
 
-// misfortune plans the next fault, until the world is healthy.
+// misfortune plans the next fault, which plans the one after it, until the world is healthy. Kind,
+// host and length are drawn.
 func (w *world) misfortune() {
 	w.after(w.between(w.plan.FaultEvery/4, w.plan.FaultEvery), "fault", 0, func() {
 		if w.healthy {
@@ -61,7 +62,8 @@ func (w *world) misfortune() {
 	})
 }
 
-// strike lets one thing go wrong, for a while where it passes. It reports whether it could.
+// strike makes one fault happen, for d if it is one that passes. It returns false if the fault was
+// not possible, such as a crash of a host that is down.
 func (w *world) strike(kind Fault, h *host, d time.Duration) bool {
 	switch kind {
 	case Blackout:
@@ -111,7 +113,7 @@ func (w *world) strike(kind Fault, h *host, d time.Duration) bool {
 	return true
 }
 
-// cutWires lets wires carry nothing for a while.
+// cutWires cuts wires between hosts for a while, in the pattern of the kind.
 func (w *world) cutWires(kind Fault, h *host, d time.Duration) bool {
 	if len(w.hosts) == 1 {
 		return false
@@ -151,6 +153,7 @@ func (w *world) cutWires(kind Fault, h *host, d time.Duration) bool {
 	return true
 }
 
+// isolate cuts a host off from all others for d.
 func (w *world) isolate(h *host, d time.Duration) {
 	if w.healthy {
 		return
@@ -160,7 +163,8 @@ func (w *world) isolate(h *host, d time.Duration) {
 	}
 }
 
-// stepClock lets a wall clock jump. Most clocks are always right: with a majority of wrong clocks the nodes cannot tell the time.
+// stepClock makes a wall clock jump by up to two hours. It refuses to make half of the clocks
+// wrong: nodes take the time that most clocks show, so they could not tell the right time any more.
 func (h *host) stepClock(d time.Duration) bool {
 	w := h.w
 	wrong := 0
@@ -182,7 +186,7 @@ func (h *host) stepClock(d time.Duration) bool {
 	return true
 }
 
-// runAt lets a clock run at another rate for a while.
+// runAt makes a clock run at another rate for d.
 func (h *host) runAt(rate int64, d time.Duration) bool {
 	h.clock.setRate(rate)
 	h.tell()
@@ -195,7 +199,8 @@ func (h *host) runAt(rate int64, d time.Duration) bool {
 	return true
 }
 
-// leap lets time go by at once.
+// leap makes time pass at once on every clock. Events that are planned keep their distance from
+// now.
 func (w *world) leap(d time.Duration) {
 	w.passed += d
 	w.ledger.age()
@@ -204,7 +209,8 @@ func (w *world) leap(d time.Duration) {
 	}
 }
 
-// stop has a node hand its shards over, and ends it in order a little later.
+// stop makes a node hand its shards over, and ends it in order a little later. back is how long it
+// stays down.
 func (h *host) stop(back time.Duration) {
 	over, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -221,7 +227,7 @@ func (h *host) stop(back time.Duration) {
 	h.kick()
 }
 
-// pause stops a host for a while, as a hypervisor does: its clock goes on, and what it was sent waits.
+// pause stops a host for d, as a hypervisor does: its clock goes on, and what is sent to it waits.
 func (h *host) pause(d time.Duration) bool {
 	if h.paused {
 		return false
@@ -237,7 +243,8 @@ func (h *host) pause(d time.Duration) bool {
 	return true
 }
 
-// breakDisk lets one of the log's next operations of a kind fail. A node does not outlive it.
+// breakDisk makes one of the log's next five operations of a kind fail. The node must end itself
+// then.
 func (h *host) breakDisk(kind string, err error) {
 	left := 1 + h.w.rng.IntN(5)
 	h.fault.Before(func(op replogtest.Op) error {
@@ -251,7 +258,7 @@ func (h *host) breakDisk(kind string, err error) {
 	})
 }
 
-// fill leaves no room on a host's disk for the log to grow, for a while.
+// fill leaves the log almost no room to grow for d.
 func (h *host) fill(d time.Duration) {
 	h.fault.SetQuota(h.fault.Used() + int64(h.w.rng.IntN(64<<10)) + 1)
 	life := h.life
@@ -263,7 +270,7 @@ func (h *host) fill(d time.Duration) {
 	})
 }
 
-// breakStream ends the connection of one worker.
+// breakStream ends the connection of one worker; false if that worker has none.
 func (w *world) breakStream() bool {
 	k := w.ledger.workers[w.rng.IntN(len(w.ledger.workers))]
 	if k.stream == nil {

@@ -8,17 +8,25 @@ import (
 	"github.com/millrace/millrace/internal/replog"
 )
 
-// history is what the logs of all hosts have shown: what was applied, and every entry that was ever durable anywhere.
+// history is what the logs of all hosts have shown: the entries that were applied, and every entry
+// that was ever durable anywhere. Each rule that it checks compares a host with what another one
+// has shown before.
 type history struct {
-	entries [][]logEntry             // by shard: what was applied, from the first index on
-	hashes  []map[uint64]uint64      // by shard and index: the apply hash there
-	seen    map[entryKey]entryDigest // every entry that a log ever held
-	claims  int                      // messages that claimed something
-	stamps  []core.ShardTime         // by shard: of the last entry applied
-	confs   [][]replog.Conf          // by shard: what it began with, and what each change led to
+	// By shard: what was applied, from the first index on without a gap.
+	entries [][]logEntry
+	// By shard and index: the apply hash, which must be equal on all replicas.
+	hashes []map[uint64]uint64
+	// Every entry that any log ever held.
+	seen map[entryKey]entryDigest
+	// Messages that promised something and were checked.
+	claims int
+	// By shard: the stamp of the last entry applied.
+	stamps []core.ShardTime
+	// By shard: the configuration at the beginning, and the one to which each change led.
+	confs [][]replog.Conf
 }
 
-// logEntry is one entry as the first replica applied it.
+// logEntry is one entry as the first replica applied it. All others must apply the same.
 type logEntry struct {
 	index, term uint64
 	conf        bool // data changes the configuration of the log
@@ -26,14 +34,18 @@ type logEntry struct {
 	entry       *core.Entry // nil for one that opens a term, or changes the configuration
 }
 
+// entryKey names an entry: two entries with the same key must be equal, and so must everything
+// before them.
 type entryKey struct {
 	shard       core.ShardID
 	index, term uint64
 }
 
-// entryDigest is what two logs must agree on at one index and term.
+// entryDigest is what two logs must agree on for one key: a hash of the data, and the term of the
+// entry before.
 type entryDigest struct{ data, termBefore uint64 }
 
+// newHistory returns a history in which the first nodes hosts are voters of every shard.
 func newHistory(shards, nodes int) history {
 	var begun replog.Conf
 	for id := range nodes {
@@ -50,7 +62,7 @@ func newHistory(shards, nodes int) history {
 	return h
 }
 
-// at returns the entry that was applied at an index, or nil.
+// at returns the entry that was applied at an index; nil if none was.
 func (y *history) at(shard core.ShardID, index uint64) *logEntry {
 	i := int64(index) - int64(replog.FirstIndex) - 1
 	if i < 0 || i >= int64(len(y.entries[shard])) {
@@ -59,7 +71,9 @@ func (y *history) at(shard core.ShardID, index uint64) *logEntry {
 	return &y.entries[shard][i]
 }
 
-// applied takes in that a host has applied the entries after from, up to index.
+// applied records that a host has applied the entries after from, up to index. It compares the
+// apply hash and every entry with what other hosts applied there. A host that got a snapshot has no
+// entries to show, which is recognised by the installation that is under way.
 func (y *history) applied(h *host, shard core.ShardID, from, index, hash uint64) {
 	w := h.w
 	if first, seen := y.hashes[shard][index]; !seen {
@@ -97,7 +111,8 @@ func (y *history) applied(h *host, shard core.ShardID, from, index, hash uint64)
 	}
 }
 
-// first takes in an entry that was applied nowhere before.
+// first records an entry that was applied nowhere before, and checks its time or its change of
+// configuration.
 func (y *history) first(w *world, shard core.ShardID, e logEntry) {
 	if len(e.data) > 0 && !e.conf {
 		var err error
@@ -114,13 +129,18 @@ func (y *history) first(w *world, shard core.ShardID, e logEntry) {
 
 // shardLog is what a host's log held of a shard when it was last looked at.
 type shardLog struct {
-	terms map[uint64]uint64 // by index
-	last  uint64
-	term  uint64 // that the log remembers
-	vote  uint64
-	cut   uint64 // where it began when it was lost
+	// Terms of entries, by index. Entries that were replaced are overwritten.
+	terms map[uint64]uint64
+	// Index of the last entry.
+	last uint64
+	// The term and the vote that the log remembers.
+	term uint64
+	vote uint64
+	// Where the log began when its disk was lost.
+	cut uint64
 }
 
+// newShardLogs returns empty logs.
 func newShardLogs(shards int) []shardLog {
 	out := make([]shardLog, shards)
 	for i := range out {
@@ -129,8 +149,8 @@ func newShardLogs(shards int) []shardLog {
 	return out
 }
 
-// checkLogs looks at what became durable: two logs that have an entry of one term at one index are equal up to there, and
-// what a log remembers of terms and votes never goes back.
+// checkLogs looks at what has become durable. Two logs that have an entry of the same term at the
+// same index must be equal up to there, and a log must not forget a term or a vote.
 func (h *host) checkLogs() {
 	for i := range h.logs {
 		id := core.ShardID(i)
@@ -139,6 +159,8 @@ func (h *host) checkLogs() {
 	}
 }
 
+// checkEntries goes back from the end of a log to the first entry that it has seen before, and
+// checks those in between. It stops there, as everything before was checked when it became durable.
 func (h *host) checkEntries(id core.ShardID) {
 	w, l, st := h.w, &h.logs[id], h.log.State(id)
 	l.last = st.Last
@@ -172,6 +194,7 @@ func (h *host) checkEntries(id core.ShardID) {
 	}
 }
 
+// checkVote checks that term and vote did not go back since the last look.
 func (h *host) checkVote(id core.ShardID) {
 	w, l := h.w, &h.logs[id]
 	term, vote, err := replog.DurableVote(h.log, id)
@@ -185,8 +208,8 @@ func (h *host) checkVote(id core.ShardID) {
 	l.term, l.vote = term, vote
 }
 
-// checkReopened holds a log that was opened again to what was durable before: votes, and every entry that no entry of a
-// later term has replaced.
+// checkReopened compares a log that was opened again with what was durable before: the vote, and
+// every entry. An entry may be missing only if an entry of a later term has replaced it.
 func (h *host) checkReopened() {
 	for i := range h.logs {
 		id, l := core.ShardID(i), &h.logs[i]
@@ -212,7 +235,8 @@ func (h *host) checkReopened() {
 	}
 }
 
-// raftMessage is the first byte of the messages of package node that are the log's.
+// raftMessage is the first byte of those messages of package node that belong to the replicated
+// log.
 const raftMessage = 1
 
 // checkClaims holds a message that is being sent to what its sender has durably: a vote, and the entries it acknowledges.
@@ -257,7 +281,7 @@ func (h *host) checkClaims(shard core.ShardID, msg []byte) {
 	}
 }
 
-// has reports whether a host has an entry durably, also while it is down.
+// has reports whether a host has an entry durably; also for a host that is down.
 func (h *host) has(shard core.ShardID, index, term uint64) bool {
 	if h.log.State(shard).CutIndex >= index {
 		return true

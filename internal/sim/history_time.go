@@ -6,12 +6,14 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// led is a term in which a host leads a shard, as the host itself saw it last.
+// led is how a host last saw itself as leader of a shard: the term, 0 if it does not lead, and
+// whether it serves.
 type led struct {
 	term   uint64
 	serves bool
 }
 
+// leaderKey names a term of a shard, which has at most one leader.
 type leaderKey struct {
 	shard core.ShardID
 	term  uint64
@@ -19,14 +21,16 @@ type leaderKey struct {
 
 // leadership is one leader's term.
 type leadership struct {
-	host   uint64
-	boot   time.Duration  // its boot clock when it was first seen to lead
-	stamp  core.ShardTime // of the term's first commit
+	host uint64
+	// The leader's boot clock when it was first seen to lead.
+	boot time.Duration
+	// The stamp of the term's first commit, set when opened is.
+	stamp  core.ShardTime
 	opened bool
 }
 
-// lead takes in whether a host leads a shard: one does in a term, and it serves only when it has applied all that was ever
-// acknowledged.
+// lead records whether a host leads a shard. A term has one leader, and a leader serves only when
+// it has applied everything that was ever acknowledged.
 func (h *host) lead(shard core.ShardID) {
 	l := h.w.ledger
 	term, serves := h.node.Leads(shard)
@@ -53,13 +57,13 @@ func (h *host) lead(shard core.ShardID) {
 	}
 }
 
-// clockSlack is how far a right clock may be ahead of the true time, and a step of shard time with it: clocks agree within a
-// second, and drift for as long as anything is wrong.
+// clockSlack is how far a right clock may be ahead of the true time, and so how far shard time may
+// step with it. Clocks agree within a second, and drift while a fault lasts.
 const clockSlack core.Millis = 3000
 
-// checkTime holds the stamp of an entry that was applied for the first time to the clocks there are: shard time never falls,
-// within a term it runs with the leader's boot clock, and at the start of one it steps forward only to a time that most
-// clocks show.
+// checkTime compares the stamp of a new entry with the clocks. Shard time never falls. Within a
+// term it goes no faster than the leader's boot clock. At the start of a term it steps forward only
+// to a time that most clocks show.
 func (y *history) checkTime(w *world, shard core.ShardID, term uint64, e *core.Entry) {
 	last := y.stamps[shard]
 	if e.Stamp < last {

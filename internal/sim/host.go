@@ -16,38 +16,54 @@ import (
 	"github.com/millrace/millrace/internal/store"
 )
 
-// dataDir is where a host's data lies on its disk.
+// dataDir is the directory of a host's data on its disk.
 const dataDir = "data"
 
-// host is one machine: a disk, a clock, and now and then a node that runs on them.
+// host is one machine: a disk, a clock, and a node while one runs.
 type host struct {
-	w    *world
-	id   uint64
-	life uint64 // rises with each start and each crash: what was planned for an earlier life does not happen
+	w  *world
+	id uint64
+	// Rises with each start and each end. An event that was planned in an earlier life does
+	// nothing.
+	life uint64
 
-	disk  *replogtest.Sectors // of the log
-	data  *replogtest.Disk    // of the store, whose compactions run when they like
+	// The disk of the log, on which a crash may tear writes.
+	disk *replogtest.Sectors
+	// The disk of the store. It is separate because compactions of the store run at their own
+	// times, outside the history.
+	data *replogtest.Disk
+	// What makes operations of disk fail.
 	fault *replogtest.Faulty
 	clock *clock
-	log   *replog.Log // of a host that is down: as it was
+	// The log; of a host that is down, as it was at its end.
+	log   *replog.Log
 	state *store.Store
 	node  *node.Node
 
-	paused  bool
-	stuck   time.Duration // the disk hangs until then
-	slow    time.Duration // it is slow until then
-	turn    bool          // a step is planned
-	wake    time.Duration // boot time that the next one is planned for
-	syncing bool          // a write of the log is planned
+	paused bool
+	// The disk hangs, or is slow, until these times.
+	stuck time.Duration
+	slow  time.Duration // it is slow until then
+	// A step of the node is planned.
+	turn bool
+	// The boot time of the step that the node wants next; 0: none is planned.
+	wake time.Duration
+	// A write of the log is planned.
+	syncing bool
 
 	membership
-	applied []uint64   // by shard, as last checked
+	// By shard: the last entry applied when the host was last checked.
+	applied []uint64
 	logs    []shardLog // of its replica
 	terms   []led
-	reads   []read
+	// Reads that wait until they may be answered.
+	reads []read
+	// Workers that are connected to it.
 	streams map[*worker]bool
 }
 
+// newHost returns a host that is down. Hosts beyond the plan's nodes are spares outside of the
+// cluster.
 func newHost(w *world, id uint64) *host {
 	h := &host{
 		w: w, id: id, disk: replogtest.NewSectors(), data: replogtest.NewDisk(), clock: newClock(w), streams: make(map[*worker]bool),
@@ -66,7 +82,7 @@ func newHost(w *world, id uint64) *host {
 
 func (w *world) host(id uint64) *host { return w.hosts[id-1] }
 
-// whenAwake does something now, or when the pause is over, unless the host dies first.
+// whenAwake calls do now, or when the host's pause is over. It does nothing if the host dies first.
 func (h *host) whenAwake(do func()) {
 	if !h.paused {
 		do()
@@ -80,7 +96,8 @@ func (h *host) whenAwake(do func()) {
 	})
 }
 
-// start opens the node on what the disk holds.
+// start opens the node on what the disk holds, and checks that nothing durable is missing. A host
+// without a replica id, or one that was removed, does not start.
 func (h *host) start() {
 	w := h.w
 	if h.replica == 0 || h.removed {
@@ -101,6 +118,8 @@ func (h *host) start() {
 	h.planFlush()
 }
 
+// open opens store, log and node with the limits of the plan. All of them are stepped by hand:
+// nothing runs in another goroutine.
 func (h *host) open() error {
 	w := h.w
 	h.fault = replogtest.NewFaulty(h.disk)
@@ -139,7 +158,8 @@ func (h *host) open() error {
 
 func address(host uint64) string { return fmt.Sprint("n", host) }
 
-// crash ends the node as the loss of power does: of what was not synced, the disk keeps what it likes.
+// crash ends the node as a loss of power does. Of what was not synced the disk keeps a random part.
+// back is how long the host stays down.
 func (h *host) crash(back time.Duration) {
 	w := h.w
 	if h.node == nil {
@@ -162,7 +182,8 @@ func (h *host) restart() {
 	}
 }
 
-// release lets go of a node that is dead. What it does from here on has no effect.
+// release closes a node that is dead. The disks were replaced before in a crash, so what the
+// closing writes has no effect.
 func (h *host) release() {
 	h.life++
 	dead, st := h.node, h.state
@@ -173,7 +194,7 @@ func (h *host) release() {
 	_ = st.Close()
 }
 
-// kick plans a step of the node now.
+// kick plans a step of the node now, if none is planned.
 func (h *host) kick() {
 	if h.turn || h.node == nil {
 		return
@@ -189,7 +210,8 @@ func (h *host) kick() {
 	})
 }
 
-// step lets the node do what it can, and plans what follows.
+// step lets the node do what it can, and plans what follows: reads, a write of the log, and the
+// next step.
 func (h *host) step() {
 	if h.node == nil {
 		return
@@ -223,13 +245,14 @@ func (h *host) planWake() {
 	})
 }
 
-// tell makes the host look at its clock again, which something has changed.
+// tell makes the host look at its clock again after something has changed it.
 func (h *host) tell() {
 	h.wake = 0
 	h.kick()
 }
 
-// died takes in that a node ended itself: it may for want of a disk that works, and for nothing else.
+// died records that a node ended itself. It may do so if it was removed or if its disk failed, and
+// for no other reason.
 func (h *host) died(err error) {
 	h.w.note("died %d: %v", h.id, err)
 	if _, gone := errors.AsType[*node.RemovedError](err); gone {
@@ -243,7 +266,7 @@ func (h *host) died(err error) {
 	h.crash(h.w.between(50*time.Millisecond, 3*time.Second))
 }
 
-// planSync plans the log's next write.
+// planSync plans the log's next write, later if the disk is slow or hangs.
 func (h *host) planSync() {
 	if h.syncing {
 		return
@@ -275,7 +298,7 @@ func (h *host) planSync() {
 	})
 }
 
-// planFlush lets the store become durable now and then.
+// planFlush makes the store durable at random times.
 func (h *host) planFlush() {
 	life := h.life
 	h.w.after(h.w.between(50*time.Millisecond, time.Second), "flush", h.id, func() {
@@ -289,7 +312,8 @@ func (h *host) planFlush() {
 	})
 }
 
-// check holds a host's state to what the others have applied, and to its own log.
+// check compares a host's state with what other hosts have applied and with its own log. It runs
+// after each event of the host.
 func (h *host) check() {
 	if h.node == nil {
 		return
@@ -320,7 +344,7 @@ func (h *host) check() {
 	}
 }
 
-// checkBounds holds what waits at a host to its limits.
+// checkBounds checks that what waits at a host is within its limits.
 func (h *host) checkBounds() {
 	if h.node == nil {
 		return

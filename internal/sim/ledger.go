@@ -11,48 +11,68 @@ import (
 	"github.com/millrace/millrace/internal/machine/queue"
 )
 
-// ledger is what clients were told.
+// ledger is what clients and workers were told, which the end of a history must still hold. It also
+// counts what has been begun.
 type ledger struct {
-	w        *world
-	space    *space // that tasks are in
-	rival    *space // of another tenant
-	opened   int    // namespaces that were made
-	made     int    // tasks that clients have begun to create
-	lost     int    // of those: given up
-	written  int    // writes that were begun
+	w     *world
+	space *space // that tasks are in
+	rival *space // of another tenant
+	// Namespaces that were created.
+	opened int
+	// Tasks that clients have begun to create, and how many of these they gave up.
+	made    int
+	lost    int // of those: given up
+	written int // writes that were begun
+	// Follow-up tasks that completions created.
 	followed int
 	workers  []*worker
-	shards   map[place]core.ShardID
-	open     map[*request]time.Duration // calls that have not ended, and when they began
+	// The shard of each place, once a host has looked it up.
+	shards map[place]core.ShardID
+	// Requests without an outcome, and when they began.
+	open map[*request]time.Duration
 
-	acked   map[core.TaskID]uint64     // creates that were acknowledged, and the entry's index
-	recent  []core.TaskID              // the same, in order
-	aged    map[core.TaskID]bool       // days went by while their create was under way: what is repeated may be done again
-	deleted map[core.TaskID]bool       // tasks that somebody has asked to delete
-	ended   map[core.TaskID]string     // completions that were acknowledged, and the value of their effect
-	tokens  map[core.TaskID]core.Token // highest that a worker was given
-	top     []uint64                   // by shard: highest index that was acknowledged, or shown by a read
-	newest  []uint64                   // by shard: highest term that had a leader
+	// Creates that were acknowledged, with the index of the entry.
+	acked  map[core.TaskID]uint64
+	recent []core.TaskID // the same, in order
+	// Tasks whose create was under way when days passed. Their repetition may be done a second
+	// time, as the server may have forgotten the first.
+	aged map[core.TaskID]bool
+	// Tasks that a writer has asked to delete.
+	deleted map[core.TaskID]bool
+	// Completions that were acknowledged, with the value of their effect.
+	ended map[core.TaskID]string
+	// The highest token that a worker was given.
+	tokens map[core.TaskID]core.Token
+	// By shard: the highest index that was acknowledged, or shown by a read. A later read must show
+	// at least this.
+	top []uint64
+	// By shard: the highest term that had a leader.
+	newest  []uint64
 	leaders map[leaderKey]*leadership
-	answers []answer // of the event at hand
-	told    [][]told // by shard: all results that clients were told
-	shown   [][]shown
+	// Answers of the event that is happening; checked when it is over.
+	answers []answer
+	// By shard: all results that clients were told.
+	told [][]told
+	// By shard: all reads that were answered.
+	shown [][]shown
 }
 
-// answer is that a host has answered a proposal: from here on the entry may not be lost.
+// answer is that a host has answered a proposal. From then on the entry must not be lost.
 type answer struct {
 	host  uint64
 	shard core.ShardID
 	index uint64
 }
 
-// told is a result that a client was told.
+// told is a result that a client was told: the entry's index, what finds the commit in it, and the
+// encoded result.
 type told struct {
 	index   uint64
 	matches func(*core.Commit) bool
 	result  []byte
 }
 
+// newLedger returns an empty ledger with two namespaces of different tenants.
 func newLedger(w *world) *ledger {
 	n := w.plan.Shards
 	return &ledger{
@@ -63,14 +83,16 @@ func newLedger(w *world) *ledger {
 	}
 }
 
-// answered takes in that a host ends a proposal.
+// answered records that a host ends a proposal. It is called at the host, before the answer
+// travels.
 func (l *ledger) answered(h *host, at place, d core.Proposed) {
 	if d.Err == nil {
 		l.answers = append(l.answers, answer{h.id, l.shards[at], d.At.Index})
 	}
 }
 
-// checkAnswers holds the answers of an event to the logs: most hosts have the entry, durably.
+// checkAnswers checks the answers of an event: the host has applied the entry, and a majority has
+// it durably.
 func (l *ledger) checkAnswers() {
 	for _, a := range l.answers {
 		e := l.w.history.at(a.shard, a.index)
@@ -85,26 +107,29 @@ func (l *ledger) checkAnswers() {
 	l.answers = l.answers[:0]
 }
 
-// acknowledged takes in what a client was told.
+// acknowledged records what a client was told.
 func (l *ledger) acknowledged(at place, d core.Proposed, matches func(*core.Commit) bool) {
 	shard := l.shards[at]
 	l.top[shard] = max(l.top[shard], d.At.Index)
 	l.told[shard] = append(l.told[shard], told{d.At.Index, matches, core.AppendResult(nil, &d.Results[0])})
 }
 
-// age notes that days go by in shard time: a create that is under way may be forgotten before it is repeated.
+// age records that days pass in shard time: whatever makes a create safe to repeat may be forgotten
+// before the create is repeated.
 func (l *ledger) age() {
 	for q := range l.open {
 		l.aged[q.creates] = true
 	}
 }
 
+// created records a create that was acknowledged.
 func (l *ledger) created(id core.TaskID, at core.At) {
 	l.acked[id] = at.Index
 	l.recent = append(l.recent, id)
 }
 
-// leased takes in that a worker was given a task. A token is given once, and tokens of a task rise.
+// leased records that a worker was given a task. A token is given once, tokens of a task rise, and
+// a completed task is not given again.
 func (l *ledger) leased(k *worker, t core.Assigned) {
 	if t.Token < l.tokens[t.Task] {
 		return // an assignment that was long on its way
@@ -118,7 +143,7 @@ func (l *ledger) leased(k *worker, t core.Assigned) {
 	l.tokens[t.Task] = t.Token
 }
 
-// completed takes in that a worker was told that it completed a task.
+// completed records that a worker was told that it completed a task. Only one attempt can have.
 func (l *ledger) completed(j *job) {
 	if value, twice := l.ended[j.task.Task]; twice && value != j.value && !l.aged[j.task.Task] {
 		l.w.violate("task %s was completed twice, by %s and %s", j.task.Task, value, j.value)
@@ -131,7 +156,7 @@ func (l *ledger) somePlace() place {
 	return place{l.space, uint16(l.w.rng.IntN(l.space.partitions))}
 }
 
-// places lists the partitions that tasks are in.
+// places lists the partitions that have tasks.
 func (l *ledger) places() []place {
 	out := make([]place, l.space.partitions)
 	for i := range out {
@@ -140,7 +165,7 @@ func (l *ledger) places() []place {
 	return out
 }
 
-// idle reports whether every task that was created has ended, as a host's replicas have it.
+// idle reports whether all tasks were created and have ended, as a host's replicas have it.
 func (l *ledger) idle(h *host) bool {
 	if l.made < l.w.plan.Tasks || len(l.acked)+l.lost < l.made {
 		return false
@@ -163,7 +188,8 @@ func (l *ledger) idle(h *host) bool {
 	return true
 }
 
-// view shows a partition as a host's replica has it, and the index of what it shows.
+// view calls fn with the state of a partition on a host, and the index of that state. An error of
+// fn breaks a rule.
 func (l *ledger) view(h *host, at place, fn func(v core.View, index uint64) error) {
 	sh, err := h.state.Shard(l.shards[at])
 	if err == nil {
@@ -174,7 +200,7 @@ func (l *ledger) view(h *host, at place, fn func(v core.View, index uint64) erro
 	}
 }
 
-// audit looks for what contradicts itself in what a host has stored.
+// audit recounts what a host has stored and reports contradictions.
 func (h *host) audit() {
 	l := h.w.ledger
 	for _, at := range l.places() {
@@ -192,10 +218,11 @@ func (h *host) audit() {
 	}
 }
 
-// retention is after what time a task that has ended may be gone.
+// retention is the time after which a task that has ended may be removed.
 const retention = 24 * time.Hour
 
-// settle holds the end of a run to what clients were told: on every replica.
+// settle compares what a host has stored at the end with what clients were told: every acknowledged
+// task is there, unless it may have been removed.
 func (l *ledger) settle(h *host) {
 	h.audit()
 	for _, id := range slices.SortedFunc(maps.Keys(l.acked), compareIDs) {
@@ -220,7 +247,8 @@ func (l *ledger) settle(h *host) {
 	}
 }
 
-// judge holds one task to its effects and to what its worker was told.
+// judge compares one task with its effect and with what its worker was told. The effect must exist
+// exactly if the task is completed.
 func (l *ledger) judge(h *host, v core.View, p core.Partition, at place, t *core.Task) {
 	value, _, has, err := kv.Get(v, p, "done", keyAt(at, t.ID.String()))
 	if err != nil {

@@ -13,19 +13,28 @@ import (
 // nearEntries is how far a learner may be behind to become a voter in a simulated cluster, whose logs are short.
 const nearEntries = 8
 
-// place of a host in the cluster: what its data directory remembers, and whether somebody wants it to be there.
+// membership is a host's place in the cluster: what its data directory remembers, and whether the
+// cluster wants it.
 type membership struct {
-	replica uint64        // 0: the disk is empty, and the host does not know its identity yet
-	joined  bool          // it was taken in later: its logs begin with snapshots
-	members []core.Member // of the directory that it was taken in with
-	removed bool          // its replica was removed: it never starts again with this disk
-	outside bool          // no member, and not about to become one
-	store   core.StoreID  // names the disk
-	token   core.JoinHash // to join with; zeros: it comes back without its disk
-	query   uint64        // the question under way, of one who looks for its place
+	// Its replica id; 0: the disk is empty, and the host does not know its id yet.
+	replica uint64
+	// It joined a running cluster, so its logs begin with snapshots.
+	joined bool
+	// The members at the time when it joined.
+	members []core.Member
+	// Its replica was removed. It never starts again with this disk.
+	removed bool
+	// It is a spare: neither a member nor about to become one.
+	outside bool
+	// The id of its disk.
+	store core.StoreID
+	// What it joins with; zero: it comes back without its disk.
+	token core.JoinHash
+	// Number of its newest question for a place. Answers to earlier ones are ignored.
+	query uint64
 }
 
-// newStoreID names a disk that is new.
+// newStoreID draws the id of a new disk.
 func (w *world) newStoreID() (id core.StoreID) {
 	for i := range id {
 		id[i] = byte(w.rng.Uint32())
@@ -33,7 +42,7 @@ func (w *world) newStoreID() (id core.StoreID) {
 	return id
 }
 
-// peers lists the other members, as a node is told at its start.
+// peers lists the other members in the form in which a node is told at its start.
 func (h *host) peers() (out []node.Peer) {
 	if h.joined {
 		for _, m := range h.members {
@@ -51,7 +60,7 @@ func (h *host) peers() (out []node.Peer) {
 	return out
 }
 
-// clear gives a host that does not run another disk, which is empty.
+// clear gives a host that does not run a new, empty disk.
 func (h *host) clear() {
 	w := h.w
 	h.life++
@@ -60,7 +69,7 @@ func (h *host) clear() {
 	h.applied, h.logs = nil, nil
 }
 
-// leave ends a node that was removed. Later its disk is cleared, and it may be asked for again.
+// leave ends a node that was removed. Its disk is cleared later, and then it may be added again.
 func (h *host) leave() {
 	w := h.w
 	h.check()
@@ -73,7 +82,8 @@ func (h *host) leave() {
 	w.after(w.between(100*time.Millisecond, 2*time.Second), "clear", h.id, h.sweep)
 }
 
-// sweep clears the disk of a host that was removed. If the node is still a member, by an older replica, it comes back.
+// sweep clears the disk of a host that was removed. If the node is still a member, under another
+// replica, it looks for its place.
 func (h *host) sweep() {
 	w := h.w
 	w.lose(h)
@@ -85,7 +95,7 @@ func (h *host) sweep() {
 	h.seek()
 }
 
-// lose records that a host's disk is gone: what its replica had is lost for ever.
+// lose records that a host's disk is gone. What its replica had is remembered for has and ends.
 func (w *world) lose(h *host) {
 	if h.replica == 0 {
 		return
@@ -98,8 +108,8 @@ func (w *world) lose(h *host) {
 	}
 }
 
-// loseDisk destroys the disk of a host, if the cluster lives without it: a majority of voters has its own, and no other
-// change is under way, nor one that was taken back: then the shards are still on their way to what the directory says.
+// loseDisk destroys the disk of a host, if the cluster can survive that: all members have their
+// disks, at least three vote, and no change of membership is under way or being undone.
 func (w *world) loseDisk(h *host) bool {
 	m := w.members.Member(h.replica)
 	switch {
@@ -124,7 +134,7 @@ func (w *world) loseDisk(h *host) bool {
 	return true
 }
 
-// voters lists the replicas that vote and are to stay.
+// voters lists the replicas that vote and are to stay, in the order of the directory.
 func (w *world) voters() (out []uint64) {
 	for i := range w.members.Members {
 		if m := &w.members.Members[i]; m.State == core.MemberVoter {
@@ -134,7 +144,8 @@ func (w *world) voters() (out []uint64) {
 	return out
 }
 
-// placed lists the hosts that the directory has as members, in their order. Without a directory these are all.
+// placed lists the hosts that are members by the directory; without a directory, all that are not
+// spares.
 func (w *world) placed() (out []*host) {
 	for _, h := range w.hosts {
 		if !h.outside && !h.removed && (w.members.Version == 0 || w.members.OfNode(h.id) != nil) {
@@ -144,7 +155,7 @@ func (w *world) placed() (out []*host) {
 	return out
 }
 
-// inside returns a host that is not outside of the cluster: the one that was drawn, or one after it.
+// inside returns host id, or the next one after it that is not a spare.
 func (w *world) inside(id uint64) uint64 {
 	for range w.hosts {
 		if !w.host(id).outside {
@@ -155,7 +166,7 @@ func (w *world) inside(id uint64) uint64 {
 	return id
 }
 
-// holder returns the host that has the disk of a replica, or nil.
+// holder returns the host that has the disk of a replica; nil if there is none.
 func (w *world) holder(replica uint64) *host {
 	for _, h := range w.hosts {
 		if h.replica == replica && replica != 0 {
@@ -165,7 +176,8 @@ func (w *world) holder(replica uint64) *host {
 	return nil
 }
 
-// seek has a host without a place ask for one, until it is told.
+// seek makes a host without a place ask a host for one, usually the leader of shard 0, and again
+// until it is told. The question and the answer may be lost.
 func (h *host) seek() {
 	w := h.w
 	if h.node != nil || h.replica != 0 || h.outside || w.over() {
@@ -209,7 +221,8 @@ func (h *host) seek() {
 	})
 }
 
-// placed takes an answer to seek.
+// placed takes the answer to seek. The host starts when the host that it asked knows the members
+// with it. If the cluster does not want it any more, it becomes a spare.
 func (h *host) placed(from *host, p core.Proposed, again func()) {
 	w := h.w
 	later := func() { w.after(w.between(20*time.Millisecond, 200*time.Millisecond), "seek", h.id, again) }

@@ -8,10 +8,12 @@ import (
 	"github.com/millrace/millrace/internal/node"
 )
 
-// wire is a host's end of the network.
+// wire is a host's end of the network. It is the node's Network.
 type wire struct{ h *host }
 
-// Send plans the arrival of a message, or loses it.
+// Send plans the arrival of a message, or loses it, or repeats it. It first checks what the message
+// promises. A message from a removed replica, or from a node that the receiver does not know, is
+// handled as the transport does.
 func (n wire) Send(to uint64, shard core.ShardID, _ node.Class, msg []byte) bool {
 	w, from, replica := n.h.w, n.h.id, n.h.replica
 	b := append([]byte(nil), msg...)
@@ -49,7 +51,8 @@ func (n wire) Send(to uint64, shard core.ShardID, _ node.Class, msg []byte) bool
 	return copies > 0 || w.chance(500) // what is lost is not always noticed
 }
 
-// refused tells a node that was removed, and does not know, why a member takes nothing of it.
+// refused tells a node that was removed, and does not know it, why a member accepts nothing from
+// it.
 func (n wire) refused(by, replica uint64) {
 	h := n.h
 	h.w.after(h.w.delay(), "refused", h.id, func() {
@@ -60,13 +63,13 @@ func (n wire) refused(by, replica uint64) {
 	})
 }
 
-// knows reports whether a node is a member as far as a host knows.
+// knows reports whether a node is a member as far as host t knows.
 func knows(t *host, node uint64) bool {
 	return slices.ContainsFunc(t.node.Members().Members, func(m core.Member) bool { return m.Node == node })
 }
 
-// introduced has who took nothing of a node, because it does not know it, ask that node who the members are, as the transport
-// lets it.
+// introduced makes a host that accepted nothing from an unknown node ask that node for the members,
+// as the transport allows.
 func (n wire) introduced(by uint64) {
 	h, w := n.h, n.h.w
 	w.after(w.delay(), "introduced", by, func() {
@@ -82,12 +85,14 @@ func (n wire) introduced(by uint64) {
 	})
 }
 
-// Reaches reports whether there is a way to another host.
+// Reaches reports whether another host runs and messages to it arrive.
 func (n wire) Reaches(to uint64) bool { return !n.h.w.isCut(n.h.id, to) && n.h.w.host(to).node != nil }
 
+// isCut reports whether a fault cuts the wire from one host to another.
 func (w *world) isCut(from, to uint64) bool { return w.cut[[2]uint64{from, to}] > 0 }
 
-// delay is how long a message travels: mostly little, now and then so long that others overtake it.
+// delay draws how long a message travels: usually little, sometimes so long that later messages
+// overtake it.
 func (w *world) delay() time.Duration {
 	if !w.healthy && w.chance(w.plan.Slow) {
 		return w.between(20*time.Millisecond, 600*time.Millisecond)
@@ -95,7 +100,7 @@ func (w *world) delay() time.Duration {
 	return w.between(50*time.Microsecond, 2*time.Millisecond)
 }
 
-// part cuts one wire for a while.
+// part cuts the wire in one direction for d. Cuts of several faults add up.
 func (w *world) part(from, to uint64, d time.Duration) {
 	if from == to {
 		return

@@ -10,7 +10,8 @@ import (
 // Operators change the membership as the cluster runs: nodes are added, removed, replaced and promoted, and now and then a
 // change is cancelled.
 
-// operate plans the next change, until the world is healthy.
+// operate plans the next change of membership, which plans the one after it, until the world is
+// healthy.
 func (w *world) operate() {
 	if w.plan.Spares == 0 {
 		return
@@ -24,10 +25,11 @@ func (w *world) operate() {
 	})
 }
 
-// givesUp is how long operators wait, once nothing goes wrong any more, before they cancel a change that does not end.
+// givesUp is how long operators wait after the last fault before they cancel a change that does not
+// end.
 const givesUp = 20 * time.Second
 
-// tidy cancels, again and again, a change that does not end.
+// tidy cancels a change that does not end, again and again.
 func (w *world) tidy() {
 	if w.plan.Spares == 0 {
 		return
@@ -44,7 +46,7 @@ func (w *world) tidy() {
 	})
 }
 
-// change asks for one change at the node that leads.
+// change asks the node that leads shard 0 for one change. The first one makes the directory.
 func (w *world) change() {
 	for _, h := range w.hosts {
 		if h.node == nil || h.paused || !h.terms[0].serves {
@@ -64,7 +66,7 @@ func (w *world) change() {
 	}
 }
 
-// changed takes in how a request for a change has ended.
+// changed records the outcome of a change that was asked for.
 func (w *world) changed(op core.Op, p core.Proposed) {
 	change, ok := op.(*core.MemberChange)
 	if !ok {
@@ -77,7 +79,7 @@ func (w *world) changed(op core.Op, p core.Proposed) {
 	w.struck[changeNames[change.Do]]++
 }
 
-// whyNot says why what was proposed did not happen, or is not known to have; nil: it has.
+// whyNot returns why a proposal did not happen, or is not known to have happened; nil if it has.
 func whyNot(p core.Proposed) core.Fact {
 	if p.Err == nil && p.Results[0].Refusal != nil {
 		return p.Results[0].Refusal.Fact
@@ -85,7 +87,8 @@ func whyNot(p core.Proposed) core.Fact {
 	return p.Err
 }
 
-// invite has a host join that the directory waits for, whether or not who asked for that was told.
+// invite makes the host that the directory waits for join. It does not matter whether the operator
+// who added it was told.
 func (w *world) invite(d *core.Directory) {
 	m := d.Member(d.Job.Replica)
 	if d.Job.State != core.JobRunning || m == nil || m.State != core.MemberJoining {
@@ -100,12 +103,14 @@ func (w *world) invite(d *core.Directory) {
 	})
 }
 
+// changeNames are the names of changes in results.
 var changeNames = map[core.MemberVerb]string{
 	core.MemberAdd: "add", core.MemberRemove: "remove", core.MemberReplace: "replace", core.MemberPromote: "promote",
 	core.MemberCancel: "cancel",
 }
 
-// someChange draws what is asked for.
+// someChange draws a change that fits the members; nil if there is none. While a change runs, the
+// only one is to cancel it.
 func (w *world) someChange(d *core.Directory) *core.MemberChange {
 	if d.Job.State == core.JobRunning {
 		if w.chance(80) {

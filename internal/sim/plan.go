@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Plan is what a run simulates. Chances are in a thousand.
+// Plan is what a run simulates. Chances are in a thousand, sizes in bytes.
 type Plan struct {
 	Nodes      int
 	Shards     int
@@ -41,7 +41,7 @@ type Plan struct {
 	NoSync       bool          // logs are not synced: a control that must lose something
 }
 
-// Usual is a cluster of three under faults of all kinds.
+// Usual is a cluster of three nodes under faults of all kinds.
 func Usual() Plan {
 	return Plan{
 		Nodes: 3, Shards: 2, Partitions: 2, Clients: 4, Writers: 2, Workers: 4, Tasks: 100, Writes: 60,
@@ -51,8 +51,10 @@ func Usual() Plan {
 	}
 }
 
-// PlanOf draws a plan: the size of the cluster, its limits, and which faults may strike it. Few kinds at a time reach what
-// all together hide.
+// PlanOf draws a plan from a seed: the size of the cluster, its limits, and which faults may
+// happen. Only some kinds are drawn, because few kinds at a time reach states that all of them
+// together hide. The order of the draws is part of what a seed means: a new draw goes to the end,
+// or needs another source.
 func PlanOf(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 2))
 	p := Usual()
@@ -97,11 +99,12 @@ func PlanOf(seed uint64) Plan {
 	return p
 }
 
-// Restless is the first of the seeds whose clusters are mostly busy with their members. No other campaign comes so far, and
-// all of them are whole numbers as results write them.
+// Restless is the first seed of those whose clusters mostly change their members. No other campaign
+// uses seeds that large, and results can still write them as whole numbers.
 const Restless uint64 = 1 << 52
 
-// neverSettle has members come and go as fast as changes are done, also in clusters of even size, as disks are lost.
+// neverSettle makes members come and go as fast as changes are done, also in clusters of even size,
+// while disks are lost.
 func (p *Plan) neverSettle(r *rand.Rand) {
 	p.Nodes = 1 + r.IntN(5)
 	p.Shards = 1 + r.IntN(3)
@@ -115,8 +118,9 @@ func (p *Plan) neverSettle(r *rand.Rand) {
 	}
 }
 
-// changeMembers has operators take hosts in and out, and hosts lose their disks. Then all wall clocks are right: which
-// nodes form the majority with right clocks would change with the members.
+// changeMembers adds spares and operators, and hosts that lose their disks. Wall clocks then stay
+// right: with changing members it would change as well which nodes form the majority with right
+// clocks.
 func (p *Plan) changeMembers(r *rand.Rand) {
 	p.Spares = 1 + r.IntN(7-p.Nodes)
 	p.ChangeEvery = time.Duration(300+r.IntN(1200)) * time.Millisecond

@@ -9,18 +9,21 @@ import (
 	"github.com/millrace/millrace/internal/machine/queue"
 )
 
-// read is a linearizable read at a host: it must show everything that was acknowledged, or read, before it began.
+// read is a linearizable read at a host. It must show everything that was acknowledged, or shown by
+// another read, before it began. It reads a task, or a key if key is set.
 type read struct {
-	at    place
-	part  core.Partition
-	task  core.TaskID // or a key
-	key   []byte
-	floor uint64 // index that it must show at least
+	at   place
+	part core.Partition
+	task core.TaskID // or a key
+	key  []byte
+	// The index that it must show at least.
+	floor uint64
+	// Reports that it may be answered, as the node has confirmed that it is up to date.
 	may   func() bool
 	since time.Duration
 }
 
-// shown is what a read has shown, to be held to what the log leads to at that index.
+// shown is what a read has shown. The model must have the same at that index.
 type shown struct {
 	read
 	index uint64
@@ -30,7 +33,7 @@ type shown struct {
 	rev   uint64
 }
 
-// look begins a read, again and again: at any host, and more often at one that leads, or thinks so.
+// look begins reads at random times, as long as the history lasts.
 func (w *world) look() {
 	w.after(w.between(2*time.Millisecond, 60*time.Millisecond), "look", 0, func() {
 		w.look()
@@ -38,7 +41,7 @@ func (w *world) look() {
 	})
 }
 
-// someRead draws what is read: mostly what has changed lately.
+// someRead draws what is read: usually something that has changed recently.
 func (w *world) someRead() read {
 	l := w.ledger
 	if n := len(l.recent); n > 0 && w.chance(600) {
@@ -55,7 +58,7 @@ func (w *world) someRead() read {
 	return read{at: at, key: keyAt(at, fmt.Sprint("k", w.rng.IntN(keysOfWriters)))}
 }
 
-// begin begins a read at some host.
+// begin begins a read at some host, more often at one that leads the shard or believes so.
 func (w *world) begin(r read) {
 	h := w.hosts[w.rng.IntN(len(w.hosts))]
 	for range w.hosts {
@@ -84,7 +87,7 @@ func (w *world) begin(r read) {
 	h.kick()
 }
 
-// answerReads does the reads that may be done.
+// answerReads answers the reads that may be answered.
 func (h *host) answerReads() {
 	waiting := h.reads[:0]
 	for _, r := range h.reads {
@@ -97,6 +100,7 @@ func (h *host) answerReads() {
 	h.reads = waiting
 }
 
+// answerRead answers one read and checks its index; replay compares the content.
 func (h *host) answerRead(r read) {
 	l, shard := h.w.ledger, h.w.ledger.shards[r.at]
 	s := shown{read: r}

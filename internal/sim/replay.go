@@ -14,9 +14,13 @@ import (
 	"github.com/millrace/millrace/internal/machine/queue"
 )
 
-// replay judges a shard's log: it is applied once more, from its first entry on, and the model, which shares no code with
-// the machines, must allow each answer. What clients were told is what the log answers, what reads have shown is what the
-// model has at their index, and what replicas have stored is what it has at the end.
+// replay judges a shard's log. The log is applied once more from its first entry, and the model,
+// which shares no code with the machines, must allow each answer.
+//
+//  1. Each entry is applied to a machine, and the model judges the results.
+//  2. Each read that showed this index must be what the model has now.
+//  3. What clients were told must be results of this replay.
+//  4. What the replicas have stored must be what the model has at the end.
 func (w *world) replay(shard core.ShardID) {
 	l := w.ledger
 	tx, model := machinetest.NewTxn(), check.NewModel()
@@ -56,7 +60,7 @@ func (w *world) replay(shard core.ShardID) {
 	}
 }
 
-// judge holds what a read has shown to the model.
+// judge compares what a read has shown with the model.
 func (s *shown) judge(m *check.Model) error {
 	if s.key == nil {
 		return m.AuditTask(s.part, s.task, s.value, s.found)
@@ -64,7 +68,7 @@ func (s *shown) judge(m *check.Model) error {
 	return m.AuditKey(s.part, "keys", s.key, s.bytes, s.rev, s.found)
 }
 
-// judgeTold looks for what a client was told in the entry that it was told of.
+// judgeTold looks for a commit in the entry whose result is what the client was told.
 func (w *world) judgeTold(shard core.ShardID, t told, results []core.Result) {
 	if e := w.history.at(shard, t.index); e != nil && e.entry != nil {
 		for i := range e.entry.Commits {
@@ -77,7 +81,8 @@ func (w *world) judgeTold(shard core.ShardID, t told, results []core.Result) {
 	w.violate("shard %d: a client was told a result of entry %d that the log does not lead to", shard, t.index)
 }
 
-// judgeStored holds what a host has stored, of what the log has at its end, to the model.
+// judgeStored compares what a host has stored with the model at the end of the log: tasks, counters
+// of queues, and keys.
 func (w *world) judgeStored(shard core.ShardID, h *host, model *check.Model) {
 	for _, at := range append(w.ledger.places(), place{w.ledger.rival, 0}) {
 		if s, known := w.ledger.shards[at]; !known || s != shard {
@@ -109,7 +114,8 @@ func (w *world) judgeStored(shard core.ShardID, h *host, model *check.Model) {
 	}
 }
 
-// judgeAlone holds what a tenant was answered, and what is stored of it, to what it would be without all others.
+// judgeAlone replays the log for each partition without all others, and compares: a tenant must not
+// see another one in any answer or state.
 func (w *world) judgeAlone(shard core.ShardID) {
 	h := w.placed()[0]
 	var log []checktest.LogEntry
@@ -130,6 +136,7 @@ func (w *world) judgeAlone(shard core.ShardID) {
 	}
 }
 
+// auditKeys compares the keys of a partition with the model.
 func auditKeys(v core.View, p core.Partition, model *check.Model) error {
 	for _, space := range model.Keyspaces(p) {
 		for _, key := range model.Keys(p, space) {

@@ -10,14 +10,15 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Options say how a run is made and shown.
+// Options say how long a run is and what is shown of it.
 type Options struct {
 	Steps int          // the run ends after this many; 0 = at its end. What is then left open is not a failure
 	Trace func(string) // gets a line for each thing that happens
 	Keep  int          // the last lines are kept for Result.Last
 }
 
-// Result is what a run came to.
+// Result is the outcome of a run. Two runs with one seed have the same Trace, or the simulation is
+// not deterministic.
 type Result struct {
 	Seed      uint64
 	Trace     uint64 // hash of everything that happened, in order
@@ -44,8 +45,8 @@ func (r Result) String() string {
 	return s
 }
 
-// Run simulates one history. Runs of one process are made one after the other: the Raft library draws its election times
-// from a source that all of a process share.
+// Run simulates one history. A process must make its runs one after the other: the Raft library
+// draws its election times from a source that all of a process share, which Run replaces.
 func Run(seed uint64, p Plan, o Options) Result {
 	source := rand.Reader
 	rand.Reader = seededReader{mathrand.New(mathrand.NewPCG(seed, 1))}
@@ -86,10 +87,17 @@ func Run(seed uint64, p Plan, o Options) Result {
 
 func never() bool { return false }
 
-// alone is in how many histories one is judged for tenants that see each other: it takes as long as all else.
+// One history in alone also checks that tenants do not see each other, which takes as long as
+// everything else.
 const alone = 10
 
-// live is the whole history: a time of faults, a time to recover, and in the end all hosts lose power once more.
+// live is a whole history:
+//
+//  1. Namespaces are created, and clients, writers, workers and reads begin.
+//  2. Faults happen for the time of the plan; then all of them heal.
+//  3. The cluster must recover, and all tasks must end.
+//  4. All hosts lose power once more, recover, and everything must still be there.
+//  5. The logs are replayed and judged.
 func (w *world) live(seed uint64) {
 	w.open()
 	w.run(time.Hour, func() bool { return w.ledger.opened == 2 })
@@ -123,7 +131,7 @@ func (w *world) live(seed uint64) {
 	}
 }
 
-// open makes the namespaces that clients use.
+// open creates the namespaces that clients use.
 func (w *world) open() {
 	for _, s := range []*space{w.ledger.space, w.ledger.rival} {
 		c := &client{w: w, host: 1}
@@ -147,7 +155,7 @@ func (w *world) open() {
 	}
 }
 
-// people begin to work.
+// people starts clients, writers and workers.
 func (w *world) people() {
 	host := func(i int) uint64 { return 1 + uint64(i%w.plan.Nodes) }
 	for i := range w.plan.Clients {
@@ -167,10 +175,11 @@ func (w *world) people() {
 	}
 }
 
-// recovery is how long a cluster may take, once nothing goes wrong any more, until every shard has a leader that serves and
-// every call of before has ended.
+// recovery is how long a cluster may take after the last fault until every shard has a leader that
+// serves, and every earlier call has ended.
 const recovery = 30 * time.Second
 
+// recover runs until the cluster has recovered, and reports what is missing after recovery.
 func (w *world) recover() {
 	begin := w.now
 	w.run(begin+recovery, func() bool { return w.steps%16 == 0 && w.recovered(begin) == "" })
@@ -182,7 +191,7 @@ func (w *world) recover() {
 	}
 }
 
-// recovered says what is missing.
+// recovered returns what is missing: a leader, or the end of a call or read from before begin.
 func (w *world) recovered(begin time.Duration) string {
 	for i := range w.plan.Shards {
 		if !slices.ContainsFunc(w.hosts, func(h *host) bool { return h.node != nil && h.terms[i].serves }) {
@@ -215,7 +224,8 @@ func (w *world) standings(shard int) (out string) {
 	return out
 }
 
-// finish lets all tasks end, however far ahead the time that they wait for.
+// finish runs until all tasks have ended and all replicas are equal, at most for the plan's Drain.
+// If tasks wait for days, it lets days pass.
 func (w *world) finish() {
 	done := func() bool {
 		return w.steps%512 == 0 && w.settled() == "" && w.equal() && !slices.ContainsFunc(w.placed(), func(h *host) bool { return h.node == nil || !w.ledger.idle(h) })
@@ -243,7 +253,7 @@ func (w *world) equal() bool {
 	return true
 }
 
-// end holds what is left to what clients were told.
+// end compares what is stored on each host with what clients were told.
 func (w *world) end() {
 	if why := w.settled(); why != "" {
 		w.violate("%s, %v after the last fault: %+v", why, w.plan.Drain, w.members.Job)

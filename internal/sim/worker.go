@@ -10,46 +10,55 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// A worker has one subscription.
+// A worker has one subscription, whose window is the number of tasks that it may hold.
 const (
 	subscription = 1
 	slots        = 8 // its window
 )
 
-// worker holds leases over a stream, works on them, and settles them with effects. It opens its session again wherever
-// the leader is.
+// worker takes tasks over a stream, works on them and settles them with effects. When its stream
+// ends it opens another one, wherever the leader is, and goes on with the tasks that it holds.
 type worker struct {
-	w      *world
-	id     core.SessionID
-	name   string
+	w    *world
+	id   core.SessionID
+	name string
+	// The host that it believes to lead.
 	host   uint64
 	life   uint64 // of the stream: what an earlier one sends arrives no more
 	stream core.Session
 	at     place
 	part   core.Partition
-	held   map[core.TaskID]*job
-	in     time.Duration // when the last message of the stream arrives
-	out    time.Duration // the same of what the worker sends
-	count  int
+	// The tasks that it believes to hold.
+	held map[core.TaskID]*job
+	// When the last message of the stream arrives, in each direction. A later one arrives after it,
+	// as streams keep their order.
+	in  time.Duration
+	out time.Duration // the same of what the worker sends
+	// Number of its jobs so far, which makes each value of an effect unique.
+	count int
 }
 
-// job is a task that a worker has.
+// job is a task that a worker has. settle builds the commit that ends it, the same each time.
 type job struct {
-	task    core.Assigned
-	since   time.Duration
-	value   string // of its effect
-	settle  func() core.Commit
-	unsure  bool // a settle is under way whose outcome is not known
-	over    bool
+	task   core.Assigned
+	since  time.Duration
+	value  string // of its effect
+	settle func() core.Commit
+	// A settle was sent and its outcome is not known, so it must be repeated.
+	unsure bool
+	// The outcome is known, or the lease was lost before a settle was sent.
+	over bool
+	// A settle is under way on the current stream.
 	sending bool
 }
 
-// sink is the host's side of a worker's stream.
+// sink is what a node calls to send to a worker. It belongs to one stream of the worker.
 type sink struct {
 	k    *worker
 	life uint64
 }
 
+// arrive plans the arrival of something at the worker, in order; false if the stream has ended.
 func (s sink) arrive(name string, do func()) bool {
 	k := s.k
 	if k.life != s.life {
@@ -64,7 +73,7 @@ func (s sink) arrive(name string, do func()) bool {
 	return true
 }
 
-// behind draws when what is sent on a stream arrives: not before what was sent earlier.
+// behind draws when something that is sent on a stream arrives: not before what was sent earlier.
 func (w *world) behind(last time.Duration) time.Duration { return max(last, w.now+w.delay()) }
 
 // Assign sends tasks to the worker.
@@ -77,8 +86,8 @@ func (s sink) Assign(_ uint32, tasks []core.Assigned, _ core.At) bool {
 	})
 }
 
-// LeaseLost tells the worker that it lost a lease. The worker states its window again: until the server has heard
-// of that, the lease holds its slot.
+// LeaseLost tells the worker that it lost a lease. The worker states its window again, as the lease
+// holds its slot until the server has heard of that.
 func (s sink) LeaseLost(h core.TaskHold, _ string) {
 	s.arrive("lost", func() {
 		s.k.say("slots", func(ses core.Session) { ses.Slots(subscription, slots) })
@@ -101,7 +110,8 @@ func (s sink) End(why core.Fact) {
 	})
 }
 
-// lose ends a worker's stream; it opens another one.
+// lose ends a worker's stream. Settles that were under way become unsure, and it connects again
+// soon.
 func (k *worker) lose() {
 	if k.stream != nil {
 		if h := k.w.host(k.host); h.node != nil && h.streams[k] {
@@ -122,7 +132,7 @@ func (k *worker) lose() {
 	})
 }
 
-// dropStreams breaks all streams of a host that died.
+// dropStreams ends the streams of all workers that were connected to a host that died.
 func (w *world) dropStreams(h *host) {
 	for _, k := range w.ledger.workers {
 		if h.streams[k] {
@@ -134,6 +144,8 @@ func (w *world) dropStreams(h *host) {
 	}
 }
 
+// connect opens a session at the host that the worker believes to lead, states the leases that it
+// holds, and repeats the settles that are unsure.
 func (k *worker) connect() {
 	w, life := k.w, k.life
 	h := w.host(k.host)
@@ -180,9 +192,11 @@ func (k *worker) connect() {
 	h.kick()
 }
 
+// compareIDs orders task ids. Maps are walked in this order, or the history would not repeat.
 func compareIDs(a, b core.TaskID) int { return slices.Compare(a[:], b[:]) }
 
-// take begins to work on a task.
+// take begins to work on a task. Some tasks take longer than their lease, so that they are given to
+// another worker meanwhile.
 func (k *worker) take(t core.Assigned) {
 	w := k.w
 	if old := k.held[t.Task]; old != nil && old.task.Token == t.Token {
@@ -216,8 +230,8 @@ func (k *worker) take(t core.Assigned) {
 	})
 }
 
-// meanwhile renews a lease that a worker holds, as far as it knows, or writes a key and adds to a sum under its fence. Under
-// a request id both are repeated until the worker is answered, also when the lease is lost by then.
+// meanwhile renews a lease that a worker believes to hold, or writes keys under its fence. Both
+// have a request id and are repeated until answered, also after the lease was lost.
 func (k *worker) meanwhile(j *job) {
 	hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
 	c := core.Commit{Principal: k.name}
@@ -233,7 +247,8 @@ func (k *worker) meanwhile(j *job) {
 	(&client{w: k.w, host: k.host}).once(k.at, c, func() {})
 }
 
-// verdict draws how a job ends, and returns what builds its commit.
+// verdict draws how a job ends: mostly completed, else failed, snoozed or released. It returns what
+// builds the commit.
 func (k *worker) verdict(j *job) func() core.Commit {
 	w := k.w
 	hold := core.TaskHold{Task: j.task.Task, Token: j.task.Token}
@@ -269,7 +284,8 @@ func (k *worker) verdict(j *job) func() core.Commit {
 	}
 }
 
-// say sends something over the stream that is open, behind what was sent before.
+// say sends something over the stream, behind what was sent before. It does not arrive if the
+// stream ends first.
 func (k *worker) say(name string, do func(ses core.Session)) {
 	w, life, stream := k.w, k.life, k.stream
 	h := w.host(k.host)
@@ -307,6 +323,7 @@ func (k *worker) send(j *job) {
 	})
 }
 
+// settled takes the outcome of a settle. An error is tried again; a result ends the job.
 func (k *worker) settled(j *job, d core.Proposed) {
 	w := k.w
 	j.sending = false
@@ -333,7 +350,8 @@ func (k *worker) settled(j *job, d core.Proposed) {
 	}
 }
 
-// settles finds the commit that ends the attempt of a token, which is its partition's own.
+// settles returns what finds the commit that ends the attempt of a token. A token is unique in its
+// partition. The server's own releases are not meant.
 func settles(token core.Token) func(*core.Commit) bool {
 	return func(c *core.Commit) bool {
 		switch op := c.Ops[0].(type) {

@@ -13,35 +13,46 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// world is virtual time and what will happen in it.
+// world is virtual time and the events that will happen in it, with everything that takes part.
 type world struct {
-	rng       *rand.Rand
-	now       time.Duration
-	passed    time.Duration // days that went by at once: every clock shows them, and what is under way does not feel them
+	rng *rand.Rand
+	now time.Duration
+	// Time that passed at once (Leap). All clocks show it, but planned events do not come closer.
+	passed    time.Duration
 	events    events
 	number    uint64
 	steps     int
 	snapshots int // states that hosts got instead of entries
-	most      int // steps after which the run ends; 0 = none
-	trace     hash.Hash64
-	fail      error  // the first violation
-	diary     *diary // nil: what happens is not written down
+	// Number of steps after which the run ends; 0: none.
+	most int
+	// Hash of everything that happened, in order.
+	trace hash.Hash64
+	// The first violation; it ends the run.
+	fail  error
+	diary *diary // nil: what happens is not written down
 
-	hosts    []*host
-	members  core.Directory      // the newest that was seen
-	replicas map[uint64]*replica // every replica id there ever was
-	tokens   uint64              // to join with, that were made
-	jobs     uint64              // the last change of membership that has ended
-	changes  int                 // that were done
-	cut      map[[2]uint64]int   // wires that carry nothing: from, to; how many faults cut them
-	healthy  bool                // no more faults
-	plan     Plan
-	struck   map[string]int // faults that happened
-	ledger   *ledger
-	history  history
+	hosts   []*host
+	members core.Directory // the newest that was seen
+	// Every replica id that there ever was.
+	replicas map[uint64]*replica
+	// Number of join tokens that were made.
+	tokens uint64
+	// Number of the last change of membership that has ended.
+	jobs    uint64
+	changes int // that were done
+	// Wires that carry nothing, from and to, with the number of faults that cut them.
+	cut map[[2]uint64]int
+	// No more faults happen.
+	healthy bool
+	plan    Plan
+	// How often each fault happened.
+	struck  map[string]int
+	ledger  *ledger
+	history history
 }
 
-// event is something that happens at a time. Events of one time happen in the order they were planned in.
+// event is something that happens at a time. Events of the same time happen in the order in which
+// they were planned.
 type event struct {
 	at     time.Duration
 	number uint64
@@ -50,6 +61,7 @@ type event struct {
 	do     func()
 }
 
+// events is a heap, the next event first.
 type events []*event
 
 func (e events) Len() int { return len(e) }
@@ -70,19 +82,20 @@ func (e *events) Pop() any {
 	return x
 }
 
-// after plans an event.
+// after plans an event d from now. host is the host that it belongs to, which is checked after it;
+// 0: none.
 func (w *world) after(d time.Duration, name string, host uint64, do func()) {
 	w.number++
 	heap.Push(&w.events, &event{at: w.now + max(d, 0), number: w.number, name: name, host: host, do: do})
 }
 
-// time is how late it is in the world, the days that went by at once included.
+// time returns the true time since the beginning, with the time that passed at once.
 func (w *world) time() time.Duration { return w.now + w.passed }
 
 // shardTime is what a right clock shows.
 func (w *world) shardTime() core.ShardTime { return core.ShardTimeOf(epoch.Add(w.time())) }
 
-// note makes something part of the trace.
+// note makes something part of the trace, and of the diary if there is one.
 func (w *world) note(format string, args ...any) {
 	line := fmt.Appendf(nil, format, args...)
 	_, _ = w.trace.Write(line)
@@ -91,7 +104,8 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
-// violate ends the run: the rule was broken.
+// violate records that a rule was broken, which ends the run. Only the first one counts: what
+// follows may be a consequence.
 func (w *world) violate(format string, args ...any) {
 	if w.fail == nil {
 		w.fail = fmt.Errorf("at %v, step %d: %s", w.now, w.steps, fmt.Sprintf(format, args...))
@@ -101,7 +115,9 @@ func (w *world) violate(format string, args ...any) {
 // over reports whether the run has ended.
 func (w *world) over() bool { return w.fail != nil || w.most > 0 && w.steps >= w.most }
 
-// run lets events happen until a time, or until nothing is left, or the run is over, or done says so.
+// run makes events happen until the time until, until none is left, until the run is over, or until
+// done says so. After each event it checks the host that the event belongs to and the answers that
+// were given.
 func (w *world) run(until time.Duration, done func() bool) {
 	for len(w.events) > 0 && !w.over() && !done() {
 		e := w.events[0]
@@ -134,17 +150,18 @@ func (w *world) run(until time.Duration, done func() bool) {
 	}
 }
 
-// boundsEvery is after how many steps the lengths of queues are looked at.
+// boundsEvery is the number of steps between two checks of limits and configurations.
 const boundsEvery = 256
 
 // chance is true n times in a thousand.
 func (w *world) chance(n int) bool { return w.rng.IntN(1000) < n }
 
-// between draws a time.
+// between draws a duration from lo to hi, both included.
 func (w *world) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)+1))
 }
 
+// newWorld returns a world without hosts.
 func newWorld(seed uint64, p Plan) *world {
 	return &world{
 		rng: rand.New(rand.NewPCG(seed, 0x6d696c6c72616365)), trace: fnv.New64a(), cut: make(map[[2]uint64]int), plan: p,
@@ -152,7 +169,7 @@ func newWorld(seed uint64, p Plan) *world {
 	}
 }
 
-// seededReader is what the Raft library draws its election times from during a run.
+// seededReader is the source of the Raft library's election times during a run.
 type seededReader struct{ r *rand.Rand }
 
 // Read fills b.
@@ -163,7 +180,7 @@ func (s seededReader) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// diary is what happened, as text: the last lines of it, or all as they come.
+// diary is what happened as text: the last keep lines, or all of them given to print as they come.
 type diary struct {
 	keep  int
 	lines []string

@@ -11,13 +11,13 @@ import (
 // keysOfWriters is how many keys writers fight over.
 const keysOfWriters = 5
 
-// writer writes and deletes keys that other writers write too, with conditions and without.
+// writer writes and deletes keys that other writers write as well, with and without conditions.
 type writer struct {
 	client
 	spaces []*space
 }
 
-// keyAt is a key that lies in a partition: its tag is tried until it does.
+// keyAt returns a key with a name that is placed in a partition: it tries tags until it is.
 func keyAt(at place, name string) []byte {
 	for i := 0; ; i++ {
 		key := fmt.Appendf(nil, "{%d}%s", i, name)
@@ -39,7 +39,8 @@ func (r *writer) write() {
 	})
 }
 
-// once sends a commit under a request id of its own, so that it is done once however often it is sent.
+// once sends a commit under a request id, so that it is applied once however often it is sent, and
+// then calls then.
 func (c *client) once(at place, commit core.Commit, then func()) {
 	w := c.w
 	w.ledger.written++
@@ -56,7 +57,7 @@ func (c *client) once(at place, commit core.Commit, then func()) {
 	})
 }
 
-// some draws a write: of a key, now and then of a task that was created lately, or of the queue.
+// some draws a write: of a key, sometimes of a recent task, or of the queue.
 func (r *writer) some() (place, core.Op) {
 	w, l := r.w, r.w.ledger
 	if n := len(l.recent); n > 0 && w.chance(200) {
