@@ -10,16 +10,20 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// minRuns is the least number of valid runs that a verdict, or a judged target, rests on.
+// minRuns is the least number of valid runs that a verdict, or a judged target, rests on: with two
+// of them one outlier is half of what is known.
 const minRuns = 3
 
-// maxSpread is the spread beyond which there is no verdict.
+// maxSpread is the spread beyond which there is no verdict, as a share of the median.
 const maxSpread = 0.30
 
-// Judge fills in whether the targets of each row are met, and returns the verdicts: each ratio that a side was measured
-// of, per durability; every row without fsync over itself with fsync, never judged; and, when requireReference is set,
-// every headline over its published figures. A smoke result has no verdicts. judgeTargets judges rates and CPU times too, which are set for 2 cores.
-// Targets of the other durability leave the row.
+// Judge fills in whether the targets of each row are met, and returns the verdicts, in this order:
+//   - each ratio that a side was measured of, per durability;
+//   - every row without fsync over itself with fsync, never judged;
+//   - when requireReference is set, every headline over its published figures.
+//
+// A smoke result has no verdicts. judgeTargets judges rates and CPU times too, which are set for 2
+// cores. Targets of the other durability leave the row.
 func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict {
 	for i := range r.Suites {
 		judgeRow(&r.Suites[i], judgeTargets, r.Env.Host.Cores)
@@ -42,6 +46,8 @@ func Judge(r *bench.Result, judgeTargets, requireReference bool) []bench.Verdict
 	return out
 }
 
+// judgeRow fills in the targets of one row, and drops those of another durability. It may be called
+// again on its own result: what it fills in is set afresh.
 func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 	var kept []bench.Target
 	for _, t := range row.Targets {
@@ -68,11 +74,13 @@ func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 	row.Targets = kept
 }
 
-// fewer reports whether a host is known to have fewer cores than are wanted.
+// fewer reports whether a host is known to have fewer cores than are wanted. An unknown number (0)
+// is not fewer.
 func fewer(cores, wanted int) bool { return 0 < cores && cores < wanted }
 
-// usual is the factor by which a limit in multiples of the disk's time is raised when the disk is faster than the one for
-// which it was set: the rest of a call takes as long on any disk.
+// usual is the factor by which a limit in multiples of the disk's time is raised where the disk is
+// faster than the one for which the limit was set: the rest of a call takes as long on any disk. It
+// is 1 for all other targets.
 func usual(row *bench.Row, t bench.Target, f bench.Figure) float64 {
 	latency := row.Figures[strings.TrimSuffix(t.Metric, overSync)+"_us"]
 	if t.DiskFloor == 0 || latency.IsZero() || f.Median() <= 0 || latency.Median() <= 0 {
@@ -82,7 +90,7 @@ func usual(row *bench.Row, t bench.Target, f bench.Figure) float64 {
 	return max(1, t.DiskFloor/disk)
 }
 
-// comparable reports whether a figure can be held against a limit.
+// comparable reports whether a figure can be compared with a limit.
 func comparable(f bench.Figure) bool {
 	if f.IsZero() {
 		return false
@@ -94,8 +102,8 @@ func comparable(f bench.Figure) bool {
 	return true
 }
 
-// reached compares with one limit of a target; nil when there is none, when a lower bound leaves it open, or when runs that
-// differ much lie on both sides of it.
+// reached compares a figure with one limit of a target. nil: there is no limit, a lower bound
+// leaves it open, or runs that spread widely lie on both sides of it.
 func reached(f bench.Figure, t bench.Target, limit float64) *bool {
 	if limit == 0 {
 		return nil
@@ -116,8 +124,10 @@ func reached(f bench.Figure, t bench.Target, limit float64) *bool {
 	return &ok
 }
 
-// judge returns the verdict for one durability; ok is false when no side was measured so, or when the whole suite of a
-// side was not asked for.
+// judge returns the verdict for one durability; ok is false when no side was measured so, or when
+// the whole suite of a side was not asked for. On a host with few cores the bands for such hosts
+// take the place of the others. A side that is missing or too noisy makes the verdict undecided,
+// and a side that the generator bounds decides only where every possible value has the same status.
 func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, ok bool) {
 	if r.Crowded != nil && fewer(res.Env.Host.Cores, crowdedCores) {
 		crowded := *r
@@ -160,6 +170,7 @@ func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, o
 	return v, true
 }
 
+// runs is the number of runs of the lower side; a figure that is judged alone has no such side to limit it.
 func runs(r *Ratio, under bench.Figure) int {
 	if r.alone() {
 		return math.MaxInt
@@ -167,7 +178,8 @@ func runs(r *Ratio, under bench.Figure) int {
 	return under.Runs()
 }
 
-// find returns a side, and whether its row is in the result.
+// find returns a side of a ratio with its figure, and whether its row is in the result. The figure
+// may be zero although the row is there.
 func find(r *bench.Result, p Pick, d bench.Durability) (bench.Side, bool) {
 	s := bench.Side{Suite: p.Suite, Row: p.Row, Metric: p.Metric}
 	for i := range r.Suites {
@@ -191,7 +203,8 @@ func asked(r *bench.Result, p Pick) bool {
 	return slices.ContainsFunc(r.Suites, func(row bench.Row) bool { return row.Suite == p.Suite })
 }
 
-// sides names the durability of both sides, which differ in their voters when one node is held against three.
+// sides names the durability classes of both sides. They differ in their voters when one node is
+// compared with three.
 func sides(over, under bench.Side, d bench.Durability) string {
 	var names []string
 	for _, s := range []bench.Side{over, under} {
@@ -205,7 +218,7 @@ func sides(over, under bench.Side, d bench.Durability) string {
 	return strings.Join(names, " and ")
 }
 
-// cannotDecide says why there is no verdict, "" when there is one.
+// cannotDecide says why there is no verdict; empty: there can be one.
 func cannotDecide(r *Ratio, over, under bench.Figure) string {
 	for _, s := range []struct {
 		pick Pick
@@ -231,9 +244,11 @@ func cannotDecide(r *Ratio, over, under bench.Figure) string {
 	return ""
 }
 
+// bounded reports whether a figure is only a lower bound.
 func bounded(f bench.Figure) bool { return !f.IsZero() && f.Label().Validity == bench.LowerBound }
 
-// band returns the first band that v is in.
+// band returns the first band that the ratio v is in. The last band has no limits, so that one is
+// always found.
 func (r *Ratio) band(v, under float64) Band {
 	for _, b := range r.Bands {
 		if v >= b.Min && (b.Max == 0 || v <= b.Max) && under >= b.UnderMin {
@@ -243,8 +258,10 @@ func (r *Ratio) band(v, under float64) Band {
 	return r.Bands[len(r.Bands)-1]
 }
 
-// boundDecides reports whether the status is the same for every value that the true ratio can have: from v upwards when
-// the upper side is a lower bound, downwards when the lower side is.
+// boundDecides reports whether the status is the same for every value that the true ratio can have:
+// from v upwards when the upper side is a lower bound, and downwards when the lower side is. It
+// tries v, both ends, and each edge of a band in between with its neighbours; between edges the
+// status cannot change.
 func (r *Ratio) boundDecides(v float64, over, under bench.Figure) bool {
 	low, high := v, v
 	if bounded(over) {
@@ -295,7 +312,8 @@ func durabilityRatios(r *bench.Result) []bench.Verdict {
 	return out
 }
 
-// againstReferences holds each headline against the published figures of its unit.
+// againstReferences compares each headline with the published figures of its unit. Ours is
+// suspicious when it is slower.
 func againstReferences(r *bench.Result) []bench.Verdict {
 	var out []bench.Verdict
 	for i := range r.Suites {

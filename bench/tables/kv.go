@@ -7,12 +7,13 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
+// kvSuites are the suites of keys.
 func kvSuites() []bench.Suite {
 	return []bench.Suite{auroraLength(), auroraFollowers(), auroraSteady(), kvPingPong(), kvLatency(), kvEtcd(), kvEtcdNative()}
 }
 
-// kvPingPong is the ceiling of replication: a server that relays each put to two others, which answer at once; and the
-// same calls to three nodes, which keep what they are given.
+// kvPingPong is the ceiling of replication: a server that relays each put to two others, which
+// answer at once. The same calls go to three nodes, which keep what they are given.
 func kvPingPong() bench.Suite {
 	s := bench.Suite{
 		Name: "kv.pingpong", Title: "Relay of each put to 2 empty followers, no Raft, against nodes that keep it", Priority: "P0",
@@ -34,20 +35,22 @@ func kvPingPong() bench.Suite {
 	return s
 }
 
-// crowdedFollowers are the most whose nodes, with the leader and the client, have puts wait for the disk and a majority more
-// than for a processor, on two cores.
+// crowdedFollowers is the largest number of followers whose puts, on two cores, wait for the disk
+// and a majority more than for a processor.
 const crowdedFollowers = 5
 
-// pingPongCallers keep both cores busy; more only wait longer.
+// pingPongCallers keep both cores busy; more of them would only wait longer.
 const pingPongCallers = 128
 
 // kvLatency offers 30 % of what the reference's cell takes in an open loop: the load that its latencies are of. Rows of their
 // own offer 30 % of our own maximum.
 func kvLatency() bench.Suite {
 	const (
-		share = 300 // of a cell of the chart, which counts thousands
-		most  = 2_000
-		aim   = 1_000
+		// share is 30 %, in puts a second, of a cell of the chart, which counts thousands.
+		share = 300
+		// most and aim are the limits of the median latency, in microseconds.
+		most = 2_000
+		aim  = 1_000
 	)
 	s := bench.Suite{
 		Name: "kv.latency", Title: "Latency of puts at 30 % of what the reference's cell takes, open loop", Priority: "P0",
@@ -91,7 +94,8 @@ func kvLatency() bench.Suite {
 	return s
 }
 
-// kvEtcd is one etcd client against etcd and against our etcd door. Targets are ours ÷ etcd, each with an aim and a must.
+// kvEtcd is one etcd client against etcd and against our etcd door. A target is ours ÷ etcd, with a
+// must and an aim; at most for latencies and memory, at least for rates.
 func kvEtcd() bench.Suite {
 	s := bench.Suite{
 		Name: "kv.etcd", Title: "etcd's client against etcd and ours: key of 8 B, value of 256 B, 1,000 clients", Priority: "P0",
@@ -125,8 +129,9 @@ func kvEtcd() bench.Suite {
 	return s
 }
 
-// kvEtcdNative is etcd's client against etcd, and our stream, in turn within each run. Callers wait for each answer. Where
-// the client takes more than half of the machine the servers' CPU per put is what is held against etcd's.
+// kvEtcdNative is etcd by its own client and our stream, in turn within each run. Callers wait for
+// each answer. Where the client takes more than half of the machine, the servers' CPU per put is
+// compared instead of the rate.
 func kvEtcdNative() bench.Suite {
 	s := bench.Suite{
 		Name: "kv.etcd.native", Title: "etcd by its own client, and our stream: key of 8 B, value of 256 B", Priority: "P0", Peer: "etcd",

@@ -6,58 +6,65 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Aurora's figures are read off its charts; its prose adds that Linux is 50 to 70 % faster.
+// Aurora's figures are read off its charts. Its text adds that Linux is 50 to 70 % faster.
 const (
 	auroraNote  = "chart; Windows leader, Mac followers, no fsync; none×3"
 	auroraLinux = "chart × 1.6, its remark on Linux; no fsync; none×3"
 )
 
-// A cell of Aurora's charts is 80,000 puts of keys of 16 B, by one client that does not wait for one answer before the next
-// put. As many as the server lets one stream have under way are.
+// A cell of Aurora's charts is 80,000 puts of keys of 16 B, by one client that does not wait for one answer
+// before the next put. auroraAhead is the number of puts that the server lets one stream have under way.
 const (
 	auroraPuts  = 80_000
 	auroraKey   = 16
 	auroraAhead = 4_096
 )
 
-// auroraCell is one cell of a chart.
+// auroraCell is one cell of a chart: the rate at one length of the value, or at one number of followers.
 type auroraCell struct {
-	n     int     // value length in bytes, or followers
-	chart float64 // thousands of writes a second
-	linux float64 // the same × 1.6, as it is printed
+	// n is the length of the value in bytes, or the number of followers.
+	n int
+	// chart is the rate in thousands of writes a second.
+	chart float64
+	// linux is the same × 1.6, as it is printed.
+	linux float64
 }
 
+// lengthCells are the cells by length of the value, with two followers.
 func lengthCells() []auroraCell {
 	return []auroraCell{
 		{32, 18.2, 29.1}, {64, 17.7, 28.3}, {128, 15.6, 25.0}, {256, 13.4, 21.4}, {512, 8.4, 13.4}, {1024, 6.0, 9.6}, {2048, 2.9, 4.6},
 	}
 }
 
+// followerCells are the cells by number of followers, with short values.
 func followerCells() []auroraCell {
 	return []auroraCell{{2, 17.9, 28.6}, {3, 13.6, 21.8}, {4, 12.5, 20.0}, {5, 9.4, 15.0}, {6, 8.2, 13.1}, {7, 7.3, 11.7}}
 }
 
-// auroraShape is one client and one stream.
+// auroraShape is one client with one stream, as in the charts. puts of 0 means that the window ends
+// by its time.
 func auroraShape(nodes, value, puts int) bench.Shape {
 	return bench.Shape{
 		Nodes: nodes, Shards: 1, Producers: 1, Ahead: auroraAhead, Payload: value, Puts: puts, Key: auroraKey, Transport: "stream",
 	}
 }
 
-// The must of a cell whose wall is the machine is twice the chart; else three times, which is about 1.9 times the remark
-// on Linux. The aim is four times.
+// The must of a cell whose wall is the machine is twice the chart. Any other must is three times,
+// which is about 1.9 times the remark on Linux. The aim is four times.
 const (
 	auroraMust, auroraAim, auroraBoxMust = 3, 4, 2
 	linuxMust, linuxAim, linuxBoxMust    = 1.9, 2.5, 1.25
 )
 
-// The most that a put may cost the log of each replica in addition to its key and value, and in syncs.
+// The most that a put may cost the log of each replica: bytes in addition to its key and value, and syncs.
 const (
 	logOverhead = 40  // bytes
 	logSyncs    = 0.1 // of each replica
 )
 
-// auroraRow judges a cell against the chart.
+// auroraRow judges a cell against the chart and against the remark on Linux. The costs per put hold
+// on every machine.
 func auroraRow(name string, c auroraCell, nodes, value int, note string) bench.RowSpec {
 	rate := atLeast(putsPerS, bench.Fsync, auroraMust*c.chart*1000, auroraAim*c.chart*1000, ofKV)
 	rate.BoxMust = auroraBoxMust * c.chart * 1000
@@ -77,6 +84,7 @@ func auroraRow(name string, c auroraCell, nodes, value int, note string) bench.R
 	}
 }
 
+// auroraLength is the chart by length of the value. Its last row has no cell: it shows what more shards bring.
 func auroraLength() bench.Suite {
 	s := auroraSuite("kv.aurora.len", "Puts by length of the value, 2 followers, key of 16 B", "BenchmarkAuroraLength")
 	for _, c := range lengthCells() {
@@ -92,6 +100,7 @@ func auroraLength() bench.Suite {
 	return s
 }
 
+// auroraFollowers is the chart by number of followers.
 func auroraFollowers() bench.Suite {
 	s := auroraSuite("kv.aurora.followers", "Puts by number of followers, value of 64 B", "BenchmarkAuroraFollowers")
 	for _, c := range followerCells() {

@@ -6,10 +6,12 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
+// ownSuites are the suites of several services at once.
 func ownSuites() []bench.Suite { return []bench.Suite{footprint(), commitEffects()} }
 
-// footprint is CPU and memory of every process. Every suite prints them; this one is the table of the reference, whose
-// figures are CPU in percent of a core and memory in MB.
+// footprint is CPU and memory of every process. Every suite prints them; this one is the table of
+// the reference, whose figures are CPU in percent of a core and memory in MB. The CPU of a process
+// is not a target, since it depends on the load that the clients reach.
 func footprint() bench.Suite {
 	s := bench.Suite{
 		Name: "footprint", Title: "CPU and memory per process under matrix search", Priority: "P0", Bench: "BenchmarkFootprint",

@@ -7,29 +7,35 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Names of figures of rows that alternate with a peer.
+// Names of figures of rows that alternate with a peer, and the shapes of such rows.
 const (
-	oursPerS     = "ours_per_s"
-	ratioToPeer  = "ratio_to_peer"
+	oursPerS    = "ours_per_s"
+	ratioToPeer = "ratio_to_peer"
+	// Payloads are in bytes. peerBatch is the number of tasks of one call.
 	peerPayload  = 256
 	largePayload = 4 << 10
 	peerBatch    = 32
 	peerLease    = 30 * time.Second
-	leastDepth   = 64
-	peerVectors  = 20_000
-	peerWidth    = 80 // rows that a walk over a peer's graph keeps in sight
-	narrowWidth  = 40
+	// leastDepth bounds from below how many tasks may wait, so that workers of few clients find some.
+	leastDepth  = 64
+	peerVectors = 20_000
+	// peerWidth is the number of rows that a walk over a peer's graph keeps in sight (ef).
+	// narrowWidth is the peer's default, with a lower recall.
+	peerWidth   = 80
+	narrowWidth = 40
 )
 
-// queuePeerSuites are queues that others run, each in turn with ours within each run, at the same shape: a create that is
-// acknowledged, a claim, a completion that is acknowledged. What they sync is read back or declared, and both sides of a
-// row are of one class.
+// queuePeerSuites are queues that others run, each in turn with ours within each run, at the same
+// shape: a create that is acknowledged, a claim, and a completion that is acknowledged. What a peer
+// syncs is read back from it or declared, and both sides of a row are of one class.
 func queuePeerSuites() []bench.Suite {
 	var out []bench.Suite
 	for _, p := range []struct {
 		name, title string
-		batches     bool // its client creates many tasks in one call
-		onlyFsync   bool // it has no class without
+		// batches says that its client creates many tasks in one call.
+		batches bool
+		// onlyFsync says that it has no class without syncs.
+		onlyFsync bool
 	}{
 		{"asynq", "Redis with asynq, and ours", false, false},
 		{"beanstalkd", "beanstalkd, and ours", false, false},
@@ -68,8 +74,10 @@ func queuePeerSuites() []bench.Suite {
 	return out
 }
 
-// vectorPeerSuites are searches by vector that others answer, each in turn with ours within each run: the same vectors, the
-// same queries, and the recall of both in addition to their rates.
+// vectorPeerSuites are searches by vector that others answer, each in turn with ours within each
+// run. Both have the same vectors and the same queries, and the recall of both is measured in
+// addition to their rates. Only the wide walks are judged: a narrow one reaches another recall, and
+// rates at different recalls do not compare.
 func vectorPeerSuites() []bench.Suite {
 	s := bench.Suite{
 		Name: "search.peers.pgvector", Title: "PostgreSQL with pgvector over TCP, and ours over HTTP: 20,000 vectors of 384 numbers, 10 nearest", Priority: "P1",

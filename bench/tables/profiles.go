@@ -27,7 +27,8 @@ func Profiles() []bench.Profile {
 	}
 }
 
-// smokeWindow is long enough for every driver to go through all that it does, also on a busy machine. No verdict rests on it.
+// smokeWindow is long enough for every driver to go through all that it does, also on a busy
+// machine. No verdict rests on it.
 func smokeWindow(suite string, _ time.Duration) time.Duration {
 	if suite == "commit.effects" { // three ways of the same work in turn
 		return 2 * time.Second

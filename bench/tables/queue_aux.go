@@ -15,7 +15,8 @@ func queueDepth() bench.Suite {
 	}
 	for _, d := range []struct {
 		depth int
-		ms    float64 // published; 0: none
+		// ms is what was published; 0: nothing was.
+		ms float64
 	}{{100, 8}, {1_000, 12}, {10_000, 15}, {100_000, 50}, {1_000_000, 0}} {
 		r := bench.RowSpec{
 			Name: fmt.Sprint(d.depth), Title: fmt.Sprintf("%d tasks wait", d.depth), Profiles: inFull,
@@ -30,7 +31,8 @@ func queueDepth() bench.Suite {
 	return s
 }
 
-// queueMix holds the smaller tables: batches, priorities, nodes.
+// queueMix holds the smaller tables: batches, priorities, nodes. A row that the server cannot serve
+// yet says so in lacks: it is listed and never run.
 func queueMix() bench.Suite {
 	one := bench.Shape{
 		Nodes: 1, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, WorkerBatch: 1, ProducerBatch: 1, Lease: lease,
@@ -73,7 +75,8 @@ func queueK6() bench.Suite {
 	for _, r := range []struct {
 		name, title        string
 		workers, prefilled int
-		open               bool // its arrivals set the rate: there is no ceiling to come near
+		// open says that its arrivals set the rate, so that there is no ceiling to come near.
+		open bool
 	}{
 		{"sustained", "200 to 1,000 tasks a second", 32, 0, true},
 		{"burst", "10,000 tasks in 10 s, then the drain", 32, 0, true},
@@ -128,7 +131,8 @@ func streamsIdle() bench.Suite {
 	}
 }
 
-// tenantTiming compares calls that ask for what is not there with calls that ask for what is another's.
+// A difference would tell a tenant that an id exists. tenantTiming compares calls that ask for what
+// is not there with calls that ask for what is another's.
 func tenantTiming() bench.Suite {
 	return bench.Suite{
 		Name: "tenant.timing", Title: "Missing ids against ids of another tenant", Priority: "P1", Bench: "BenchmarkTenantTiming",

@@ -25,6 +25,7 @@ func queueCoalesceRaft() bench.Suite {
 	}
 }
 
+// coalesceRows are three numbers of callers, each with both kinds of commits, on that many nodes.
 func coalesceRows(nodes int) []bench.RowSpec {
 	var rows []bench.RowSpec
 	for _, parallelism := range []int{1, 4, 16} {

@@ -8,6 +8,7 @@ import (
 
 // queueCycle is the full cycle on one node: create, claim, complete, each acknowledged.
 func queueCycle() bench.Suite {
+	// shape is one stream of each kind with 32 callers; batches are the only thing that differs.
 	shape := func(workerBatch, producerBatch int) bench.Shape {
 		return bench.Shape{
 			Nodes: 1, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, WorkerBatch: workerBatch,
@@ -41,6 +42,8 @@ func queueCycle() bench.Suite {
 		atMost(cpuPerOp, bench.Fsync, 20, 13, ofBench),
 		free(atLeast(toCodeQ, anyDurability, 3.5, 0, ofBench)),
 	)
+	// sharded rows show what shards cost or bring on one node. They have no targets of their own
+	// except mutations.
 	sharded := func(n int, name string, refs ...bench.Reference) bench.RowSpec {
 		s := shape(32, 8)
 		s.Shards = n
@@ -64,7 +67,9 @@ func queueCycle() bench.Suite {
 	}
 }
 
-// queueSteady is the batched cycle for long enough that retention deletes as fast as work arrives.
+// Rate and latency are judged against the run's own first 20 s, and disk use against the middle of
+// the window, so that the targets hold on every machine. queueSteady is the batched cycle for long
+// enough that retention deletes as fast as work arrives.
 func queueSteady() bench.Suite {
 	return bench.Suite{
 		Name: "queue.steady", Title: "Batched cycle for 10 minutes with the retention of 1 GiB reached", Priority: "P0",

@@ -8,6 +8,7 @@ import (
 
 // queueRaft is the full cycle on three nodes.
 func queueRaft() bench.Suite {
+	// created and completed are the published rates of the same shape, per second.
 	row := func(name string, shards int, created, completed float64, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: "3 nodes on loopback; per node 4 producer streams and 1 worker stream; 128 callers in all", Profiles: inSeeds,
@@ -25,8 +26,8 @@ func queueRaft() bench.Suite {
 		row("shards-4", 4, 10_250, 10_240),
 	}
 	rows[0].Profiles = inAll
-	// A stream is of one partition, so a client has one to each: 3 clients have as many streams to 4 partitions as 12 have
-	// to one.
+	// A stream is of one partition, so a client has one to each: 3 clients have as many streams to 4
+	// partitions as 12 have to one. A stream is of one partition: both rows have 12 producer streams in all.
 	rows[1].Title = "the same streams, of 4 partitions: per node 1 client that creates, with a stream to each, and 1 worker; 128 callers in all"
 	rows[1].Shape.Producers = 3
 	many := rows[1]
@@ -43,6 +44,7 @@ func queueRaft() bench.Suite {
 // queueSmart is the cycle over REST by clients that follow redirects to the leader. Each caller creates a task, claims
 // one and completes it.
 func queueSmart() bench.Suite {
+	// The kind of a row is the kind of its clients; see package load.
 	row := func(name, title, kind string, shards int, refs []bench.Reference, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Profiles: inSeeds, References: refs, Targets: targets,

@@ -8,6 +8,7 @@ import (
 
 // queueRestart kills the server and starts it on what it had.
 func queueRestart() bench.Suite {
+	// The window is the time of the whole run: it begins with the kill.
 	row := func(name, title string, tasks int, profiles []string, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Profiles: profiles, NoCeiling: true, Targets: targets,

@@ -30,6 +30,8 @@ func queueDeep() bench.Suite {
 			Shape: bench.Shape{Nodes: 1, Shards: 1, Lease: lease, Prefill: tasks},
 		}
 	}
+	// deep are the targets of a deep queue. The heap per task and the ratios to the shallow queue
+	// hold on every machine.
 	deep := func() []bench.Target {
 		return []bench.Target{
 			free(atMost(taskBytes, anyDurability, 200, 0, ofQueue)), free(atLeast(depthClaims, anyDurability, 0.8, 0, ofQueue)),

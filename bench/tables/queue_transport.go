@@ -9,6 +9,7 @@ import (
 
 // queueTransport compares the doors: streams, streams with batches, and REST.
 func queueTransport() bench.Suite {
+	// producers rows only create.
 	producers := func(name, title, transport string, batch int, profiles []string) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Profiles: profiles, Headline: creates,
@@ -17,6 +18,8 @@ func queueTransport() bench.Suite {
 			},
 		}
 	}
+	// workers rows complete what waits before the window, and what callers add meanwhile so that
+	// the queue does not run empty.
 	workers := func(name, title, transport string) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Profiles: inSeeds, Headline: completes,

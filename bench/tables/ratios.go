@@ -2,47 +2,59 @@ package tables
 
 import "github.com/millrace/millrace/bench"
 
-// Pick names one side of a ratio: a metric of a row, its headline when the metric is empty.
+// Pick names one side of a ratio: a metric of a row, or the headline of the row when Metric is empty.
 type Pick struct {
 	Suite, Row, Metric string
 }
 
-// Band is the verdict on values within it. The first band that a value is in decides; both limits are in it, and 0 stands
-// for none.
+// Band is the verdict on values within it. The first band that a value is in decides. Both limits
+// are in it, and 0 stands for no limit.
 type Band struct {
 	Min, Max float64
-	UnderMin float64 // the lower side must reach this too
+	// UnderMin is what the lower side must reach too, in its own unit.
+	UnderMin float64
 	Status   bench.Status
-	Cause    string // what is likely, in words
-	Next     string // command that looks further
+	// Cause says in words what is likely. Next is a command that looks further.
+	Cause string
+	//
+	Next string
 }
 
-// crowdedCores is the number of cores from which three nodes and a client have processors that one shard does not use up.
+// crowdedCores is the number of cores from which three nodes and a client leave processors idle
+// with one shard.
 const crowdedCores = 4
 
 // Ratio is a judgement on one figure over another, or on one figure alone when Under names no row.
 type Ratio struct {
-	Name      string
-	Over      Pick
-	Under     Pick
-	Reference string // the same ratio of the published figures
-	Bands     []Band // the last has no limits
-	Crowded   []Band // in place of Bands on fewer than crowdedCores cores, where there are any
-	// AtBest replaces the band when it says yes: a rule that takes more than the two sides.
+	Name  string
+	Over  Pick
+	Under Pick
+	// Reference is the same ratio of the published figures, as text.
+	Reference string
+	// Bands are tried in order. The last one has no limits.
+	Bands []Band
+	// Crowded takes the place of Bands on fewer than crowdedCores cores; nil: Bands hold there too.
+	Crowded []Band
+	// AtBest replaces the band's status by healthy when it says yes. It is for rules that take more
+	// than the two sides; under is the median of the lower one.
 	AtBest func(r *bench.Result, d bench.Durability, under float64) bool
-	Best   string // what it says then
-	// UnderAny takes the lower side without fsync where it was not measured with: it keeps nothing that could be synced.
+	// Best is the cause that is named then.
+	Best string
+	// UnderAny takes the lower side without fsync where it was not measured with fsync: it keeps
+	// nothing that could be synced.
 	UnderAny bool
 }
 
 // alone reports whether one figure is judged by itself.
 func (r *Ratio) alone() bool { return r.Under.Suite == "" }
 
-// Ratios returns every ratio, of suites that are not built too.
+// Ratios returns every ratio, those of suites that are not built too. A ratio of which no side was
+// measured makes no verdict.
 func Ratios() []Ratio {
 	return append(append(queueRatios(), refsRatios()...), otherRatios()...)
 }
 
+// queueRatios are the ratios of the queue: those of three nodes here, those of one node in queueOneNode.
 func queueRatios() []Ratio {
 	const run = "millrace bench run "
 	return append([]Ratio{
@@ -129,6 +141,8 @@ func queueOneNode() []Ratio {
 	}
 }
 
+// perOperation judges the number of requests per operation, alone: below healthy, below notable, or
+// above both.
 func perOperation(name, row string, healthy, notable float64) Ratio {
 	const next = "millrace bench run queue.smart"
 	return Ratio{
@@ -141,6 +155,7 @@ func perOperation(name, row string, healthy, notable float64) Ratio {
 	}
 }
 
+// refsRatios are the ratios between cells of transactions of refs.
 func refsRatios() []Ratio {
 	const run = "millrace bench run refs.gitaly"
 	batch := func(name, reference, over, under string) Ratio {
@@ -168,12 +183,14 @@ func refsRatios() []Ratio {
 	}
 }
 
-// sweep and tenth are of the rule that a system which is at its maximum with 10 clients cannot grow with 200.
+// sweep is the suite of searches by number of clients. A system that reaches tenth of its best rate
+// with 10 clients already cannot grow much with 200.
 const (
 	sweep = "search.sweep"
 	tenth = 0.9
 )
 
+// otherRatios are those of keys and of searches.
 func otherRatios() []Ratio {
 	return append(kvRatios(), []Ratio{
 		{

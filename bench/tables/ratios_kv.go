@@ -6,14 +6,17 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// How much steeper a put may become by its length and by the number of its replicas. Aurora's own slopes are 6.3 and 2.45.
+// By how much a put may become slower with its length and with the number of its replicas. Aurora's
+// own slopes are 6.3 and 2.45.
 const (
-	lengthSlope     = 3.0
-	lengthSlopeDisk = 6.3 // where the disk is the wall of the long values
+	lengthSlope = 3.0
+	// lengthSlopeDisk holds where the disk is the wall of the long values.
+	lengthSlopeDisk = 6.3
 	followerSlope   = 2.45
 	replicaGrowth   = 1.15
 )
 
+// kvRatios are the ratios between rows of keys.
 func kvRatios() []Ratio {
 	const run = "millrace bench run "
 	return []Ratio{
@@ -92,8 +95,9 @@ func kvRatios() []Ratio {
 	}
 }
 
-// aimOf is the aim of a cell, in puts a second. A slope is held against the reference's only where its slower side misses it:
-// a fast side makes a slope as steep as a slow one does. For an n that is not a cell the aim is infinite.
+// aimOf is the aim of a cell, in puts a second; infinite for an n that is not a cell. A slope is
+// compared with the reference's only where its slower side misses the aim, because a fast short
+// side makes a slope as steep as a slow long one does.
 func aimOf(cells []auroraCell, n int) float64 {
 	for _, c := range cells {
 		if c.n == n {

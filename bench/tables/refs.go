@@ -7,6 +7,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
+// refsSuites are the suites of refs.
 func refsSuites() []bench.Suite {
 	return []bench.Suite{refsGitaly(), refsGit(), refsPush(), refsScale()}
 }
@@ -14,15 +15,21 @@ func refsSuites() []bench.Suite {
 // gitalyNote says what Gitaly's figures were measured on.
 const gitalyNote = "i9-9880H laptop, durability not stated"
 
-// gitalyCell is one published cell: 100 refs, or as many as the transaction.
+// gitalyCell is one published cell: the time of changing 100 refs, or as many as one transaction has.
 type gitalyCell struct {
-	name           string
-	refs, ns       float64
-	bytes, allocs  float64
-	files, filesUp float64 // must and aim ÷ git with loose and packed files, refs synced; 0: shown only
-	table, tableUp float64 // must and aim ÷ git with reftable, synced
+	// name is the kind of change, loose or packed, and the size of a transaction; package load reads it.
+	name string
+	// refs is refs a second, and ns the time of an operation in nanoseconds.
+	refs, ns float64
+	// bytes and allocs are what the client allocates per transaction.
+	bytes, allocs float64
+	// files and filesUp are must and aim of our rate ÷ that of git with refs in files, synced; 0: shown only.
+	files, filesUp float64
+	// table and tableUp are the same with refs in tables, synced.
+	table, tableUp float64
 }
 
+// gitalyCells are the cells of the published table, in its order.
 func gitalyCells() []gitalyCell {
 	return []gitalyCell{
 		{"update-1", 48.32, 20_710_401, 269, 12, 1.5, 1.9, 4, 6},
@@ -78,14 +85,15 @@ func refsGitaly() bench.Suite {
 	return s
 }
 
-// refsGit is git itself, interleaved with ours: its refs a second are the figure. Where git does not sync, our servers do not
-// sync either.
+// refsGit is git itself, in turn with ours: its refs a second are the figure. Where git does not
+// sync, our servers do not sync either.
 func refsGit() bench.Suite {
 	s := bench.Suite{
 		Name: "refs.gitaly/git", Title: "One long-lived git update-ref -z --stdin, in turn with ours", Priority: "P0",
 		Bench: "BenchmarkUpdaterGit", Headline: "git_refs_per_s", Window: 6 * time.Second, Warmup: time.Second,
 	}
 	for _, kind := range []struct {
+		// name is the kind of git, as package load knows it, and noFsync says that it does not sync.
 		name, title string
 		noFsync     bool
 	}{
@@ -135,7 +143,7 @@ func refsPush() bench.Suite {
 	return s
 }
 
-// manyRefs is how many refs the rows of a large repository have.
+// manyRefs is the number of refs of the rows of a large repository.
 const manyRefs = 1_000_000
 
 // refsScale is what grows: refs, clients, nodes.
@@ -147,6 +155,7 @@ func refsScale() bench.Suite {
 	const perRefs = "p50_ratio_to_100_refs"
 	one := bench.Shape{Nodes: 1, Shards: 1, Pumps: 1, Prefill: manyRefs}
 	for _, r := range []struct {
+		// headline and shape differ from row to row, since each row is another question.
 		name, title, headline string
 		shape                 bench.Shape
 		targets               []bench.Target

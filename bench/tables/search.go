@@ -8,33 +8,37 @@ import (
 	"github.com/millrace/millrace/bench/load"
 )
 
-// inSmoke is of rows that no table of a reference has.
+// inSmoke is the profiles of rows that no published table has.
 var inSmoke = []string{Smoke, Full}
 
+// searchSuites are the suites of searches.
 func searchSuites() []bench.Suite {
 	return []bench.Suite{searchSweep(), searchMixed(), searchRecall(), searchLoad(), searchJudge(), searchRestart(), searchGraph(), searchGaps(), searchOutage()}
 }
 
-// searchMemory is what servers of these suites may use, in MiB: G5's processes took 370 MB together.
+// searchMemory is what servers of these suites may use, in MiB. G5's processes took 370 MB together.
 const searchMemory = 256
 
-// laterWindow is that of the runs after the first, which has G5's.
+// laterWindow is the window of the runs after the first, which has G5's own.
 const laterWindow = 45 * time.Second
 
-// smallRSS is the target of all that the process takes, in MiB.
+// smallRSS is the target of all the memory that the process takes, in MiB.
 func smallRSS() bench.Target {
 	return free(atMost("server_1_rss_peak", anyDurability, 352, 143, ofSearch))
 }
 
+// g5Note says what G5's figures were measured on.
 const g5Note = "11 processes, hardware and durability not stated"
 
-// g5Cell is one line of G5's tables: latencies in milliseconds.
+// g5Cell is one line of G5's tables. Latencies are in milliseconds.
 type g5Cell struct {
-	clients                 int
-	requests                float64
-	rps, p50, p95, p99, max float64 // max 0: not published
+	clients  int
+	requests float64
+	// rps is requests a second. max is 0 where it was not published.
+	rps, p50, p95, p99, max float64
 }
 
+// sweepCells are the lines by number of clients.
 func sweepCells() []g5Cell {
 	return []g5Cell{
 		{10, 486_733, 2_704, 2.19, 2.99, 6.72, 651},
@@ -44,6 +48,7 @@ func sweepCells() []g5Cell {
 	}
 }
 
+// mixedCells are the lines of embedding and search at once, by operation.
 func mixedCells() map[string]g5Cell {
 	return map[string]g5Cell{
 		"embed":  {60, 1_127_854, 12_531, 3.31, 10.22, 14.59, 0},
@@ -51,13 +56,14 @@ func mixedCells() map[string]g5Cell {
 	}
 }
 
-// mixedTotal is both together; g5Total the requests of all G5's published runs.
+// mixedTotal is both operations together, and g5Total the requests of all runs that G5 has published.
 const (
 	mixedTotalRequests = 1_520_083
 	mixedTotalRPS      = 16_889
 	g5Total            = 5_869_424
 )
 
+// references makes references of a cell, whose names begin with prefix.
 func (c g5Cell) references(prefix string) []bench.Reference {
 	out := []bench.Reference{
 		published("G5", prefix+"rate", c.rps, "requests/s", g5Note), published("G5", prefix+"requests", c.requests, "requests", g5Note),
@@ -117,7 +123,7 @@ func searchMixed() bench.Suite {
 	}
 }
 
-// searchRecall compares with the exact answer. No rate of a search is printed without it.
+// searchRecall compares answers with the exact ones. No rate of a search is printed without its recall.
 func searchRecall() bench.Suite {
 	s := bench.Suite{
 		Name: "search.recall", Title: "Recall at 10 against exact search, built-in embedder", Priority: "P0", Bench: "BenchmarkSearchRecall", Reads: true, NoProfile: true,
@@ -136,7 +142,7 @@ func searchRecall() bench.Suite {
 	return s
 }
 
-// searchLoad fills an empty collection with vectors.
+// searchLoad fills an empty collection with vectors that clients bring.
 func searchLoad() bench.Suite {
 	const perS = "points_per_s"
 	row := func(points int, profiles []string, targets ...bench.Target) bench.RowSpec {
@@ -154,7 +160,7 @@ func searchLoad() bench.Suite {
 	}
 }
 
-// searchJudge times the rules of a ruleset.
+// searchJudge times the rules of a ruleset, by the server's own clock.
 func searchJudge() bench.Suite {
 	const each = "judge_us_per_rule_row"
 	return bench.Suite{
@@ -184,7 +190,7 @@ func searchRestart() bench.Suite {
 	}
 }
 
-// searchGraph walks the graph of a large collection without a server around it.
+// searchGraph walks the graph of a large collection, without a server around it.
 func searchGraph() bench.Suite {
 	const perS = "queries_per_s"
 	row := func(kind string, points int, profiles []string, targets ...bench.Target) bench.RowSpec {
@@ -209,7 +215,7 @@ func searchGraph() bench.Suite {
 	return s
 }
 
-// searchGaps is what G5 does not cover.
+// searchGaps is what G5's tables do not cover. package load says what each kind does.
 func searchGaps() bench.Suite {
 	s := bench.Suite{
 		Name: "search.gaps", Title: "Unique queries, soak, bursts, a process killed", Priority: "P1", Reads: true, NoProfile: true, Bench: "BenchmarkSearchGaps",
@@ -237,7 +243,7 @@ func searchGaps() bench.Suite {
 	return s
 }
 
-// searchOutage is what the fault of a provider does to those who do not need it.
+// searchOutage is what the fault of a provider of vectors does to searches that do not need it.
 func searchOutage() bench.Suite {
 	const ratio = "cached_p99_ratio"
 	return bench.Suite{
