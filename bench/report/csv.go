@@ -10,7 +10,9 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// CSV writes one line per value: every metric and latency of every run, and the median of each figure as run "median".
+// Figures come first, then each run with its state, so that a reader of the file can leave runs out
+// by cause. CSV writes one line per value: every metric and latency of every run, and the median of
+// each figure as run "median".
 func CSV(w io.Writer, r *bench.Result) error {
 	c := csv.NewWriter(w)
 	lines := [][]string{{"suite", "row", "durability", "topology", "validity", "run", "state", "metric", "value", "unit"}}
@@ -23,6 +25,8 @@ func CSV(w io.Writer, r *bench.Result) error {
 	return c.Error()
 }
 
+// csvRow makes the lines of one row. A line of a run carries the label of the row, since a run has
+// none of its own.
 func csvRow(r *bench.Row) [][]string {
 	var out [][]string
 	add := func(run, state, metric string, value float64, unit string, l bench.Label) {

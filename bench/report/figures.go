@@ -7,24 +7,27 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// figureColumns are the titles of the table of figures, of which a figureLine is one line.
+// figureColumns are the titles of the table of figures; a figureLine is one line of it.
 var figureColumns = []string{"Row", "Value", "Unit", "Durability", "Spread", "Published reference", "Ratio"}
 
-// figureLine is what a row measured, next to one published figure. Further published figures of a row follow in lines of
-// their own, in which all but the last two columns are empty.
+// figureLine is what a row measured, next to one published figure. Each further published figure of
+// the row has a line of its own, in which all but the last two columns are empty.
 type figureLine struct {
 	row, value, unit string
-	durability       string // class, topology, and what else the value holds for
-	spread           string // over the runs that count
-	reference        string
-	ratio            string // ours ÷ published; empty where the units differ
+	// durability names class and topology, and what else the value holds for.
+	durability string
+	// spread is that of the runs that count.
+	spread    string
+	reference string
+	// ratio is ours ÷ published; empty where the units differ.
+	ratio string
 }
 
 func (l *figureLine) cells() []string {
 	return []string{l.row, l.value, l.unit, l.durability, l.spread, l.reference, l.ratio}
 }
 
-// figureLines returns the lines of a row, one at least.
+// figureLines returns the lines of a row. There is at least one, also when nothing was measured.
 func figureLines(r *bench.Row) []figureLine {
 	first := figureLine{row: r.Suite + "/" + r.Row, value: measured(r), durability: r.Durability}
 	f := r.Summary
@@ -60,7 +63,8 @@ func figureLines(r *bench.Row) []figureLine {
 	return out
 }
 
-// outcome counts what a person looks for first: targets that were missed or not decided, and ratios that are wrong.
+// outcome says in one line what a person looks for first: the exit code, targets that were missed
+// or not decided, and ratios that are wrong.
 func outcome(r *bench.Result) string {
 	met, missed, open := 0, 0, 0
 	for i := range r.Suites {

@@ -14,8 +14,9 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// GoBench writes Go benchmark text that plain benchstat reads: one line per valid run, named by durability, nodes,
-// shards and batch. Lines that begin with # are for people; benchstat passes over them.
+// GoBench writes Go benchmark text that plain benchstat reads: one line per run that counts, under
+// a name made of durability, nodes, shards and batch. Lines that begin with # are for people;
+// benchstat passes over them.
 func GoBench(w io.Writer, r *bench.Result) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "goos: %s\ngoarch: %s\npkg: github.com/millrace/millrace/bench\ncpu: %s\n", r.Env.Host.OS, r.Env.Host.Arch,
@@ -40,7 +41,8 @@ func GoBench(w io.Writer, r *bench.Result) error {
 	return err
 }
 
-// units tells benchstat which way is better.
+// units tells benchstat for which units higher is better: rates. All others are better lower, which
+// is its default.
 func units(b *bytes.Buffer, r *bench.Result) {
 	seen := make(map[string]bool)
 	for i := range r.Suites {
@@ -55,7 +57,7 @@ func units(b *bytes.Buffer, r *bench.Result) {
 	}
 }
 
-// told are names of rows that say no more than batch or shards in the benchmark's name do.
+// told matches names of rows that say no more than batch or shards in the benchmark's name do.
 var told = regexp.MustCompile(`^(unbatched|batch-\d+-\d+|shards-\d+)$`)
 
 // benchName returns the name of a row, such as BenchmarkQueueCycle/durability=fsync/nodes=1/shards=1/batch=1. It depends
@@ -79,7 +81,9 @@ func benchName(r *bench.Row) string {
 	return strings.Join(parts, "/")
 }
 
-// benchValues writes count, time per operation, the metrics and the latencies of one run.
+// benchValues writes the count, the time per operation, the metrics and the latencies of one run.
+// benchstat takes one value per unit and line: the first one of a unit wins, so the headline comes
+// before the rest.
 func benchValues(b *bytes.Buffer, r *bench.Row, run *bench.Run) {
 	ops := max(run.Ops, 1)
 	fmt.Fprintf(b, "\t%d", ops)
@@ -116,15 +120,18 @@ func benchValues(b *bytes.Buffer, r *bench.Row, run *bench.Run) {
 	b.WriteString("\n")
 }
 
-// perTransaction is the metric of suites that time transactions by themselves.
+// perTransaction is the metric of suites that time transactions by themselves. Their runs take
+// turns with another system, so that window ÷ operations is not the time of one.
 const perTransaction = "ns_per_transaction"
 
+// number prints eight digits, which keeps what a float of a rate holds.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', 8, 64) }
 
-// benchUnit makes a unit that Go benchmark text can hold.
+// benchUnit makes a unit that Go benchmark text can hold. Spaces would end the field.
 func benchUnit(unit string) string { return clean(strings.ReplaceAll(unit, "µ", "u")) }
 
-// metricUnit names a metric apart from the others: the text has units only.
+// metricUnit makes a unit of a metric's name, so that metrics with the same unit stay apart: the
+// text has units only. Units that benchstat knows stay as they are.
 func metricUnit(name, unit string) string {
 	switch unit {
 	case "B/op", "allocs/op":
@@ -135,6 +142,7 @@ func metricUnit(name, unit string) string {
 
 var space = regexp.MustCompile(`\s+`)
 
+// clean joins words by a hyphen.
 func clean(s string) string { return space.ReplaceAllString(strings.TrimSpace(s), "-") }
 
 // camel makes QueueCycle of queue.cycle.

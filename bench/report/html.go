@@ -12,10 +12,13 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
+// styleSheet is part of every page, so that a page needs no second file.
+//
 //go:embed report.css
 var styleSheet string
 
-// document gathers the HTML report.
+// document gathers the HTML report in memory. Each of its methods writes one part. Everything that
+// comes from a result goes through text, so that it cannot break the page.
 type document struct{ bytes.Buffer }
 
 func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
@@ -41,6 +44,7 @@ func HTML(w io.Writer, r *bench.Result) error {
 	return err
 }
 
+// header says what was run, where, and with which exit code.
 func (d *document) header(r *bench.Result) {
 	d.line("<header><h1>Millrace bench</h1>")
 	if r.Partial {
@@ -66,7 +70,8 @@ func (d *document) overview(r *bench.Result) {
 	}
 }
 
-// figures writes the lines of a row; cells of the row's own stand next to all of its published figures.
+// figures writes the lines of a row. The cells of the row itself span the lines of all its
+// published figures.
 func (d *document) figures(r *bench.Row) {
 	lines := figureLines(r)
 	for i := range lines {
@@ -85,11 +90,13 @@ func (d *document) figures(r *bench.Row) {
 	}
 }
 
+// anchor makes the id of a row's section, which the table of figures links to.
 func anchor(r *bench.Row) string {
 	return strings.NewReplacer("/", "-", "×", "x", ".", "-").Replace(r.Suite + "/" + r.Row + "/" + r.Durability)
 }
 
-// chips shows a row's targets, coloured by how they ended.
+// chips shows the targets of a row, coloured by whether they are met. A target of another metric
+// that was not measured is not shown.
 func chips(r *bench.Row) string {
 	var out []string
 	for i := range r.Targets {
@@ -115,7 +122,7 @@ func chips(r *bench.Row) string {
 	return strings.Join(out, " ")
 }
 
-// verdicts says in a line how the measurement ended, and judges its ratios.
+// verdicts says in one line how the measurement ended, and lists the ratios with how they are judged.
 func (d *document) verdicts(r *bench.Result) {
 	class := "good"
 	if r.Exit != bench.ExitOK {
@@ -151,7 +158,8 @@ func (d *document) verdicts(r *bench.Result) {
 	d.line("</tbody></table></section>")
 }
 
-// row shows one row: its plots, and what was seen of its runs.
+// row shows one row: its headline, settings and warnings, its plots, its runs, and what the
+// profiles showed.
 func (d *document) row(r *bench.Row) {
 	d.line(`<section id="%s"><h2>%s <small>%s</small></h2>`, anchor(r), text(r.Suite+"/"+r.Row), text(r.Durability))
 	if r.Title != "" {
@@ -178,7 +186,7 @@ func (d *document) row(r *bench.Row) {
 	d.line("</section>")
 }
 
-// runs lists all runs, those left out with their cause.
+// runs lists all runs, those left out with their cause, and then all figures. Both lists are folded.
 func (d *document) runs(r *bench.Row) {
 	if len(r.Runs) == 0 {
 		return
@@ -208,7 +216,7 @@ func (d *document) runs(r *bench.Row) {
 	d.line("</tbody></table></details>")
 }
 
-// findings shows what the profiled run shows.
+// findings shows what the profiled run showed, folded.
 func (d *document) findings(g *bench.Diagnosis) {
 	if g == nil {
 		return
@@ -220,7 +228,8 @@ func (d *document) findings(g *bench.Diagnosis) {
 	d.line("</tbody></table></details>")
 }
 
-// environment shows where and with what was measured: the table of the Markdown report.
+// environment shows where and with what was measured. It takes the lines of the Markdown table, so
+// that both pages say the same.
 func (d *document) environment(e *bench.Env) {
 	p := new(page)
 	p.environment(e)

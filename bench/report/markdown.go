@@ -12,12 +12,12 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// page gathers Markdown.
+// page gathers Markdown in memory. Each of its methods writes one part.
 type page struct{ bytes.Buffer }
 
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// row writes one line of a table.
+// row writes one line of a table. A bar or a line break in a cell would end it and is replaced.
 func (p *page) row(cells ...string) {
 	for i, c := range cells {
 		c = strings.ReplaceAll(strings.ReplaceAll(c, "|", `\|`), "\n", " ")
@@ -29,7 +29,7 @@ func (p *page) row(cells ...string) {
 	p.WriteString("\n")
 }
 
-// head begins a table.
+// head begins a table with its titles.
 func (p *page) head(cells ...string) {
 	p.row(cells...)
 	p.row(slices.Repeat([]string{"---"}, len(cells))...)
@@ -61,6 +61,7 @@ func Markdown(w io.Writer, r *bench.Result) error {
 	return err
 }
 
+// commit names the commit that was measured.
 func commit(e bench.Env) string {
 	out := "commit " + cmp.Or(e.Commit, "unknown")
 	if e.Dirty {
@@ -69,6 +70,7 @@ func commit(e bench.Env) string {
 	return out
 }
 
+// exitText says in words what an exit code of the bench means.
 func exitText(code int) string {
 	switch code {
 	case 0:
@@ -102,7 +104,8 @@ func classes(rows []bench.Row) []string {
 	return out
 }
 
-// overview has one table per durability class, so that no column mixes them; heading is the mark of its titles.
+// overview has one table per durability class, so that no column mixes classes. heading is the mark
+// of its titles, such as ##.
 func (p *page) overview(r *bench.Result, heading string) {
 	for _, class := range classes(r.Suites) {
 		p.line("%s Figures, %s", heading, class)
@@ -119,7 +122,8 @@ func (p *page) overview(r *bench.Result, heading string) {
 	}
 }
 
-// goals are the targets of a row in short: those of the headline, and those of others that were measured.
+// goals are the targets of a row in short: those of the headline, and those of other metrics that
+// were measured.
 func goals(r *bench.Row) string {
 	var out []string
 	for i := range r.Targets {
@@ -135,6 +139,7 @@ func goals(r *bench.Row) string {
 	return strings.Join(out, "; ")
 }
 
+// verdicts lists the ratios; nothing when there are none.
 func (p *page) verdicts(r *bench.Result, heading string) {
 	if len(r.Verdicts) == 0 {
 		return
@@ -147,7 +152,8 @@ func (p *page) verdicts(r *bench.Result, heading string) {
 	p.line("")
 }
 
-// verdict prints value, both sides with their spreads, the likely cause and what to run next.
+// verdict prints one ratio: status, value, both sides with their spreads, the likely cause, and
+// what to run next.
 func verdict(v *bench.Verdict) string {
 	var b strings.Builder
 	status := string(v.Status)
@@ -175,6 +181,7 @@ func verdict(v *bench.Verdict) string {
 	return b.String()
 }
 
+// side prints one side of a ratio with its figure.
 func side(s bench.Side) string {
 	name := s.Suite + "/" + s.Row
 	if s.Metric != "" {
@@ -183,7 +190,7 @@ func side(s bench.Side) string {
 	return name + " (" + s.Figure.String() + ")"
 }
 
-// environment prints where and with what was measured.
+// environment prints where and with what was measured, a line for each fact.
 func (p *page) environment(e *bench.Env) {
 	p.line("## Environment")
 	p.line("")

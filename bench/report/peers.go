@@ -9,14 +9,20 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// peerTable has Millrace and its peers side by side: of what they are asked, what they answer, and what that costs.
+// peerTable has Millrace and its peers side by side: what they are asked, what they answer, and
+// what that costs.
 type peerTable struct {
-	title   string // what it is headed by, before the class
+	// title heads the table, before the durability class.
+	title   string
 	columns []string
-	has     func(suite string) bool
-	line    func(row *bench.Row, side string) []string // between the system and how its class is known
+	// has says whether rows of a suite belong to the table.
+	has func(suite string) bool
+	// line makes the cells of a system in a row: those between its rate and how its class is known.
+	// side is peer or ours.
+	line func(row *bench.Row, side string) []string
 }
 
+// peerTables are the tables by what a suite does: those that write, and those that only search.
 var peerTables = []peerTable{
 	{
 		title: "Side by side with peers, ", has: func(suite string) bool { return !searches(suite) }, line: writesLine,
@@ -34,11 +40,12 @@ var peerTables = []peerTable{
 	},
 }
 
-// searches reports whether a suite asks and writes nothing.
+// searches reports whether a suite only asks and writes nothing.
 func searches(suite string) bool { return strings.HasPrefix(suite, "search.") }
 
-// lines is the table of one durability class: two lines for each row that alternated with a peer, the peer's first. It
-// is empty when none did. What was not measured, or is not told by a system, is a dash.
+// lines is the table of one durability class: two lines for each row that alternated with a peer,
+// the peer's first. It is empty when no row did. A dash stands for what was not measured, or what a
+// system does not tell.
 func (t *peerTable) lines(r *bench.Result, class string) (lines [][]string) {
 	for i := range r.Suites {
 		row := &r.Suites[i]
@@ -67,7 +74,7 @@ func (t *peerTable) lines(r *bench.Result, class string) (lines [][]string) {
 	return lines
 }
 
-// peerOf is what a row alternated with, or nil.
+// peerOf is the peer of a row, as its first run with one names it, or nil.
 func peerOf(row *bench.Row) *bench.PeerReport {
 	for i := range row.Runs {
 		if p := row.Runs[i].Peer; p != nil {
@@ -77,7 +84,7 @@ func peerOf(row *bench.Row) *bench.PeerReport {
 	return nil
 }
 
-// peerRate is how much a system did; side is how the names of its figures begin.
+// peerRate is the rate of a system with its class; side is how the names of its figures begin.
 func peerRate(row *bench.Row, side string) string {
 	f, ok := row.Figures[side+"_per_s"]
 	if !ok || f.IsZero() {
@@ -90,7 +97,7 @@ func peerRate(row *bench.Row, side string) string {
 	return rate
 }
 
-// peerValue is the median of a figure, or a dash.
+// peerValue is the median of a figure times scale, or a dash.
 func peerValue(row *bench.Row, metric string, scale float64) string {
 	f, ok := row.Figures[metric]
 	if !ok || f.IsZero() {
@@ -99,12 +106,13 @@ func peerValue(row *bench.Row, metric string, scale float64) string {
 	return bench.Number(f.Median() * scale)
 }
 
-// peerTimes are the median and the tail of an operation of a system, in milliseconds.
+// peerTimes are p50 and p99 of an operation of a system, in milliseconds. Names of ours have no prefix.
 func peerTimes(row *bench.Row, side, op string) string {
 	op = map[string]string{"peer": "peer_", "ours": ""}[side] + op
 	return peerValue(row, op+"_p50_us", 1e-3) + ", " + peerValue(row, op+"_p99_us", 1e-3)
 }
 
+// writesLine is the line function of suites that write.
 func writesLine(row *bench.Row, side string) []string {
 	return []string{
 		peerTimes(row, side, "create"), peerTimes(row, side, "create_to_claim"), peerValue(row, side+"_memory_peak", 1),
@@ -113,6 +121,8 @@ func writesLine(row *bench.Row, side string) []string {
 	}
 }
 
+// searchesLine is the line function of suites that search. A recall has three digits, because 0.98
+// and 0.999 are far apart.
 func searchesLine(row *bench.Row, side string) []string {
 	recall := "–"
 	if f, ok := row.Figures[side+"_recall_at_10"]; ok && !f.IsZero() {
@@ -160,6 +170,7 @@ func (d *document) peers(r *bench.Result) {
 	}
 }
 
+// escaped escapes each cell for HTML.
 func escaped(cells []string) []string {
 	out := make([]string, len(cells))
 	for i, c := range cells {
@@ -168,7 +179,7 @@ func escaped(cells []string) []string {
 	return out
 }
 
-// oursDurable is which of our steps are durable when they are acknowledged.
+// oursDurable says which of our steps are durable when they are acknowledged.
 func oursDurable(row *bench.Row) string {
 	switch {
 	case row.Label.Durability == bench.None:

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// scatter shows the headline of every run: how far apart they lie, and which were left out.
+// scatter shows the headline of every run: how far apart the runs lie, and which were left out. A
+// must of the headline is a line across.
 func scatter(r *bench.Row) plot {
 	p := plot{title: "Runs", x: "run", noLines: true}
 	var s series
@@ -37,7 +38,8 @@ func scatter(r *bench.Row) plot {
 	return p
 }
 
-// shown is the run that the plots over time are of: the one that counts whose headline is the middle one.
+// shown is the run that the plots over time are of: the one with the median headline among those
+// that count; nil when none counts.
 func shown(r *bench.Row) *bench.Run {
 	runs := r.ValidRuns()
 	if len(runs) == 0 {
@@ -56,7 +58,7 @@ func shown(r *bench.Row) *bench.Run {
 	return runs[(len(runs)-1)/2]
 }
 
-// overTime shows what was acknowledged in each second of a run.
+// overTime shows what was acknowledged in each second of the shown run. A count that stays 0 has no line.
 func overTime(r *bench.Row) plot {
 	p := plot{title: "Per second", x: "second of the window", y: "acknowledged/s, " + r.Durability}
 	run := shown(r)
@@ -82,7 +84,7 @@ func overTime(r *bench.Row) plot {
 	return p
 }
 
-// percentiles shows the distribution of each operation's latency.
+// percentiles shows the distribution of each operation's latency in the shown run, in milliseconds.
 func percentiles(r *bench.Row) plot {
 	p := plot{title: "Latency", x: "percentile", y: "ms, " + r.Durability, names: []string{"p50", "p90", "p95", "p99", "p99.9", "max"}}
 	run := shown(r)
@@ -101,7 +103,7 @@ func percentiles(r *bench.Row) plot {
 	return p
 }
 
-// cpu shows each process's share of the processors, on top of each other.
+// cpu shows each process's share of the processors in the shown run, on top of each other.
 func cpu(r *bench.Row) plot {
 	return perProcess(r, plot{title: "CPU", x: "second of the window", y: "% of a core", stacked: true},
 		func(s bench.Second, process string) float64 { return 100 * s.CPU[process] })
@@ -113,6 +115,8 @@ func memory(r *bench.Row) plot {
 		func(s bench.Second, process string) float64 { return float64(s.RSS[process]) / (1 << 20) })
 }
 
+// perProcess makes a plot with a series for each process. The order of names keeps the colours the
+// same from run to run.
 func perProcess(r *bench.Row, p plot, get func(bench.Second, string) float64) plot {
 	run := shown(r)
 	if run == nil || len(run.Series) < 2 {
@@ -135,17 +139,18 @@ func perProcess(r *bench.Row, p plot, get func(bench.Second, string) float64) pl
 	return p
 }
 
-// numbered is the name of a row that is one of several with other numbers, such as value-32 or update-tx-100.
+// numbered matches the name of a row that is one of several with other numbers, such as value-32 or
+// update-tx-100: what they share, and the number.
 var numbered = regexp.MustCompile(`^(.*)-([0-9]+)$`)
 
-// member is one row of a family.
+// member is one row of a family: a group of rows that differ in the number at the end of their names.
 type member struct {
 	n   float64
 	row *bench.Row
 }
 
-// families gathers the rows of a suite whose names differ in the number at their end, three or more of each, in order; of
-// those that belong.
+// families gathers the rows of a suite into families of three or more, each in order of its
+// numbers. Only rows that belong and have a figure take part. names are in order.
 func families(rows []bench.Row, suite string, belongs func(*bench.Row) bool) (names []string, by map[string][]member) {
 	by = map[string][]member{}
 	for i := range rows {
@@ -170,13 +175,13 @@ func families(rows []bench.Row, suite string, belongs func(*bench.Row) bool) (na
 	return slices.Sorted(maps.Keys(by)), by
 }
 
-// singles is how many rows without a curve show their runs at the top: more would push the table of figures off the first
-// screens, and each row shows them again below.
+// singles is the most rows without a curve that show their runs at the top. More would push the
+// table of figures off the first screens; each row shows its runs again below.
 const singles = 12
 
-// curves draws the rows that belong together over what sets them apart: rates by length of the value, by number of
-// followers, by clients, by size of a transaction, with the published lines next to ours. Of a few rows that stand alone it
-// draws the runs.
+// curves draws each family over what sets its rows apart, such as the length of the value, the
+// number of followers or of clients, with the published lines next to ours. Of a few rows that
+// stand alone it draws the runs.
 func (d *document) curves(r *bench.Result) {
 	var plots, alone []plot
 	inFamily := map[*bench.Row]bool{}
@@ -217,8 +222,8 @@ func (d *document) curves(r *bench.Result) {
 	d.line("</div></section>")
 }
 
-// classOf names the durability class of a family. Where voters are what sets its rows apart, it names the first and the
-// last: fsync×3 to fsync×8.
+// classOf names the durability class of a family. Where voters are what sets its rows apart, it
+// names the first and the last class: fsync×3 to fsync×8.
 func classOf(all []member) string {
 	first, last := all[0].row.Durability, all[len(all)-1].row.Durability
 	if first == last {
@@ -227,7 +232,9 @@ func classOf(all []member) string {
 	return first + " to " + last
 }
 
-// familyPlots draws the headline and the tail of the latency of a family.
+// familyPlots draws two plots of a family: its headline next to the published figures of the same
+// unit, and p50 and p99 of its leading latency. The axis is logarithmic where the numbers span a
+// factor of 8 or more.
 func familyPlots(suite, class, name string, all []member) []plot {
 	unit := all[0].row.Summary.Unit()
 	title := suite + "/" + name

@@ -13,24 +13,25 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// BaselineFile, in the folder of a host, names the results that pages quote, one a line: the first is what others are held
-// against, the others are of services that it lacks.
+// BaselineFile, in the folder of a host, names the results that pages quote, one a line. The first
+// is what new results are compared with; the others are of services that it lacks.
 const BaselineFile = "BASELINE"
 
-// Begin and End hold the generated table of a page that has other text around it, such as a README.
+// Begin and End enclose the generated table of a page that has other text around it, such as a README.
 const (
 	Begin = "<!-- bench: begin, written by make generate -->"
 	End   = "<!-- bench: end -->"
 )
 
-// committed is the result of one host that pages quote.
+// committed is one result that pages quote, with the folder of its host and the name of its file.
 type committed struct {
 	host, file string
 	result     *bench.Result
 }
 
-// Committed reads the results of each host below dir: those that its BASELINE names, or else the last by name. Folders
-// are hosts, files are <date>-<commit>.json.gz, or the same without .gz. A directory that is missing holds none.
+// Committed reads the results of each host below dir: those that its BASELINE names, or else the
+// last one by name. Folders are hosts, and files are <date>-<commit>.json.gz, or the same without
+// .gz. A directory that is missing holds no results.
 func Committed(dir string) ([]*bench.Result, error) {
 	all, err := committedIn(dir)
 	out := make([]*bench.Result, len(all))
@@ -40,6 +41,7 @@ func Committed(dir string) ([]*bench.Result, error) {
 	return out, err
 }
 
+// committedIn reads the results with their places, in order of host and of the baseline.
 func committedIn(dir string) ([]committed, error) {
 	hosts, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -68,6 +70,7 @@ func committedIn(dir string) ([]committed, error) {
 	return out, nil
 }
 
+// baseline lists the files of a host that pages quote.
 func baseline(dir string) ([]string, error) {
 	b, err := os.ReadFile(filepath.Join(dir, BaselineFile))
 	if err == nil {
@@ -116,7 +119,8 @@ func Reference(dir string) ([]byte, error) {
 	return append(bytes.TrimRight(p.Bytes(), "\n"), '\n'), nil
 }
 
-// host prints one result of a host.
+// host prints one result: the machine, the command, its figures, and its ratios. The name of the
+// file is shown without .gz, since a result keeps its name when it is packed.
 func (p *page) host(c *committed) {
 	r, name := c.result, strings.TrimSuffix(c.file, ".gz") // of the result, however it is stored
 	p.line("## Host %s, %s", c.host, strings.TrimSuffix(name, ".json"))
@@ -136,7 +140,7 @@ func (p *page) host(c *committed) {
 	p.verdicts(r, "###")
 }
 
-// headlines are the rows of the README's table, one or two a service.
+// headlines are the rows of the README's table, one or two for each service.
 var headlines = []string{
 	"queue.cycle/unbatched", "queue.cycle/batch-32-8", "queue.raft/shards-1",
 	"kv.aurora.len/value-32", "refs.gitaly/update-1", "search.sweep/clients-10",
@@ -160,8 +164,9 @@ func Summary(dir string) ([]byte, error) {
 	return p.Bytes(), nil
 }
 
-// mostCompared returns the result of the host that has most rows next to a published figure, and a line for each: the rows that
-// were measured with fsync; of rows that differ in a number alone, the first and the last. It is nil without results.
+// mostCompared returns a result of the host that has most rows next to a published figure, and a
+// line for each such row. nil: there are no results. Rows of several results of one host count
+// together, and the first result that has a row wins.
 func mostCompared(all []committed) (best *committed, most [][]string) {
 	rows := map[string][]bench.Row{}
 	for _, c := range all {
@@ -182,7 +187,7 @@ func mostCompared(all []committed) (best *committed, most [][]string) {
 	return best, most
 }
 
-// machine is the host of a result in a few words.
+// machine tells the host of a result in a few words.
 func machine(c *committed) string {
 	h := c.result.Env.Host
 	idle := h.IdleCore()
@@ -192,6 +197,7 @@ func machine(c *committed) string {
 	return fmt.Sprintf("%s, %d cores, fdatasync p50 %s µs%s", h.CPU, h.Cores, bench.Number(h.FdatasyncP50), idle)
 }
 
+// compared prints rows next to published figures.
 func (p *page) compared(lines [][]string) {
 	p.head("Row", "Millrace", "Published reference, on other hardware")
 	for _, line := range lines {
@@ -199,7 +205,8 @@ func (p *page) compared(lines [][]string) {
 	}
 }
 
-// besideReferences are the lines of a summary that a host's rows have.
+// besideReferences makes a line for each row of a host that was measured with fsync and has a
+// published figure in its unit. Of a family only the first and the last row have one.
 func besideReferences(rows []bench.Row) (lines [][]string) {
 	for i := range rows {
 		s := &rows[i]
@@ -216,7 +223,7 @@ func besideReferences(rows []bench.Row) (lines [][]string) {
 	return lines
 }
 
-// between reports whether a row is one of three or more that differ in a number, and neither the first nor the last.
+// between reports whether a row is in the middle of a family: neither its first row nor its last.
 func between(rows []bench.Row, r *bench.Row) bool {
 	_, by := families(rows, r.Suite, func(o *bench.Row) bool { return o.Label.Durability == r.Label.Durability })
 	for _, all := range by {
@@ -228,7 +235,8 @@ func between(rows []bench.Row, r *bench.Row) bool {
 	return false
 }
 
-// Insert puts table between Begin and End of a page. Errors: a page that lacks one of them.
+// Insert puts table between Begin and End of a page, in place of what is there. Error: the page
+// lacks one of them.
 func Insert(text, table []byte) ([]byte, error) {
 	before, rest, ok := bytes.Cut(text, []byte(Begin+"\n"))
 	_, after, ok2 := bytes.Cut(rest, []byte(End))

@@ -20,7 +20,8 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Names of the files of an output directory.
+// Names of the files of an output directory. ResultFile is written by package bench; the others are
+// made from it.
 const (
 	ResultFile   = "result.json"
 	MarkdownFile = "report.md"
@@ -29,7 +30,7 @@ const (
 	EnvFile      = "env.json"
 )
 
-// renderers are the formats of Write.
+// renderers are the formats of Write by name.
 var renderers = map[string]func(io.Writer, *bench.Result) error{
 	"md": Markdown, "json": JSON, "gobench": GoBench, "csv": CSV, "text": Text, "html": HTML,
 }
@@ -48,7 +49,8 @@ func Write(w io.Writer, format string, r *bench.Result) error {
 	return render(w, r)
 }
 
-// Render writes report.md, report.html, bench.txt and env.json into dir, each renamed into place.
+// Render writes report.md, report.html, bench.txt and env.json into dir, each renamed into place. A reader
+// finds the old file or the new one whole. On an error the files that came before are already new.
 func Render(dir string, r *bench.Result) error {
 	env := func(w io.Writer, r *bench.Result) error { return writeJSON(w, r.Env) }
 	for _, f := range []struct {
@@ -73,6 +75,7 @@ func Render(dir string, r *bench.Result) error {
 // JSON writes the result as result.json holds it.
 func JSON(w io.Writer, r *bench.Result) error { return writeJSON(w, r) }
 
+// writeJSON writes v with the indentation of result.json, and leaves <, > and & as they are.
 func writeJSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

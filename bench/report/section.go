@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// section prints one row with everything that was seen of it.
+// section prints one row with everything that was seen of it: headline, settings, targets,
+// warnings, figures, runs, latencies, use of the machine and profiles.
 func (p *page) section(r *bench.Row) {
 	p.line("## %s/%s, %s", r.Suite, r.Row, r.Durability)
 	p.line("")
@@ -46,6 +47,7 @@ func (p *page) section(r *bench.Row) {
 	p.diagnosis(r.Diagnosis)
 }
 
+// figures lists every figure of the row with its spread and interval.
 func (p *page) figures(r *bench.Row) {
 	if len(r.Figures) == 0 {
 		return
@@ -63,7 +65,7 @@ func (p *page) figures(r *bench.Row) {
 	p.line("")
 }
 
-// runs shows every run, those that were left out too.
+// runs shows every run, those that were left out too, and then what each says besides.
 func (p *page) runs(r *bench.Row) {
 	if len(r.Runs) == 0 {
 		return
@@ -88,7 +90,8 @@ func (p *page) runs(r *bench.Row) {
 	}
 }
 
-// notes prints what a run says in addition to its figures.
+// notes prints what a run says in addition to its figures: warnings, calls that did not end well,
+// errors, and kept data.
 func (p *page) notes(run *bench.Run) {
 	for _, w := range run.Warnings {
 		p.line("- Run %d: WARN %s: %s", run.Number, w.Code, w.Detail)
@@ -109,6 +112,7 @@ func (p *page) notes(run *bench.Run) {
 	}
 }
 
+// latencies lists the distribution of each operation in each run.
 func (p *page) latencies(r *bench.Row) {
 	if !slices.ContainsFunc(r.Runs, func(run bench.Run) bool { return len(run.Latency) > 0 }) {
 		return
@@ -128,7 +132,8 @@ func (p *page) latencies(r *bench.Row) {
 	p.line("")
 }
 
-// use is the footprint of one process over the seconds of the runs that count.
+// use adds up the footprint of one process over the seconds of the runs that count: CPU as a share
+// of one core, memory in bytes.
 type use struct {
 	cpuSum, cpuPeak float64
 	rssSum, rssPeak float64
@@ -143,7 +148,8 @@ func (u *use) add(cpu float64, rss uint64) {
 	u.n++
 }
 
-// footprint prints CPU and memory per process, and their total.
+// footprint prints CPU and memory per process, and their total. The peak of the total is that of
+// one second, so it may be less than the sum of the peaks.
 func (p *page) footprint(r *bench.Row) {
 	by := make(map[string]*use)
 	all := new(use)
@@ -173,13 +179,14 @@ func (p *page) footprint(r *bench.Row) {
 	p.line("")
 }
 
+// use prints one line of the footprint.
 func (p *page) use(name string, u *use, class string) {
 	n := float64(u.n)
 	p.row(name, fmt.Sprintf("%.0f", 100*u.cpuSum/n), fmt.Sprintf("%.0f", 100*u.cpuPeak),
 		fmt.Sprintf("%.1f", u.rssSum/n/(1<<20)), fmt.Sprintf("%.1f", u.rssPeak/(1<<20)), class)
 }
 
-// diagnosis prints what the profiled run shows.
+// diagnosis prints what the profiled run showed, and how to look at its first profile.
 func (p *page) diagnosis(d *bench.Diagnosis) {
 	if d == nil {
 		return

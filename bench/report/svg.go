@@ -10,33 +10,42 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// plot is one drawing: lines over a common axis, or areas on top of each other. It is drawn by hand, because charting
-// libraries load fonts and scripts, and the report must show the same on a machine without a network.
+// plot is one drawing: lines over a common axis, or areas on top of each other. It is drawn here
+// and not by a library, because charting libraries load fonts and scripts, and the report must show
+// the same on a machine without a network.
 type plot struct {
-	title, x, y string // y with its durability, if it is a rate
+	// x and y name the axes; y names the durability too, if it is of a rate.
+	title, x, y string
 	series      []series
-	stacked     bool       // areas, each on top of the one before
-	logX        bool       // each step is a factor
-	names       []string   // of the positions 0, 1, 2, ...; nil: positions are numbers
-	limits      []mark     // lines across, such as a must
-	bars        bool       // one bar per point
-	noLines     bool       // points alone
-	foot        string     // a line below
-	span        [2]float64 // of x, if it is wider than the points
+	// stacked draws areas, each on top of the one before.
+	stacked bool
+	// logX makes each step of the x axis a factor.
+	logX bool
+	// names are those of the positions 0, 1, 2, ...; nil: positions are numbers.
+	names []string
+	// limits are lines across, such as a must.
+	limits  []mark
+	bars    bool   // one bar per point
+	noLines bool   // points alone
+	foot    string // a line below
+	// span is the range of x, if it is wider than the points.
+	span [2]float64
 }
 
 // series is one line of a plot.
 type series struct {
-	name      string
-	points    []point
-	published bool // of another system: drawn dashed
+	name   string
+	points []point
+	// published says that it is of another system: it is drawn dashed.
+	published bool
 }
 
 // point is a value at a position, with what a pointer over it says.
 type point struct {
 	x, y float64
 	hint string
-	out  bool // left out of the figures: drawn hollow
+	// out says that it is left out of the figures: it is drawn hollow.
+	out bool
 }
 
 // mark is a named value of the y axis.
@@ -52,14 +61,19 @@ const (
 	marginRight           = 16.0
 	marginTop             = 30.0
 	marginBottom          = 44.0
-	plotColors            = 8 // classes c0 to c7 of the style sheet
+	// plotColors is the number of colours: classes c0 to c7 of the style sheet. Further series
+	// begin with the first again.
+	plotColors = 8
 )
 
-// scale turns values into pixels.
+// scale turns values of one axis into pixels.
 type scale struct {
-	low, high float64 // of the values; of their logarithms when log is set
-	from, to  float64 // in pixels
-	log       bool
+	// low and high are the ends of the values, or of their logarithms when log is set; from and to
+	// are the same in pixels.
+	low, high float64
+	//
+	from, to float64
+	log      bool
 }
 
 func (s scale) at(v float64) float64 {
@@ -77,7 +91,8 @@ func (p *plot) empty() bool {
 	return !slices.ContainsFunc(p.series, func(s series) bool { return len(s.points) > 0 })
 }
 
-// draw writes the plot as SVG; nothing when it is empty.
+// draw writes the plot as SVG with its legend; nothing when it is empty. It stacks the series
+// first, so that a plot is drawn once.
 func (p *plot) draw(w *bytes.Buffer) {
 	if p.empty() {
 		return
@@ -100,7 +115,8 @@ func (p *plot) draw(w *bytes.Buffer) {
 	w.WriteString("</figure>\n")
 }
 
-// stack adds to each point what lies below it.
+// stack adds to each point of a stacked plot what lies below it at the same x. It replaces the
+// points, since callers may share them.
 func (p *plot) stack() {
 	if !p.stacked {
 		return
@@ -116,7 +132,7 @@ func (p *plot) stack() {
 	}
 }
 
-// scales spans the axes: x over all points, y from 0 to a round number.
+// scales makes the axes: x over all points, y from 0 to a round number above the largest value and limit.
 func (p *plot) scales() (x, y scale) {
 	low, high, top := math.Inf(1), math.Inf(-1), 0.0
 	for _, s := range p.series {
@@ -141,7 +157,7 @@ func (p *plot) scales() (x, y scale) {
 	return scale{low, high, marginLeft, plotWidth - marginRight, p.logX}, scale{0, top, plotHeight - marginBottom, marginTop, false}
 }
 
-// niceStep rounds v up to 1, 2 or 5 times a power of ten.
+// niceStep rounds v up to 1, 2, 5 or 10 times a power of ten. What has no such step gets 1.
 func niceStep(v float64) float64 {
 	if v <= 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return 1
@@ -155,6 +171,7 @@ func niceStep(v float64) float64 {
 	return 10 * unit
 }
 
+// grid draws the lines across, the ticks of both axes, and their names.
 func (p *plot) grid(w *bytes.Buffer, x, y scale) {
 	step := niceStep(y.high / 4)
 	for n := 0; float64(n)*step <= y.high*(1+1e-9); n++ {
@@ -170,7 +187,8 @@ func (p *plot) grid(w *bytes.Buffer, x, y scale) {
 	fmt.Fprintf(w, `<text class="axis middle" transform="translate(12 %g) rotate(-90)">%s</text>`+"\n", (y.from+y.to)/2, text(p.y))
 }
 
-// ticks are the named positions of the x axis.
+// ticks are the named positions of the x axis: the names, or each position where there are few, or
+// round numbers.
 func (p *plot) ticks(x scale) []mark {
 	var out []mark
 	if p.names != nil {
@@ -201,6 +219,8 @@ func (p *plot) ticks(x scale) []mark {
 	return out
 }
 
+// draw1 draws series i: bars, an area, or a line with its points. A long line has no points, which
+// would hide it.
 func (p *plot) draw1(w *bytes.Buffer, i int, x, y scale) {
 	s := &p.series[i]
 	class := fmt.Sprintf("c%d", i%plotColors)
@@ -244,7 +264,8 @@ func (p *plot) draw1(w *bytes.Buffer, i int, x, y scale) {
 	}
 }
 
-// area fills between a stacked series and the one below it.
+// area fills between a stacked series and the one below it: along the top from left to right, and
+// back along the series below.
 func (p *plot) area(w *bytes.Buffer, i int, class, path string, x, y scale) {
 	s := &p.series[i]
 	var back bytes.Buffer
@@ -260,6 +281,7 @@ func (p *plot) area(w *bytes.Buffer, i int, class, path string, x, y scale) {
 	fmt.Fprintf(w, `<path class="area %s" data-point="%d" d="%s%sZ"><title>%s</title></path>`+"\n", class, len(s.points), path, back.String(), text(s.name))
 }
 
+// legend writes the names of the series and the line below the plot.
 func (p *plot) legend(w *bytes.Buffer) {
 	w.WriteString("<figcaption>")
 	for i, s := range p.series {
@@ -275,10 +297,10 @@ func (p *plot) legend(w *bytes.Buffer) {
 	w.WriteString("</figcaption>\n")
 }
 
-// px prints pixels with one digit after the point, so that the same plot has the same bytes everywhere.
+// px prints pixels with one digit after the point: the same plot has the same bytes on every machine.
 func px(v float64) string { return fmt.Sprintf("%.1f", v) }
 
-// short prints a value for an axis.
+// short prints a value for an axis, with k and M for large ones.
 func short(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 1e6:

@@ -48,7 +48,8 @@ func Text(w io.Writer, r *bench.Result) error {
 	return err
 }
 
-// textFigures writes the table of figures: a line for each row, and one for each further published figure.
+// textFigures writes the table of figures: a line for each row, and one for each further published
+// figure. Spaces at the ends of lines are cut off.
 func textFigures(b *bytes.Buffer, r *bench.Result) error {
 	if len(r.Suites) == 0 {
 		return nil
@@ -72,6 +73,8 @@ func textFigures(b *bytes.Buffer, r *bench.Result) error {
 	return nil
 }
 
+// textRun writes what a person must know of a run: that it does not count, and its warnings, errors
+// and failed audit.
 func textRun(b *bytes.Buffer, name string, run *bench.Run) {
 	if len(run.Excluded) > 0 || run.Failed != "" {
 		fmt.Fprintf(b, "run       %s run %d %s\n", name, run.Number, state(run))

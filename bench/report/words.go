@@ -9,7 +9,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// label prints what a value holds for, such as fsync×1 · procs · valid.
+// label prints what a value holds for, such as fsync×1 · procs · valid, and its note.
 func label(l bench.Label) string {
 	out := l.Class() + " · " + string(l.Topology) + " · " + string(l.Validity)
 	if l.Note != "" {
@@ -18,7 +18,7 @@ func label(l bench.Label) string {
 	return out
 }
 
-// summary is the headline of a row with its label, or why there is none.
+// summary is the headline of a row with its label, or says why there is none.
 func summary(r *bench.Row) string {
 	switch {
 	case !r.Summary.IsZero():
@@ -31,7 +31,7 @@ func summary(r *bench.Row) string {
 	return "not measured: no run is valid"
 }
 
-// measured is the headline of a row for a table cell, whose row says the error elsewhere.
+// measured is the headline of a row for a cell of a table. Why there is none is told elsewhere.
 func measured(r *bench.Row) string {
 	switch {
 	case !r.Summary.IsZero():
@@ -42,7 +42,8 @@ func measured(r *bench.Row) string {
 	return "not measured"
 }
 
-// reference prints a published figure with what is known of its durability.
+// reference prints a published figure with what is known of its durability, which it names even
+// when that is nothing.
 func reference(r bench.Reference) string {
 	note := r.Note
 	if !strings.Contains(note, "×") && !strings.Contains(note, "durability") {
@@ -59,7 +60,7 @@ func references(all []bench.Reference) string {
 	return strings.Join(out, "; ")
 }
 
-// figure returns the one that a target is about.
+// figure returns the figure that a target is about; it may be zero.
 func figure(row *bench.Row, t *bench.Target) bench.Figure {
 	if t.Metric == row.Headline {
 		return row.Summary
@@ -84,7 +85,7 @@ func target(row *bench.Row, t *bench.Target) string {
 	return out
 }
 
-// limits prints must and aim of a target, and whether they are met.
+// limits prints must and aim of a target, and whether they are met. known says that the figure was measured.
 func limits(t *bench.Target, known bool) string {
 	sign := "≥"
 	if t.AtMost {
@@ -111,6 +112,7 @@ func limits(t *bench.Target, known bool) string {
 	return strings.Join(out, ", ")
 }
 
+// met names an outcome; nil and known together mean that the runs do not decide.
 func met(m *bool, known bool) string {
 	switch {
 	case m == nil && known:
@@ -123,7 +125,7 @@ func met(m *bool, known bool) string {
 	return "missed"
 }
 
-// state says what became of a run.
+// state says what became of a run: why it does not count, or that it counts.
 func state(r *bench.Run) string {
 	var out []string
 	for _, e := range r.Excluded {
@@ -148,6 +150,7 @@ func exclusion(e bench.Exclusion) string {
 	return fmt.Sprintf("%s, %s (%s %s, limit %s)", e.Cause, e.Detail, bench.Number(e.Value), e.Unit, bench.Number(e.Limit))
 }
 
+// audit tells the result of an audit in one line.
 func audit(a *bench.Audit) string {
 	switch {
 	case a == nil:
@@ -167,7 +170,7 @@ func shape(r *bench.Row) string {
 	return strings.Join(out, " ")
 }
 
-// stamp prints a time the same way whatever zone it was read in.
+// stamp prints a time in UTC, so that it is the same whatever zone it was read in.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return "–"
@@ -183,10 +186,11 @@ func metricOf(row *bench.Row, run *bench.Run) (bench.Metric, bool) {
 	return m, ok
 }
 
-// leading are the operations whose latency stands for a row, the first that it has.
+// leading are the operations whose latency stands for a row. The first that a run has is taken.
 var leading = []string{"cycle", "create", "put", "search", "update", "claim", "complete"}
 
-// leadingLatency returns the latency that stands for the row.
+// leadingLatency returns the operation and the latency that stand for a row; ok is false when
+// several others would.
 func leadingLatency(run *bench.Run) (string, bench.Latency, bool) {
 	for _, op := range leading {
 		if l, ok := run.Latency[op]; ok {
