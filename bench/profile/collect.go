@@ -10,19 +10,24 @@ import (
 	pb "github.com/google/pprof/profile"
 )
 
-// Target is a process to profile.
+// Target is a process to profile, and where its profiles come from.
 type Target struct {
+	// Process names it, and Driver says that it generates the load. Procs is its GOMAXPROCS,
+	// against which lock delay is judged.
 	Process string
 	Driver  bool
-	Procs   int // GOMAXPROCS
-	Source  Source
+	//
+	Procs  int
+	Source Source
 }
 
-// deltas are the kinds that count from the start of the process: the window is the difference of two snapshots.
+// deltas are the kinds that count from the start of the process. What happened in the window is the
+// difference of two snapshots.
 var deltas = []Kind{Alloc, Block, Mutex}
 
-// Collect profiles one process for window. Every block and lock wait is kept meanwhile, and none afterwards. A server
-// counts whole seconds, so window should be some.
+// Collect profiles one process for window. Every wait for a lock is kept meanwhile, and none
+// afterwards. A server counts whole seconds, so window should be whole seconds. The rates are reset
+// also after an error or a cancelled run.
 func Collect(ctx context.Context, t Target, window time.Duration) (s *Set, err error) {
 	s = &Set{Process: t.Process, Driver: t.Driver, Procs: t.Procs, Window: window, Files: make(map[Kind][]byte)}
 	if err := t.Source.Rates(ctx, 1, 1); err != nil {
@@ -42,6 +47,8 @@ func Collect(ctx context.Context, t Target, window time.Duration) (s *Set, err e
 	return s, nil
 }
 
+// collect takes the snapshots before, the CPU profile, which lasts for the window, and the
+// snapshots after it. The order makes the differences cover the window and little more.
 func (s *Set) collect(ctx context.Context, src Source) error {
 	before := make(map[Kind][]byte)
 	for _, k := range append([]Kind{Goroutine}, deltas...) {
@@ -77,7 +84,7 @@ func (s *Set) collect(ctx context.Context, src Source) error {
 	return nil
 }
 
-// subtract returns after without what before had counted already.
+// subtract returns after without what before had counted already. Stacks with nothing left are dropped.
 func subtract(after, before []byte) ([]byte, error) {
 	a, err := parse(after)
 	if err != nil {
@@ -111,6 +118,7 @@ func subtract(after, before []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// zero reports whether all values are 0.
 func zero(values []int64) bool {
 	for _, v := range values {
 		if v != 0 {
@@ -128,7 +136,7 @@ func parse(b []byte) (*pb.Profile, error) {
 	return p, nil
 }
 
-// total sums one column.
+// total sums one column of a profile over all its stacks.
 func total(p *pb.Profile, column int) int64 {
 	var sum int64
 	for _, s := range p.Sample {

@@ -11,50 +11,65 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Diagnosis is what the profiles of one process show.
+// Diagnosis is what the profiles of one process show. Lists have at most topEntries functions, the
+// largest first.
 type Diagnosis struct {
-	Process         string
-	Driver          bool
-	Window          time.Duration
-	CPUSeconds      float64
-	Samples         int
-	CPU             []Share // the first of the functions, without the two pools
-	GCShare         float64
-	SchedulerShare  float64
-	MutexDelay      time.Duration
-	MutexJudged     bool // the delay is large enough that its order means something
+	Process    string
+	Driver     bool
+	Window     time.Duration
+	CPUSeconds float64
+	// Samples is the number of CPU samples; below minSamples no share is judged.
+	Samples int
+	// CPU has the functions alone: GCShare and SchedulerShare are the two pools.
+	CPU            []Share
+	GCShare        float64
+	SchedulerShare float64
+	// MutexDelay is the time that goroutines waited for locks, added up.
+	MutexDelay time.Duration
+	// MutexJudged says that the delay is large enough for its order to mean something.
+	MutexJudged     bool
 	Mutex           []Share
 	Block           []Share
 	Alloc           []Share
 	GoroutinesStart int
 	GoroutinesEnd   int
 
-	judged []bench.Finding // above a limit
+	// judged are the findings above a limit.
+	judged []bench.Finding
 }
 
-// Limits of the diagnosis.
+// Limits of the diagnosis. Shares are of the profile's total, 0 to 1.
 const (
-	minSamples    = 100  // a second of CPU at 100 Hz: below it a share says nothing
-	cpuWarn       = 0.15 // one function's share of CPU
-	cpuFail       = 0.40
-	gcWarn        = 0.25
-	mutexJudged   = 0.01 // total delay in window × GOMAXPROCS: below it some lock is first and none matters
-	mutexWarn     = 0.10 // one lock's share of the delay
-	leakShare     = 0.10 // growth of goroutines that does not count as a leak yet,
-	leakAllowance = 50   // and this many more
+	// minSamples is a second of CPU at 100 Hz: below it a share says nothing.
+	minSamples = 100
+	// cpuWarn and cpuFail are limits of one function's share of the CPU.
+	cpuWarn = 0.15
+	cpuFail = 0.40
+	gcWarn  = 0.25
+	// mutexJudged is the least total delay, as a share of window × GOMAXPROCS: below it some lock
+	// is first and none matters.
+	mutexJudged = 0.01
+	// mutexWarn is one lock's share of the delay.
+	mutexWarn = 0.10
+	// leakShare and leakAllowance are how many more goroutines at the end do not count as a leak
+	// yet: this share of those at the start, and this many more.
+	leakShare = 0.10
+	//
+	leakAllowance = 50
 	topEntries    = 5
 )
 
-// logLocks begin the names of functions that hold a lock of the write-ahead log or of group commit. All writes pass
-// there, so a lock of theirs on top of the list means that writers queue for the lock and not for the disk.
+// logLocks begin the names of functions that hold a lock of the write-ahead log or of group commit.
+// All writes pass there, so such a lock on top of the list means that writers queue for the lock
+// and not for the disk.
 var logLocks = []string{
 	"github.com/millrace/millrace/internal/replog.",
 	"github.com/millrace/millrace/internal/replog/wal.",
 	"github.com/millrace/millrace/internal/node.(*shard).",
 }
 
-// Diagnose judges the profiles of a process. A driver never fails: its bottleneck bounds the figures, which the
-// generator's ceiling shows, and is not a bottleneck of the system.
+// Diagnose judges the profiles of a process. A finding about a driver never fails: its bottleneck
+// bounds the figures, which the generator's ceiling shows, and is not a bottleneck of the system.
 func Diagnose(s *Set) (*Diagnosis, error) {
 	d := &Diagnosis{
 		Process: s.Process, Driver: s.Driver, Window: s.Window, GoroutinesStart: s.Start,
@@ -87,6 +102,7 @@ func Diagnose(s *Set) (*Diagnosis, error) {
 	return d, nil
 }
 
+// judgeCPU sorts the pools out of the functions, and judges both when there are enough samples.
 func (d *Diagnosis) judgeCPU(p *pb.Profile, c int, _ *Set) {
 	all, sum := shares(p, c, chargeCPU)
 	d.CPUSeconds = time.Duration(sum).Seconds()
@@ -121,6 +137,8 @@ func (d *Diagnosis) judgeCPU(p *pb.Profile, c int, _ *Set) {
 	}
 }
 
+// judgeMutex judges the locks by their share of the delay. A lock of the log that is first fails,
+// whatever its share is.
 func (d *Diagnosis) judgeMutex(p *pb.Profile, c int, s *Set) {
 	locks, sum := shares(p, c, chargeWait)
 	d.Mutex, d.MutexDelay = top(locks), time.Duration(sum)
@@ -140,6 +158,7 @@ func (d *Diagnosis) judgeMutex(p *pb.Profile, c int, s *Set) {
 	}
 }
 
+// judgeGoroutines compares the number of goroutines at the end with that before the window.
 func (d *Diagnosis) judgeGoroutines(p *pb.Profile, c int, s *Set) {
 	kinds, sum := shares(p, c, chargeWait)
 	d.GoroutinesEnd = int(sum)
@@ -151,7 +170,7 @@ func (d *Diagnosis) judgeGoroutines(p *pb.Profile, c int, s *Set) {
 		sum, s.Start, kinds[0].Value, kinds[0].Function)
 }
 
-// find notes a finding above a limit.
+// find notes a finding above a limit. One about the driver becomes a warning.
 func (d *Diagnosis) find(level, kind string, f Share, format string, args ...any) {
 	if d.Driver {
 		level = bench.Warn
@@ -161,6 +180,7 @@ func (d *Diagnosis) find(level, kind string, f Share, format string, args ...any
 	})
 }
 
+// ofLog reports whether a function belongs to the log or to group commit.
 func ofLog(function string) bool {
 	for _, prefix := range logLocks {
 		if strings.HasPrefix(function, prefix) {
@@ -170,7 +190,7 @@ func ofLog(function string) bool {
 	return false
 }
 
-// chargeAlloc returns the function that asked for memory.
+// chargeAlloc returns the function that asked for memory: the first one outside of the runtime and its like.
 func chargeAlloc(frames []string) string {
 	for _, f := range frames {
 		if !plumbing(f) {
@@ -180,10 +200,10 @@ func chargeAlloc(frames []string) string {
 	return "runtime"
 }
 
-// first is top of what shares returns.
+// first is top for what shares returns.
 func first(all []Share, _ int64) []Share { return top(all) }
 
-// top returns the first entries, never nil.
+// top returns the first entries; the list is never nil, so that JSON has [].
 func top(all []Share) []Share {
 	return append([]Share{}, all[:min(len(all), topEntries)]...)
 }

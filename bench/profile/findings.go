@@ -8,8 +8,8 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Findings returns what the diagnosis shows: first what is above a limit, failures before warnings, then, as info, the
-// greatest shares of each profile that no limit was broken by.
+// Findings returns what the diagnosis shows: first what is above a limit, failures before warnings;
+// then, as info, the largest entries of each profile that were not named yet.
 func (d *Diagnosis) Findings() []bench.Finding {
 	out := make([]bench.Finding, 0, 4*topEntries)
 	for _, level := range []string{bench.Fail, bench.Warn} {
@@ -46,6 +46,7 @@ func (d *Diagnosis) Findings() []bench.Finding {
 	return out
 }
 
+// seconds prints nanoseconds.
 func seconds(nanoseconds int64) string {
 	return fmt.Sprintf("%.2f s", time.Duration(nanoseconds).Seconds())
 }

@@ -9,14 +9,16 @@ import (
 	pb "github.com/google/pprof/profile"
 )
 
-// Share is what one function has of a profile.
+// Share is what one function has of a profile. Value is in the unit of the profile: nanoseconds,
+// bytes or goroutines.
 type Share struct {
 	Function string
-	Value    int64   // nanoseconds, bytes or goroutines
-	Share    float64 `json:"share"` // of the profile's total, 0 to 1
+	//
+	Value int64
+	Share float64 `json:"share"` // of the profile's total, 0 to 1
 }
 
-// Pools that CPU time is charged to when no function outside the runtime had a part in it.
+// Pools are what CPU time is charged to when no function outside of the runtime had a part in it.
 const (
 	poolGC        = "garbage collection"
 	poolScheduler = "scheduler"
@@ -38,7 +40,8 @@ func stack(s *pb.Sample) []string {
 	return out
 }
 
-// packageOf returns the import path of a function's package, "" for assembly bodies and code without symbols.
+// packageOf returns the import path of a function's package; empty for assembly bodies and code
+// without symbols.
 func packageOf(function string) string {
 	name, _, _ := strings.Cut(function, "[") // type arguments hold import paths of their own
 	slash := strings.LastIndex(name, "/") + 1
@@ -49,9 +52,9 @@ func packageOf(function string) string {
 	return name[:slash+dot]
 }
 
-// plumbing reports whether time in a function is its caller's: the runtime with its copying and comparing of memory,
-// also where it stands under the name of another package (sync.runtime_Semacquire), and system calls with the thin
-// layers around them.
+// plumbing reports whether time in a function is charged to its caller: the runtime with its
+// copying and comparing of memory, also where it stands under the name of another package
+// (sync.runtime_Semacquire), and system calls with the thin layers around them.
 func plumbing(function string) bool {
 	pkg := packageOf(function)
 	switch pkg {
@@ -68,7 +71,7 @@ func locking(function string) bool {
 	return plumbing(function) || pkg == "sync" || pkg == "internal/sync" || pkg == "sync/atomic"
 }
 
-// profiling reports whether a stack waits in order to be profiled: what it shows is the bench itself.
+// profiling reports whether a stack waits in order to be profiled. What it shows is the bench itself.
 func profiling(frames []string) bool {
 	return slices.ContainsFunc(frames, func(f string) bool {
 		pkg := packageOf(f)
@@ -76,8 +79,8 @@ func profiling(frames []string) bool {
 	})
 }
 
-// collectors are functions of the runtime below which time is spent on garbage: background marking, sweeping and
-// returning of memory, and the help that allocations give to marking.
+// collectors are functions of the runtime below which time is spent on garbage: background marking,
+// sweeping, the return of memory, and the help that allocations give to marking.
 var collectors = map[string]bool{
 	"runtime._GC": true, "runtime.gcBgMarkWorker": true, "runtime.gcStart": true, "runtime.gcMarkDone": true,
 	"runtime.gcMarkTermination": true, "runtime.gcDrain": true, "runtime.gcDrainN": true, "runtime.gcAssistAlloc": true,
@@ -86,7 +89,8 @@ var collectors = map[string]bool{
 	"runtime.markroot": true, "runtime.runfinq": true, "runtime.gcWriteBarrier": true,
 }
 
-// chargeCPU returns the function, or pool, that a CPU sample belongs to.
+// chargeCPU returns the function, or the pool, that a CPU sample belongs to. A collector anywhere below the
+// first function outside of the runtime wins, so that the help of an allocation counts as collection.
 func chargeCPU(frames []string) string {
 	for _, f := range frames {
 		if !plumbing(f) {
@@ -99,8 +103,8 @@ func chargeCPU(frames []string) string {
 	return poolScheduler
 }
 
-// chargeWait returns the first function outside runtime and sync, "runtime" when there is none, and "" for a wait that
-// profiling itself makes.
+// chargeWait returns the first function outside of runtime and sync; "runtime" when there is none,
+// and "" for a wait that profiling itself makes.
 func chargeWait(frames []string) string {
 	if profiling(frames) {
 		return ""
@@ -113,8 +117,8 @@ func chargeWait(frames []string) string {
 	return "runtime"
 }
 
-// shares sums one column of a profile by what charge says, greatest first, names breaking ties. What is charged to ""
-// does not count.
+// shares sums one column of a profile by what charge says of each stack, the largest first; names
+// break ties, so that the order is the same every time. What is charged to "" does not count.
 func shares(p *pb.Profile, column int, charge func([]string) string) (out []Share, sum int64) {
 	by := make(map[string]int64)
 	for _, s := range p.Sample {
@@ -130,7 +134,7 @@ func shares(p *pb.Profile, column int, charge func([]string) string) (out []Shar
 	return out, sum
 }
 
-// column returns the index of a sample type.
+// column returns the index of a sample type; ok is false when the profile has none of that name.
 func column(p *pb.Profile, name string) (int, bool) {
 	i := slices.IndexFunc(p.SampleType, func(v *pb.ValueType) bool { return v.Type == name })
 	return i, i >= 0

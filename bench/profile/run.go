@@ -17,10 +17,11 @@ import (
 // driverName is the process that generates load.
 const driverName = "driver"
 
-// Run profiles every process of one run over its window, writes p.Dir/<process>/<kind>.pb.gz, and diagnoses what they
-// show. A process whose address is empty is this one, with driver and server in it; without such a process this one is
-// the driver. Where p.Dir is below a folder profiles, the diagnosis names files from that folder on. The overhead is the
-// caller's to fill in: it knows the rates.
+// Run profiles every process of one run over its window, writes p.Dir/<process>/<kind>.pb.gz, and
+// diagnoses what the profiles show. A process whose address is empty is this one, with driver and
+// server in it. Without such a process this one is the driver alone. Where p.Dir is below a folder
+// named profiles, the diagnosis names files from that folder on. The caller fills in the overhead,
+// since it knows the rates. An error of profiling cancels the run and waits for its end.
 func Run(ctx context.Context, p bench.ProfileRun) (*bench.Diagnosis, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -29,6 +30,7 @@ func Run(ctx context.Context, p bench.ProfileRun) (*bench.Diagnosis, error) {
 	select {
 	case <-p.Begin:
 	case err := <-measured:
+		// Both may be ready when this goroutine wakes, and select then draws one.
 		select {
 		case <-p.Begin: // both may be so by the time that anybody looks
 			measured <- err
@@ -55,11 +57,12 @@ func Run(ctx context.Context, p bench.ProfileRun) (*bench.Diagnosis, error) {
 	return Report(sets, 0, below(p.Dir, files))
 }
 
-// wholeSeconds rounds down, so that profiles end within the window, to at least one second.
+// wholeSeconds rounds down to whole seconds, at least one, so that profiles end within the window.
 func wholeSeconds(d time.Duration) time.Duration {
 	return max(d.Truncate(time.Second), time.Second)
 }
 
+// targets lists the processes to profile: the servers in order of name, and this process last.
 func targets(p bench.ProfileRun) []Target {
 	own := Target{Process: driverName, Driver: true, Procs: p.Cores, Source: Self{}}
 	var out []Target
@@ -73,7 +76,7 @@ func targets(p bench.ProfileRun) []Target {
 	return append(out, own)
 }
 
-// collectAll takes the sets of all targets over the same window.
+// collectAll takes the sets of all targets over the same window, at the same time.
 func collectAll(ctx context.Context, all []Target, window time.Duration) ([]*Set, error) {
 	sets, errs := make([]*Set, len(all)), make([]error, len(all))
 	var wg sync.WaitGroup
@@ -84,6 +87,7 @@ func collectAll(ctx context.Context, all []Target, window time.Duration) ([]*Set
 	return sets, errors.Join(errs...)
 }
 
+// ignoreCancel drops the error that a cancelled run ends with: the reason is told already.
 func ignoreCancel(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil
@@ -91,7 +95,7 @@ func ignoreCancel(err error) error {
 	return err
 }
 
-// below names files from the directory that holds profiles/, where dir is below one, and as they are elsewhere.
+// below names files from the directory that holds profiles/ on; files of any other directory keep their names.
 func below(dir string, files []string) []string {
 	sep := string(filepath.Separator)
 	i := strings.LastIndex(sep+dir+sep, sep+"profiles"+sep)

@@ -31,14 +31,16 @@ const FileSuffix = ".pb.gz"
 // Kinds lists the six that every process has, in the order of reports.
 func Kinds() []Kind { return []Kind{CPU, Alloc, Heap, Block, Mutex, Goroutine} }
 
-// Set is what was taken of one process.
+// Set is what was taken of one process. Files has the gzipped profiles by kind.
 type Set struct {
-	Process string        // "server-1", "driver"
-	Driver  bool          // the load generator: what it shows is not a fault of the measured system
-	Window  time.Duration // length of the window
-	Procs   int           // GOMAXPROCS of the process
-	Start   int           // goroutines before the window
-	Files   map[Kind][]byte
+	Process string // "server-1", "driver"
+	// Driver says that it is the load generator: what it shows is not a fault of the measured system.
+	Driver bool
+	Window time.Duration // length of the window
+	Procs  int           // GOMAXPROCS of the process
+	// Start is the number of goroutines before the window.
+	Start int
+	Files map[Kind][]byte
 }
 
 // Write stores the profiles as KIND.pb.gz in dir, which it makes, and returns their paths in the order of Kinds.

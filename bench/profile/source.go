@@ -17,7 +17,7 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// maxProfile bounds one profile read over HTTP; those of a busy server are below 1 MiB.
+// maxProfile bounds one profile that is read over HTTP, in bytes. Those of a busy server are below 1 MiB.
 const maxProfile = 64 << 20
 
 // ErrAbsent says that the process has no such profile.
@@ -41,8 +41,10 @@ var paths = map[Kind]string{
 
 // HTTP asks the admin listener of a server, and its operator's socket to change the rates.
 type HTTP struct {
-	Base   string       // "http://127.0.0.1:7083"
-	Socket string       // path of the operator's socket; empty: the admin listener of an older program changes them
+	Base string // "http://127.0.0.1:7083"
+	// Socket is the path of the operator's socket; empty: the admin listener of an older program
+	// changes the rates.
+	Socket string
 	Client *http.Client // nil means http.DefaultClient; a deadline comes from the context
 }
 
@@ -78,6 +80,7 @@ func (h HTTP) Snapshot(ctx context.Context, k Kind) ([]byte, error) {
 	return h.do(ctx, http.MethodGet, name, q)
 }
 
+// do sends one request and returns the body of its answer, of at most maxProfile bytes. 404 means ErrAbsent.
 func (h HTTP) do(ctx context.Context, method, name string, query url.Values) ([]byte, error) {
 	address := strings.TrimSuffix(h.Base, "/") + "/debug/pprof/" + name
 	if len(query) > 0 {
@@ -110,6 +113,7 @@ func (h HTTP) do(ctx context.Context, method, name string, query url.Values) ([]
 	return b, nil
 }
 
+// firstLine cuts an error page to what fits into an error.
 func firstLine(b []byte) string {
 	line, _, _ := bytes.Cut(b, []byte("\n"))
 	return string(line[:min(len(line), 200)])
