@@ -8,20 +8,25 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// shardCounts are those that the reference compares.
+// shardCounts are the numbers of shards that the reference compares.
 var shardCounts = []int{1, 4}
 
-// clusterBench is a test of three nodes that measures one row for each count of shards.
+// clusterBench is a test of three nodes that measures one row for each number of shards.
 type clusterBench struct {
-	test    string // as go test is given it
+	// test is the name of the test, as go test is given it. It becomes part of the command that the
+	// result names.
+	test    string
 	timeout string
-	kind    string // of the subtests, in brackets
-	rows    map[int]string
-	line    func(shards int, r *clusterRates) string
-	ratio   func(one, four *clusterRates) string
+	// kind is what the names of the subtests have in brackets.
+	kind string
+	// rows has the row of the bench by number of shards.
+	rows map[int]string
+	// line and ratio print what the reference's test prints, word for word, since scripts read it.
+	line  func(shards int, r *clusterRates) string
+	ratio func(one, four *clusterRates) string
 }
 
-// clusterRates are the rates of one row, of the run that stands for it.
+// clusterRates are the rates of one row, of the run that stands for it, per second.
 type clusterRates struct{ create, complete, cycles float64 }
 
 // RaftStreams measures the cycle through streams on three nodes, with 1 shard and with 4.
@@ -55,6 +60,7 @@ func MultiShardScale(t *testing.T) {
 	cyclesOf("TestRaftBench_MultiShardScale", "raft + rotation", "queue.smart/rotation", "queue.smart/rotation-shards-4").run(t)
 }
 
+// cyclesOf makes a test that prints cycles alone.
 func cyclesOf(test, kind, one, four string) clusterBench {
 	return clusterBench{
 		test: test, timeout: "120s", kind: kind, rows: map[int]string{1: one, 4: four},
@@ -67,7 +73,8 @@ func cyclesOf(test, kind, one, four string) clusterBench {
 	}
 }
 
-// run measures each count of shards in a subtest of its own. An environment that names shards measures with those alone.
+// run measures each number of shards in a subtest of its own. An environment that names a number of
+// shards skips the others, and then no ratio is printed.
 func (b clusterBench) run(t *testing.T) {
 	t.Helper()
 	skipUnlessNamed(t)
@@ -98,7 +105,7 @@ func (b clusterBench) run(t *testing.T) {
 	}
 }
 
-// ratesOf returns the rates of a row, or nil when nothing was measured.
+// ratesOf returns the rates of a row, or nil when nothing was completed.
 func ratesOf(row *bench.Row) *clusterRates {
 	run := best(row)
 	if run == nil || run.Metrics["cycles_per_s"].Value <= 0 {

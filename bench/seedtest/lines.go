@@ -16,13 +16,14 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// reported are metrics that a benchmark prints in addition to its headline.
+// reported are the metrics that a benchmark prints in addition to its headline.
 var reported = map[string]bool{
 	"create_p99_us": true, "create_p999_us": true, "gc_p999_ratio": true, "gc_pause_p99_us": true, "fsyncs_per_op": true,
 }
 
-// metrics are what a benchmark prints of a row, medians: time per operation, the headline with its durability in the
-// unit, and some others under their names.
+// metrics are what a benchmark prints of a row, as medians: the time per operation where the
+// headline is a rate, the headline with its durability in the unit, and those of reported under
+// their own names.
 func metrics(row *bench.Row) []bench.Metric {
 	if row.Summary.IsZero() {
 		return nil
@@ -45,7 +46,8 @@ func metrics(row *bench.Row) []bench.Metric {
 	return out
 }
 
-// best returns the run that stands for a row: the last one that counts, or else the last one without profiles.
+// best returns the run that stands for a row: the last one that counts, or else the last one
+// without profiles; nil when there is none.
 func best(row *bench.Row) *bench.Run {
 	if valid := row.ValidRuns(); len(valid) > 0 {
 		return valid[len(valid)-1]
@@ -58,7 +60,8 @@ func best(row *bench.Row) *bench.Run {
 	return nil
 }
 
-// cycleLines are the lines that scripts of the reference look for. Their figures are of the window without profiles.
+// cycleLines are the lines that scripts of the reference look for. Their figures are of the window
+// without profiles, as the profiled one is slower.
 func cycleLines(row *bench.Row) []string {
 	run := best(row)
 	if run == nil {
@@ -72,7 +75,7 @@ func cycleLines(row *bench.Row) []string {
 	return out
 }
 
-// rateLines are what was created and completed in a run, each where it was measured.
+// rateLines are what was created and completed in a run; a line is there when that was measured, also for 0.
 func rateLines(row *bench.Row, run *bench.Run) (out []string) {
 	for _, m := range []struct{ name, metric string }{{"created", "creates_per_s"}, {"completed", "completes_per_s"}} {
 		if rate, measured := run.Metrics[m.metric]; measured { // also where nothing was completed
@@ -134,7 +137,8 @@ func failures(r *bench.Result) []string {
 	return out
 }
 
-// clock says what the clock did in the last run when it spoiled every run, "" otherwise.
+// clock says what the clock did in the last run, when it spoiled every run; empty otherwise. One
+// run that it did not spoil is enough for a figure.
 func clock(row *bench.Row) (why string) {
 	for i := range row.Runs {
 		run := &row.Runs[i]
@@ -150,8 +154,9 @@ func clock(row *bench.Row) (why string) {
 	return why
 }
 
-// flatten copies the profiles below from into one directory. Those of the server, or of the one process that is driver
-// and server, keep their names; those of other processes begin with the name of the process.
+// flatten copies the profiles below from into one directory, where the reference's tools look for
+// them. Those of the server, or of the one process that is driver and server, keep their names;
+// those of other processes begin with the name of the process.
 func flatten(from, to string) error {
 	if err := os.MkdirAll(to, 0o755); err != nil {
 		return fmt.Errorf("write profiles: %w", err)

@@ -25,7 +25,8 @@ import (
 	"github.com/millrace/millrace/bench/tables"
 )
 
-// profileDir is where profiles lie, below the directory for temporary files, unless MILLRACE_BENCH_OUT names another.
+// profileDir is where profiles lie, below the directory for temporary files, unless
+// MILLRACE_BENCH_OUT names another directory.
 const profileDir = "millrace-profiles"
 
 // FullCycle measures the full cycle on one node, then once more with profiles.
@@ -105,7 +106,8 @@ func GCCycle(b *testing.B) {
 	measure(b, "queue.gc/claim-complete", "GCPressure_ClaimSubmitCycle")
 }
 
-// measure makes a benchmark of one row: an operation is one that the server acknowledged.
+// measure makes a benchmark of one row. An operation of the benchmark is one that the server acknowledged, and
+// its time comes from the row, not from b: the harness warms up and repeats by itself.
 func measure(b *testing.B, row, name string) {
 	b.Helper()
 	if testing.Short() {
@@ -134,7 +136,7 @@ func measure(b *testing.B, row, name string) {
 	}
 }
 
-// skipUnlessNamed keeps go test ./... from measuring.
+// skipUnlessNamed keeps an ordinary go test ./... from measuring: only -run with a name does.
 func skipUnlessNamed(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
@@ -145,13 +147,15 @@ func skipUnlessNamed(t *testing.T) {
 	}
 }
 
-// config returns what a test measures in this process, the environment included. c.Out is what MILLRACE_BENCH_OUT says.
+// config returns what a test measures in this process, with the environment applied. c.Out is what
+// MILLRACE_BENCH_OUT says.
 func config(t testing.TB, row string) bench.Config {
 	t.Helper()
 	return configIn(t, bench.InProc, row)
 }
 
-// configIn is config with servers elsewhere, unless the environment says where.
+// configIn is config for several rows and with the servers elsewhere, unless the environment says
+// where they are.
 func configIn(t testing.TB, topology bench.Topology, rows ...string) bench.Config {
 	t.Helper()
 	c := bench.Defaults()
@@ -176,7 +180,8 @@ func build(t testing.TB) string {
 	return exe
 }
 
-// execute measures. The results are in c.Out, which is removed with the test.
+// execute measures. The results are in c.Out, a directory that is removed with the test. A wrong
+// configuration ends the test.
 func execute(t testing.TB, c *bench.Config) *bench.Result {
 	t.Helper()
 	c.Out = filepath.Join(t.TempDir(), "out")

@@ -7,7 +7,8 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// The sizes of transactions that the reference's updater is measured with, and how many refs there are to delete.
+// updaterSizes are the sizes of transactions that the reference's updater is measured with, and
+// updaterRefs is how many refs there are to delete.
 var updaterSizes = []int{1, 10, 100}
 
 const updaterRefs = 100
@@ -48,7 +49,8 @@ func Updater(b *testing.B) {
 	})
 }
 
-// updaterCell measures one cell, and reports what the reference does. The line that is logged has durability and audit.
+// updaterCell measures one cell, and reports what the reference does under the unit rate. The line
+// that is logged has durability and audit.
 func updaterCell(b *testing.B, c bench.Config, row, rate string) {
 	b.Helper()
 	c.Select = []string{"refs.gitaly/" + row}
@@ -68,7 +70,8 @@ func updaterCell(b *testing.B, c bench.Config, row, rate string) {
 	}
 }
 
-// updaterMetrics are medians of a row of transactions, in the reference's units.
+// updaterMetrics are the medians of a row of transactions, in the reference's units. What was not
+// measured is left out.
 func updaterMetrics(row *bench.Row, rate string) []bench.Metric {
 	var out []bench.Metric
 	for _, m := range []struct{ name, unit string }{
