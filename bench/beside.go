@@ -37,24 +37,24 @@ func newBeside(r *Rig, c *cluster) *Rig {
 
 // checkBeside refuses a server of one node that is less durable than the figure would say.
 func (o *oneRun) checkBeside(ctx context.Context) error {
-	if o.c.beside == nil {
+	if o.c.nextTo == nil {
 		return nil
 	}
-	clients, err := o.c.beside.dial(ctx)
+	clients, err := o.c.nextTo.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeAll(clients)
-	one := &oneRun{spec: o.spec, c: o.c.beside, clients: clients}
+	one := &oneRun{spec: o.spec, c: o.c.nextTo, clients: clients}
 	return one.checkServers(ctx)
 }
 
 // all are all processes of the run: the row's own first, then the single-node server next to them.
 func (c *cluster) all() []*process {
-	if c.beside == nil {
+	if c.nextTo == nil {
 		return c.procs
 	}
-	return append(append([]*process{}, c.procs...), c.beside.procs...)
+	return append(append([]*process{}, c.procs...), c.nextTo.procs...)
 }
 
 // watched are the processes whose CPU and memory the run reports. Those of the single-node server
@@ -74,7 +74,7 @@ func (c *cluster) restartAll(ctx context.Context) error {
 	if c.restart != nil {
 		err = c.restart(ctx)
 	}
-	if b := c.beside; b != nil && b.procs[0].done() {
+	if b := c.nextTo; b != nil && b.procs[0].done() {
 		err = errors.Join(err, b.restart(ctx))
 	}
 	return err

@@ -20,7 +20,7 @@ func TestAServerBesideTheRowsOwnIsWatchedApartAndItsEndIsSeen(t *testing.T) {
 	}
 	own := start("server-1", "echo {}; exec sleep 60")
 	gone := start(besideName, "echo {}; exec sleep 60")
-	c := &cluster{procs: []*process{own}, beside: &cluster{procs: []*process{gone}}}
+	c := &cluster{procs: []*process{own}, nextTo: &cluster{procs: []*process{gone}}}
 	if err := gone.crash(); err != nil {
 		t.Fatal(err)
 	}

@@ -238,8 +238,8 @@ func (o *oneRun) revive(ctx context.Context) error {
 	}
 	closeAll(o.revived)
 	o.revived, o.clients = clients, clients
-	if b := o.rig.Beside; b != nil {
-		b.Servers, b.Token = o.c.beside.endpoints, o.c.beside.token
+	if b := o.rig.NextTo; b != nil {
+		b.Servers, b.Token = o.c.nextTo.endpoints, o.c.nextTo.token
 	}
 	return nil
 }
@@ -255,8 +255,8 @@ func (u *runner) newRig(spec *runSpec, c *cluster) *Rig {
 		Full: u.c.Validate == "full", drainLimit: cmp.Or(u.h.DrainWithin, drainWithin), Ledger: newLedger(u.c.Validate == "full"), Dir: c.dir, plain: c.plain(), clocks: u.clocks,
 	}
 	r.init()
-	if c.beside != nil {
-		r.Beside = newBeside(r, c.beside)
+	if c.nextTo != nil {
+		r.NextTo = newBeside(r, c.nextTo)
 	}
 	procs := append([]watched{{name: "driver", pid: os.Getpid()}}, c.watched()...)
 	created, completed := r.Op(spec.op()), r.Op(opComplete)

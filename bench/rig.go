@@ -71,9 +71,9 @@ type Rig struct {
 	Keys *KeyLedger
 	//
 	Refs *RefLedger
-	// Beside reaches the single-node server that runs next to those of the row; nil: there is none.
+	// NextTo reaches the single-node server that runs next to those of the row; nil: there is none.
 	// It counts nothing.
-	Beside *Rig
+	NextTo *Rig
 	// Proofs are what a driver proves itself when the servers are audited: each returns what is wrong.
 	Proofs []func(ctx context.Context) (violations []string, err error)
 

@@ -195,8 +195,8 @@ type cluster struct {
 	endpoints []Endpoint
 	// procs are their processes in the order of endpoints; empty when the bench did not start them.
 	procs []*process
-	// beside is the single-node server that runs next to them; nil: there is none.
-	beside *cluster
+	// nextTo is the single-node server that runs next to them; nil: there is none.
+	nextTo *cluster
 	token  string
 	// others are the tokens of further tenants.
 	others    []string
@@ -228,8 +228,8 @@ func (c *cluster) stop() error {
 	}
 	stopping.Wait()
 	err := errors.Join(errs...)
-	if c.beside != nil {
-		err = errors.Join(err, c.beside.stop())
+	if c.nextTo != nil {
+		err = errors.Join(err, c.nextTo.stop())
 	}
 	return err
 }
@@ -254,8 +254,8 @@ func (u *runner) startProcs(ctx context.Context, spec runSpec) (*cluster, error)
 	}
 	c, err := start(ctx, exe, dir, &spec)
 	if err == nil && spec.shape.Beside {
-		if c.beside, err = u.startBeside(ctx, exe, dir, &spec); err != nil {
-			c.beside = nil
+		if c.nextTo, err = u.startBeside(ctx, exe, dir, &spec); err != nil {
+			c.nextTo = nil
 			err = errors.Join(err, c.stop())
 		}
 	}

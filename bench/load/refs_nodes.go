@@ -58,7 +58,7 @@ func refsNodes(ctx context.Context, rig *bench.Rig) error {
 // addition to the row's own audit.
 func (r *nodesRun) run(ctx context.Context) (err error) {
 	rig := r.rig
-	if rig.Beside == nil {
+	if rig.NextTo == nil {
 		return errors.New("no single-node server runs for comparison: the servers must be processes of the bench")
 	}
 	defer func() {
@@ -66,7 +66,7 @@ func (r *nodesRun) run(ctx context.Context) (err error) {
 			err = errors.Join(err, s.close())
 		}
 	}()
-	for i, at := range [nodesSides]*bench.Rig{rig, rig.Beside} {
+	for i, at := range [nodesSides]*bench.Rig{rig, rig.NextTo} {
 		s := &nodesSide{rig: at, op: rig.Op("update")}
 		if i > 0 {
 			s.name, s.op = "one_node_", rig.Op("one_node_update")
@@ -77,7 +77,7 @@ func (r *nodesRun) run(ctx context.Context) (err error) {
 		}
 	}
 	rig.Refs = r.sides[0].ledger
-	proveRefs(rig, r.sides[1].ledger, besideRefs(rig.Beside))
+	proveRefs(rig, r.sides[1].ledger, besideRefs(rig.NextTo))
 	if err := r.warm(ctx); err != nil {
 		return err
 	}
