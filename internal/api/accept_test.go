@@ -43,11 +43,11 @@ func newStarvedListener(t *testing.T, cause syscall.Errno) *starvedListener {
 func TestListenersGoOnAfterTooManyOpenFiles(t *testing.T) {
 	for _, cause := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE} {
 		r := newRig(t, Limits{})
-		rest, native := newStarvedListener(t, cause), newStarvedListener(t, cause)
+		web, native := newStarvedListener(t, cause), newStarvedListener(t, cause)
 		served := make(chan error, 2)
-		go func() { served <- r.s.ServeREST(rest, nil) }()
+		go func() { served <- frontOf(t, r).Serve(web, nil) }()
 		go func() { served <- r.s.Serve(native) }()
-		resp, err := http.Get("http://" + rest.Addr().String() + "/v1/openapi.json")
+		resp, err := http.Get("http://" + web.Addr().String() + "/v1/openapi.json")
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatalf("%v: REST: %v, %v", cause, resp, err)
 		}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
@@ -13,40 +12,6 @@ import (
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 )
-
-// Auth tells who holds a token.
-type Auth = auth.Lookup
-
-// rule says who may use a method, a stream's frame or a commit's op.
-type rule struct {
-	public bool        // without a token
-	any    bool        // with any token: its parts have rules of their own, or it gives nothing away
-	scope  auth.Scopes // with all of these scopes
-	or     auth.Scopes // or with any of these
-}
-
-func public() rule                 { return rule{public: true} }
-func anyToken() rule               { return rule{any: true} }
-func needs(scope auth.Scopes) rule { return rule{scope: scope} }
-func (r rule) empty() bool         { return r == rule{} }
-
-// orAny is r for those too who have any of some scopes.
-func (r rule) orAny(scopes auth.Scopes) rule {
-	r.or = scopes
-	return r
-}
-
-func (r rule) missing(have auth.Scopes) core.Fact {
-	switch {
-	case r.public || r.any || have.Any(r.or):
-		return nil
-	case r.scope == 0:
-		return core.Denied{Scope: "unknown"} // a zero rule allows nothing
-	case !have.Has(r.scope):
-		return core.Denied{Scope: (r.scope &^ have).String()}
-	}
-	return nil
-}
 
 // methods is the only table from a method to who may call it. A method without a row is denied, and keeps a server
 // from being made.
@@ -140,6 +105,12 @@ var methods = map[string]rule{
 	"/grpc.health.v1.Health/Watch": public(),
 }
 
+// refsService begins the methods of refs.
+const refsService = "/millrace.v1.RefService/"
+
+// ruleOf says who may use a method. The rule of a method that does not exist is empty.
+func ruleOf(method string) rule { return methods[method] }
+
 // frames is the same table for the frames that a client may send in a stream.
 var frames = map[string]rule{
 	"hello":     anyToken(),
@@ -174,7 +145,7 @@ var ops = map[string]rule{
 	"reserved": anyToken(), // refused as not supported
 }
 
-// The rules of a commit's other parts, and what a caller must have to be shown the value of a key.
+// The rules of a commit's other parts.
 var (
 	fenceRule     = needs(auth.TaskWork)
 	conditionRule = needs(auth.KVWrite)
@@ -182,8 +153,6 @@ var (
 
 // namespaceRule is of reading a namespace: who creates or claims tasks must know how many partitions they are spread over.
 var namespaceRule = needs(auth.TaskRead).orAny(auth.TaskCreate | auth.TaskWork)
-
-const readsValues = auth.KVRead
 
 // checkRules reports methods, frames and ops of the contract that have no rule, and rules of nothing.
 func checkRules(known map[string]bool) error {
@@ -219,55 +188,6 @@ func sameNames(kind string, known map[string]bool, rules map[string]rule) error 
 	return nil
 }
 
-type callerKey struct{}
-
-// caller is who asks. It is made from the token alone.
-type caller = auth.Holder
-
-// Asker tells who asks, for logs: the holder of a token, by its name and tenant, and the client's address.
-func Asker(ctx context.Context) (who, from string) {
-	c, ok := callerOf(ctx)
-	if !ok {
-		return "this server", ""
-	}
-	return fmt.Sprintf("token %s of tenant %s", c.Name, c.Tenant), c.From
-}
-
-// callerOf is who makes the call that a context is of, with the rights that they have now.
-func callerOf(ctx context.Context) (caller, bool) {
-	if call, ok := auth.CallOf(ctx); ok {
-		return *call.Holder(), true
-	}
-	c, ok := ctx.Value(callerKey{}).(caller)
-	return c, ok
-}
-
-// authenticate finds the caller, whose address is from, by the metadata key authorization, which must be there once at most.
-func (s *Server) authenticate(md metadata.MD, from string) (caller, core.Fact) {
-	var token string
-	switch values := md.Get("authorization"); len(values) {
-	case 0:
-	case 1:
-		scheme, rest, _ := strings.Cut(values[0], " ")
-		if !strings.EqualFold(scheme, "bearer") {
-			return caller{}, core.Unauthenticated{}
-		}
-		token = strings.TrimSpace(rest)
-	default:
-		return caller{}, core.Unauthenticated{}
-	}
-	return s.callerBy(token, from)
-}
-
-// callerBy finds the caller, whose address is from, by a token's text.
-func (s *Server) callerBy(token, from string) (caller, core.Fact) {
-	who, ok := auth.Find(s.o.Auth, token, from, s.o.Clock.Wall(), s.o.Refused)
-	if !ok {
-		return caller{}, core.Unauthenticated{}
-	}
-	return who, nil
-}
-
 // admit decides whether a method may be called, by its rule, and says who calls.
 func (s *Server) admit(ctx context.Context, method string) (context.Context, caller, core.Fact) {
 	r, ok := methods[method]
@@ -289,5 +209,5 @@ func (s *Server) admit(ctx context.Context, method string) (context.Context, cal
 	if fact := r.missing(who.Scopes); fact != nil {
 		return ctx, caller{}, fact
 	}
-	return context.WithValue(ctx, callerKey{}, who), who, nil
+	return withCaller(ctx, who), who, nil
 }

@@ -103,3 +103,34 @@ var errRequests = core.Unavailable{Reason: "overload", Limit: "requests"}
 
 // Held is what the edge holds now of all clients, in bytes, by the names of Memory.
 type Held struct{ Frames, Requests, Sends int64 }
+
+// tenantShares are what each tenant has on its way of a budget.
+type tenantShares struct {
+	limit string
+	most  int64
+
+	mu   sync.Mutex // guards held
+	held map[string]int64
+}
+
+func newShares(limit string, most int64) tenantShares {
+	return tenantShares{limit: limit, most: most, held: make(map[string]int64)}
+}
+
+func (sh *tenantShares) take(tenant string, n int64) core.Fact {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.held[tenant]+n > sh.most {
+		return core.Exhausted{Limit: sh.limit, Max: sh.most}
+	}
+	sh.held[tenant] += n
+	return nil
+}
+
+func (sh *tenantShares) give(tenant string, n int64) {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	if sh.held[tenant] -= n; sh.held[tenant] == 0 {
+		delete(sh.held, tenant)
+	}
+}

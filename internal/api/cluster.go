@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"net/http"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
@@ -114,31 +113,3 @@ func (cs *clusterService) FinalizeFormat(ctx context.Context, _ *pb.FinalizeForm
 
 // clusterMethods is what every method of the service begins with.
 const clusterMethods = "/millrace.v1.ClusterService/"
-
-// clusterRoutes are for operators.
-func clusterRoutes() []*Route {
-	return []*Route{
-		{
-			Method: http.MethodGet, Path: "/v1/cluster", Native: clusterMethods + "Status", Answer: "ClusterStatusResponse", Status: statusOK,
-			Doc: "Tell how the cluster looks from the node that is asked, which asks the others.", handle: (*restCall).clusterStatus,
-		},
-		{
-			Method: http.MethodPost, Path: "/v1/cluster/members", Repeat: RepeatCondition, Native: clusterMethods + "ChangeMembers", Body: "ChangeMembersRequest", Answer: "ChangeMembersResponse", Status: statusOK,
-			Doc:    "Begin or cancel a change of membership, or drain a node.",
-			fields: fieldNames(changeMembersFields), handle: (*restCall).changeMembers,
-		},
-		{
-			Method: http.MethodPost, Path: "/v1/cluster/transfer", Repeat: RepeatSame, Native: clusterMethods + "TransferShard", Body: "TransferShardRequest", Answer: "TransferShardResponse", Status: statusOK,
-			Doc:    "Have a node lead a shard, and keep it.",
-			fields: fieldNames(transferShardFields), handle: (*restCall).transferShard,
-		},
-		{
-			Method: http.MethodPost, Path: "/v1/cluster/balance", Repeat: RepeatSame, Native: clusterMethods + "BalanceShards", Answer: "BalanceShardsResponse", Status: statusOK,
-			Doc: "Have every shard led by the node that it is at home with.", handle: (*restCall).balanceShards,
-		},
-		{
-			Method: http.MethodPost, Path: "/v1/cluster/finalize", Repeat: RepeatSame, Native: clusterMethods + "FinalizeFormat", Answer: "FinalizeFormatResponse", Status: statusOK,
-			Doc: "End an upgrade: write what the newest programs write, which the programs of all members must know.", handle: (*restCall).finalizeFormat,
-		},
-	}
-}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +16,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // retry is what a client may do about a refusal.
@@ -269,7 +271,7 @@ func shiftField(field string, shift int) string {
 }
 
 // status turns an error into what ends a call, and logs what a client may not see.
-func (s *Server) status(ctx context.Context, method string, err error) error {
+func (e *edge) status(ctx context.Context, method string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -278,27 +280,27 @@ func (s *Server) status(ctx context.Context, method string, err error) error {
 	}
 	who, _ := callerOf(ctx)
 	err = factOf(err, false)
-	e := s.wire(method, err, who.Scopes.Has(readsValues))
-	st := status.New(rowOf(err).grpc, e.GetMessage())
-	if with, err := st.WithDetails(e); err == nil { // it fails for code OK only
+	told := e.wire(method, err, who.Scopes.Has(readsValues))
+	st := status.New(rowOf(err).grpc, told.GetMessage())
+	if with, err := st.WithDetails(told); err == nil { // it fails for code OK only
 		st = with
 	}
 	return st.Err()
 }
 
 // wire gives an error its shape, logs what a client may not see, and counts refusals by a limit.
-func (s *Server) wire(method string, err error, values bool) *pb.Error {
-	var e *pb.Error
+func (e *edge) wire(method string, err error, values bool) *pb.Error {
+	var out *pb.Error
 	if r, ok := errors.AsType[refusal](err); ok {
-		e = r.wire(values)
+		out = r.wire(values)
 	} else {
-		e = wire(err, values)
+		out = wire(err, values)
 	}
 	if code := rowOf(err).code; code == errs.Internal || code == errs.DataLoss {
-		s.log.Error("call failed", "method", method, "code", code.String(), "err", err)
+		e.log.Error("call failed", "method", method, "code", code.String(), "err", err)
 	}
-	s.refusals.count(e)
-	return e
+	e.refusals.count(out)
+	return out
 }
 
 // within puts the path of what encloses it before the field that a fact names.
@@ -355,3 +357,90 @@ func beyond(field, limit string, top int64, message string) core.Fact {
 func tooLarge(field, limit string, top int64) core.Fact {
 	return core.TooLarge{Field: field, Limit: limit, Max: top}
 }
+
+// limitHeader is the one limit of sizes whose refusal has a status of its own.
+const limitHeader = "http_header"
+
+// wrongMethod says that a path has other methods than the one asked for.
+type wrongMethod struct {
+	core.Invalid
+	allow string
+}
+
+// isHeaders tells the one size that has a status of its own.
+func isHeaders(err error) bool {
+	f, ok := errors.AsType[core.TooLarge](err)
+	return ok && f.Limit == limitHeader
+}
+
+// unprefixed takes the path of what encloses it off the field that a fact names: on a route of one thing the body is
+// that thing.
+func unprefixed(prefix string, err error) error {
+	return refielded(err, func(field string) string { return cutPath(prefix, field) })
+}
+
+// refielded puts the field that a fact names in other words.
+func refielded(err error, field func(string) string) error {
+	if f, ok := errors.AsType[atOp](err); ok {
+		if fact, ok := errors.AsType[core.Fact](refielded(f.Fact, field)); ok {
+			f.Fact = fact
+		}
+		return f
+	}
+	if f, ok := errors.AsType[core.Invalid](err); ok {
+		f.Field = field(f.Field)
+		return f
+	}
+	if f, ok := errors.AsType[core.OutOfRange](err); ok {
+		f.Field = field(f.Field)
+		return f
+	}
+	if f, ok := errors.AsType[misplaced](err); ok {
+		f.Field = field(f.Field)
+		return f
+	}
+	if f, ok := errors.AsType[core.TooLarge](err); ok {
+		f.Field = field(f.Field)
+		return f
+	}
+	return err
+}
+
+func cutPath(prefix, field string) string {
+	if field == prefix {
+		return strictjson.Document
+	}
+	if len(field) > len(prefix) && field[:len(prefix)] == prefix && field[len(prefix)] == '.' {
+		return field[len(prefix)+1:]
+	}
+	return field
+}
+
+// Code is a code of errors, and the status that it has.
+type Code struct {
+	Code   string
+	Status int
+}
+
+// Codes lists the codes of errors, each with its statuses.
+func Codes() []Code {
+	var out []Code
+	for _, r := range statuses[1:] { // the first code is OK
+		out = append(out, Code{r.code.String(), r.http})
+	}
+	for _, e := range exceptions {
+		if c := (Code{e.code.String(), e.http}); !slices.Contains(out, c) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// settleRefusal refuses the settle of one task. failed says that the attempt was failed instead, as its effects asked.
+type settleRefusal struct {
+	refusal
+	failed bool
+}
+
+// Unwrap returns the refusal.
+func (r settleRefusal) Unwrap() error { return r.refusal }

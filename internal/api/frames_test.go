@@ -156,7 +156,7 @@ func countedConn(t *testing.T, frames int64) (r *rig, client net.Conn, f *frameC
 	r = newRig(t, Limits{HTTP2Frames: frames})
 	client, server := net.Pipe()
 	t.Cleanup(func() { _ = client.Close() })
-	return r, client, newFrameConn(server, &limitedConn{Conn: server, s: r.s})
+	return r, client, newFrameConn(server, &limitedConn{Conn: server, s: r.s.edge})
 }
 
 // What the server writes earns the frames that acknowledge it, calls earn the resets that cancel them, and what is left over comes

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,19 +14,6 @@ import (
 // endWait is how long the handler of a stream may take to end by itself after its token has ended: it may give tasks back. One
 // that waits for a client to send, or to take, something is not waited for longer.
 const endWait = 5 * time.Second
-
-// rightsOf are what a call needs to go on whose rule is r. A stream goes on with the rights that it was begun with, so it must
-// not lose one of their kind.
-func rightsOf(r rule, stream bool) auth.Rights {
-	out := auth.Rights{
-		Allows: func(have auth.Scopes) bool { return r.missing(have) == nil },
-		Repos:  r.scope.Family().Any(auth.RefRead),
-	}
-	if stream {
-		out.Keeps = r.scope.Family()
-	}
-	return out
-}
 
 // held looks after the caller of a method while it runs: once the caller's token has ended, was removed or does not allow the
 // method any more, the method's context ends, and the call with it, as Unauthenticated. Every method is served through it.
@@ -74,35 +60,3 @@ type heldStream struct {
 
 // Context returns the call.
 func (h *heldStream) Context() context.Context { return h.call }
-
-// endedMeanwhile is Unauthenticated of a call that was proposed when its token ended, and may have been applied.
-type endedMeanwhile struct{ core.Unauthenticated }
-
-// Unwrap returns the fact.
-func (f endedMeanwhile) Unwrap() error { return f.Unauthenticated }
-
-// tokenEnded is the fact of a call whose token has ended.
-func tokenEnded(unknown bool) core.Fact {
-	if unknown {
-		return endedMeanwhile{}
-	}
-	return core.Unauthenticated{}
-}
-
-// revoked is how a call ended whose handler returned err. The end of its token makes Unauthenticated of what came of that, and
-// leaves any other answer: of a commit that was proposed, what became of it, or that this is unknown.
-func revoked(call *auth.Call, err error) error {
-	if err == nil || call == nil || !call.Revoked() {
-		return err
-	}
-	if f, ok := errors.AsType[core.Unavailable](err); ok {
-		return tokenEnded(f.Unknown)
-	}
-	if f, ok := errors.AsType[core.DeadlineExceeded](err); ok {
-		return tokenEnded(f.Unknown)
-	}
-	if errors.Is(err, context.Canceled) || errors.Is(err, auth.ErrEnded) {
-		return core.Unauthenticated{}
-	}
-	return err
-}

@@ -145,7 +145,7 @@ func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
 func TestEveryRouteEndsWithItsToken(t *testing.T) {
 	r := newRESTRig(t, Limits{})
 	began := make(chan struct{})
-	for _, patterns := range r.s.rest.routes.byLength {
+	for _, patterns := range r.h.routes.byLength {
 		for _, p := range patterns {
 			for _, rt := range p.routes {
 				rt.handle = func(c *restCall) error {

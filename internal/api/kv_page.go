@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
@@ -12,6 +14,41 @@ type keyPage struct {
 	pairs  []core.KeyPair
 	cursor string // empty: the end
 	at     []*pb.At
+}
+
+// keyPageRequest asks for a page of a range of keys.
+type keyPageRequest struct {
+	Range        core.KeyRange
+	Limit        uint32 // 0: the default
+	Cursor       string // of the page before; empty for the first page
+	MinIndex     uint64
+	Stale        bool
+	MaxStaleness *durationpb.Duration
+	Values       bool // with the values
+}
+
+// checkRange refuses a range that cannot be read.
+func (ks *kvService) checkRange(r core.KeyRange) core.Fact {
+	t := translator{l: &ks.s.l}
+	return t.keyRange(r.Keyspace, r.From, r.To, r.Prefix)
+}
+
+// page reads a page of a range, which checkRange has let pass.
+func (ks *kvService) page(ctx context.Context, in keyPageRequest) (out keyPage, err error) {
+	t := translator{l: &ks.s.l}
+	limit, fact := ks.s.page(in.Limit)
+	if fact != nil {
+		return out, fact
+	}
+	q := rangeQuery{KeyRange: in.Range, values: in.Values}
+	if q.o, fact = t.freshness(in.MinIndex, in.Stale, in.MaxStaleness); fact != nil {
+		return out, fact
+	}
+	incarnation, after, fact := t.readKeyCursor(in.Cursor)
+	if fact != nil {
+		return out, fact
+	}
+	return ks.s.keyPage(ctx, q, limit, incarnation, after)
 }
 
 // keyPage reads a page of a range, after a key of the keyspace of that incarnation; nil is from the front.

@@ -192,7 +192,7 @@ func sameAsLong(t interface {
 	if err := proto.Unmarshal(raw, want); err != nil {
 		t.Fatalf("taken, but the generated code says %v", err)
 	}
-	s := &Server{l: *l, o: Options{Backend: newFakeNode(new(fakeClock))}}
+	s := &Server{edge: &edge{l: *l}, o: Options{Backend: newFakeNode(new(fakeClock))}}
 	st := &stream{s: s, part: part, partitions: make([]core.PartitionInfo, 1)}
 	in := want.GetPuts()
 	b := st.puts(&pending{who: who, answers: s.answers("puts", false)}, in)

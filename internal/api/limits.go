@@ -89,34 +89,6 @@ type Limits struct {
 	SearchesWaiting  int64 // for a turn, in all
 }
 
-const (
-	kib = 1 << 10
-	mib = 1 << 20
-
-	second = 1000
-	minute = 60 * second
-	hour   = 60 * minute
-	day    = 24 * hour
-
-	// leaseMinMs is the shortest lease: below it renewals at a third of it would be the whole load.
-	leaseMinMs = second
-	// requestIDBytes and sessionBytes are the sizes of a request id and a session id.
-	requestIDBytes = 16
-	sessionBytes   = 16
-	// maxQuota bounds what bounds the keys of a tenant, a namespace or a keyspace: sums of two do not overflow.
-	maxQuota = 1 << 62
-	// maxShard is the highest number of a shard.
-	maxShard = 1<<16 - 1
-	// listDefault is the length of a page that names none.
-	listDefault = 100
-	// cursorBytes bounds a cursor before it is decoded.
-	cursorBytes = 1 * kib
-	// prevBytes bounds the old values that one answer carries, so that it fits the message that a client accepts.
-	prevBytes = 3 * mib
-	// assignBytes is what one frame of assigned tasks aims at, so that small frames are not stuck behind large ones.
-	assignBytes = 1 * mib
-)
-
 // Limit is one row of the table of limits: its key in configuration and in errors, its value, default and hard maximum.
 type Limit struct {
 	Key     string

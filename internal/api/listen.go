@@ -7,7 +7,6 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	grpcpeer "google.golang.org/grpc/peer"
 )
@@ -143,8 +142,13 @@ func closeAll(cs []*limitedConn) {
 // limitedListener closes connections beyond the node's limit, or that of one client address, as soon as they come.
 type limitedListener struct {
 	net.Listener
-	s     *Server
+	s     *edge
 	heads bool // what comes is HTTP/1
+}
+
+// limited bounds the connections of a listener, together with those of the edge's others. http1 says that what comes is HTTP/1.
+func (e *edge) limited(lis net.Listener, http1 bool) net.Listener {
+	return &limitedListener{Listener: lis, s: e, heads: http1}
 }
 
 // Accept returns the next connection that is within the limits.
@@ -185,7 +189,7 @@ func hostOf(a net.Addr) string {
 
 type limitedConn struct {
 	net.Conn
-	s    *Server
+	s    *edge
 	addr connAddr
 	host string
 
@@ -290,35 +294,32 @@ func Authenticated(ctx context.Context) {
 	}
 }
 
-// sweepsPerLimit is how often a time that may pass at most is looked at within it.
-const sweepsPerLimit = 4
+// forwardedListener accepts what other nodes send on for their clients, whose connections they have counted.
+type forwardedListener struct{ net.Listener }
 
-// sweep ends connections that are new for too long, and calls whose messages do not come, until the server stops. It counts its
-// own rounds: where messages move no clock is read and no timer is set.
-func (s *Server) sweep() {
-	first, message := s.l.FirstCallMs, s.l.ReceiveMs
-	every := max(min(first, message)/sweepsPerLimit, 1)
-	rounds := func(limit int64) int32 { return int32((limit + every - 1) / every) }
-	timer := s.o.Clock.NewTimer(time.Duration(every) * time.Millisecond)
-	defer timer.Stop()
-	for {
-		select {
-		case <-s.life.Done():
-			return
-		case <-timer.C():
-		}
-		late := s.conns.overdue(rounds(first))
-		for range late {
-			s.refusals.add("first_call_ms")
-		}
-		closeAll(late)
-		for _, g := range s.incoming.overdue(rounds(message)) {
-			g.expire()
-		}
-		timer.Reset(time.Duration(every) * time.Millisecond)
+// Accept returns the next connection.
+func (l forwardedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
+	return forwardedConn{c}, nil
 }
 
-func (s *Server) startSweep() {
-	s.sweeping.Do(func() { s.work.Go(s.sweep) })
+// forwarded is a listener of what other nodes send on.
+func forwarded(lis net.Listener) net.Listener { return forwardedListener{lis} }
+
+// wasForwarded reports whether a request came from another node, which sends it on for its client.
+func wasForwarded(ctx context.Context) bool {
+	_, ok := ctx.Value(connKey{}).(forwardedConn)
+	return ok
 }
+
+// restConn finds the connection of a request over HTTP; nil if no listener accepted it.
+func restConn(ctx context.Context) *limitedConn {
+	c, _ := ctx.Value(connKey{}).(*limitedConn)
+	return c
+}
+
+// forwardedConn is a connection of another node, which it has proved to be.
+type forwardedConn struct{ net.Conn }

@@ -175,7 +175,7 @@ func TestShutdownDoesNotWaitForStrangers(t *testing.T) {
 func TestAConnectionIsKnownByGitToo(t *testing.T) {
 	r := newRESTRig(t, Limits{})
 	let := make(chan struct{})
-	r.s.o.Git = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
+	r.h.o.Git = http.HandlerFunc(func(_ http.ResponseWriter, req *http.Request) {
 		Authenticated(req.Context())
 		<-let
 	})

@@ -1,46 +1,9 @@
 package api
 
-import (
-	"fmt"
-	"strconv"
-
-	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
-)
+import "github.com/millrace/millrace/internal/core"
 
 // This file says which partition of a namespace a thing belongs to, and refuses what belongs to another one than the
 // commit or stream that it comes in. Where a namespace has one partition, everything belongs to that, whatever ids say.
-
-// misplaced is an Invalid of a field that says another partition than the one it came to.
-type misplaced struct {
-	core.Invalid
-	place int // where it belongs; below 0: nowhere
-}
-
-// Code is the one of all refusals for the sake of a partition.
-func (misplaced) Code() errs.Code { return errs.WrongPartition }
-
-func belongs(field string, place int) core.Fact {
-	return misplaced{
-		Invalid: core.Invalid{Field: field, Message: fmt.Sprintf("belongs to partition %d", place)}, place: place,
-	}
-}
-
-func (f misplaced) details() map[string]string {
-	if f.place < 0 {
-		return nil
-	}
-	return map[string]string{"partition": strconv.Itoa(f.place)}
-}
-
-// atOp is a fact about one op of a commit.
-type atOp struct {
-	core.Fact
-	op int
-}
-
-// Unwrap returns the fact.
-func (f atOp) Unwrap() error { return f.Fact }
 
 // What a part of a commit can say instead of a partition.
 const (

@@ -291,7 +291,7 @@ func TestAPageOfTasksGoesOnFromPartitionToPartition(t *testing.T) {
 
 func TestABatchOverRESTGoesToItsOneLeaderOrIsCarried(t *testing.T) {
 	r := newRESTRig(t, Limits{})
-	r.s.o.WebOf = func(address string) string { return "http://" + address + ".example" }
+	r.h.o.WebOf = func(address string) string { return "http://" + address + ".example" }
 	r.n.parts, r.n.leaders = 4, leadersOf("", "b", "b", "c")
 	body := func(places ...uint16) string {
 		var items []string

@@ -338,6 +338,20 @@ func (rs *refService) each(ctx context.Context, c *call, l listing, o core.ReadO
 	return err
 }
 
+// eachRef calls begin with the repository, then fn for each of the refs that in asks for, all as of one instant. An error of theirs
+// ends it, and is returned.
+func (rs *refService) eachRef(ctx context.Context, in *pb.ListRefsRequest, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
+	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return err
+	}
+	l, fact := rs.listing(c, in)
+	if fact != nil {
+		return fact
+	}
+	return rs.each(ctx, c, l, readOptions(in.GetMinIndex(), in.GetStale()), begin, fn)
+}
+
 // ListRefs streams the refs of one instant.
 func (rs *refService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingServer[pb.ListRefsResponse]) error {
 	c, err := rs.beginRepo(ss.Context(), in.GetRepo(), in.GetTag(), false)

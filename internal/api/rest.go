@@ -20,10 +20,25 @@ import (
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
-// rest is the HTTP side of the edge: each route reads JSON into the message that the gRPC method takes, calls that
+// RESTOptions are the options of the HTTP side. A zero field means its default.
+type RESTOptions struct {
+	Git     http.Handler // serves git clients, below /git/; none: nothing does
+	Forward bool         // requests for another node are forwarded unless they say otherwise; else their callers are sent there
+	// Peers sends what is forwarded, by the bases of PeerOf alone: over connections whose other end has proved which node it is. None:
+	// nothing is forwarded.
+	Peers *http.Client
+	// PeerOf is the base of the URLs by which Peers reaches the node whose gRPC side has an address; empty: it is not known.
+	PeerOf func(address string) string
+	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or if this
+	// node is alone.
+	WebOf func(address string) string
+}
+
+// REST is the HTTP side of the edge: each route reads JSON into the message that the gRPC method takes, calls that
 // method, and writes its answer as JSON. So both doors have one set of rules, limits and errors.
-type rest struct {
+type REST struct {
 	s        *Server
+	o        RESTOptions
 	http     *http.Server // HTTP/1
 	secure   *http.Server // HTTP/1 and HTTP/2 above TLS
 	routes   router
@@ -46,15 +61,15 @@ const (
 	pooledBytes = 64 * kib
 )
 
-// newREST makes the HTTP side. It fails when a route has no rule that says who may use it.
-func newREST(s *Server) (*rest, error) {
-	h := &rest{s: s, outcomes: make(map[*Route]*ended)}
+// NewREST makes the HTTP side. It fails when a route has no rule that says who may use it.
+func NewREST(s *Server, o RESTOptions) (*REST, error) {
+	h := &REST{s: s, o: o, outcomes: make(map[*Route]*ended)}
 	routes := routes()
 	if err := setRules(routes); err != nil {
 		return nil, err
 	}
 	for _, r := range routes {
-		if s.shut(r.Native) {
+		if !s.Enabled(r.Native) {
 			continue
 		}
 		if !r.checkRepeats() {
@@ -70,11 +85,12 @@ func newREST(s *Server) (*rest, error) {
 	both.SetHTTP1(true)
 	both.SetUnencryptedHTTP2(true) // TLS ends before package http
 	h.http, h.secure = h.server(&plain), h.server(&both)
+	s.Join(h)
 	return h, nil
 }
 
 // server makes a server of the routes.
-func (h *rest) server(protocols *http.Protocols) *http.Server {
+func (h *REST) server(protocols *http.Protocols) *http.Server {
 	s := h.s
 	return &http.Server{
 		Handler:           h,
@@ -93,14 +109,13 @@ func (h *rest) server(protocols *http.Protocols) *http.Server {
 	}
 }
 
-// ServeREST accepts HTTP connections until Shutdown; then it returns nil. It takes lis over, and bounds its
-// connections together with those of Serve. With a configuration of TLS it speaks HTTP/2 too.
-func (s *Server) ServeREST(lis net.Listener, config *tls.Config) error {
-	s.startSweep()
-	var l net.Listener = &limitedListener{Listener: lis, s: s, heads: config == nil}
-	serve := s.rest.http.Serve
+// Serve accepts HTTP connections until Shutdown of the server; then it returns nil. It takes lis over, and bounds its
+// connections together with those of gRPC. With a configuration of TLS it speaks HTTP/2 too.
+func (h *REST) Serve(lis net.Listener, config *tls.Config) error {
+	h.s.startSweep()
+	l, serve := h.s.limited(lis, true), h.http.Serve
 	if config != nil {
-		l, serve = secureListener{l, s, config}, s.rest.secure.Serve
+		l, serve = h.s.secured(lis, config), h.secure.Serve
 	}
 	if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve REST: %w", err)
@@ -108,10 +123,10 @@ func (s *Server) ServeREST(lis net.Listener, config *tls.Config) error {
 	return nil
 }
 
-// shutdown stops accepting and returns when no request is in hand.
-func (h *rest) shutdown() {
+// Shutdown stops accepting and returns when no request is in hand.
+func (h *REST) Shutdown() {
 	for _, server := range []*http.Server{h.http, h.secure} {
-		_ = server.Shutdown(context.Background()) // of its listeners, whose errors Serve returned; cut ends the wait
+		_ = server.Shutdown(context.Background()) // of its listeners, whose errors Serve returned; Cut ends the wait
 	}
 	h.mu.Lock()
 	h.closed = true
@@ -119,14 +134,14 @@ func (h *rest) shutdown() {
 	h.work.Wait()
 }
 
-// cut closes all connections; requests in hand see their callers gone.
-func (h *rest) cut() {
+// Cut closes all connections; requests in hand see their callers gone.
+func (h *REST) Cut() {
 	for _, server := range []*http.Server{h.http, h.secure} {
 		_ = server.Close() // as above
 	}
 }
 
-func (h *rest) enter() bool {
+func (h *REST) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.closed {
@@ -137,7 +152,7 @@ func (h *rest) enter() bool {
 
 // restCall is one request.
 type restCall struct {
-	h       *rest
+	h       *REST
 	s       *Server
 	w       http.ResponseWriter
 	r       *http.Request
@@ -157,22 +172,22 @@ type restCall struct {
 }
 
 // ServeHTTP serves one request.
-func (h *rest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *REST) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !h.enter() {
-		panic(http.ErrAbortHandler) // only after cut: the connection is closed
+		panic(http.ErrAbortHandler) // only after Cut: the connection is closed
 	}
 	defer h.work.Done()
 	clientAddress(r)
 	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
-	c.conn, _ = c.ctx.Value(connKey{}).(*limitedConn)
+	c.conn = restConn(c.ctx)
 	c.bound()
 	if c.ambiguous() {
 		c.fail(invalid("Transfer-Encoding", "and Content-Length are mutually exclusive"))
 		return
 	}
-	if h.s.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
+	if h.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
 		c.setDeadline(c.control.SetWriteDeadline, h.s.l.SendStallMs)
-		h.s.o.Git.ServeHTTP(w, r)
+		h.o.Git.ServeHTTP(w, r)
 		return
 	}
 	defer func() {

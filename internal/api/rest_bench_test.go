@@ -14,13 +14,17 @@ func BenchmarkRESTCreate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	h, err := NewREST(s, RESTOptions{})
+	if err != nil {
+		b.Fatal(err)
+	}
 	body := `{"queue":"mail","payload":{"bench":true},"priority":3}`
 	b.ReportAllocs()
 	for b.Loop() {
 		r := httptest.NewRequest(http.MethodPost, "/v1/tasks", strings.NewReader(body))
 		r.Header.Set("Authorization", "Bearer acme/all")
 		w := httptest.NewRecorder()
-		s.rest.ServeHTTP(w, r)
+		h.ServeHTTP(w, r)
 		if w.Code != http.StatusCreated {
 			b.Fatal(w.Code, w.Body)
 		}

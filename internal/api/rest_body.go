@@ -19,20 +19,7 @@ import (
 const (
 	limitBody   = "rest_body"
 	limitBodies = "rest_bodies"
-	limitHeader = "http_header"
 )
-
-// wrongMethod says that a path has other methods than the one asked for.
-type wrongMethod struct {
-	core.Invalid
-	allow string
-}
-
-// isHeaders tells the one size that has a status of its own.
-func isHeaders(err error) bool {
-	f, ok := errors.AsType[core.TooLarge](err)
-	return ok && f.Limit == limitHeader
-}
 
 // firstRead is how much of a body is made room for before any of it has come.
 const firstRead = 16 * kib
@@ -298,45 +285,16 @@ func retryAfter(d *durationpb.Duration) string {
 	return strconv.FormatInt(max(s, 1), 10)
 }
 
-// unprefixed takes the path of what encloses it off the field that a fact names: on a route of one thing the body is
-// that thing.
-func unprefixed(prefix string, err error) error {
-	return refielded(err, func(field string) string { return cutPath(prefix, field) })
-}
+// gatherFrom is the length from which an answer is gathered: package http writes through a buffer of 4 KiB, head first, so
+// that a shorter one leaves in one write anyway.
+const gatherFrom = 3 * kib
 
-// refielded puts the field that a fact names in other words.
-func refielded(err error, field func(string) string) error {
-	if f, ok := errors.AsType[atOp](err); ok {
-		if fact, ok := errors.AsType[core.Fact](refielded(f.Fact, field)); ok {
-			f.Fact = fact
-		}
-		return f
+// gather has an answer of HTTP/1 leave in one write. An answer to HEAD has no body to wait for.
+func (c *restCall) gather(body int) {
+	if body < gatherFrom || body > pooledBytes || c.r.ProtoMajor != 1 || c.r.Method == "HEAD" {
+		return
 	}
-	if f, ok := errors.AsType[core.Invalid](err); ok {
-		f.Field = field(f.Field)
-		return f
+	if c.conn != nil && !c.conn.secure { // beneath TLS other bytes are written
+		c.conn.gather(body)
 	}
-	if f, ok := errors.AsType[core.OutOfRange](err); ok {
-		f.Field = field(f.Field)
-		return f
-	}
-	if f, ok := errors.AsType[misplaced](err); ok {
-		f.Field = field(f.Field)
-		return f
-	}
-	if f, ok := errors.AsType[core.TooLarge](err); ok {
-		f.Field = field(f.Field)
-		return f
-	}
-	return err
-}
-
-func cutPath(prefix, field string) string {
-	if field == prefix {
-		return strictjson.Document
-	}
-	if len(field) > len(prefix) && field[:len(prefix)] == prefix && field[len(prefix)] == '.' {
-		return field[len(prefix)+1:]
-	}
-	return field
 }

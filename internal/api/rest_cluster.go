@@ -24,11 +24,9 @@ var transferShardFields = []jsonField[pb.TransferShardRequest]{
 	{"to", func(d *jsonReader, m *pb.TransferShardRequest) { m.To = d.Unsigned() }},
 }
 
-func (c *restCall) cluster() *clusterService { return &clusterService{s: c.s} }
-
 // clusterStatus serves GET /v1/cluster.
 func (c *restCall) clusterStatus() error {
-	out, err := c.cluster().Status(c.ctx, new(pb.ClusterStatusRequest))
+	out, err := c.s.Cluster().Status(c.ctx, new(pb.ClusterStatusRequest))
 	if err != nil {
 		return err
 	}
@@ -41,7 +39,7 @@ func (c *restCall) changeMembers() error {
 	if err := readBody(c, in, changeMembersFields); err != nil {
 		return err
 	}
-	out, err := c.cluster().ChangeMembers(c.ctx, in)
+	out, err := c.s.Cluster().ChangeMembers(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -65,7 +63,7 @@ func (c *restCall) transferShard() error {
 	if err := readBody(c, in, transferShardFields); err != nil {
 		return err
 	}
-	out, err := c.cluster().TransferShard(c.ctx, in)
+	out, err := c.s.Cluster().TransferShard(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -77,7 +75,7 @@ func (c *restCall) transferShard() error {
 
 // balanceShards serves POST /v1/cluster/balance.
 func (c *restCall) balanceShards() error {
-	out, err := c.cluster().BalanceShards(c.ctx, new(pb.BalanceShardsRequest))
+	out, err := c.s.Cluster().BalanceShards(c.ctx, new(pb.BalanceShardsRequest))
 	if err != nil {
 		return err
 	}
@@ -88,7 +86,7 @@ func (c *restCall) balanceShards() error {
 
 // finalizeFormat serves POST /v1/cluster/finalize.
 func (c *restCall) finalizeFormat() error {
-	out, err := c.cluster().FinalizeFormat(c.ctx, new(pb.FinalizeFormatRequest))
+	out, err := c.s.Cluster().FinalizeFormat(c.ctx, new(pb.FinalizeFormatRequest))
 	if err != nil {
 		return err
 	}
@@ -170,4 +168,32 @@ func writeClusterMember(w *jsonWriter, m *pb.ClusterMember) {
 	w.OptStr("http", m.GetHttp())
 	w.Str("state", m.GetState())
 	w.OptBool("drained", m.GetDrained())
+}
+
+// clusterRoutes are for operators.
+func clusterRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodGet, Path: "/v1/cluster", Native: clusterMethods + "Status", Answer: "ClusterStatusResponse", Status: statusOK,
+			Doc: "Tell how the cluster looks from the node that is asked, which asks the others.", handle: (*restCall).clusterStatus,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/members", Repeat: RepeatCondition, Native: clusterMethods + "ChangeMembers", Body: "ChangeMembersRequest", Answer: "ChangeMembersResponse", Status: statusOK,
+			Doc:    "Begin or cancel a change of membership, or drain a node.",
+			fields: fieldNames(changeMembersFields), handle: (*restCall).changeMembers,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/transfer", Repeat: RepeatSame, Native: clusterMethods + "TransferShard", Body: "TransferShardRequest", Answer: "TransferShardResponse", Status: statusOK,
+			Doc:    "Have a node lead a shard, and keep it.",
+			fields: fieldNames(transferShardFields), handle: (*restCall).transferShard,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/balance", Repeat: RepeatSame, Native: clusterMethods + "BalanceShards", Answer: "BalanceShardsResponse", Status: statusOK,
+			Doc: "Have every shard led by the node that it is at home with.", handle: (*restCall).balanceShards,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/cluster/finalize", Repeat: RepeatSame, Native: clusterMethods + "FinalizeFormat", Answer: "FinalizeFormatResponse", Status: statusOK,
+			Doc: "End an upgrade: write what the newest programs write, which the programs of all members must know.", handle: (*restCall).finalizeFormat,
+		},
+	}
 }

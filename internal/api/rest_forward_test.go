@@ -36,14 +36,14 @@ func forwardRig(t *testing.T, answer byNode) *restRig {
 	r := newRESTRig(t, Limits{})
 	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	r.n.parts, r.n.leaders = 1, leadersOf("n3.example:1")
-	r.s.o.WebOf = func(string) string { return "http://stranger.example" }
-	r.s.o.PeerOf = func(address string) string {
+	r.h.o.WebOf = func(string) string { return "http://stranger.example" }
+	r.h.o.PeerOf = func(address string) string {
 		if address != "n3.example:1" {
 			return ""
 		}
 		return "http://n3.node.millrace"
 	}
-	r.s.o.Peers = &http.Client{Transport: answer}
+	r.h.o.Peers = &http.Client{Transport: answer}
 	return r
 }
 
@@ -72,7 +72,7 @@ func TestARequestIsForwardedToTheNodeAndNotToAnAddress(t *testing.T) {
 	if from := got.Header.Get(headerClient); from == "" {
 		t.Errorf("the client is %q", from)
 	}
-	r.s.o.PeerOf = func(string) string { return "" } // no node of that address is known: nothing leaves
+	r.h.o.PeerOf = func(string) string { return "" } // no node of that address is known: nothing leaves
 	got = nil
 	if a := r.do("POST", "/v1/tasks:batch?forward=1", oneTask); a.status != http.StatusTemporaryRedirect || got != nil {
 		t.Errorf("without a node: %d, asked %v", a.status, got)

@@ -114,8 +114,6 @@ var keyspaceQuotaFields = []jsonField[pb.KeyspaceQuota]{
 	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.Integer(0, maxQuota) }},
 }
 
-func (c *restCall) keys() *kvService { return &kvService{s: c.s} }
-
 // maxStaleness reads how old an answer may be; nil is as old as it is.
 func (c *restCall) maxStaleness() (*durationpb.Duration, core.Fact) {
 	s, ok := c.query.get("max_staleness")
@@ -163,7 +161,7 @@ func (c *restCall) putKey() error {
 	if in.RequestId, fact = c.requestKey(nil); fact != nil {
 		return fact
 	}
-	out, err := c.keys().Put(c.ctx, in)
+	out, err := c.s.Keys().Put(c.ctx, in)
 	if err != nil {
 		return c.keyTaken(err)
 	}
@@ -185,7 +183,7 @@ func (c *restCall) deleteKey() error {
 	if request.RequestId, fact = c.requestKey(nil); fact != nil {
 		return fact
 	}
-	out, err := c.keys().Delete(c.ctx, request)
+	out, err := c.s.Keys().Delete(c.ctx, request)
 	if err != nil {
 		return c.keyTaken(err)
 	}
@@ -201,7 +199,7 @@ func (c *restCall) batchGet() error {
 	if err := readBody(c, in, batchGetFields); err != nil {
 		return err
 	}
-	out, err := c.keys().BatchGet(c.ctx, in)
+	out, err := c.s.Keys().BatchGet(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -257,37 +255,22 @@ func (c *restCall) keyRange() (r core.KeyRange, given bool) {
 
 // listKeys serves GET /v1/kv/{keyspace}.
 func (c *restCall) listKeys() error {
-	q := rangeQuery{}
-	q.KeyRange, _ = c.keyRange()
-	t := translator{l: &c.s.l}
-	if fact := t.keyRange(q.Keyspace, q.From, q.To, q.Prefix); fact != nil {
+	in := keyPageRequest{Values: !c.flag("keys_only")}
+	in.Range, _ = c.keyRange()
+	if fact := c.s.Keys().checkRange(in.Range); fact != nil {
 		return fact
 	}
-	n, cursor, fact := c.page()
-	if fact != nil {
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
-	limit, fact := c.s.page(n)
-	if fact != nil {
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
 		return fact
 	}
-	minIndex, stale, fact := c.readOptions()
-	if fact != nil {
+	if in.MaxStaleness, fact = c.maxStaleness(); fact != nil {
 		return fact
 	}
-	max, fact := c.maxStaleness()
-	if fact != nil {
-		return fact
-	}
-	if q.o, fact = t.freshness(minIndex, stale, max); fact != nil {
-		return fact
-	}
-	q.values = !c.flag("keys_only")
-	incarnation, after, fact := t.readKeyCursor(cursor)
-	if fact != nil {
-		return fact
-	}
-	out, err := c.s.keyPage(c.ctx, q, limit, incarnation, after)
+	out, err := c.s.Keys().page(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -296,7 +279,7 @@ func (c *restCall) listKeys() error {
 			p := &out.pairs[i]
 			w.Open('{')
 			w.AnyBytes("key", p.Key)
-			if q.values {
+			if in.Values {
 				w.AnyBytes("value", p.Value)
 			}
 			w.Exact("rev", p.Rev)
@@ -312,7 +295,7 @@ func (c *restCall) deleteKeys() error {
 	if !given {
 		return invalid("prefix", "is required, or from and to: prefix= (empty) means all keys")
 	}
-	out, err := c.keys().DeleteRange(c.ctx, &pb.KVDeleteRangeRequest{Range: &pb.KVDeleteRange{
+	out, err := c.s.Keys().DeleteRange(c.ctx, &pb.KVDeleteRangeRequest{Range: &pb.KVDeleteRange{
 		Keyspace: r.Keyspace, From: r.From, To: r.To, Prefix: r.Prefix, Count: c.flag("count"),
 	}})
 	if err != nil {
@@ -321,8 +304,6 @@ func (c *restCall) deleteKeys() error {
 	return c.ats(out.GetAt(), func(w *jsonWriter) { w.Count("count", out.GetCount()) })
 }
 
-func (c *restCall) keyspaces() *keyspaceService { return &keyspaceService{s: c.s} }
-
 // listKeyspaces serves GET /v1/keyspaces.
 func (c *restCall) listKeyspaces() error {
 	in := new(pb.ListKeyspacesRequest)
@@ -330,7 +311,7 @@ func (c *restCall) listKeyspaces() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
-	out, err := c.keyspaces().List(c.ctx, in)
+	out, err := c.s.Keyspaces().List(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -347,7 +328,7 @@ func (c *restCall) listKeyspaces() error {
 
 // getKeyspace serves GET /v1/keyspaces/{keyspace}.
 func (c *restCall) getKeyspace() error {
-	out, err := c.keyspaces().Get(c.ctx, &pb.GetKeyspaceRequest{Keyspace: c.params[0]})
+	out, err := c.s.Keyspaces().Get(c.ctx, &pb.GetKeyspaceRequest{Keyspace: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -368,7 +349,7 @@ func (c *restCall) setKeyspace() error {
 	if err := readBody(c, in.GetConfig(), keyspaceConfigFields); err != nil {
 		return err
 	}
-	out, err := c.keyspaces().Set(c.ctx, in)
+	out, err := c.s.Keyspaces().Set(c.ctx, in)
 	if err != nil {
 		return unprefixed("config", err)
 	}
@@ -377,7 +358,7 @@ func (c *restCall) setKeyspace() error {
 
 // deleteKeyspace serves DELETE /v1/keyspaces/{keyspace}.
 func (c *restCall) deleteKeyspace() error {
-	out, err := c.keyspaces().Delete(c.ctx, &pb.DeleteKeyspaceRequest{Keyspace: c.params[0]})
+	out, err := c.s.Keyspaces().Delete(c.ctx, &pb.DeleteKeyspaceRequest{Keyspace: c.params[0]})
 	if err != nil {
 		return err
 	}

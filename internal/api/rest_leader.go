@@ -36,7 +36,7 @@ func (c *restCall) forwards() bool {
 	if v, ok := c.query.get(forwardParam); ok {
 		return v == "1"
 	}
-	return c.s.o.Forward
+	return c.h.o.Forward
 }
 
 // leaderAddress is where this request goes at the leader, below the base that baseOf names: the same path and query, and the hop.
@@ -94,7 +94,7 @@ func (c *restCall) forward(to *url.URL) error {
 		}
 	}
 	req.Header[headerClient] = []string{c.r.RemoteAddr}
-	resp, err := c.s.o.Peers.Do(req)
+	resp, err := c.h.o.Peers.Do(req)
 	switch {
 	case errors.Is(err, ErrForwards) && !sent.Load():
 		return core.Unavailable{Reason: "overload", Limit: limitForwards}
@@ -125,33 +125,10 @@ func (c *restCall) passBack(resp *http.Response) error {
 	return nil
 }
 
-// Requests that are forwarded at once, of all tenants and of one: each has a connection to the leader while it is under way,
-// and a claim may wait for long.
-const (
-	forwardsNode   = 128
-	forwardsTenant = forwardsNode / 2
-	limitForwards  = "forwards"
-)
-
-// forwardedListener accepts what other nodes send on for their clients, whose connections they have counted.
-type forwardedListener struct{ net.Listener }
-
-// Accept returns the next connection.
-func (l forwardedListener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return forwardedConn{c}, nil
-}
-
-// forwardedConn is a connection of another node, which it has proved to be.
-type forwardedConn struct{ net.Conn }
-
 // ServeForwarded serves the requests that other nodes send on for their clients, until Shutdown. Who connects to lis has proved
 // that it is a node of the cluster; whose request it is the token tells, as always.
-func (s *Server) ServeForwarded(lis net.Listener) error {
-	if err := s.rest.http.Serve(forwardedListener{lis}); err != nil && !errors.Is(err, http.ErrServerClosed) {
+func (h *REST) ServeForwarded(lis net.Listener) error {
+	if err := h.http.Serve(forwarded(lis)); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("serve forwarded requests: %w", err)
 	}
 	return nil
@@ -159,7 +136,7 @@ func (s *Server) ServeForwarded(lis net.Listener) error {
 
 // clientAddress gives a request that another node has sent on the address of that node's client.
 func clientAddress(r *http.Request) {
-	if _, ok := r.Context().Value(connKey{}).(forwardedConn); !ok {
+	if !wasForwarded(r.Context()) {
 		return
 	}
 	from := r.Header.Get(headerClient)
@@ -181,12 +158,12 @@ func (c *restCall) elsewhere(err error) error {
 	if c.asks(hopParam) {
 		return core.Unavailable{Reason: "no_leader"}
 	}
-	if c.forwards() && c.s.o.Peers != nil {
-		if to, ok := c.leaderAddress(f, c.s.o.PeerOf); ok {
+	if c.forwards() && c.h.o.Peers != nil {
+		if to, ok := c.leaderAddress(f, c.h.o.PeerOf); ok {
 			return c.forward(to)
 		}
 	}
-	to, ok := c.leaderAddress(f, c.s.o.WebOf)
+	to, ok := c.leaderAddress(f, c.h.o.WebOf)
 	if !ok {
 		return err // it names the leader, to those who know where its REST side is
 	}

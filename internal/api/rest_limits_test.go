@@ -161,7 +161,7 @@ func TestABodyWithoutALengthIsBoundedToo(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	send(100*kib).expect(t, "afterwards", http.StatusCreated)
-	if n := r.s.rest.bodies.Load(); n != 0 {
+	if n := r.h.bodies.Load(); n != 0 {
 		t.Errorf("%d bytes of bodies are still counted", n)
 	}
 }
@@ -182,7 +182,7 @@ func TestBodiesInHandAreBoundedForTheNode(t *testing.T) {
 	}
 	r.n.holding = false
 	r.do("POST", "/v1/tasks", body(100*kib, "q")).expect(t, "afterwards", http.StatusCreated)
-	eventually(t, "no byte is counted", func() bool { return r.s.rest.bodies.Load() == 0 })
+	eventually(t, "no byte is counted", func() bool { return r.h.bodies.Load() == 0 })
 }
 
 func TestHeadersAreBounded(t *testing.T) {
@@ -356,7 +356,7 @@ func TestAnAbandonedCallLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, what+" has ended", func() bool { return r.s.Stats().Calls == 0 && r.s.Stats().Connections == 0 })
-		if n := r.s.rest.bodies.Load(); n != 0 {
+		if n := r.h.bodies.Load(); n != 0 {
 			t.Errorf("%s: %d bytes of bodies are still counted", what, n)
 		}
 	}

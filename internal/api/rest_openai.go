@@ -105,7 +105,7 @@ func (c *restCall) embeddings() error {
 	if len(in.input) == 0 {
 		return invalid("input", "is required")
 	}
-	m, out, give, err := c.searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model}, in.tokens)
+	m, out, give, err := c.s.Searches().embedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model}, in.tokens)
 	if err != nil {
 		return refielded(err, func(field string) string {
 			if rest, ok := strings.CutPrefix(field, "texts"); ok {
@@ -146,28 +146,6 @@ func (c *restCall) embeddings() error {
 	})
 }
 
-// models are the ids that /v1/embeddings takes as model: those of the models, and the names of their embedders.
-func (c *restCall) models() ([]string, error) {
-	switch {
-	case c.s.o.NoSearch:
-		return nil, errSearchOff
-	case c.s.o.Embedder == nil:
-		return nil, nil
-	}
-	var out []string
-	for _, m := range c.s.o.Embedder.Models() {
-		if m.Given {
-			continue // which makes no vectors
-		}
-		for _, id := range append([]string{m.Model, m.Name}, m.Older...) {
-			if !slices.Contains(out, id) {
-				out = append(out, id)
-			}
-		}
-	}
-	return out, nil
-}
-
 // writeModel writes a model as OpenAI's API has it. When it was made is not known.
 func writeModel(w *jsonWriter, id string) {
 	w.Str("id", id)
@@ -178,7 +156,7 @@ func writeModel(w *jsonWriter, id string) {
 
 // listModels serves GET /v1/models.
 func (c *restCall) listModels() error {
-	ids, err := c.models()
+	ids, err := c.s.Searches().models()
 	if err != nil {
 		return err
 	}
@@ -194,7 +172,7 @@ func (c *restCall) listModels() error {
 
 // getModel serves GET /v1/models/{model}.
 func (c *restCall) getModel() error {
-	ids, err := c.models()
+	ids, err := c.s.Searches().models()
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (c *restCall) commit() error {
 	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
 		return fact
 	}
-	out, err := (&commitService{s: c.s}).Commit(c.ctx, in)
+	out, err := c.s.Commits().Commit(c.ctx, in)
 	if err != nil {
 		return c.keyTaken(err)
 	}
@@ -43,7 +43,7 @@ func (c *restCall) getKey() error {
 	if in.MaxStaleness, fact = c.maxStaleness(); fact != nil {
 		return fact
 	}
-	out, err := (&kvService{s: c.s}).Get(c.ctx, in)
+	out, err := c.s.Keys().Get(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -64,8 +64,6 @@ func (c *restCall) bytes(contentType []string, b []byte) error {
 	return nil
 }
 
-func (c *restCall) queues() *queueService { return &queueService{s: c.s} }
-
 // listQueues serves GET /v1/queues.
 func (c *restCall) listQueues() error {
 	in := new(pb.ListQueuesRequest)
@@ -73,7 +71,7 @@ func (c *restCall) listQueues() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
-	out, err := c.queues().List(c.ctx, in)
+	out, err := c.s.Queues().List(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -90,7 +88,7 @@ func (c *restCall) listQueues() error {
 
 // getQueue serves GET /v1/queues/{queue}.
 func (c *restCall) getQueue() error {
-	out, err := c.queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
+	out, err := c.s.Queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -109,11 +107,11 @@ func (c *restCall) setQueue() error {
 		return err
 	}
 	status := http.StatusOK
-	before, err := c.queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
+	before, err := c.s.Queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
 	if is[core.NotFound](err) || before.GetConfig().GetVersion() == 0 && err == nil {
 		status = http.StatusCreated
 	}
-	out, err := c.queues().Set(c.ctx, in)
+	out, err := c.s.Queues().Set(c.ctx, in)
 	if err != nil {
 		return unprefixed("config", err)
 	}
@@ -131,7 +129,7 @@ func (c *restCall) deleteQueue() error {
 		return fact
 	}
 	in.Purge = c.flag("purge")
-	out, err := c.queues().Delete(c.ctx, in)
+	out, err := c.s.Queues().Delete(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -174,7 +172,7 @@ func (c *restCall) ifMatch() (*uint64, core.Fact) {
 
 // stats serves GET /v1/queues/{queue}/stats.
 func (c *restCall) stats() error {
-	out, err := c.queues().Stats(c.ctx, &pb.QueueStatsRequest{Queue: c.params[0]})
+	out, err := c.s.Queues().Stats(c.ctx, &pb.QueueStatsRequest{Queue: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -183,7 +181,7 @@ func (c *restCall) stats() error {
 
 // getNamespace serves GET /v1/namespace.
 func (c *restCall) getNamespace() error {
-	out, err := c.queues().GetNamespace(c.ctx, new(pb.GetNamespaceRequest))
+	out, err := c.s.Queues().GetNamespace(c.ctx, new(pb.GetNamespaceRequest))
 	if err != nil {
 		return err
 	}
@@ -207,7 +205,7 @@ func (c *restCall) createNamespace() error {
 	if err := readBody(c, in, createNamespaceFields); err != nil {
 		return err
 	}
-	out, err := c.queues().CreateNamespace(c.ctx, in)
+	out, err := c.s.Queues().CreateNamespace(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -223,7 +221,7 @@ func (c *restCall) createNamespace() error {
 
 // deleteNamespace serves DELETE /v1/namespace.
 func (c *restCall) deleteNamespace() error {
-	out, err := c.queues().DeleteNamespace(c.ctx, new(pb.DeleteNamespaceRequest))
+	out, err := c.s.Queues().DeleteNamespace(c.ctx, new(pb.DeleteNamespaceRequest))
 	if err != nil {
 		return err
 	}
@@ -240,7 +238,7 @@ func (c *restCall) setNamespace() error {
 	if err := readBody(c, in.GetConfig(), namespaceConfigFields); err != nil {
 		return err
 	}
-	out, err := c.queues().SetNamespace(c.ctx, in)
+	out, err := c.s.Queues().SetNamespace(c.ctx, in)
 	if err != nil {
 		return unprefixed("config", err)
 	}
@@ -249,7 +247,7 @@ func (c *restCall) setNamespace() error {
 
 // status serves GET /v1/status.
 func (c *restCall) status() error {
-	out, err := (&serverService{s: c.s}).Status(c.ctx, new(pb.StatusRequest))
+	out, err := c.s.Info().Status(c.ctx, new(pb.StatusRequest))
 	if err != nil {
 		return err
 	}

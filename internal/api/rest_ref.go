@@ -14,8 +14,6 @@ import (
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
-const refsService = "/millrace.v1.RefService/"
-
 var (
 	tagOf  = Param{Name: "tag", Type: "string", Form: plainText.filled().upTo(defaults.TagBytes), Doc: "Of the repository, if it has one."}
 	peelOf = Param{Name: "peel", Type: "true|false", Doc: "A symbolic ref has the id of what it finally points to."}
@@ -117,8 +115,6 @@ func joinName(path string) string {
 	return path
 }
 
-func (c *restCall) refs() *refService { return &refService{s: c.s} }
-
 func (c *restCall) tagParam() string {
 	tag, _ := c.query.get("tag")
 	return tag
@@ -134,7 +130,7 @@ func (c *restCall) createRepo() error {
 	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
 		return fact
 	}
-	out, err := c.refs().CreateRepo(c.ctx, in)
+	out, err := c.s.Refs().CreateRepo(c.ctx, in)
 	if err != nil {
 		return c.keyTaken(err)
 	}
@@ -153,7 +149,7 @@ func (c *restCall) listRepos() error {
 		return fact
 	}
 	in.Deleted = c.flag("deleted")
-	out, err := c.refs().ListRepos(c.ctx, in)
+	out, err := c.s.Refs().ListRepos(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -175,7 +171,7 @@ func (c *restCall) getRepo() error {
 	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
 		return fact
 	}
-	out, err := c.refs().GetRepo(c.ctx, in)
+	out, err := c.s.Refs().GetRepo(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -194,7 +190,7 @@ func (c *restCall) updateRepo() error {
 	if in.IfVersion, fact = c.ifMatch(); fact != nil {
 		return fact
 	}
-	out, err := c.refs().UpdateRepo(c.ctx, in)
+	out, err := c.s.Refs().UpdateRepo(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -208,7 +204,7 @@ func (c *restCall) deleteRepo() error {
 	if in.IfVersion, fact = c.ifMatch(); fact != nil {
 		return fact
 	}
-	out, err := c.refs().DeleteRepo(c.ctx, in)
+	out, err := c.s.Refs().DeleteRepo(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -229,7 +225,7 @@ func (c *restCall) undeleteRepo() error {
 		return err
 	}
 	in.Name, in.Tag = c.params[0], c.tagParam()
-	out, err := c.refs().UndeleteRepo(c.ctx, in)
+	out, err := c.s.Refs().UndeleteRepo(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -247,7 +243,7 @@ func (c *restCall) getRef() error {
 	if in.GetName() != "HEAD" && !strings.HasPrefix(in.GetName(), "refs/") {
 		in.Name = "refs/" + in.GetName() // the path itself says refs/
 	}
-	out, err := c.refs().GetRef(c.ctx, in)
+	out, err := c.s.Refs().GetRef(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -265,7 +261,7 @@ func (c *restCall) batchGetRefs() error {
 	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
 		return fact
 	}
-	out, err := c.refs().BatchGetRefs(c.ctx, in)
+	out, err := c.s.Refs().BatchGetRefs(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -287,7 +283,7 @@ func (c *restCall) updateRefs() error {
 	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
 		return fact
 	}
-	out, err := c.refs().UpdateRefs(c.ctx, in)
+	out, err := c.s.Refs().UpdateRefs(c.ctx, in)
 	if err != nil {
 		return c.keyTaken(err)
 	}
@@ -317,21 +313,13 @@ func (c *restCall) listRefs() error {
 	if format != "ndjson" && in.GetLimit() == 0 {
 		in.Limit = listDefault
 	}
-	call, err := c.refs().beginRepo(c.ctx, in.GetRepo(), in.GetTag(), false)
-	if err != nil {
-		return err
-	}
-	l, fact := c.refs().listing(call, in)
-	if fact != nil {
-		return fact
-	}
 	if format == "ndjson" {
-		return c.streamRefs(call, in, l)
+		return c.streamRefs(in)
 	}
 	var refs []*pb.Ref
 	var info core.RepoInfo
 	var at core.At
-	err = c.refs().each(c.ctx, call, l, readOptions(in.GetMinIndex(), in.GetStale()), func(i core.RepoInfo, a core.At) error {
+	err := c.s.Refs().eachRef(c.ctx, in, func(i core.RepoInfo, a core.At) error {
 		info, at = i, a
 		return nil
 	}, func(r *core.Ref) error {
@@ -355,7 +343,7 @@ var contentLines = []string{"application/x-ndjson"}
 
 // streamRefs answers with one ref a line. The header Millrace-Rev is their rev. One that ends without a line break was
 // cut.
-func (c *restCall) streamRefs(call *call, in *pb.ListRefsRequest, l listing) error {
+func (c *restCall) streamRefs(in *pb.ListRefsRequest) error {
 	w, _ := c.h.writers.Get().(*jsonWriter)
 	defer c.h.writers.Put(w)
 	w.B = w.B[:0]
@@ -368,7 +356,7 @@ func (c *restCall) streamRefs(call *call, in *pb.ListRefsRequest, l listing) err
 		}
 		return nil
 	}
-	err := c.refs().each(c.ctx, call, l, readOptions(in.GetMinIndex(), in.GetStale()), func(info core.RepoInfo, at core.At) error {
+	err := c.s.Refs().eachRef(c.ctx, in, func(info core.RepoInfo, at core.At) error {
 		c.showIndex(showAt(at))
 		h := c.w.Header()
 		h[headerRev] = []string{strconv.FormatUint(info.Stats.Rev, 10)}
@@ -416,7 +404,7 @@ func (c *restCall) readReflog() error {
 		}
 		in.Time = timestamppb.New(t)
 	}
-	out, err := c.refs().ReadReflog(c.ctx, in)
+	out, err := c.s.Refs().ReadReflog(c.ctx, in)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 // restRig is a rig that serves REST too, on a real socket: package http relies on deadlines that those in memory lack.
 type restRig struct {
 	*rig
+	h      *REST
 	web    net.Addr
 	scheme string      // http, unless it speaks TLS
 	trust  *tls.Config // of its clients then
@@ -35,8 +36,9 @@ func newRESTRig(t *testing.T, l Limits) *restRig {
 		t.Fatal(err)
 	}
 	r := &restRig{rig: newRig(t, l), web: lis.Addr(), scheme: "http"}
+	r.h = frontOf(t, r.rig)
 	served := make(chan error, 1)
-	go func() { served <- r.s.ServeREST(lis, nil) }()
+	go func() { served <- r.h.Serve(lis, nil) }()
 	r.client = newClient(t)
 	t.Cleanup(func() {
 		r.client.CloseIdleConnections()
@@ -46,6 +48,16 @@ func newRESTRig(t *testing.T, l Limits) *restRig {
 		}
 	})
 	return r
+}
+
+// frontOf is the REST side of a rig.
+func frontOf(t *testing.T, r *rig) *REST {
+	t.Helper()
+	h, err := NewREST(r.s, RESTOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
 }
 
 // newClient returns a client with connections of its own.

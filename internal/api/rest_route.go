@@ -104,7 +104,7 @@ func Routes() []*Route {
 func setRules(routes []*Route) error {
 	for _, r := range routes {
 		if r.Native != "" {
-			r.rule = methods[r.Native]
+			r.rule = ruleOf(r.Native)
 		}
 		if r.rule.empty() {
 			return fmt.Errorf("route %s: who may call it is not said: name its method, or a rule", r.name())
@@ -301,24 +301,4 @@ func (q *query) get(name string) (string, bool) {
 		return "", false
 	}
 	return v[0], true
-}
-
-// Code is a code of errors, and the status that it has.
-type Code struct {
-	Code   string
-	Status int
-}
-
-// Codes lists the codes of errors, each with its statuses.
-func Codes() []Code {
-	var out []Code
-	for _, r := range statuses[1:] { // the first code is OK
-		out = append(out, Code{r.code.String(), r.http})
-	}
-	for _, e := range exceptions {
-		if c := (Code{e.code.String(), e.http}); !slices.Contains(out, c) {
-			out = append(out, c)
-		}
-	}
-	return out
 }

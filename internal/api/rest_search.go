@@ -101,8 +101,6 @@ func searchRoutes() []*Route {
 	}
 }
 
-func (c *restCall) searches() *searchService { return &searchService{s: c.s} }
-
 // setCollection serves PUT /v1/collections/{collection}.
 func (c *restCall) setCollection() error {
 	in := new(pb.Collection)
@@ -113,7 +111,7 @@ func (c *restCall) setCollection() error {
 		return invalid("name", "must be the name in the path")
 	}
 	in.Name = c.params[0]
-	out, err := c.searches().SetCollection(c.ctx, &pb.SetCollectionRequest{Collection: in})
+	out, err := c.s.Searches().SetCollection(c.ctx, &pb.SetCollectionRequest{Collection: in})
 	if err != nil {
 		return err
 	}
@@ -133,7 +131,7 @@ func madeOr(replayed bool) int {
 
 // getCollection serves GET /v1/collections/{collection}.
 func (c *restCall) getCollection() error {
-	out, err := c.searches().GetCollection(c.ctx, &pb.GetCollectionRequest{Collection: c.params[0]})
+	out, err := c.s.Searches().GetCollection(c.ctx, &pb.GetCollectionRequest{Collection: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -142,7 +140,7 @@ func (c *restCall) getCollection() error {
 
 // deleteCollection serves DELETE /v1/collections/{collection}.
 func (c *restCall) deleteCollection() error {
-	out, err := c.searches().DeleteCollection(c.ctx, &pb.DeleteCollectionRequest{Collection: c.params[0]})
+	out, err := c.s.Searches().DeleteCollection(c.ctx, &pb.DeleteCollectionRequest{Collection: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -158,7 +156,7 @@ func (c *restCall) listCollections() error {
 	if fact != nil {
 		return fact
 	}
-	out, err := c.searches().ListCollections(c.ctx, &pb.ListCollectionsRequest{Limit: limit, Cursor: cursor})
+	out, err := c.s.Searches().ListCollections(c.ctx, &pb.ListCollectionsRequest{Limit: limit, Cursor: cursor})
 	if err != nil {
 		return err
 	}
@@ -175,7 +173,7 @@ func (c *restCall) listCollections() error {
 
 // collectionStats serves GET /v1/collections/{collection}/stats.
 func (c *restCall) collectionStats() error {
-	out, err := c.searches().CollectionStats(c.ctx, &pb.CollectionStatsRequest{Collection: c.params[0]})
+	out, err := c.s.Searches().CollectionStats(c.ctx, &pb.CollectionStatsRequest{Collection: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -198,7 +196,7 @@ func (c *restCall) upsertPoints() error {
 		return err
 	}
 	in.Collection = c.params[0]
-	out, err := c.searches().UpsertPoints(c.ctx, in)
+	out, err := c.s.Searches().UpsertPoints(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -219,7 +217,7 @@ func (c *restCall) deletePoints() error {
 		return err
 	}
 	in.Collection = c.params[0]
-	out, err := c.searches().DeletePoints(c.ctx, in)
+	out, err := c.s.Searches().DeletePoints(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -241,7 +239,7 @@ func (c *restCall) getPoints() error {
 		return err
 	}
 	in.Collection = c.params[0]
-	out, err := c.searches().GetPoints(c.ctx, in)
+	out, err := c.s.Searches().GetPoints(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -262,7 +260,7 @@ func (c *restCall) countPoints() error {
 		return err
 	}
 	in.Collection = c.params[0]
-	out, err := c.searches().CountPoints(c.ctx, in)
+	out, err := c.s.Searches().CountPoints(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -280,7 +278,7 @@ func (c *restCall) putRuleset() error {
 		return err
 	}
 	in.Ruleset = c.params[0]
-	out, err := c.searches().PutRuleset(c.ctx, in)
+	out, err := c.s.Searches().PutRuleset(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -293,7 +291,7 @@ func (c *restCall) putRuleset() error {
 
 // getRuleset serves GET /v1/rulesets/{ruleset}.
 func (c *restCall) getRuleset() error {
-	out, err := c.searches().GetRuleset(c.ctx, &pb.GetRulesetRequest{Ruleset: c.params[0]})
+	out, err := c.s.Searches().GetRuleset(c.ctx, &pb.GetRulesetRequest{Ruleset: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -307,7 +305,7 @@ func (c *restCall) getRuleset() error {
 
 // listRulesets serves GET /v1/rulesets.
 func (c *restCall) listRulesets() error {
-	out, err := c.searches().ListRulesets(c.ctx, &pb.ListRulesetsRequest{})
+	out, err := c.s.Searches().ListRulesets(c.ctx, &pb.ListRulesetsRequest{})
 	if err != nil {
 		return err
 	}
@@ -319,7 +317,7 @@ func (c *restCall) listRulesets() error {
 
 // deleteRuleset serves DELETE /v1/rulesets/{ruleset}.
 func (c *restCall) deleteRuleset() error {
-	out, err := c.searches().DeleteRuleset(c.ctx, &pb.DeleteRulesetRequest{Ruleset: c.params[0]})
+	out, err := c.s.Searches().DeleteRuleset(c.ctx, &pb.DeleteRulesetRequest{Ruleset: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -337,7 +335,7 @@ func (c *restCall) embed() error {
 	if err := readBody(c, in, embedFields); err != nil {
 		return err
 	}
-	m, out, give, err := c.searches().embedTexts(c.ctx, in, false)
+	m, out, give, err := c.s.Searches().embedTexts(c.ctx, in, false)
 	if err != nil {
 		return err
 	}
@@ -353,7 +351,7 @@ func (c *restCall) search() error {
 	if err := readBody(c, in, searchFields); err != nil {
 		return err
 	}
-	f, err := c.searches().find(c.ctx, in)
+	f, err := c.s.Searches().find(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -365,7 +363,7 @@ func (c *restCall) search() error {
 
 // getRecording serves GET /v1/recordings/{search_id}.
 func (c *restCall) getRecording() error {
-	out, err := c.searches().GetRecording(c.ctx, &pb.GetRecordingRequest{SearchId: c.params[0]})
+	out, err := c.s.Searches().GetRecording(c.ctx, &pb.GetRecordingRequest{SearchId: c.params[0]})
 	if err != nil {
 		return err
 	}

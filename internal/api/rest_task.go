@@ -26,8 +26,6 @@ func readBody[T any](c *restCall, m *T, fields []jsonField[T]) error {
 	return nil
 }
 
-func (c *restCall) tasks() *taskService { return &taskService{s: c.s} }
-
 // create serves POST /v1/tasks.
 func (c *restCall) create() error {
 	b, err := c.body()
@@ -44,7 +42,7 @@ func (c *restCall) create() error {
 	if fact != nil {
 		return fact
 	}
-	out, err := c.tasks().create(c.ctx, spec, key != "")
+	out, err := c.s.Tasks().create(c.ctx, spec, key != "")
 	if err != nil {
 		return unprefixed("task", err)
 	}
@@ -95,7 +93,7 @@ func (c *restCall) batchCreate() error {
 	if err := readBody(c, in, batchFields); err != nil {
 		return err
 	}
-	out, err := c.tasks().BatchCreate(c.ctx, in)
+	out, err := c.s.Tasks().BatchCreate(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -128,7 +126,7 @@ func (c *restCall) getTask() error {
 	if fact != nil {
 		return fact
 	}
-	out, err := c.tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0], MinIndex: minIndex, Stale: stale})
+	out, err := c.s.Tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0], MinIndex: minIndex, Stale: stale})
 	if err != nil {
 		return err
 	}
@@ -137,7 +135,7 @@ func (c *restCall) getTask() error {
 
 // attempts serves GET /v1/tasks/{id}/attempts.
 func (c *restCall) attempts() error {
-	out, err := c.tasks().ListAttempts(c.ctx, &pb.ListAttemptsRequest{Id: c.params[0]})
+	out, err := c.s.Tasks().ListAttempts(c.ctx, &pb.ListAttemptsRequest{Id: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -180,7 +178,7 @@ func (c *restCall) listTasks() error {
 		state, _ := core.ParseState(s)
 		in.State = pb.State(state)
 	}
-	out, err := c.tasks().List(c.ctx, in)
+	out, err := c.s.Tasks().List(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -230,7 +228,7 @@ func (c *restCall) waitFor(wait time.Duration) (*pb.Task, *pb.At, error) {
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(c.ctx, wait)
 		defer cancel()
-		out, err := c.tasks().Wait(ctx, &pb.WaitRequest{Id: c.params[0]})
+		out, err := c.s.Tasks().Wait(ctx, &pb.WaitRequest{Id: c.params[0]})
 		if err == nil {
 			return out.GetTask(), out.GetAt(), nil
 		}
@@ -239,13 +237,13 @@ func (c *restCall) waitFor(wait time.Duration) (*pb.Task, *pb.At, error) {
 			return nil, nil, err
 		}
 	}
-	out, err := c.tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0]})
+	out, err := c.s.Tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0]})
 	return out.GetTask(), out.GetAt(), err
 }
 
 // runNow serves POST /v1/tasks/{id}/run-now.
 func (c *restCall) runNow() error {
-	out, err := c.tasks().RunNow(c.ctx, &pb.RunNowRequest{Id: c.params[0]})
+	out, err := c.s.Tasks().RunNow(c.ctx, &pb.RunNowRequest{Id: c.params[0]})
 	if err != nil {
 		return err
 	}
@@ -254,7 +252,7 @@ func (c *restCall) runNow() error {
 
 // deleteTask serves DELETE /v1/tasks/{id}.
 func (c *restCall) deleteTask() error {
-	out, err := c.tasks().Delete(c.ctx, &pb.DeleteRequest{Id: c.params[0]})
+	out, err := c.s.Tasks().Delete(c.ctx, &pb.DeleteRequest{Id: c.params[0]})
 	if err != nil {
 		return err
 	}

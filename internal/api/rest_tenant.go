@@ -42,7 +42,7 @@ func (c *restCall) getTenant() error {
 	if len(c.params) > 0 {
 		in.Tenant = c.params[0]
 	}
-	out, err := (&tenantService{s: c.s}).Get(c.ctx, in)
+	out, err := c.s.Tenants().Get(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (c *restCall) setTenant() error {
 	if err := readBody(c, in.GetConfig(), tenantConfigFields); err != nil {
 		return err
 	}
-	out, err := (&tenantService{s: c.s}).Set(c.ctx, in)
+	out, err := c.s.Tenants().Set(c.ctx, in)
 	if err != nil {
 		return unprefixed("config", err)
 	}

@@ -23,9 +23,10 @@ func newTLSRig(t *testing.T, l Limits) *restRig {
 	borrowed.Close()
 
 	r := &restRig{rig: newRig(t, l), web: lis.Addr(), scheme: "https"}
+	r.h = frontOf(t, r.rig)
 	served := make(chan error, 1)
 	config := &tls.Config{Certificates: certificates, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
-	go func() { served <- r.s.ServeREST(lis, config) }()
+	go func() { served <- r.h.Serve(lis, config) }()
 	r.trust = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	transport := &http.Transport{TLSClientConfig: r.trust, ForceAttemptHTTP2: true}
 	r.client = &http.Client{Transport: transport}

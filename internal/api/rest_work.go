@@ -1,12 +1,10 @@
 package api
 
 import (
-	"context"
 	"net/http"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
 )
 
 // claim serves POST /v1/tasks:claim. Tasks go back to their queues at once if the client does not get the answer.
@@ -15,7 +13,7 @@ func (c *restCall) claim() error {
 	if err := readBody(c, in, claimFields); err != nil {
 		return err
 	}
-	out, err := c.tasks().claim(c.ctx, in, c.asks(hopParam))
+	out, err := c.s.Tasks().claim(c.ctx, in, c.asks(hopParam))
 	if err != nil {
 		return err
 	}
@@ -37,28 +35,8 @@ func (c *restCall) claim() error {
 			return nil
 		}
 	}
-	c.giveBack(out.GetTasks())
+	c.s.Tasks().giveBack(c.ctx, out.GetTasks())
 	return errGone
-}
-
-// giveBack returns tasks that were granted to a caller who left.
-func (c *restCall) giveBack(tasks []*pb.Assignment) {
-	call, err := c.s.begin(context.WithoutCancel(c.ctx), false)
-	if err != nil {
-		return // their leases end by themselves
-	}
-	back := make([]core.Assigned, 0, len(tasks))
-	for _, t := range tasks {
-		id, err := core.ParseTaskID(t.GetId())
-		if err != nil {
-			_ = errs.Assertf(false, "a granted task has the id %q", t.GetId())
-			continue // its lease ends by itself
-		}
-		back = append(back, core.Assigned{Task: id, Token: core.Token(t.GetToken())})
-	}
-	if len(back) > 0 && call.goTo(back[0].Task) { // a claim takes tasks of one partition
-		c.s.release(call.t.part, back, func() {})
-	}
 }
 
 // settle serves POST /v1/tasks:settle.
@@ -67,7 +45,7 @@ func (c *restCall) settle() error {
 	if err := readBody(c, in, settleFields); err != nil {
 		return err
 	}
-	out, err := c.tasks().Settle(c.ctx, in)
+	out, err := c.s.Tasks().Settle(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -87,7 +65,7 @@ func (c *restCall) heartbeat() error {
 	if err := readBody(c, in, heartbeatFields); err != nil {
 		return err
 	}
-	out, err := c.tasks().Heartbeat(c.ctx, in)
+	out, err := c.s.Tasks().Heartbeat(c.ctx, in)
 	if err != nil {
 		return err
 	}
@@ -149,43 +127,13 @@ func (c *restCall) release() error {
 	return c.settleOne(m.item, "release")
 }
 
-// settleRefusal refuses the settle of one task. failed says that the attempt was failed instead, as its effects asked.
-type settleRefusal struct {
-	refusal
-	failed bool
-}
-
-// Unwrap returns the refusal.
-func (r settleRefusal) Unwrap() error { return r.refusal }
-
 // settleOne settles one task, whose refusal is the answer's.
 func (c *restCall) settleOne(item *pb.SettleItem, outcome string) error {
 	item.Id = c.params[0]
-	id, fact := taskID("id", item.GetId())
-	if fact != nil {
-		return fact
-	}
-	call, err := c.s.begin(c.ctx, false)
-	if unknownNamespace(err) {
-		return core.NotFound{Kind: "task", ID: id.String()}
-	}
+	settled, at, err := c.s.Tasks().settleOne(c.ctx, item, outcome, c.route.name())
 	if err != nil {
 		return err
 	}
-	commit, _, fact := call.t.settle(item)
-	if fact != nil {
-		return unprefixed(outcome, fact)
-	}
-	p, err := call.propose(c.ctx, commit)
-	if err != nil {
-		return err
-	}
-	r := p.Results[0]
-	if r.Refusal != nil {
-		return settleRefusal{refusal{r.Refusal, 1}, r.FailedInstead}
-	}
-	at := showAt(atOf(r, p.At))
-	settled := call.answers(c.route.name()).settleResult(r)
 	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
 		writeSettled(w, settled)
 		w.Exact("index", at.GetIndex())
@@ -203,7 +151,7 @@ func (c *restCall) heartbeatOne() error {
 	}
 	hold := in.GetItems()[0]
 	hold.Id = c.params[0]
-	out, err := c.tasks().Heartbeat(c.ctx, in)
+	out, err := c.s.Tasks().Heartbeat(c.ctx, in)
 	if err != nil {
 		return unprefixed("items[0]", err)
 	}

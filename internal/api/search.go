@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/strictjson"
@@ -73,41 +71,6 @@ type Embedder interface {
 type searchService struct {
 	pb.UnimplementedSearchServiceServer
 	s *Server
-}
-
-// searchReasons are the limits that an error names as its reason too.
-var searchReasons = map[string]string{
-	"tail_full": "tail_full", "search_memory": "search_memory", "points_limit": "points_limit",
-}
-
-// describeSearch tells what a fact of search has besides its text.
-func describeSearch(e *pb.Error, fact core.Fact) {
-	switch f := fact.(type) {
-	case core.SearchInvalid:
-		e.Field, e.Reason = f.Field, f.Reason
-		if len(f.Near) > 0 {
-			e.Details = map[string]string{"near": strings.Join(f.Near, ",")}
-		}
-		if f.Line > 0 {
-			e.Details = map[string]string{"line": strconv.Itoa(f.Line), "column": strconv.Itoa(f.Column)}
-		}
-	case core.DimMismatch:
-		e.Field, e.Reason = f.Field, "dim_mismatch"
-		e.Details = map[string]string{"want": strconv.FormatInt(f.Want, 10), "got": strconv.FormatInt(f.Got, 10)}
-	case core.VersionMismatch:
-		e.Reason = "version_mismatch"
-		e.Details = map[string]string{"actual": showVersion(f.Partition, f.Version)}
-	case core.EmbedUnavailable:
-		e.Reason, e.RetryAfter = "embed_unavailable", durationpb.New(f.After.Duration())
-	case core.SearchState:
-		e.Field, e.Reason = f.Field, f.Reason
-		switch {
-		case f.Reason == "ruleset_unsupported":
-			e.Details = map[string]string{"node": f.Want}
-		case f.Want != "":
-			e.Details = map[string]string{"want": f.Want, "got": f.Got}
-		}
-	}
 }
 
 // showVersion is a point's version: partition and number; 0 for none.

@@ -682,3 +682,25 @@ func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact co
 	}
 	return r, nil
 }
+
+// models are the ids that /v1/embeddings takes as model: those of the models, and the names of their embedders.
+func (ss *searchService) models() ([]string, error) {
+	switch {
+	case ss.s.o.NoSearch:
+		return nil, errSearchOff
+	case ss.s.o.Embedder == nil:
+		return nil, nil
+	}
+	var out []string
+	for _, m := range ss.s.o.Embedder.Models() {
+		if m.Given {
+			continue // which makes no vectors
+		}
+		for _, id := range append([]string{m.Model, m.Name}, m.Older...) {
+			if !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	}
+	return out, nil
+}

@@ -12,8 +12,13 @@ import (
 // connections without TLS: it tells HTTP/2 by its preface.
 type secureListener struct {
 	net.Listener
-	s      *Server
+	s      *edge
 	config *tls.Config
+}
+
+// secured is limited above TLS.
+func (e *edge) secured(lis net.Listener, config *tls.Config) net.Listener {
+	return secureListener{e.limited(lis, false), e, config}
 }
 
 // Accept returns the next connection, before its handshake.

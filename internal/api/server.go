@@ -1,14 +1,11 @@
 package api
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,7 +21,6 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/env"
-	"github.com/millrace/millrace/internal/errs"
 )
 
 // Options of the edge. Backend and Auth are required; a zero field else means its default.
@@ -35,7 +31,6 @@ type Options struct {
 	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
 	Refs    RefBackend                            // the node again; nil: the refs service is off
 	Objects Objects                               // of its repositories; none: no object is held
-	Git     http.Handler                          // serves git clients, below /git/; none: nothing does
 	Clock   env.Clock                             // default: the machine's
 	Rand    env.Rand                              // for the ids of tasks that come without; default: the machine's
 	Limits  Limits
@@ -47,19 +42,10 @@ type Options struct {
 	Operator Operator
 	TLS      *tls.Config // default: plain text
 
-	Forward bool // REST requests for another node are forwarded unless they say otherwise; else their callers are sent there
-	// Peers sends what is forwarded, by the bases of PeerOf alone: over connections whose other end has proved which node it is. None:
-	// nothing is forwarded.
-	Peers *http.Client
-	// PeerOf is the base of the URLs by which Peers reaches the node whose gRPC side has an address; empty: it is not known.
-	PeerOf func(address string) string
 	// Embedder makes vectors of texts; without one texts are refused.
 	Embedder Embedder
 	Closed   []string // services that are not open, by the names of AllServices but queue
 	NoSearch bool     // calls of search are refused by name
-	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or if this
-	// node is alone.
-	WebOf func(address string) string
 }
 
 // Keepalive and age of connections. A client may ping every five seconds; a connection is asked to go after an hour,
@@ -78,38 +64,27 @@ const (
 	headerListBytes = 16 * kib
 )
 
-// Server is the edge of one node: gRPC, and REST under the same rules. It is safe for concurrent use.
+// Front is another way in to the services, such as REST. Shutdown ends it together with gRPC.
+type Front interface {
+	Shutdown() // stops accepting, and returns when no request is in hand
+	Cut()      // closes all connections
+}
+
+// Server is the edge of one node: the services, over gRPC, and what its other ways in share with it. It is safe for concurrent use.
 type Server struct {
+	*edge
 	o         Options
-	l         Limits
-	log       *slog.Logger
 	grpc      *grpc.Server
-	rest      *rest
-	conns     connections
+	fronts    []Front
 	codec     codec
 	shapes    shapes
-	calls     gauge
-	streams   gauge
-	forwards  gauge // requests that another node answers
-	refusals  refusals
-	outcomes  outcomes
 	keys      *keyCounts    // what o.Backend is
 	turn      atomic.Uint64 // of claims that may take from any partition
 	searches  admission
 	embedding embedBudget
 	searched  searchCounts
-	recovers  bool // panics of calls become errors: not in builds that check invariants
-
-	frames, requests, sends *budget
-
-	live *auth.Calls     // calls and streams under way
-	life context.Context // until Shutdown begins
-	end  context.CancelFunc
-	work sync.WaitGroup // goroutines of streams, and sweep
-
-	incoming                   incoming
-	requestShares, frameShares tenantShares // of requests and frames, by tenant, for what is on its way
-	sweeping                   sync.Once
+	incoming  incoming
+	sweeping  sync.Once
 
 	mu       sync.Mutex // guards the fields below
 	sessions map[sessionKey]*stream
@@ -121,37 +96,19 @@ func New(o Options) (*Server, error) {
 	if o.Backend == nil || o.Auth == nil {
 		return nil, errors.New("api: Backend and Auth are required")
 	}
-	if o.Clock == nil {
-		o.Clock = env.SystemClock{}
-	}
 	if o.Rand == nil {
 		o.Rand = env.SystemRand{}
 	}
-	if o.Refused == nil {
-		o.Refused = func(auth.Principal, string) {}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	limits, err := o.Limits.withDefaults()
+	e, err := newEdge(edgeOptions{
+		Auth: o.Auth, Calls: o.Calls, Refused: o.Refused, Clock: o.Clock, Limits: o.Limits, Memory: o.Memory, Logger: o.Logger,
+	})
 	if err != nil {
 		return nil, err
 	}
+	o.Clock, o.Limits = e.o.Clock, e.l
 	counts := newKeyCounts(o.Backend)
 	o.Backend = counts
-	s := &Server{
-		keys: counts,
-		o:    o, l: limits, log: o.Logger, codec: newCodec(), shapes: make(shapes),
-		sessions: make(map[sessionKey]*stream), recovers: !errs.Invariants,
-		calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
-		streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
-		forwards: newGauge(limitForwards, forwardsNode, "forwards_tenant", forwardsTenant),
-		frames:   newBudget(o.Memory.Frames), requests: newBudget(o.Memory.Requests), sends: newBudget(o.Memory.Sends),
-	}
-	largest := max(limits.MessageBytes, limits.RESTBodyBytes) + 1
-	s.requestShares = newShares("requests_tenant", max(s.requests.most/2, largest))
-	s.frameShares = newShares("frames_tenant", max(s.frames.most/2, largest))
-	s.life, s.end = context.WithCancel(context.Background())
+	s := &Server{edge: e, keys: counts, o: o, codec: newCodec(), shapes: make(shapes), sessions: make(map[sessionKey]*stream)}
 	s.grpc = grpc.NewServer(s.serverOptions()...)
 	known := make(map[string]bool)
 	for _, svc := range s.services() {
@@ -162,7 +119,7 @@ func New(o Options) (*Server, error) {
 		for _, m := range svc.desc.Streams {
 			known[name+m.StreamName] = true
 		}
-		if s.shut(name) {
+		if !s.Enabled(name) {
 			continue
 		}
 		if err := s.register(svc.desc, svc.impl); err != nil {
@@ -171,12 +128,6 @@ func New(o Options) (*Server, error) {
 	}
 	if err := checkRules(known); err != nil {
 		return nil, err
-	}
-	if s.rest, err = newREST(s); err != nil {
-		return nil, err
-	}
-	if s.live = o.Calls; s.live == nil {
-		s.live = auth.NewCalls(o.Auth, o.Clock)
 	}
 	return s, nil
 }
@@ -337,28 +288,13 @@ func (s *Server) guard(method string, room *gauge, one bool, h grpc.StreamHandle
 	}
 }
 
-// recovered makes an error of a panic, for deferred use: what panicked costs its own call and no other. Whatever such a call
-// holds must therefore be given back by defer. Builds that check invariants let panics pass.
-func (s *Server) recovered(err *error) {
-	if !s.recovers {
-		return
-	}
-	if p := recover(); p != nil {
-		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
-	}
-}
-
-// safely runs a call, or the part of one that has a goroutine of its own, and makes an error of its panic, which would else end
-// the process.
-func (s *Server) safely(do func() error) (err error) {
-	defer s.recovered(&err)
-	return do()
-}
+// Join adds another way in. It must come before Shutdown.
+func (s *Server) Join(f Front) { s.fronts = append(s.fronts, f) }
 
 // Serve accepts connections until Shutdown; then it returns nil. It takes lis over, and bounds its connections.
 func (s *Server) Serve(lis net.Listener) error {
 	s.startSweep()
-	if err := s.grpc.Serve(&limitedListener{Listener: lis, s: s}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	if err := s.grpc.Serve(s.limited(lis, false)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}
 	return nil
@@ -374,7 +310,9 @@ func (s *Server) Shutdown(grace time.Duration) {
 		defer close(over)
 		var both sync.WaitGroup
 		both.Go(s.grpc.GracefulStop)
-		both.Go(s.rest.shutdown)
+		for _, f := range s.fronts {
+			both.Go(f.Shutdown)
+		}
 		both.Wait()
 	}()
 	closeAll(s.conns.without(true))
@@ -389,16 +327,13 @@ func (s *Server) Shutdown(grace time.Duration) {
 			closeAll(s.conns.without(false))
 		case <-timer.C():
 			s.grpc.Stop()
-			s.rest.cut()
+			for _, f := range s.fronts {
+				f.Cut()
+			}
 			<-over
 			waiting = false
 		}
 	}
 	s.work.Wait()
-	if s.o.Calls == nil {
-		s.live.Close()
-	}
+	s.close()
 }
-
-// stopping reports whether Shutdown has begun.
-func (s *Server) stopping() bool { return s.life.Err() != nil }

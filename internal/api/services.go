@@ -282,3 +282,35 @@ func (s *Server) removes(kind string) core.Fact {
 	}
 	return core.Invalid{Field: kind, Reason: "not_supported", Message: kind + "s are removed once the upgrade of the cluster is finalized"}
 }
+
+// The services, for other ways in: who calls them has done what guard does.
+
+// Tasks is the service of tasks.
+func (s *Server) Tasks() *taskService { return &taskService{s: s} }
+
+// Commits is the service of commits.
+func (s *Server) Commits() *commitService { return &commitService{s: s} }
+
+// Keys is the service of keys.
+func (s *Server) Keys() *kvService { return &kvService{s: s} }
+
+// Keyspaces is the service of keyspaces.
+func (s *Server) Keyspaces() *keyspaceService { return &keyspaceService{s: s} }
+
+// Queues is the service of queues and namespaces.
+func (s *Server) Queues() *queueService { return &queueService{s: s} }
+
+// Refs is the service of repositories and refs.
+func (s *Server) Refs() *refService { return &refService{s: s} }
+
+// Searches is the service of collections, rulesets and searches.
+func (s *Server) Searches() *searchService { return &searchService{s: s} }
+
+// Tenants is the service of tenants.
+func (s *Server) Tenants() *tenantService { return &tenantService{s: s} }
+
+// Cluster is the service of the cluster.
+func (s *Server) Cluster() *clusterService { return &clusterService{s: s} }
+
+// Info is the service of what this server is.
+func (s *Server) Info() *serverService { return &serverService{s: s} }

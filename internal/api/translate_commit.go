@@ -119,7 +119,7 @@ func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
 
 // op reads one op, if the caller may use it.
 func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
-	if fact := t.open(in); fact != nil {
+	if fact := t.enabled(in); fact != nil {
 		return nil, fact
 	}
 	switch o := in.GetOp().(type) {

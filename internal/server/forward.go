@@ -114,7 +114,7 @@ func (r *Running) serveForwards() {
 	f := &forwards{conns: make(chan net.Conn), closed: make(chan struct{}), served: make(chan error, 1), addr: r.peers.Addr()}
 	r.forwards = f
 	r.peers.HandleForward(f.take)
-	go func() { f.served <- r.api.ServeForwarded(f) }()
+	go func() { f.served <- r.rest.ServeForwarded(f) }()
 }
 
 // take hands a stream to the edge, and returns when the edge has closed it: the transport counts a

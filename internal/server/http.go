@@ -53,7 +53,7 @@ func (r *Running) serveHTTP() {
 		return
 	}
 	r.web.served = make(chan error, 1)
-	go func() { r.web.served <- r.api.ServeREST(r.web.lis, r.web.tls) }()
+	go func() { r.web.served <- r.rest.Serve(r.web.lis, r.web.tls) }()
 }
 
 // closeHTTP waits until serving has ended, or closes a listener on which nothing was served.

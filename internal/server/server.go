@@ -141,6 +141,7 @@ type Running struct {
 	objects *gitobj.Area // of repositories
 	git     *githttp.Server
 	api     *api.Server
+	rest    *api.REST // over HTTP
 	embed   *embedders
 	// The calls of clients that are under way; a call ends when its token is removed.
 	calls    *auth.Calls      // of clients, under way
@@ -214,8 +215,14 @@ func (r *Running) open(ctx context.Context) error {
 	r.api, err = api.New(api.Options{
 		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
 		Backend: r.node, Auth: o.Tokens, Calls: r.calls, Refused: r.refusals.Note, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Forward: o.Forward, Peers: r.forwarder(), PeerOf: r.peerOf, WebOf: r.webOf, Backups: backups{r}, Operator: operator{r.asks},
-		Refs: r.node, Objects: r.objectsOf(), Git: r.gitHandler(),
+		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Backups: backups{r}, Operator: operator{r.asks},
+		Refs: r.node, Objects: r.objectsOf(),
+	})
+	if err != nil {
+		return errors.Join(err, lis.Close())
+	}
+	r.rest, err = api.NewREST(r.api, api.RESTOptions{
+		Git: r.gitHandler(), Forward: o.Forward, Peers: r.forwarder(), PeerOf: r.peerOf, WebOf: r.webOf,
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())

@@ -17,46 +17,46 @@ const (
 	ServiceSearch = "search"
 )
 
-// AllServices are those names. Queues are always open.
+// AllServices are those names. Queues cannot be disabled.
 func AllServices() []string { return []string{ServiceQueue, ServiceKV, ServiceRefs, ServiceSearch} }
 
-// doors are the prefixes of methods by the service that they are of.
-var doors = map[string][]string{
+// optional are the prefixes of methods of the services that can be disabled.
+var optional = map[string][]string{
 	ServiceKV:     {"/millrace.v1.KVService/", "/millrace.v1.KVStream/", "/millrace.v1.KeyspaceService/"},
 	ServiceRefs:   {refsService},
 	ServiceSearch: {"/millrace.v1.SearchService/"},
 }
 
-// closed reports whether a service is not open here.
-func (o *Options) closed(service string) bool { return slices.Contains(o.Closed, service) }
+// disabled reports whether a service is disabled here.
+func (o *Options) disabled(service string) bool { return slices.Contains(o.Closed, service) }
 
-// shut reports whether a method is of a service that is not open here.
-func (s *Server) shut(method string) bool {
-	return slices.ContainsFunc(s.o.Closed, func(service string) bool {
-		return slices.ContainsFunc(doors[service], func(prefix string) bool { return strings.HasPrefix(method, prefix) })
+// Enabled reports whether a method is of an enabled service. So is one of a service that cannot be disabled.
+func (s *Server) Enabled(method string) bool {
+	return !slices.ContainsFunc(s.o.Closed, func(service string) bool {
+		return slices.ContainsFunc(optional[service], func(prefix string) bool { return strings.HasPrefix(method, prefix) })
 	})
 }
 
-// open refuses what is of a service that is not open here.
-func (o *Options) open(service string) core.Fact {
-	if o.closed(service) {
+// enabled refuses what is of a service that is disabled here.
+func (o *Options) enabled(service string) core.Fact {
+	if o.disabled(service) {
 		return core.NotFound{Kind: "service", ID: service}
 	}
 	return nil
 }
 
-// open refuses an op of a service that is not open here.
-func (t *translator) open(in *pb.Op) core.Fact {
+// enabled refuses an op of a service that is disabled here.
+func (t *translator) enabled(in *pb.Op) core.Fact {
 	if t.edge.s == nil || len(t.edge.s.o.Closed) == 0 {
 		return nil
 	}
 	switch in.GetOp().(type) {
 	case *pb.Op_KvPut, *pb.Op_KvDelete, *pb.Op_KvCheck, *pb.Op_KvAdd, *pb.Op_KvDeleteRange:
-		return t.edge.s.o.open(ServiceKV)
+		return t.edge.s.o.enabled(ServiceKV)
 	case *pb.Op_RefTransaction:
-		return t.edge.s.o.open(ServiceRefs)
+		return t.edge.s.o.enabled(ServiceRefs)
 	case *pb.Op_VectorUpsert, *pb.Op_VectorDelete:
-		return t.edge.s.o.open(ServiceSearch)
+		return t.edge.s.o.enabled(ServiceSearch)
 	}
 	return nil
 }

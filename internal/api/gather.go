@@ -5,10 +5,6 @@ import (
 	"sync"
 )
 
-// gatherFrom is the length from which an answer is gathered: package http writes through a buffer of 4 KiB, head first, so
-// that a shorter one leaves in one write anyway.
-const gatherFrom = 3 * kib
-
 // headMost bounds what is held back in search of the end of a head.
 const headMost = 16 * kib
 
@@ -47,14 +43,4 @@ func (c *limitedConn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	return len(p), nil
-}
-
-// gather has an answer of HTTP/1 leave in one write. An answer to HEAD has no body to wait for.
-func (c *restCall) gather(body int) {
-	if body < gatherFrom || body > pooledBytes || c.r.ProtoMajor != 1 || c.r.Method == "HEAD" {
-		return
-	}
-	if c.conn != nil && !c.conn.secure { // beneath TLS other bytes are written
-		c.conn.gather(body)
-	}
 }

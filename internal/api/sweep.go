@@ -1,0 +1,37 @@
+package api
+
+import "time"
+
+// sweepsPerLimit is how often a time that may pass at most is looked at within it.
+const sweepsPerLimit = 4
+
+// sweep ends connections that are new for too long, and calls whose messages do not come, until the server stops. It counts its
+// own rounds: where messages move no clock is read and no timer is set.
+func (s *Server) sweep() {
+	first, message := s.l.FirstCallMs, s.l.ReceiveMs
+	every := max(min(first, message)/sweepsPerLimit, 1)
+	rounds := func(limit int64) int32 { return int32((limit + every - 1) / every) }
+	timer := s.o.Clock.NewTimer(time.Duration(every) * time.Millisecond)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.life.Done():
+			return
+		case <-timer.C():
+		}
+		late := s.conns.overdue(rounds(first))
+		for range late {
+			s.refusals.add("first_call_ms")
+		}
+		closeAll(late)
+		for _, g := range s.incoming.overdue(rounds(message)) {
+			g.expire()
+		}
+		timer.Reset(time.Duration(every) * time.Millisecond)
+	}
+}
+
+// startSweep begins to sweep, once.
+func (s *Server) startSweep() {
+	s.sweeping.Do(func() { s.work.Go(s.sweep) })
+}

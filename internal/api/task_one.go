@@ -1,0 +1,58 @@
+package api
+
+import (
+	"context"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// giveBack returns tasks that were granted to a caller who left.
+func (ts *taskService) giveBack(ctx context.Context, tasks []*pb.Assignment) {
+	call, err := ts.s.begin(context.WithoutCancel(ctx), false)
+	if err != nil {
+		return // their leases end by themselves
+	}
+	back := make([]core.Assigned, 0, len(tasks))
+	for _, t := range tasks {
+		id, err := core.ParseTaskID(t.GetId())
+		if err != nil {
+			_ = errs.Assertf(false, "a granted task has the id %q", t.GetId())
+			continue // its lease ends by itself
+		}
+		back = append(back, core.Assigned{Task: id, Token: core.Token(t.GetToken())})
+	}
+	if len(back) > 0 && call.goTo(back[0].Task) { // a claim takes tasks of one partition
+		ts.s.release(call.t.part, back, func() {})
+	}
+}
+
+// settleOne settles one task, whose refusal is the answer's. outcome is what item asks for, and what the fields of errors are
+// within; method is for the log.
+func (ts *taskService) settleOne(ctx context.Context, item *pb.SettleItem, outcome, method string) (*pb.SettleResult, *pb.At, error) {
+	id, fact := taskID("id", item.GetId())
+	if fact != nil {
+		return nil, nil, fact
+	}
+	call, err := ts.s.begin(ctx, false)
+	if unknownNamespace(err) {
+		return nil, nil, core.NotFound{Kind: "task", ID: id.String()}
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	commit, _, fact := call.t.settle(item)
+	if fact != nil {
+		return nil, nil, unprefixed(outcome, fact)
+	}
+	p, err := call.propose(ctx, commit)
+	if err != nil {
+		return nil, nil, err
+	}
+	r := p.Results[0]
+	if r.Refusal != nil {
+		return nil, nil, settleRefusal{refusal{r.Refusal, 1}, r.FailedInstead}
+	}
+	return call.answers(method).settleResult(r), showAt(atOf(r, p.At)), nil
+}
