@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
@@ -11,148 +13,152 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // methods is the only table from a method to who may call it. A method without a row is denied, and keeps a server
 // from being made.
-var methods = map[string]rule{
-	"/millrace.v1.TaskService/Create":       needs(auth.TaskCreate),
-	"/millrace.v1.TaskService/BatchCreate":  needs(auth.TaskCreate),
-	"/millrace.v1.TaskService/Get":          needs(auth.TaskRead),
-	"/millrace.v1.TaskService/ListAttempts": needs(auth.TaskRead),
-	"/millrace.v1.TaskService/List":         needs(auth.TaskRead),
-	"/millrace.v1.TaskService/Wait":         needs(auth.TaskRead),
-	"/millrace.v1.TaskService/Claim":        needs(auth.TaskWork),
-	"/millrace.v1.TaskService/Heartbeat":    needs(auth.TaskWork),
-	"/millrace.v1.TaskService/Settle":       needs(auth.TaskWork), // and its effects by the table of ops
-	"/millrace.v1.TaskService/RunNow":       needs(auth.Admin),
-	"/millrace.v1.TaskService/Delete":       needs(auth.Admin),
-	"/millrace.v1.TaskService/Update":       needs(auth.TaskCreate),
-	"/millrace.v1.TaskService/Cancel":       needs(auth.TaskCreate),
-	"/millrace.v1.TaskService/Retry":        needs(auth.Admin),
+var methods = map[string]edge.Rule{
+	"/millrace.v1.TaskService/Create":       edge.Needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/BatchCreate":  edge.Needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/Get":          edge.Needs(auth.TaskRead),
+	"/millrace.v1.TaskService/ListAttempts": edge.Needs(auth.TaskRead),
+	"/millrace.v1.TaskService/List":         edge.Needs(auth.TaskRead),
+	"/millrace.v1.TaskService/Wait":         edge.Needs(auth.TaskRead),
+	"/millrace.v1.TaskService/Claim":        edge.Needs(auth.TaskWork),
+	"/millrace.v1.TaskService/Heartbeat":    edge.Needs(auth.TaskWork),
+	"/millrace.v1.TaskService/Settle":       edge.Needs(auth.TaskWork), // and its effects by the table of ops
+	"/millrace.v1.TaskService/RunNow":       edge.Needs(auth.Admin),
+	"/millrace.v1.TaskService/Delete":       edge.Needs(auth.Admin),
+	"/millrace.v1.TaskService/Update":       edge.Needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/Cancel":       edge.Needs(auth.TaskCreate),
+	"/millrace.v1.TaskService/Retry":        edge.Needs(auth.Admin),
 
-	"/millrace.v1.CommitService/Commit": anyToken(), // each op by the table of ops
-	"/millrace.v1.KVService/Get":        needs(auth.KVRead),
-	"/millrace.v1.KVService/BatchGet":   needs(auth.KVRead),
-	"/millrace.v1.KVService/Range":      needs(auth.KVRead),
+	"/millrace.v1.CommitService/Commit": edge.AnyToken(), // each op by the table of ops
+	"/millrace.v1.KVService/Get":        edge.Needs(auth.KVRead),
+	"/millrace.v1.KVService/BatchGet":   edge.Needs(auth.KVRead),
+	"/millrace.v1.KVService/Range":      edge.Needs(auth.KVRead),
 
-	"/millrace.v1.KVService/Put":         needs(auth.KVWrite),
-	"/millrace.v1.KVService/Delete":      needs(auth.KVWrite),
-	"/millrace.v1.KVService/DeleteRange": needs(auth.KVWrite),
+	"/millrace.v1.KVService/Put":         edge.Needs(auth.KVWrite),
+	"/millrace.v1.KVService/Delete":      edge.Needs(auth.KVWrite),
+	"/millrace.v1.KVService/DeleteRange": edge.Needs(auth.KVWrite),
 
-	"/millrace.v1.KeyspaceService/Set":    needs(auth.Admin),
-	"/millrace.v1.KeyspaceService/Get":    needs(auth.KVRead),
-	"/millrace.v1.KeyspaceService/List":   needs(auth.KVRead),
-	"/millrace.v1.KeyspaceService/Delete": needs(auth.Admin),
+	"/millrace.v1.KeyspaceService/Set":    edge.Needs(auth.Admin),
+	"/millrace.v1.KeyspaceService/Get":    edge.Needs(auth.KVRead),
+	"/millrace.v1.KeyspaceService/List":   edge.Needs(auth.KVRead),
+	"/millrace.v1.KeyspaceService/Delete": edge.Needs(auth.Admin),
 
-	"/millrace.v1.QueueService/List":            needs(auth.TaskRead),
-	"/millrace.v1.QueueService/Get":             needs(auth.TaskRead),
-	"/millrace.v1.QueueService/Set":             needs(auth.Admin),
-	"/millrace.v1.QueueService/Delete":          needs(auth.Admin),
-	"/millrace.v1.QueueService/Stats":           needs(auth.TaskRead),
-	"/millrace.v1.QueueService/CreateNamespace": needs(auth.Admin),
-	"/millrace.v1.QueueService/DeleteNamespace": needs(auth.Admin),
+	"/millrace.v1.QueueService/List":            edge.Needs(auth.TaskRead),
+	"/millrace.v1.QueueService/Get":             edge.Needs(auth.TaskRead),
+	"/millrace.v1.QueueService/Set":             edge.Needs(auth.Admin),
+	"/millrace.v1.QueueService/Delete":          edge.Needs(auth.Admin),
+	"/millrace.v1.QueueService/Stats":           edge.Needs(auth.TaskRead),
+	"/millrace.v1.QueueService/CreateNamespace": edge.Needs(auth.Admin),
+	"/millrace.v1.QueueService/DeleteNamespace": edge.Needs(auth.Admin),
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
-	"/millrace.v1.QueueService/SetNamespace":    needs(auth.Admin),
+	"/millrace.v1.QueueService/SetNamespace":    edge.Needs(auth.Admin),
 
-	"/millrace.v1.TenantService/Get": needs(auth.Admin).orAny(auth.TenantAdmin), // of another: tenant:admin only
-	"/millrace.v1.TenantService/Set": needs(auth.TenantAdmin),
+	"/millrace.v1.TenantService/Get": edge.Needs(auth.Admin).OrAny(auth.TenantAdmin), // of another: tenant:admin only
+	"/millrace.v1.TenantService/Set": edge.Needs(auth.TenantAdmin),
 
-	"/millrace.v1.RefService/CreateRepo":          needs(auth.RefCreate),
-	"/millrace.v1.RefService/GetRepo":             needs(auth.RefRead),
-	"/millrace.v1.RefService/ListRepos":           needs(auth.RefRead),
-	"/millrace.v1.RefService/UpdateRepo":          needs(auth.RefAdmin),
-	"/millrace.v1.RefService/DeleteRepo":          needs(auth.RefAdmin),
-	"/millrace.v1.RefService/UndeleteRepo":        needs(auth.RefAdmin),
-	"/millrace.v1.RefService/GetRef":              needs(auth.RefRead),
-	"/millrace.v1.RefService/BatchGetRefs":        needs(auth.RefRead),
-	"/millrace.v1.RefService/ListRefs":            needs(auth.RefRead),
-	"/millrace.v1.RefService/ReadReflog":          needs(auth.RefRead),
-	"/millrace.v1.RefService/UpdateRefs":          needs(auth.RefWrite),
-	"/millrace.v1.RefService/Session":             needs(auth.RefWrite),
-	"/millrace.v1.RefService/LoadRefs":            needs(auth.RefWrite),
-	"/millrace.v1.SearchService/SetCollection":    needs(auth.SearchAdmin),
-	"/millrace.v1.SearchService/GetCollection":    needs(auth.SearchRead),
-	"/millrace.v1.SearchService/ListCollections":  needs(auth.SearchRead),
-	"/millrace.v1.SearchService/DeleteCollection": needs(auth.SearchAdmin),
-	"/millrace.v1.SearchService/CollectionStats":  needs(auth.SearchRead),
-	"/millrace.v1.SearchService/UpsertPoints":     needs(auth.SearchWrite),
-	"/millrace.v1.SearchService/DeletePoints":     needs(auth.SearchWrite),
-	"/millrace.v1.SearchService/GetPoints":        needs(auth.SearchRead),
-	"/millrace.v1.SearchService/CountPoints":      needs(auth.SearchRead),
-	"/millrace.v1.SearchService/PutRuleset":       needs(auth.SearchAdmin),
-	"/millrace.v1.SearchService/GetRuleset":       needs(auth.SearchRead),
-	"/millrace.v1.SearchService/ListRulesets":     needs(auth.SearchRead),
-	"/millrace.v1.SearchService/DeleteRuleset":    needs(auth.SearchAdmin),
-	"/millrace.v1.SearchService/Embed":            needs(auth.SearchRead),
-	"/millrace.v1.SearchService/Search":           needs(auth.SearchRead),
-	"/millrace.v1.SearchService/GetRecording":     needs(auth.SearchRead),
+	"/millrace.v1.RefService/CreateRepo":          edge.Needs(auth.RefCreate),
+	"/millrace.v1.RefService/GetRepo":             edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRepos":           edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRepo":          edge.Needs(auth.RefAdmin),
+	"/millrace.v1.RefService/DeleteRepo":          edge.Needs(auth.RefAdmin),
+	"/millrace.v1.RefService/UndeleteRepo":        edge.Needs(auth.RefAdmin),
+	"/millrace.v1.RefService/GetRef":              edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/BatchGetRefs":        edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRefs":            edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/ReadReflog":          edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRefs":          edge.Needs(auth.RefWrite),
+	"/millrace.v1.RefService/Session":             edge.Needs(auth.RefWrite),
+	"/millrace.v1.RefService/LoadRefs":            edge.Needs(auth.RefWrite),
+	"/millrace.v1.SearchService/SetCollection":    edge.Needs(auth.SearchAdmin),
+	"/millrace.v1.SearchService/GetCollection":    edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/ListCollections":  edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/DeleteCollection": edge.Needs(auth.SearchAdmin),
+	"/millrace.v1.SearchService/CollectionStats":  edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/UpsertPoints":     edge.Needs(auth.SearchWrite),
+	"/millrace.v1.SearchService/DeletePoints":     edge.Needs(auth.SearchWrite),
+	"/millrace.v1.SearchService/GetPoints":        edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/CountPoints":      edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/PutRuleset":       edge.Needs(auth.SearchAdmin),
+	"/millrace.v1.SearchService/GetRuleset":       edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/ListRulesets":     edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/DeleteRuleset":    edge.Needs(auth.SearchAdmin),
+	"/millrace.v1.SearchService/Embed":            edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/Search":           edge.Needs(auth.SearchRead),
+	"/millrace.v1.SearchService/GetRecording":     edge.Needs(auth.SearchRead),
 
-	"/millrace.v1.ServerService/Status": anyToken(), // its counters of all tenants: admin only
-	"/millrace.v1.QueueStream/Open":     anyToken(), // each frame by the table of frames
-	"/millrace.v1.KVStream/Open":        anyToken(), // the same
+	"/millrace.v1.ServerService/Status": edge.AnyToken(), // its counters of all tenants: admin only
+	"/millrace.v1.QueueStream/Open":     edge.AnyToken(), // each frame by the table of frames
+	"/millrace.v1.KVStream/Open":        edge.AnyToken(), // the same
 
-	"/millrace.v1.BackupService/Take": needs(auth.Backup), // it shows all tenants' data
+	"/millrace.v1.BackupService/Take": edge.Needs(auth.Backup), // it shows all tenants' data
 
-	"/millrace.v1.ClusterService/Status":         needs(auth.Cluster), // of all tenants' nodes
-	"/millrace.v1.ClusterService/ChangeMembers":  needs(auth.Cluster),
-	"/millrace.v1.ClusterService/TransferShard":  needs(auth.Cluster),
-	"/millrace.v1.ClusterService/BalanceShards":  needs(auth.Cluster),
-	"/millrace.v1.ClusterService/FinalizeFormat": needs(auth.Cluster),
+	"/millrace.v1.ClusterService/Status":         edge.Needs(auth.Cluster), // of all tenants' nodes
+	"/millrace.v1.ClusterService/ChangeMembers":  edge.Needs(auth.Cluster),
+	"/millrace.v1.ClusterService/TransferShard":  edge.Needs(auth.Cluster),
+	"/millrace.v1.ClusterService/BalanceShards":  edge.Needs(auth.Cluster),
+	"/millrace.v1.ClusterService/FinalizeFormat": edge.Needs(auth.Cluster),
 
-	"/grpc.health.v1.Health/Check": public(),
-	"/grpc.health.v1.Health/List":  public(), // not implemented, as the next one
-	"/grpc.health.v1.Health/Watch": public(),
+	"/grpc.health.v1.Health/Check": edge.Public(),
+	"/grpc.health.v1.Health/List":  edge.Public(), // not implemented, as the next one
+	"/grpc.health.v1.Health/Watch": edge.Public(),
 }
 
-// refsService begins the methods of refs.
-const refsService = "/millrace.v1.RefService/"
+// RefsService begins the methods of refs.
+const RefsService = "/millrace.v1.RefService/"
 
-// ruleOf says who may use a method. The rule of a method that does not exist is empty.
-func ruleOf(method string) rule { return methods[method] }
+// MethodNames lists the methods of all services.
+func MethodNames() []string { return slices.Sorted(maps.Keys(methods)) }
+
+// RuleOf says who may use a method. The rule of a method that does not exist is empty.
+func RuleOf(method string) edge.Rule { return methods[method] }
 
 // frames is the same table for the frames that a client may send in a stream.
-var frames = map[string]rule{
-	"hello":     anyToken(),
-	"create":    needs(auth.TaskCreate),
-	"commit":    anyToken(), // each op by the table of ops
-	"subscribe": needs(auth.TaskWork),
-	"slots":     needs(auth.TaskWork),
-	"settle":    needs(auth.TaskWork), // and its effects by the table of ops
-	"renew":     needs(auth.TaskWork),
-	"auth":      anyToken(),
-	"drain":     anyToken(),
-	"puts":      needs(auth.KVWrite),
-	"gets":      needs(auth.KVRead),
+var frames = map[string]edge.Rule{
+	"hello":     edge.AnyToken(),
+	"create":    edge.Needs(auth.TaskCreate),
+	"commit":    edge.AnyToken(), // each op by the table of ops
+	"subscribe": edge.Needs(auth.TaskWork),
+	"slots":     edge.Needs(auth.TaskWork),
+	"settle":    edge.Needs(auth.TaskWork), // and its effects by the table of ops
+	"renew":     edge.Needs(auth.TaskWork),
+	"auth":      edge.AnyToken(),
+	"drain":     edge.AnyToken(),
+	"puts":      edge.Needs(auth.KVWrite),
+	"gets":      edge.Needs(auth.KVRead),
 }
 
 // ops is the same table for the ops of a commit and for what else it may hold.
-var ops = map[string]rule{
-	"task_create":   needs(auth.TaskCreate),
-	"task_complete": needs(auth.TaskWork),
-	"task_fail":     needs(auth.TaskWork),
-	"task_snooze":   needs(auth.TaskWork),
-	"kv_put":        needs(auth.KVWrite),
-	"vector_upsert": needs(auth.SearchWrite),
-	"vector_delete": needs(auth.SearchWrite),
-	"kv_delete":     needs(auth.KVWrite),
-	"kv_check":      needs(auth.KVWrite),
+var ops = map[string]edge.Rule{
+	"task_create":   edge.Needs(auth.TaskCreate),
+	"task_complete": edge.Needs(auth.TaskWork),
+	"task_fail":     edge.Needs(auth.TaskWork),
+	"task_snooze":   edge.Needs(auth.TaskWork),
+	"kv_put":        edge.Needs(auth.KVWrite),
+	"vector_upsert": edge.Needs(auth.SearchWrite),
+	"vector_delete": edge.Needs(auth.SearchWrite),
+	"kv_delete":     edge.Needs(auth.KVWrite),
+	"kv_check":      edge.Needs(auth.KVWrite),
 
-	"kv_add":          needs(auth.KVWrite),
-	"kv_delete_range": needs(auth.KVWrite),
-	"ref_transaction": needs(auth.RefWrite), // refs whose updates do not move forward: ref:force too
+	"kv_add":          edge.Needs(auth.KVWrite),
+	"kv_delete_range": edge.Needs(auth.KVWrite),
+	"ref_transaction": edge.Needs(auth.RefWrite), // refs whose updates do not move forward: ref:force too
 
-	"reserved": anyToken(), // refused as not supported
+	"reserved": edge.AnyToken(), // refused as not supported
 }
 
 // The rules of a commit's other parts.
 var (
-	fenceRule     = needs(auth.TaskWork)
-	conditionRule = needs(auth.KVWrite)
+	fenceRule     = edge.Needs(auth.TaskWork)
+	conditionRule = edge.Needs(auth.KVWrite)
 )
 
 // namespaceRule is of reading a namespace: who creates or claims tasks must know how many partitions they are spread over.
-var namespaceRule = needs(auth.TaskRead).orAny(auth.TaskCreate | auth.TaskWork)
+var namespaceRule = edge.Needs(auth.TaskRead).OrAny(auth.TaskCreate | auth.TaskWork)
 
 // checkRules reports methods, frames and ops of the contract that have no rule, and rules of nothing.
 func checkRules(known map[string]bool) error {
@@ -174,9 +180,9 @@ func membersOf(m protoreflect.MessageDescriptor) map[string]bool {
 	return out
 }
 
-func sameNames(kind string, known map[string]bool, rules map[string]rule) error {
+func sameNames(kind string, known map[string]bool, rules map[string]edge.Rule) error {
 	for name := range known {
-		if r, ok := rules[name]; !ok || r.empty() {
+		if r, ok := rules[name]; !ok || r.Empty() {
 			return fmt.Errorf("%s %s has no rule that says who may use it", kind, name)
 		}
 	}
@@ -189,25 +195,25 @@ func sameNames(kind string, known map[string]bool, rules map[string]rule) error 
 }
 
 // admit decides whether a method may be called, by its rule, and says who calls.
-func (s *Server) admit(ctx context.Context, method string) (context.Context, caller, core.Fact) {
+func (s *Server) admit(ctx context.Context, method string) (context.Context, edge.Caller, core.Fact) {
 	r, ok := methods[method]
 	if !ok {
-		return ctx, caller{}, core.Denied{Scope: "unknown"}
+		return ctx, edge.Caller{}, core.Denied{Scope: "unknown"}
 	}
-	if r.public {
-		return ctx, caller{}, nil
+	if r.Public {
+		return ctx, edge.Caller{}, nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
 	var from string
 	if p, ok := grpcpeer.FromContext(ctx); ok {
 		from = p.Addr.String()
 	}
-	who, fact := s.authenticate(md, from)
+	who, fact := s.Authenticate(md, from)
 	if fact != nil {
-		return ctx, caller{}, fact
+		return ctx, edge.Caller{}, fact
 	}
-	if fact := r.missing(who.Scopes); fact != nil {
-		return ctx, caller{}, fact
+	if fact := r.Missing(who.Scopes); fact != nil {
+		return ctx, edge.Caller{}, fact
 	}
-	return withCaller(ctx, who), who, nil
+	return edge.WithCaller(ctx, who), who, nil
 }

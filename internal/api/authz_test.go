@@ -16,27 +16,29 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // goodRequests has a request for every unary method that is accepted from a caller with every scope.
 func goodRequests() map[string]proto.Message {
 	spec := &pb.TaskSpec{Queue: "mail", Payload: []byte("{}")}
 	put := &pb.Op{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}}
-	settle := &pb.SettleItem{Id: testID(1), Token: 4, Outcome: &pb.SettleItem_Release{Release: &pb.Release{}}}
+	settle := &pb.SettleItem{Id: apitest.ID(1), Token: 4, Outcome: &pb.SettleItem_Release{Release: &pb.Release{}}}
 	return map[string]proto.Message{
 		"/millrace.v1.TaskService/Create":             &pb.CreateRequest{Task: spec},
 		"/millrace.v1.TaskService/BatchCreate":        &pb.BatchCreateRequest{Tasks: []*pb.TaskSpec{spec}},
-		"/millrace.v1.TaskService/Get":                &pb.GetRequest{Id: testID(1)},
-		"/millrace.v1.TaskService/ListAttempts":       &pb.ListAttemptsRequest{Id: testID(1)},
+		"/millrace.v1.TaskService/Get":                &pb.GetRequest{Id: apitest.ID(1)},
+		"/millrace.v1.TaskService/ListAttempts":       &pb.ListAttemptsRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/List":               &pb.ListRequest{Queue: "mail", State: pb.State_READY},
-		"/millrace.v1.TaskService/Wait":               &pb.WaitRequest{Id: testID(1)},
+		"/millrace.v1.TaskService/Wait":               &pb.WaitRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Claim":              &pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "mail"}}},
-		"/millrace.v1.TaskService/Heartbeat":          &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: testID(1), Token: 4}}},
+		"/millrace.v1.TaskService/Heartbeat":          &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: apitest.ID(1), Token: 4}}},
 		"/millrace.v1.TaskService/Settle":             &pb.SettleRequest{Items: []*pb.SettleItem{settle}},
-		"/millrace.v1.TaskService/RunNow":             &pb.RunNowRequest{Id: testID(1)},
-		"/millrace.v1.TaskService/Delete":             &pb.DeleteRequest{Id: testID(1)},
+		"/millrace.v1.TaskService/RunNow":             &pb.RunNowRequest{Id: apitest.ID(1)},
+		"/millrace.v1.TaskService/Delete":             &pb.DeleteRequest{Id: apitest.ID(1)},
 		"/millrace.v1.CommitService/Commit":           &pb.CommitRequest{Ops: []*pb.Op{put}},
 		"/millrace.v1.KVService/Get":                  &pb.KVGetRequest{Keyspace: "ks", Key: []byte("k")},
 		"/millrace.v1.QueueService/List":              &pb.ListQueuesRequest{},
@@ -161,18 +163,18 @@ func (r *rig) addTask(tenant, id string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.n.mu.Lock()
-	defer r.n.mu.Unlock()
+	r.n.Mu.Lock()
+	defer r.n.Mu.Unlock()
 	p := ns.Partitions[0].Partition
-	if r.n.tasks[p] == nil {
-		r.n.tasks[p] = make(map[core.TaskID]core.Task)
+	if r.n.Stored[p] == nil {
+		r.n.Stored[p] = make(map[core.TaskID]core.Task)
 	}
-	r.n.tasks[p][task] = core.Task{ID: task, State: core.Completed}
+	r.n.Stored[p][task] = core.Task{ID: task, State: core.Completed}
 }
 
 func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.addTask("acme", testID(1))
+	r := newRig(t, edge.Limits{})
+	r.addTask("acme", apitest.ID(1))
 	eachMethod(t, r.s, func(full string, m protoreflect.MethodDescriptor) {
 		if m.IsStreamingClient() {
 			return // its frames have a matrix of their own
@@ -182,45 +184,45 @@ func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
 		if code, ok := notBuilt[full]; ok {
 			open = code
 		}
-		if rule.public {
+		if rule.Public {
 			expectCode(t, full+" without a token", r.invoke(context.Background(), full, m), open)
 			return
 		}
 		for name, ctx := range map[string]context.Context{
 			"no token":          context.Background(),
 			"a header of roles": metadataOnly("x-role", "ADMIN", "x-tenant", "acme"),
-			"an unknown token":  as("unknown"),
-			"an empty token":    as(""),
-			"an expired token":  as("acme/all/-1s"),
+			"an unknown token":  apitest.As("unknown"),
+			"an empty token":    apitest.As(""),
+			"an expired token":  apitest.As("acme/all/-1s"),
 			"another scheme":    metadataOnly("authorization", "Basic acme/all"),
 			"two tokens":        metadataOnly("authorization", "Bearer acme/all", "authorization", "Bearer acme/all"),
-			"an endless token":  as("acme/all" + strings.Repeat(" ", 1) + strings.Repeat("x", auth.MaxText)),
+			"an endless token":  apitest.As("acme/all" + strings.Repeat(" ", 1) + strings.Repeat("x", auth.MaxText)),
 		} {
-			r.tells(full+" with "+name, knownToBeRefused[name], func() {
+			r.tells(full+" with "+name, apitest.KnownToBeRefused[name], func() {
 				expectCode(t, full+" with "+name, r.invoke(ctx, full, m), codes.Unauthenticated)
 			})
 		}
-		expectCode(t, full+" with every scope", r.invoke(as("acme/all"), full, m), open)
-		if rule.any {
+		expectCode(t, full+" with every scope", r.invoke(apitest.As("acme/all"), full, m), open)
+		if rule.Any {
 			return
 		}
 		var others []string
 		for _, name := range auth.All.Names() {
 			scope, _ := auth.ParseScope(name)
-			if !rule.scope.Has(scope) && !rule.or.Has(scope) {
+			if !rule.Scope.Has(scope) && !rule.Or.Has(scope) {
 				others = append(others, name)
 			}
 		}
-		for _, name := range rule.or.Names() {
-			expectCode(t, full+" with "+name+" alone", r.invoke(as("acme/"+name), full, m), open)
+		for _, name := range rule.Or.Names() {
+			expectCode(t, full+" with "+name+" alone", r.invoke(apitest.As("acme/"+name), full, m), open)
 		}
-		expectCode(t, full+" with all scopes but its own", r.invoke(as("acme/"+strings.Join(others, ","), "x-role", "ADMIN"), full, m), codes.PermissionDenied)
-		expectCode(t, full+" with its own scope alone", r.invoke(as("acme/"+rule.scope.String()), full, m), open)
+		expectCode(t, full+" with all scopes but its own", r.invoke(apitest.As("acme/"+strings.Join(others, ","), "x-role", "ADMIN"), full, m), codes.PermissionDenied)
+		expectCode(t, full+" with its own scope alone", r.invoke(apitest.As("acme/"+rule.Scope.String()), full, m), open)
 	})
 }
 
 func metadataOnly(kv ...string) context.Context {
-	return asMetadata(context.Background(), kv...)
+	return apitest.AsMetadata(context.Background(), kv...)
 }
 
 func expectCode(t *testing.T, what string, err error, want codes.Code) {
@@ -231,7 +233,7 @@ func expectCode(t *testing.T, what string, err error, want codes.Code) {
 }
 
 func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
-	hold := &pb.Hold{Id: testID(1), Token: 4}
+	hold := &pb.Hold{Id: apitest.ID(1), Token: 4}
 	bodies := map[string]*pb.Op{
 		"task_create":   {Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q"}}},
 		"task_complete": {Op: &pb.Op_TaskComplete{TaskComplete: &pb.TaskComplete{Task: hold}}},
@@ -251,7 +253,7 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 		"vector_delete": {Op: &pb.Op_VectorDelete{VectorDelete: &pb.VectorDelete{Collection: "ws", Id: "w1"}}},
 		"reserved":      {Op: &pb.Op_Reserved{Reserved: &pb.Reserved{Op: "ref_update"}}},
 	}
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	client := pb.NewCommitServiceClient(r.conn)
 	for name, rule := range ops {
 		op, ok := bodies[name]
@@ -259,21 +261,21 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 			t.Fatalf("op %s has no sample", name)
 		}
 		commit := &pb.CommitRequest{Ops: []*pb.Op{op}}
-		if rule.any {
-			_, err := client.Commit(as("acme/all"), commit)
-			if e := errorOf(t, err); e.GetReason() != "not_supported" || e.GetField() != "ops[0]" {
+		if rule.Any {
+			_, err := client.Commit(apitest.As("acme/all"), commit)
+			if e := apitest.ErrorOf(t, err); e.GetReason() != "not_supported" || e.GetField() != "ops[0]" {
 				t.Errorf("%s: %v", name, e)
 			}
 			continue
 		}
-		checkScope(t, name, rule.scope, func(ctx context.Context) error {
+		checkScope(t, name, rule.Scope, func(ctx context.Context) error {
 			_, err := client.Commit(ctx, commit)
 			return err
 		})
 	}
 	put := bodies["kv_put"]
 	checkScope(t, "fence", auth.TaskWork|auth.KVWrite, func(ctx context.Context) error {
-		_, err := client.Commit(ctx, &pb.CommitRequest{Fence: &pb.Fence{Task: testID(1), Token: 4}, Ops: []*pb.Op{put}})
+		_, err := client.Commit(ctx, &pb.CommitRequest{Fence: &pb.Fence{Task: apitest.ID(1), Token: 4}, Ops: []*pb.Op{put}})
 		return err
 	})
 	checkScope(t, "condition", auth.TaskCreate|auth.KVWrite, func(ctx context.Context) error {
@@ -297,37 +299,37 @@ func goodCheck() *pb.KVCheck {
 // checkScope holds a call to exactly the scopes it needs: any one missing denies it.
 func checkScope(t *testing.T, name string, need auth.Scopes, call func(context.Context) error) {
 	t.Helper()
-	expectCode(t, name+" with its scopes", call(as("acme/"+need.String())), codes.OK)
+	expectCode(t, name+" with its scopes", call(apitest.As("acme/"+need.String())), codes.OK)
 	for _, scope := range need.Names() {
 		lacking, _ := auth.ParseScope(scope)
-		err := call(as("acme/" + (auth.All &^ lacking).String()))
+		err := call(apitest.As("acme/" + (auth.All &^ lacking).String()))
 		expectCode(t, name+" without "+scope, err, codes.PermissionDenied)
 	}
 }
 
 func TestEffectsNeedTheScopesOfTheirOps(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.addTask("acme", testID(1)) // so that the namespace exists
+	r := newRig(t, edge.Limits{})
+	r.addTask("acme", apitest.ID(1)) // so that the namespace exists
 	item := &pb.SettleItem{
-		Id: testID(1), Token: 4, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}},
+		Id: apitest.ID(1), Token: 4, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}},
 		Effects: &pb.Effects{Ops: []*pb.Op{{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}}}},
 	}
-	out, err := pb.NewTaskServiceClient(r.conn).Settle(as("acme/task:work"), &pb.SettleRequest{Items: []*pb.SettleItem{item}})
+	out, err := pb.NewTaskServiceClient(r.conn).Settle(apitest.As("acme/task:work"), &pb.SettleRequest{Items: []*pb.SettleItem{item}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := out.GetResults()[0].GetError().GetCode(); got != "PERMISSION_DENIED" {
 		t.Errorf("got %q", got)
 	}
-	if n := len(r.n.proposed()); n != 0 {
+	if n := len(r.n.Proposed()); n != 0 {
 		t.Errorf("%d commits were proposed", n)
 	}
 }
 
 func TestAForeignTaskAnswersLikeAMissingOneByteForByte(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.addTask("acme", testID(1))
-	r.addTask("rival", testID(2))
+	r := newRig(t, edge.Limits{})
+	r.addTask("acme", apitest.ID(1))
+	r.addTask("rival", apitest.ID(2))
 	client := pb.NewTaskServiceClient(r.conn)
 	calls := map[string]func(ctx context.Context, id string) error{
 		"Get": func(ctx context.Context, id string) error {
@@ -345,27 +347,27 @@ func TestAForeignTaskAnswersLikeAMissingOneByteForByte(t *testing.T) {
 	}
 	for name, call := range calls {
 		// Of one id, so that the answers can be equal: it is the rival's, then unknown, then in no namespace at all.
-		foreign := statusBytes(t, call(as("acme/all"), testID(2)))
-		r.n.mu.Lock()
-		kept := r.n.tasks
-		r.n.tasks = nil
-		r.n.mu.Unlock()
-		missing := statusBytes(t, call(as("acme/all"), testID(2)))
-		nowhere := statusBytes(t, call(as("acme/all", namespaceKey, "never-made"), testID(2)))
-		r.n.mu.Lock()
-		r.n.tasks = kept
-		r.n.mu.Unlock()
+		foreign := statusBytes(t, call(apitest.As("acme/all"), apitest.ID(2)))
+		r.n.Mu.Lock()
+		kept := r.n.Stored
+		r.n.Stored = nil
+		r.n.Mu.Unlock()
+		missing := statusBytes(t, call(apitest.As("acme/all"), apitest.ID(2)))
+		nowhere := statusBytes(t, call(apitest.As("acme/all", NamespaceKey, "never-made"), apitest.ID(2)))
+		r.n.Mu.Lock()
+		r.n.Stored = kept
+		r.n.Mu.Unlock()
 		if foreign != missing || missing != nowhere {
 			t.Errorf("%s:\nforeign %q\nmissing %q\nnowhere %q", name, foreign, missing, nowhere)
 		}
-		if _, err := client.Get(as("rival/all"), &pb.GetRequest{Id: testID(2)}); err != nil {
+		if _, err := client.Get(apitest.As("rival/all"), &pb.GetRequest{Id: apitest.ID(2)}); err != nil {
 			t.Errorf("its owner: %v", err)
 		}
 	}
-	r.n.mu.Lock()
-	defer r.n.mu.Unlock()
-	if len(r.n.spaces) != 2 {
-		t.Errorf("reads made a namespace: %v", r.n.spaces)
+	r.n.Mu.Lock()
+	defer r.n.Mu.Unlock()
+	if len(r.n.Spaces) != 2 {
+		t.Errorf("reads made a namespace: %v", r.n.Spaces)
 	}
 }
 
@@ -382,7 +384,7 @@ func statusBytes(t *testing.T, err error) string {
 }
 
 func TestAMethodWithoutARuleKeepsTheServerFromBeingMade(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	known := make(map[string]bool)
 	for service, info := range r.s.grpc.GetServiceInfo() {
 		for _, m := range info.Methods {
@@ -401,13 +403,13 @@ func TestAMethodWithoutARuleKeepsTheServerFromBeingMade(t *testing.T) {
 	if err := checkRules(known); err == nil {
 		t.Error("rules of methods that do not exist were accepted")
 	}
-	if err := sameNames("op", map[string]bool{"a": true}, map[string]rule{"a": {}}); err == nil {
+	if err := sameNames("op", map[string]bool{"a": true}, map[string]edge.Rule{"a": {}}); err == nil {
 		t.Error("an empty rule was accepted")
 	}
-	if f := (rule{}).missing(auth.All); f == nil {
+	if f := (edge.Rule{}).Missing(auth.All); f == nil {
 		t.Error("an empty rule allowed something")
 	}
-	if _, _, f := r.s.admit(as("acme/all"), "/millrace.v1.TaskService/Steal"); f == nil {
+	if _, _, f := r.s.admit(apitest.As("acme/all"), "/millrace.v1.TaskService/Steal"); f == nil {
 		t.Error("a method without a rule was admitted")
 	}
 }
@@ -417,28 +419,8 @@ func TestWhoCreatesReadsOrClaimsTasksMayReadTheNamespace(t *testing.T) {
 	for scope, open := range map[auth.Scopes]bool{
 		auth.TaskCreate: true, auth.TaskRead: true, auth.TaskWork: true, auth.KVRead: false, auth.KVWrite: false, auth.Admin: false,
 	} {
-		if f := methods[method].missing(scope); (f == nil) != open {
+		if f := methods[method].Missing(scope); (f == nil) != open {
 			t.Errorf("%s alone: got %v, want open %v", scope, f, open)
-		}
-	}
-}
-
-func TestStatusKeepsCountersOfAllTenantsForOperators(t *testing.T) {
-	r := newRESTRig(t, Limits{})
-	client := pb.NewServerServiceClient(r.conn)
-	for token, want := range map[string]uint64{
-		"acme/task:read": 0, "acme/admin": 0, "acme/admin,search:admin,ref:admin": 0, "ops/backup": 0, "ops/cluster": 9, "ops/tenant:admin": 9,
-	} {
-		web := r.send(r.request("GET", "/v1/status", token, "")).expect(t, token, 200)
-		if shown := strings.Contains(web.body, "fsyncs"); shown != (want > 0) || shown != strings.Contains(web.body, "log_bytes") || shown != strings.Contains(web.body, "applied_index") {
-			t.Errorf("%s over REST: %s", token, web.body)
-		}
-		st, err := client.Status(as(token), &pb.StatusRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if st.GetFsyncs() != want || st.GetDurability() != "fsync" || st.GetVersion() != "v1" {
-			t.Errorf("%s: %v", token, st)
 		}
 	}
 }

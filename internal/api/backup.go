@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/errs"
 )
 
@@ -29,7 +30,7 @@ type backupService struct {
 // Take streams one backup.
 func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingServer[pb.BackupPart]) error {
 	if in.GetRate() < 0 {
-		return invalid("rate", "must not be negative")
+		return edge.Invalid("rate", "must not be negative")
 	}
 	if bs.s.o.Backups == nil {
 		return core.Invalid{Field: "method", Reason: "not_supported", Message: "this server takes no backups"}
@@ -39,7 +40,7 @@ func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingS
 	b := &backupStream{s: bs.s, ss: ss, objects: in.GetObjects()}
 	ended := make(chan error, 1)
 	// Not waited for when the reader takes nothing: the end of the stream ends a send that is stuck, and with it the backup.
-	bs.s.work.Go(func() { ended <- b.run(ctx, in.GetRate()) })
+	bs.s.Work.Go(func() { ended <- b.run(ctx, in.GetRate()) })
 	return b.watch(ended)
 }
 
@@ -56,9 +57,9 @@ type backupStream struct {
 }
 
 func (b *backupStream) run(ctx context.Context, rate int64) (err error) {
-	defer b.s.recovered(&err)
-	if err := b.s.o.Backups.Backup(ctx, rate, b); is[*errs.Corruption](err) {
-		return shown{err}
+	defer b.s.Recovered(&err)
+	if err := b.s.o.Backups.Backup(ctx, rate, b); edge.Is[*errs.Corruption](err) {
+		return edge.Show(err)
 	} else if err != nil {
 		return err
 	}
@@ -73,7 +74,7 @@ func (b *backupStream) watch(ended <-chan error) error {
 		select {
 		case err := <-ended:
 			return err
-		case <-b.s.life.Done():
+		case <-b.s.Life.Done():
 			return core.Unavailable{Reason: "stopping"}
 		case <-tick.C():
 			if fact := b.check(); fact != nil {
@@ -87,7 +88,7 @@ func (b *backupStream) watch(ended <-chan error) error {
 func (b *backupStream) check() core.Fact {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.busy && b.s.o.Clock.Boot()-b.since >= time.Duration(b.s.l.SendStallMs)*time.Millisecond {
+	if b.busy && b.s.o.Clock.Boot()-b.since >= time.Duration(b.s.Limits.SendStallMs)*time.Millisecond {
 		return core.Unavailable{Reason: "slow_consumer", Limit: "send_stall_ms"}
 	}
 	return nil

@@ -13,38 +13,14 @@ import (
 	"google.golang.org/grpc/codes"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/edge"
 )
-
-// Backup gives a backup of one shard, whose rate it notes; with more than a few bytes in a second it never ends.
-func (n *fakeNode) Backup(ctx context.Context, rate int64, sink core.BackupSink) error {
-	n.step()
-	if rate == 13 {
-		return core.Exhausted{Limit: "backups", Max: 1}
-	}
-	err := sink.Head(core.BackupHead{Cluster: "ab", Node: "n1", Version: "v1", Format: 1, Shards: 1, StartedMillis: testNow.UnixMilli()})
-	if err == nil {
-		err = sink.Shard([]byte("description"))
-	}
-	if err == nil {
-		err = sink.Data([]byte("bytes"))
-	}
-	if err == nil && (rate == 14 || rate == 16) {
-		err = errors.Join(sink.File(core.BackupFile{Digest: core.Digest{1, 31: 2}, Size: 4, Index: true}), sink.Data([]byte("pack")))
-	}
-	if err == nil && rate == 15 {
-		err = errs.Corruptf("damaged pack 3/x.pack")
-	}
-	for err == nil && rate > 100 {
-		err = errors.Join(sink.Data(make([]byte, 64<<10)), ctx.Err())
-	}
-	return err
-}
 
 func (r *rig) take(token string, rate int64) (pb.BackupService_TakeClient, context.CancelFunc) {
 	r.t.Helper()
-	ctx, cancel := context.WithCancel(as(token))
+	ctx, cancel := context.WithCancel(apitest.As(token))
 	stream, err := pb.NewBackupServiceClient(r.conn).Take(ctx, &pb.TakeBackupRequest{Rate: rate, Objects: rate != 16})
 	if err != nil {
 		r.t.Fatal(err)
@@ -69,7 +45,7 @@ func partsOf(t *testing.T, stream grpc.ServerStreamingClient[pb.BackupPart]) (go
 }
 
 func TestABackupIsHeadShardsAndEnd(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/backup", 0)
 	got := partsOf(t, stream)
 	if len(got) != 4 || got[0].GetHead().GetShards() != 1 || string(got[1].GetShard()) != "description" ||
@@ -80,50 +56,50 @@ func TestABackupIsHeadShardsAndEnd(t *testing.T) {
 
 // Backups are of all tenants: who administers one of them may not have them.
 func TestAnAdminOfATenantTakesNoBackup(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/admin", 0)
 	_, err := stream.Recv()
 	expectCode(t, "an admin", err, codes.PermissionDenied)
 }
 
 func TestABackupIsRefusedByName(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/backup", 13)
 	_, err := stream.Recv()
-	if e := errorOf(t, err); e.GetLimit() != "backups" || e.GetCode() != "RESOURCE_EXHAUSTED" {
+	if e := apitest.ErrorOf(t, err); e.GetLimit() != "backups" || e.GetCode() != "RESOURCE_EXHAUSTED" {
 		t.Errorf("a second one: %v", e)
 	}
 	stream, _ = r.take("acme/backup", -1)
 	_, err = stream.Recv()
-	if e := errorOf(t, err); e.GetField() != "rate" || e.GetCode() != "INVALID_ARGUMENT" {
+	if e := apitest.ErrorOf(t, err); e.GetField() != "rate" || e.GetCode() != "INVALID_ARGUMENT" {
 		t.Errorf("a negative rate: %v", e)
 	}
 }
 
 func TestABackupThatNobodyTakesIsCut(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/backup", 1000)
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	r.untilCut(stream, func() { r.clock.advance(time.Minute) }, codes.Unavailable, "slow_consumer")
+	r.untilCut(stream, func() { r.clock.Advance(time.Minute) }, codes.Unavailable, "slow_consumer")
 }
 
 func TestABackupEndsWithItsToken(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/backup", 1000)
 	if _, err := stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	r.auth.revoke("acme/backup")
-	r.s.live.Sweep()
-	r.untilCut(stream, func() { r.clock.advance(endWait) }, codes.Unauthenticated, "")
+	r.auth.Revoke("acme/backup")
+	r.s.Live.Sweep()
+	r.untilCut(stream, func() { r.clock.Advance(endWait) }, codes.Unauthenticated, "")
 }
 
 // untilCut moves time on until the handler has ended the stream, and only then reads what was sent before.
 func (r *rig) untilCut(stream pb.BackupService_TakeClient, pass func(), want codes.Code, reason string) {
 	r.t.Helper()
-	for r.s.streams.value() > 0 {
+	for r.s.Streams.Value() > 0 {
 		pass()
 	}
 	for {
@@ -132,7 +108,7 @@ func (r *rig) untilCut(stream pb.BackupService_TakeClient, pass func(), want cod
 			continue
 		}
 		expectCode(r.t, "the backup", err, want)
-		if e := errorOf(r.t, err); e.GetReason() != reason {
+		if e := apitest.ErrorOf(r.t, err); e.GetReason() != reason {
 			r.t.Errorf("it ended as %v, want reason %q", e, reason)
 		}
 		return
@@ -140,7 +116,7 @@ func (r *rig) untilCut(stream pb.BackupService_TakeClient, pass func(), want cod
 }
 
 func TestABackupHasFilesOfRepositories(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/backup", 14)
 	got := partsOf(t, stream)
 	want := core.Digest{1, 31: 2}
@@ -155,14 +131,14 @@ func endOf(t *testing.T, stream pb.BackupService_TakeClient) *pb.Error {
 	t.Helper()
 	for {
 		if _, err := stream.Recv(); err != nil {
-			return errorOf(t, err)
+			return apitest.ErrorOf(t, err)
 		}
 	}
 }
 
 // A program from before files of repositories came would leave them out without a word.
 func TestACallerThatTakesNoFilesOfRepositoriesGetsNoBackupOfAny(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/backup", 16)
 	if e := endOf(t, stream); e.GetField() != "objects" || e.GetReason() != "not_supported" || e.GetCode() != "INVALID_ARGUMENT" {
 		t.Errorf("%v", e)
@@ -170,7 +146,7 @@ func TestACallerThatTakesNoFilesOfRepositoriesGetsNoBackupOfAny(t *testing.T) {
 }
 
 func TestABackupNamesWhatIsDamaged(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/backup", 15)
 	if e := endOf(t, stream); e.GetCode() != "DATA_LOSS" || !strings.Contains(e.GetMessage(), "3/x.pack") {
 		t.Errorf("%v", e)

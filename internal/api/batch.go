@@ -3,6 +3,7 @@ package api
 import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // answers turns results of commits into the answers of a batch's items.
@@ -17,7 +18,7 @@ func (s *Server) answers(method string, values bool) *answers {
 	return &answers{s: s, method: method, values: values, budget: prevBytes}
 }
 
-func (a *answers) err(err error) *pb.Error { return a.s.wire(a.method, err, a.values) }
+func (a *answers) err(err error) *pb.Error { return a.s.Wire(a.method, err, a.values) }
 
 // creating is a batch of creates on its way: the commits it became, and what is answered already.
 type creating struct {
@@ -45,7 +46,7 @@ func (t *translator) creates(a *answers, in []*pb.TaskSpec, atomic bool) (*creat
 			part, fact = t.placeCreate(op)
 		}
 		if fact != nil {
-			fact = within(item("tasks", i), fact)
+			fact = edge.Within(edge.Item("tasks", i), fact)
 			if atomic {
 				return nil, fact
 			}
@@ -77,10 +78,10 @@ func (t *translator) commitIn(p core.Partition, ops []core.Op) core.Commit {
 // items refuses an empty batch and one of too many items.
 func (t *translator) items(list string, n int) core.Fact {
 	if n == 0 {
-		return invalid(list, "must not be empty")
+		return edge.Invalid(list, "must not be empty")
 	}
 	if int64(n) > t.l.FrameItems {
-		return tooLarge(list, "frame_items", t.l.FrameItems)
+		return edge.TooLarge(list, "frame_items", t.l.FrameItems)
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func (b *creating) answer(a *answers, results []core.Result) ([]*pb.CreateResult
 	if b.atomic {
 		r := results[0]
 		if r.Refusal != nil {
-			return nil, refusal{r.Refusal, 0}
+			return nil, edge.Refused(r.Refusal, 0)
 		}
 		for i := range b.results {
 			b.results[i] = createResult(r.Ops[i], r.Replayed)
@@ -140,7 +141,7 @@ func (t *translator) settles(a *answers, in []*pb.SettleItem) (*settling, core.F
 	for i, it := range in {
 		c, h, fact := t.settle(it)
 		if fact != nil {
-			b.results[i] = &pb.SettleResult{Error: a.err(within(item("items", i), fact))}
+			b.results[i] = &pb.SettleResult{Error: a.err(edge.Within(edge.Item("items", i), fact))}
 			continue
 		}
 		b.commits, b.holds = append(b.commits, c), append(b.holds, h)
@@ -165,7 +166,7 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 	case *pb.SettleItem_Release:
 		ops[0] = &core.TaskRelease{Task: h.Task, Token: h.Token}
 	default:
-		fact = invalid("", "must name one outcome: complete, fail, snooze or release")
+		fact = edge.Invalid("", "must name one outcome: complete, fail, snooze or release")
 	}
 	if fact != nil {
 		return c, h, fact
@@ -186,21 +187,21 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 
 func (t *translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects) (fact core.Fact) {
 	if most := t.l.CommitOps - 1; int64(len(in.GetConditions())+len(in.GetOps())) > most { // the completion is an op too
-		return tooLarge("effects.ops", "commit_ops", most)
+		return edge.TooLarge("effects.ops", "commit_ops", most)
 	}
 	t.repeatableBy(core.RequestID{}, ends)
 	if c.Conditions, fact = t.conditions(in.GetConditions()); fact != nil {
-		return within("effects", fact)
+		return edge.Within("effects", fact)
 	}
 	if c.Ops, fact = t.ops(c.Ops, in.GetOps()); fact != nil {
-		return within("effects", fact)
+		return edge.Within("effects", fact)
 	}
 	c.FailOnRefusal = in.GetFailOnRefusal()
 	if fact = t.place(c, 1); fact != nil {
-		return within("effects", fact)
+		return edge.Within("effects", fact)
 	}
 	if fact = t.encoded(c); fact != nil {
-		return within("effects", fact)
+		return edge.Within("effects", fact)
 	}
 	if t.edge.s == nil { // of a test, without rates
 		return nil
@@ -224,7 +225,7 @@ func (b *settling) answer(a *answers, results []core.Result) []*pb.SettleResult 
 func (a *answers) settleResult(r core.Result) *pb.SettleResult {
 	out := &pb.SettleResult{Replayed: r.Replayed, FailedInstead: r.FailedInstead}
 	if r.Refusal != nil {
-		out.Error = a.err(refusal{r.Refusal, 1})
+		out.Error = a.err(edge.Refused(r.Refusal, 1))
 	}
 	if len(r.Ops) == 0 {
 		return out
@@ -254,7 +255,7 @@ func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
 			o.Task = r.Task.String()
 		}
 		if r.Kind == core.OpVectorUpsert {
-			o.Rev, o.PointVersion = 0, showVersion(uint16(r.Version), r.Rev)
+			o.Rev, o.PointVersion = 0, edge.ShowVersion(uint16(r.Version), r.Rev)
 		}
 		o.Refs = showMoved(r.Refs)
 		if len(r.Prev) <= a.budget {
@@ -269,9 +270,9 @@ func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
 // commitResponse answers one commit.
 func (a *answers) commitResponse(r core.Result, at core.At) (*pb.CommitResponse, error) {
 	if r.Refusal != nil {
-		return nil, refusal{r.Refusal, 0}
+		return nil, edge.Refused(r.Refusal, 0)
 	}
-	return &pb.CommitResponse{Results: a.opResults(r.Ops), Replayed: r.Replayed, At: showAt(atOf(r, at))}, nil
+	return &pb.CommitResponse{Results: a.opResults(r.Ops), Replayed: r.Replayed, At: ShowAt(atOf(r, at))}, nil
 }
 
 // heartbeats answers the renewals of some commits, in order. shift is what wall clocks show beyond shard time.

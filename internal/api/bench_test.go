@@ -4,22 +4,24 @@ import (
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // BenchmarkCreateFrame is the way of a frame of eight tasks from the decoded message to commits.
 func BenchmarkCreateFrame(b *testing.B) {
 	s := &Server{shapes: make(shapes)}
 	s.shapes.add((&pb.ClientFrame{}).ProtoReflect().Descriptor())
-	l, err := Limits{}.withDefaults()
+	l, err := edge.Limits{}.WithDefaults()
 	if err != nil {
 		b.Fatal(err)
 	}
 	f := &pb.CreateFrame{}
 	for i := range byte(8) {
-		f.Tasks = append(f.Tasks, &pb.TaskSpec{Id: testID(i), Queue: "mail", Payload: []byte(`{"bench":true}`)})
+		f.Tasks = append(f.Tasks, &pb.TaskSpec{Id: apitest.ID(i), Queue: "mail", Payload: []byte(`{"bench":true}`)})
 	}
-	tr := translator{l: &l, now: core.ShardTimeOf(testNow)}
+	tr := translator{l: &l, now: core.ShardTimeOf(apitest.Now)}
 	b.Run("unknown", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

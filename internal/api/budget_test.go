@@ -2,13 +2,14 @@ package api
 
 import (
 	"bytes"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // make16 is the number of a session.
@@ -22,32 +23,32 @@ func largeFrame(seq uint64) *pb.ClientFrame {
 }
 
 func TestFramesOfAllStreamsTogetherAreBounded(t *testing.T) {
-	r := newRigWith(t, Limits{}, Memory{Frames: 2*kib + kib/2})
-	r.n.holding = true
-	a, _ := r.greet(as("acme/all"), 1)
-	b, _ := r.greet(as("rival/all"), 2)
+	r := newRigWith(t, edge.Limits{}, edge.Memory{Frames: 2*kib + kib/2})
+	r.n.Holding = true
+	a, _ := r.greet(apitest.As("acme/all"), 1)
+	b, _ := r.greet(apitest.As("rival/all"), 2)
 	for seq := range uint64(3) {
 		a.send(largeFrame(seq))
 	}
-	eventually(t, "the share is full", func() bool { return r.n.waiting() == 3 })
+	apitest.Eventually(t, "the share is full", func() bool { return r.n.Waiting() == 3 })
 	b.send(largeFrame(0)) // it was awaited before the share was full
 	b.send(largeFrame(1))
 	a.send(largeFrame(3))
-	eventually(t, "a frame that was awaited already is taken", func() bool { return r.n.waiting() == 4 })
-	eventually(t, "a stream waits for room", func() bool {
-		r.s.frames.mu.Lock()
-		defer r.s.frames.mu.Unlock()
-		return r.s.frames.freed != nil
+	apitest.Eventually(t, "a frame that was awaited already is taken", func() bool { return r.n.Waiting() == 4 })
+	apitest.Eventually(t, "a stream waits for room", func() bool {
+		r.s.Frames.Mu.Lock()
+		defer r.s.Frames.Mu.Unlock()
+		return r.s.Frames.Freed != nil
 	})
-	if n, held := r.n.waiting(), r.s.Stats().Held.Frames; n != 4 || held < 4*kib {
+	if n, held := r.n.Waiting(), r.s.Stats().Held.Frames; n != 4 || held < 4*kib {
 		t.Fatalf("%d frames of %d bytes are held", n, held)
 	}
 	for range 3 { // with one that is left there is room for two
-		r.n.release(0)
+		r.n.ReleaseHeld(0)
 	}
-	eventually(t, "both streams are read again", func() bool { return r.n.waiting() == 3 })
+	apitest.Eventually(t, "both streams are read again", func() bool { return r.n.Waiting() == 3 })
 	for range 3 {
-		r.n.release(0)
+		r.n.ReleaseHeld(0)
 	}
 	for seq := range uint64(4) {
 		if ack := a.ack(); ack.GetSeq() != seq || ack.GetError() != nil {
@@ -66,21 +67,21 @@ func TestFramesOfAllStreamsTogetherAreBounded(t *testing.T) {
 
 // TestFramesThatLoadRefsCountAmongThoseOfAllStreams has a load and a session of refs wait for the room that frames of others take.
 func TestFramesThatLoadRefsCountAmongThoseOfAllStreams(t *testing.T) {
-	r := newRigWith(t, Limits{}, Memory{Frames: kib})
-	r.greet(as("acme/all"), 1) // makes the namespace
-	r.n.holding = true
+	r := newRigWith(t, edge.Limits{}, edge.Memory{Frames: kib})
+	r.greet(apitest.As("acme/all"), 1) // makes the namespace
+	r.n.Holding = true
 	refs := pb.NewRefServiceClient(r.conn)
 	text := strings.Repeat("m", core.MaxRefMessage)
-	changes := []*pb.RefChange{{Kind: pb.RefChange_CREATE, Name: "refs/heads/a", New: testOID, Message: text}}
-	load, err := refs.LoadRefs(as("acme/all"))
+	changes := []*pb.RefChange{{Kind: pb.RefChange_CREATE, Name: "refs/heads/a", New: apitest.OID, Message: text}}
+	load, err := refs.LoadRefs(apitest.As("acme/all"))
 	if err == nil {
 		err = load.Send(&pb.LoadRefsRequest{Repo: "a", Session: make16(1), Number: 1, Changes: changes})
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the load's frame is under way", func() bool { return r.n.waiting() == 1 && r.s.Stats().Held.Frames > kib })
-	session, err := refs.Session(as("acme/all"))
+	apitest.Eventually(t, "the load's frame is under way", func() bool { return r.n.Waiting() == 1 && r.s.Stats().Held.Frames > kib })
+	session, err := refs.Session(apitest.As("acme/all"))
 	for _, f := range []*pb.RefSessionRequest{
 		{Frame: &pb.RefSessionRequest_Open{Open: &pb.RefSessionOpen{Repo: "a", Session: make16(2)}}},
 		{Frame: &pb.RefSessionRequest_Start{Start: &pb.RefSessionStart{}}},
@@ -94,31 +95,31 @@ func TestFramesThatLoadRefsCountAmongThoseOfAllStreams(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the session waits for room", func() bool {
-		r.s.frames.mu.Lock()
-		defer r.s.frames.mu.Unlock()
-		return r.s.frames.freed != nil
+	apitest.Eventually(t, "the session waits for room", func() bool {
+		r.s.Frames.Mu.Lock()
+		defer r.s.Frames.Mu.Unlock()
+		return r.s.Frames.Freed != nil
 	})
-	if n := r.n.waiting(); n != 1 {
+	if n := r.n.Waiting(); n != 1 {
 		t.Fatalf("%d frames are under way", n)
 	}
-	r.n.release(0)
-	eventually(t, "the session goes on", func() bool { return r.n.waiting() == 1 })
+	r.n.ReleaseHeld(0)
+	apitest.Eventually(t, "the session goes on", func() bool { return r.n.Waiting() == 1 })
 	if held := r.s.Stats().Held.Frames; held < kib {
 		t.Errorf("%d bytes are held of a transaction of more", held)
 	}
-	r.n.release(0)
-	eventually(t, "nothing is held", func() bool { return r.s.Stats().Held.Frames == 0 })
+	r.n.ReleaseHeld(0)
+	apitest.Eventually(t, "nothing is held", func() bool { return r.s.Stats().Held.Frames == 0 })
 }
 
 // TestFramesThatAreDecidedAreNotHeldForASlowReader lets one client take no acks.
 func TestFramesThatAreDecidedAreNotHeldForASlowReader(t *testing.T) {
-	r := newRigWith(t, Limits{}, Memory{Frames: kib})
-	slow, _ := r.greet(as("acme/all"), 1)
+	r := newRigWith(t, edge.Limits{}, edge.Memory{Frames: kib})
+	slow, _ := r.greet(apitest.As("acme/all"), 1)
 	for seq := range uint64(3) {
 		slow.send(largeFrame(seq))
 	}
-	quick, _ := r.greet(as("rival/all"), 2)
+	quick, _ := r.greet(apitest.As("rival/all"), 2)
 	quick.send(largeFrame(0))
 	if ack := quick.ack(); ack.GetError() != nil {
 		t.Errorf("%v", ack)
@@ -126,92 +127,62 @@ func TestFramesThatAreDecidedAreNotHeldForASlowReader(t *testing.T) {
 }
 
 func TestRequestsOfAllCallersTogetherAreBounded(t *testing.T) {
-	r := newRigWith(t, Limits{}, Memory{Requests: kib})
+	r := newRigWith(t, edge.Limits{}, edge.Memory{Requests: kib})
 	tasks := pb.NewTaskServiceClient(r.conn)
 	create := func(bytes int) error {
-		_, err := tasks.Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q", Payload: make([]byte, bytes)}})
+		_, err := tasks.Create(apitest.As("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q", Payload: make([]byte, bytes)}})
 		return err
 	}
-	if e := errorOf(t, create(kib)); e.GetCode() != "UNAVAILABLE" || e.GetReason() != "overload" || e.GetLimit() != "requests" {
+	if e := apitest.ErrorOf(t, create(kib)); e.GetCode() != "UNAVAILABLE" || e.GetReason() != "overload" || e.GetLimit() != "requests" {
 		t.Errorf("a call beyond the share: %v", e)
 	}
-	r.n.mu.Lock()
-	r.n.holding = true
-	r.n.mu.Unlock()
+	r.n.Mu.Lock()
+	r.n.Holding = true
+	r.n.Mu.Unlock()
 	var all sync.WaitGroup
 	all.Go(func() {
 		if err := create(600); err != nil {
 			t.Errorf("a call within the share: %v", err)
 		}
 	})
-	eventually(t, "one is under way", func() bool { return r.n.waiting() == 1 })
-	if e := errorOf(t, create(600)); e.GetLimit() != "requests" {
+	apitest.Eventually(t, "one is under way", func() bool { return r.n.Waiting() == 1 })
+	if e := apitest.ErrorOf(t, create(600)); e.GetLimit() != "requests" {
 		t.Errorf("a second one at the same time: %v", e)
 	}
-	r.n.release(0)
+	r.n.ReleaseHeld(0)
 	all.Wait()
 	if held := r.s.Stats().Held; held.Requests != 0 {
 		t.Errorf("%+v is held of nothing", held)
 	}
 }
 
-func TestBodiesCountAsRequests(t *testing.T) {
-	r := newRESTRig(t, Limits{})
-	r.s.requests.most = kib
-	a := r.do("POST", "/v1/tasks", body(2*kib, "q")).expect(t, "a body beyond the share", http.StatusServiceUnavailable)
-	if e := failed(t, a); e.Code != "UNAVAILABLE" || e.Limit != "requests" || e.Outcome != "refused" {
-		t.Errorf("%+v", e)
-	}
-	eventually(t, "no byte is counted", func() bool { return r.s.Stats().Held.Requests == 0 })
-}
-
 func TestStreamsWithTasksOnTheirWayGetNoMoreWhenTooManyAre(t *testing.T) {
-	r := newRigWith(t, Limits{}, Memory{Sends: 5 * mib})
+	r := newRigWith(t, edge.Limits{}, edge.Memory{Sends: 5 * mib})
 	r.stall(1) // by its own bound, which is less
-	_, slow := r.greet(as("acme/all"), 2)
-	_, idle := r.greet(as("acme/all"), 3)
+	_, slow := r.greet(apitest.As("acme/all"), 2)
+	_, idle := r.greet(apitest.As("acme/all"), 3)
 	waiting := func() int64 {
-		st := slow.sink.(*stream)
+		st := slow.Sink.(*stream)
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		return st.outBytes
 	}
 	for { // a frame that the transport still takes makes room, so there is more than one step
 		own := waiting() // which only falls between here and the question
-		if !slow.sink.Room() {
+		if !slow.Sink.Room() {
 			break
 		}
-		if own >= r.s.l.SendBytes-mib {
+		if own >= r.s.Limits.SendBytes-mib {
 			t.Fatalf("with %d bytes on their way a stream with %d of them may have more", r.s.Stats().Held.Sends, own)
 		}
-		if !slow.sink.Assign(1, assignedTasks(1, mib), core.At{}) {
+		if !slow.Sink.Assign(1, assignedTasks(1, mib), core.At{}) {
 			t.Fatal("no room for a task")
 		}
 	}
-	if !idle.sink.Room() {
+	if !idle.Sink.Room() {
 		t.Error("one without any may not have some")
 	}
-	if !idle.sink.Assign(1, assignedTasks(1, 10), core.At{}) {
+	if !idle.Sink.Assign(1, assignedTasks(1, 10), core.At{}) {
 		t.Error("a task is not taken")
-	}
-}
-
-func TestAShareWakesWhoWaitsWheneverThereIsRoomAgain(t *testing.T) {
-	h := newBudget(10)
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range 2000 {
-				for c := h.room(); c != nil; c = h.room() {
-					<-c
-				}
-				h.add(7)
-				h.give(7)
-			}
-		})
-	}
-	all.Wait()
-	if h.held.Load() != 0 || h.room() != nil {
-		t.Errorf("%d are held", h.held.Load())
 	}
 }

@@ -7,10 +7,11 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// namespaceKey is the metadata key that names the namespace of a unary call.
-const namespaceKey = "millrace-namespace"
+// NamespaceKey is the metadata key that names the namespace of a unary call.
+const NamespaceKey = "millrace-namespace"
 
 // defaultNamespace is where calls go that name none.
 const defaultNamespace = "default"
@@ -19,7 +20,7 @@ const defaultNamespace = "default"
 // has chosen another.
 type call struct {
 	s   *Server
-	who caller
+	who edge.Caller
 	t   translator
 
 	partitions []core.PartitionInfo // of the namespace
@@ -42,11 +43,11 @@ func (s *Server) begin(ctx context.Context, create bool) (*call, error) {
 }
 
 // asks finds who makes a unary call, and which namespace it names.
-func (s *Server) asks(ctx context.Context) (who caller, namespace string, fact core.Fact) {
-	if s.stopping() {
+func (s *Server) asks(ctx context.Context) (who edge.Caller, namespace string, fact core.Fact) {
+	if s.Stopping() {
 		return who, "", core.Unavailable{Reason: "stopping"}
 	}
-	who, ok := callerOf(ctx)
+	who, ok := edge.CallerOf(ctx)
 	if !ok {
 		return who, "", core.Unauthenticated{}
 	}
@@ -55,27 +56,27 @@ func (s *Server) asks(ctx context.Context) (who caller, namespace string, fact c
 	return who, namespace, fact
 }
 
-func (s *Server) translator(who caller, p core.Partition, parts int) translator {
+func (s *Server) translator(who edge.Caller, p core.Partition, parts int) translator {
 	return translator{
-		l: &s.l, who: who.Principal, part: p, parts: parts, now: s.o.Backend.Now(p).Add(s.o.Backend.Shift(p)), rand: s.o.Rand,
-		leads: s.o.Backend, edge: pointEdge{s, s.life},
+		l: &s.Limits, who: who.Principal, part: p, parts: parts, now: s.o.Backend.Now(p).Add(s.o.Backend.Shift(p)), rand: s.o.Rand,
+		leads: s.o.Backend, edge: pointEdge{s, s.Life},
 	}
 }
 
 func namespaceOf(md metadata.MD) (string, core.Fact) {
-	switch values := md.Get(namespaceKey); len(values) {
+	switch values := md.Get(NamespaceKey); len(values) {
 	case 0:
 		return defaultNamespace, nil
 	case 1:
-		return values[0], spaceName("namespace", values[0])
+		return values[0], SpaceName("namespace", values[0])
 	}
-	return "", invalid("namespace", "must be given only once")
+	return "", edge.Invalid("namespace", "must be given only once")
 }
 
 var errNoPartition = errors.New("a namespace has no partition")
 
 // namespace finds a namespace, which has a partition. The tenant is the token's, always.
-func (s *Server) namespace(ctx context.Context, who caller, name string, create bool) (core.NamespaceInfo, error) {
+func (s *Server) namespace(ctx context.Context, who edge.Caller, name string, create bool) (core.NamespaceInfo, error) {
 	ns, err := s.o.Backend.Namespace(ctx, who.Tenant, name, create)
 	if err == nil && len(ns.Partitions) == 0 {
 		err = errNoPartition
@@ -98,7 +99,7 @@ func unknownNamespace(err error) bool {
 
 // ignoreNotFound drops the error that says that what was looked for is not there.
 func ignoreNotFound(err error) error {
-	if is[core.NotFound](err) {
+	if edge.Is[core.NotFound](err) {
 		return nil
 	}
 	return err
@@ -116,7 +117,7 @@ func noTask(err error, id string) error {
 // it.
 func (c *call) propose(ctx context.Context, commits ...core.Commit) (core.Proposed, error) {
 	if err := ctx.Err(); err != nil {
-		return core.Proposed{}, factOf(err, false)
+		return core.Proposed{}, edge.FactOf(err, false)
 	}
 	ended := make(chan core.Proposed, 1)
 	c.s.o.Backend.Propose(commits[0].Partition, commits, func(p core.Proposed) { ended <- p })
@@ -127,7 +128,7 @@ func (c *call) propose(ctx context.Context, commits ...core.Commit) (core.Propos
 		}
 		return p, checkResults(p, len(commits))
 	case <-ctx.Done():
-		return core.Proposed{}, factOf(ctx.Err(), true)
+		return core.Proposed{}, edge.FactOf(ctx.Err(), true)
 	}
 }
 
@@ -156,7 +157,7 @@ func checkResults(p core.Proposed, commits int) error {
 // waiting returns a context that also ends when the server stops, for calls that wait.
 func (s *Server) waiting(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(s.life, func() { cancel(core.Unavailable{Reason: "stopping"}) })
+	stop := context.AfterFunc(s.Life, func() { cancel(core.Unavailable{Reason: "stopping"}) })
 	return ctx, func() {
 		stop()
 		cancel(nil)
@@ -168,7 +169,7 @@ func waited(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
-	if cause := context.Cause(ctx); is[core.Fact](cause) {
+	if cause := context.Cause(ctx); edge.Is[core.Fact](cause) {
 		return cause
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 const (
@@ -18,12 +19,12 @@ const (
 )
 
 // Claim gives ready tasks to a caller without a stream.
-func (ts *taskService) Claim(ctx context.Context, in *pb.ClaimRequest) (*pb.ClaimResponse, error) {
-	return ts.claim(ctx, in, false)
+func (ts *TaskService) Claim(ctx context.Context, in *pb.ClaimRequest) (*pb.ClaimResponse, error) {
+	return ts.ClaimFor(ctx, in, false)
 }
 
-// claim is Claim. With stay it sends its caller to no other node while this one leads a partition: the caller was sent here.
-func (ts *taskService) claim(ctx context.Context, in *pb.ClaimRequest, stay bool) (*pb.ClaimResponse, error) {
+// ClaimFor is Claim. With stay it sends its caller to no other node while this one leads a partition: the caller was sent here.
+func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay bool) (*pb.ClaimResponse, error) {
 	ctx, cancel := ts.s.waiting(ctx)
 	defer cancel()
 	spec, fact := ts.s.claimSpec(in)
@@ -33,7 +34,7 @@ func (ts *taskService) claim(ctx context.Context, in *pb.ClaimRequest, stay bool
 	c, err := ts.s.beginClaim(ctx, &spec)
 	if err != nil {
 		if unknownNamespace(err) {
-			return &pb.ClaimResponse{At: showAt(core.At{})}, nil
+			return &pb.ClaimResponse{At: ShowAt(core.At{})}, nil
 		}
 		return nil, waited(ctx, err)
 	}
@@ -44,7 +45,7 @@ func (ts *taskService) claim(ctx context.Context, in *pb.ClaimRequest, stay bool
 	var at core.At
 	switch {
 	case in.Partition != nil && int64(in.GetPartition()) >= int64(len(c.partitions)):
-		return nil, invalid("partition", "must be a partition of the namespace")
+		return nil, edge.Invalid("partition", "must be a partition of the namespace")
 	case in.Partition == nil && c.t.several():
 		tasks, at, err = c.claimAny(ctx, spec, stay)
 	default:
@@ -55,7 +56,7 @@ func (ts *taskService) claim(ctx context.Context, in *pb.ClaimRequest, stay bool
 		return nil, waited(ctx, err)
 	}
 	tasks = c.fit(tasks)
-	return &pb.ClaimResponse{Tasks: showAssigned(tasks, ts.s.o.Backend.Now(c.t.part)), At: showAt(at)}, nil
+	return &pb.ClaimResponse{Tasks: showAssigned(tasks, ts.s.o.Backend.Now(c.t.part)), At: ShowAt(at)}, nil
 }
 
 // claimAny claims from whichever partition has ready tasks, those that this node leads first, in turn; then the call's
@@ -94,7 +95,7 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpec, wait time.Duration) ([]core.Assigned, core.At, error) {
 	c.t.part, spec.Wait = p, core.MillisOf(wait)
 	tasks, at, err := c.s.o.Backend.Claim(ctx, p, spec)
-	if is[core.NotLeader](err) {
+	if edge.Is[core.NotLeader](err) {
 		err = nil
 	}
 	if f, ok := errors.AsType[core.Unavailable](err); ok && f.Reason == "no_leader" {
@@ -138,25 +139,25 @@ func (c *call) look(queues []core.GrantQueue) (l looked) {
 
 // claimSpec reads a claim.
 func (s *Server) claimSpec(in *pb.ClaimRequest) (spec core.ClaimSpec, fact core.Fact) {
-	t := translator{l: &s.l}
+	t := translator{l: &s.Limits}
 	if spec.Queues, fact = t.queues(in.GetQueues()); fact != nil {
 		return spec, fact
 	}
-	if int64(in.GetMax()) > s.l.ClaimTasks {
-		return spec, beyond("max", "claim_tasks", s.l.ClaimTasks, "is out of range")
+	if int64(in.GetMax()) > s.Limits.ClaimTasks {
+		return spec, edge.Beyond("max", "claim_tasks", s.Limits.ClaimTasks, "is out of range")
 	}
 	spec.Max = max(in.GetMax(), 1)
-	if spec.Lease, fact = millis("lease", in.GetLease(), t.leases()); fact != nil {
+	if spec.Lease, fact = Millis("lease", in.GetLease(), LeaseSpan(t.l)); fact != nil {
 		return spec, fact
 	}
-	if spec.Wait, fact = millis("wait", in.GetWait(), span{0, s.l.ClaimWaitMs, "claim_wait_ms"}); fact != nil {
+	if spec.Wait, fact = Millis("wait", in.GetWait(), Span{0, s.Limits.ClaimWaitMs, "claim_wait_ms"}); fact != nil {
 		return spec, fact
 	}
-	if in.Partition != nil && int64(in.GetPartition()) >= s.l.Partitions {
-		return spec, beyond("partition", "partitions", s.l.Partitions, "is out of range")
+	if in.Partition != nil && int64(in.GetPartition()) >= s.Limits.Partitions {
+		return spec, edge.Beyond("partition", "partitions", s.Limits.Partitions, "is out of range")
 	}
 	spec.Worker = in.GetWorker()
-	return spec, textUpTo("worker", in.GetWorker(), "worker_bytes", s.l.WorkerBytes)
+	return spec, TextUpTo("worker", in.GetWorker(), "worker_bytes", s.Limits.WorkerBytes)
 }
 
 // beginClaim is begin for a claim: it makes no namespace, but waits for one as long as the claim would wait for a
@@ -201,7 +202,7 @@ func (s *Server) release(p core.Partition, tasks []core.Assigned, over func()) {
 	}
 	s.o.Backend.Propose(p, commits, func(done core.Proposed) {
 		if done.Err != nil { // their leases end by themselves
-			s.log.Warn("tasks that were not delivered stay leased", "tasks", len(tasks), "err", done.Err)
+			s.Log.Warn("tasks that were not delivered stay leased", "tasks", len(tasks), "err", done.Err)
 		}
 		over()
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -19,11 +20,11 @@ func claimAny(queue string, wait int64) *pb.ClaimRequest {
 // moved; it returns where they were.
 func (r *rig) claims() func() []uint16 {
 	var seen []uint16
-	r.n.claimAt = func(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, error) {
-		r.n.mu.Lock()
+	r.n.OnClaimAt = func(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, error) {
+		r.n.Mu.Lock()
 		seen = append(seen, p.Index)
-		ready := r.n.backlog[p.Index]
-		r.n.mu.Unlock()
+		ready := r.n.Ready[p.Index]
+		r.n.Mu.Unlock()
 		if ready {
 			return []core.Assigned{{Task: core.PlacedID(1e12, p.Index, 4, [9]byte{1}), Token: 2}}, nil
 		}
@@ -40,8 +41,8 @@ func (r *rig) claims() func() []uint16 {
 		}
 	}
 	return func() []uint16 {
-		r.n.mu.Lock()
-		defer r.n.mu.Unlock()
+		r.n.Mu.Lock()
+		defer r.n.Mu.Unlock()
 		out := seen
 		seen = nil
 		return out
@@ -51,9 +52,9 @@ func (r *rig) claims() func() []uint16 {
 func TestAClaimTakesWhereTasksAreReadyInTurn(t *testing.T) {
 	r := wideRig(t, "", "b", "", "")
 	seen := r.claims()
-	r.n.backlog = map[uint16]bool{0: true, 1: true, 3: true}
+	r.n.Ready = map[uint16]bool{0: true, 1: true, 3: true}
 	for range 8 {
-		if out, err := r.tasks().Claim(as("acme/all"), claimAny("q", 0)); err != nil || len(out.GetTasks()) != 1 {
+		if out, err := r.tasks().Claim(apitest.As("acme/all"), claimAny("q", 0)); err != nil || len(out.GetTasks()) != 1 {
 			t.Fatal(out, err)
 		}
 	}
@@ -79,11 +80,11 @@ func TestAClaimIsSentToWhereTasksAreReadyWhenNoneAreHere(t *testing.T) {
 	} {
 		r := wideRig(t, strings.Split(c.leaders, ", ")...)
 		r.claims()
-		r.n.backlog = map[uint16]bool{c.backlog: true}
-		out, err := r.tasks().Claim(as("acme/all"), claimAny("q", 0))
+		r.n.Ready = map[uint16]bool{c.backlog: true}
+		out, err := r.tasks().Claim(apitest.As("acme/all"), claimAny("q", 0))
 		got := "OK"
 		if err != nil {
-			e := errorOf(t, err)
+			e := apitest.ErrorOf(t, err)
 			if got = e.GetCode(); got == "NOT_LEADER" {
 				got = e.GetLeader()
 			}
@@ -105,18 +106,18 @@ func TestAWaitingClaimLooksAtAllPartitionsAgainAndAgain(t *testing.T) {
 	}
 	claim := func(wait int64) chan end {
 		ended := make(chan end, 1)
-		before := r.clock.armed()
+		before := r.clock.Armed()
 		go func() {
-			out, err := r.tasks().Claim(as("acme/all"), claimAny("q", wait))
+			out, err := r.tasks().Claim(apitest.As("acme/all"), claimAny("q", wait))
 			ended <- end{out, err}
 		}()
-		eventually(t, "it waits", func() bool { return r.clock.armed() == before+1 })
+		apitest.Eventually(t, "it waits", func() bool { return r.clock.Armed() == before+1 })
 		return ended
 	}
 	slice := func() {
-		n := r.clock.armed()
-		r.clock.advance(claimSlice)
-		eventually(t, "it waits again", func() bool { return r.clock.armed() == n })
+		n := r.clock.Armed()
+		r.clock.Advance(claimSlice)
+		apitest.Eventually(t, "it waits again", func() bool { return r.clock.Armed() == n })
 	}
 	ended := claim(60_000)
 	for range 5 {
@@ -125,19 +126,19 @@ func TestAWaitingClaimLooksAtAllPartitionsAgainAndAgain(t *testing.T) {
 	if got := seen(); len(got) != 6 || slices.Contains(got, 3) {
 		t.Errorf("waited at %v", got)
 	}
-	r.n.mu.Lock()
-	r.n.backlog = map[uint16]bool{3: true}
-	r.n.mu.Unlock()
-	r.clock.advance(claimSlice)
-	if e := errorOf(t, (<-ended).err); e.GetCode() != "NOT_LEADER" || e.GetLeader() != "b" {
+	r.n.Mu.Lock()
+	r.n.Ready = map[uint16]bool{3: true}
+	r.n.Mu.Unlock()
+	r.clock.Advance(claimSlice)
+	if e := apitest.ErrorOf(t, (<-ended).err); e.GetCode() != "NOT_LEADER" || e.GetLeader() != "b" {
 		t.Errorf("a task came elsewhere: %v", e)
 	}
-	r.n.mu.Lock()
-	r.n.backlog = nil
-	r.n.mu.Unlock()
+	r.n.Mu.Lock()
+	r.n.Ready = nil
+	r.n.Mu.Unlock()
 	ended = claim(300)
 	slice()
-	r.clock.advance(100 * time.Millisecond)
+	r.clock.Advance(100 * time.Millisecond)
 	if e := <-ended; e.err != nil || len(e.out.GetTasks()) != 0 {
 		t.Errorf("its time is over: %v, %v", e.out, e.err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // Operator answers who operates the whole cluster. Errors are facts.
@@ -16,13 +17,13 @@ type Operator interface {
 	FinalizeFormat(ctx context.Context) (*pb.FinalizeFormatResponse, error)
 }
 
-// clusterService is for operators.
-type clusterService struct {
+// ClusterService is for operators.
+type ClusterService struct {
 	pb.UnimplementedClusterServiceServer
 	s *Server
 }
 
-func (cs *clusterService) operator() (Operator, error) {
+func (cs *ClusterService) operator() (Operator, error) {
 	if cs.s.o.Operator == nil {
 		return nil, core.Invalid{Field: "method", Reason: "not_supported", Message: "this server cannot be operated by its API"}
 	}
@@ -30,7 +31,7 @@ func (cs *clusterService) operator() (Operator, error) {
 }
 
 // Status tells how the cluster looks from here.
-func (cs *clusterService) Status(ctx context.Context, _ *pb.ClusterStatusRequest) (*pb.ClusterStatusResponse, error) {
+func (cs *ClusterService) Status(ctx context.Context, _ *pb.ClusterStatusRequest) (*pb.ClusterStatusResponse, error) {
 	o, err := cs.operator()
 	if err != nil {
 		return nil, err
@@ -46,7 +47,7 @@ var memberVerbs = map[pb.MemberVerb]core.MemberVerb{
 }
 
 // ChangeMembers makes a change of membership, or begins the job that does.
-func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMembersRequest) (*pb.ChangeMembersResponse, error) {
+func (cs *ClusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMembersRequest) (*pb.ChangeMembersResponse, error) {
 	op := core.MemberChange{
 		Do: memberVerbs[in.GetVerb()], Node: in.GetNode(), With: in.GetWith(), Learner: in.GetLearner(),
 		Name: in.GetName(),
@@ -58,11 +59,11 @@ func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMember
 			Message: "a node announces its own addresses: set advertise_peer, advertise_grpc or advertise_http in its settings, and start it again",
 		}
 	case op.Do == 0:
-		return nil, invalid("verb", "is not known")
+		return nil, edge.Invalid("verb", "is not known")
 	case op.Node == 0 && op.Do != core.MemberCancel:
-		return nil, invalid("node", "is required")
+		return nil, edge.Invalid("node", "is required")
 	case op.With == 0 && op.Do == core.MemberReplace:
-		return nil, invalid("with", "is required")
+		return nil, edge.Invalid("with", "is required")
 	}
 	o, err := cs.operator()
 	if err != nil {
@@ -72,12 +73,12 @@ func (cs *clusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMember
 }
 
 // TransferShard has a node lead a shard.
-func (cs *clusterService) TransferShard(ctx context.Context, in *pb.TransferShardRequest) (*pb.TransferShardResponse, error) {
+func (cs *ClusterService) TransferShard(ctx context.Context, in *pb.TransferShardRequest) (*pb.TransferShardResponse, error) {
 	switch {
 	case in.GetTo() == 0:
-		return nil, invalid("to", "is required")
-	case in.GetShard() > maxShard:
-		return nil, invalid("shard", "is not known")
+		return nil, edge.Invalid("to", "is required")
+	case in.GetShard() > MaxShard:
+		return nil, edge.Invalid("shard", "is not known")
 	}
 	o, err := cs.operator()
 	if err != nil {
@@ -90,7 +91,7 @@ func (cs *clusterService) TransferShard(ctx context.Context, in *pb.TransferShar
 }
 
 // BalanceShards has all shards go home.
-func (cs *clusterService) BalanceShards(ctx context.Context, _ *pb.BalanceShardsRequest) (*pb.BalanceShardsResponse, error) {
+func (cs *ClusterService) BalanceShards(ctx context.Context, _ *pb.BalanceShardsRequest) (*pb.BalanceShardsResponse, error) {
 	o, err := cs.operator()
 	if err != nil {
 		return nil, err
@@ -103,7 +104,7 @@ func (cs *clusterService) BalanceShards(ctx context.Context, _ *pb.BalanceShards
 }
 
 // FinalizeFormat raises the format of the cluster.
-func (cs *clusterService) FinalizeFormat(ctx context.Context, _ *pb.FinalizeFormatRequest) (*pb.FinalizeFormatResponse, error) {
+func (cs *ClusterService) FinalizeFormat(ctx context.Context, _ *pb.FinalizeFormatRequest) (*pb.FinalizeFormatResponse, error) {
 	o, err := cs.operator()
 	if err != nil {
 		return nil, err
@@ -111,5 +112,5 @@ func (cs *clusterService) FinalizeFormat(ctx context.Context, _ *pb.FinalizeForm
 	return o.FinalizeFormat(ctx)
 }
 
-// clusterMethods is what every method of the service begins with.
-const clusterMethods = "/millrace.v1.ClusterService/"
+// ClusterMethods is what every method of the service begins with.
+const ClusterMethods = "/millrace.v1.ClusterService/"

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // inbound receives one message. What is wrong with it is kept apart from errors of the transport, which ends a call
@@ -30,7 +31,7 @@ func (in *inbound) decode() {
 
 func (in *inbound) unmarshalled(err error) {
 	if err != nil {
-		in.fact = invalid(string(in.msg.ProtoReflect().Descriptor().Name()), "is malformed, or holds text that is not UTF-8")
+		in.fact = edge.Invalid(string(in.msg.ProtoReflect().Descriptor().Name()), "is malformed, or holds text that is not UTF-8")
 	}
 }
 
@@ -47,7 +48,7 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	in.bytes, in.fact = data.Len(), nil
 	if int64(in.bytes) > in.limit {
-		in.fact = tooLarge("", "grpc_message", in.limit)
+		in.fact = edge.TooLarge("", "grpc_message", in.limit)
 		return nil
 	}
 	if in.raw {
@@ -99,14 +100,14 @@ func (s shapes) unknown(m protoreflect.Message) core.Fact {
 		}
 		if !f.IsList() {
 			if fact := s.unknown(m.Get(f).Message()); fact != nil {
-				return within(string(f.Name()), fact)
+				return edge.Within(string(f.Name()), fact)
 			}
 			continue
 		}
 		list := m.Get(f).List()
 		for i := range list.Len() {
 			if fact := s.unknown(list.Get(i).Message()); fact != nil {
-				return within(item(string(f.Name()), i), fact)
+				return edge.Within(edge.Item(string(f.Name()), i), fact)
 			}
 		}
 	}

@@ -7,23 +7,25 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func TestACommitOfAllOps(t *testing.T) {
-	r := newRig(t, Limits{})
-	hold := &pb.Hold{Id: testID(1), Token: 4}
+	r := newRig(t, edge.Limits{})
+	hold := &pb.Hold{Id: apitest.ID(1), Token: 4}
 	checks := []*pb.KVCheck{
 		{Keyspace: "ks", Key: []byte("a"), Compare: pb.KVCheck_ABSENT},
 		{Keyspace: "ks", Key: []byte("b"), Compare: pb.KVCheck_EQUAL, Operand: &pb.KVCheck_Rev{Rev: 3}},
 		{Keyspace: "ks", Key: []byte("c"), Compare: pb.KVCheck_LESS, Operand: &pb.KVCheck_Value{Value: []byte("v")}},
 	}
-	out, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/all"), &pb.CommitRequest{
+	out, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all"), &pb.CommitRequest{
 		RequestId: repeat(16, byte(1)), Conditions: checks, Ops: []*pb.Op{
-			{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q", Id: testID(2)}}},
+			{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q", Id: apitest.ID(2)}}},
 			{Op: &pb.Op_TaskComplete{TaskComplete: &pb.TaskComplete{Task: hold, Complete: &pb.Complete{Result: []byte("r")}}}},
 			{Op: &pb.Op_TaskFail{TaskFail: &pb.TaskFail{Task: hold, Fail: &pb.Fail{Fatal: true}}}},
-			{Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{Task: hold, Snooze: &pb.Snooze{Until: timestamppb.New(testNow)}}}},
+			{Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{Task: hold, Snooze: &pb.Snooze{Until: timestamppb.New(apitest.Now)}}}},
 			{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k"), IfRev: new(uint64(0)), WantPrev: true}}},
 			{Op: &pb.Op_KvDelete{KvDelete: &pb.KVDelete{Keyspace: "ks", Key: []byte("d"), IfRev: new(uint64(5))}}},
 			{Op: &pb.Op_KvCheck{KvCheck: checks[0]}},
@@ -32,10 +34,10 @@ func TestACommitOfAllOps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(out.GetResults()) != 7 || out.GetResults()[0].GetTask() != testID(2) || out.GetResults()[4].GetRev() != 7 {
+	if len(out.GetResults()) != 7 || out.GetResults()[0].GetTask() != apitest.ID(2) || out.GetResults()[4].GetRev() != 7 {
 		t.Errorf("results: %v", out)
 	}
-	c := r.n.proposed()[0]
+	c := r.n.Proposed()[0]
 	if c.RequestID != core.RequestID(repeat(16, byte(1))) || len(c.Conditions) != 3 || c.Conditions[1].Target != core.TargetRev || c.Conditions[2].Compare != core.CompareLess {
 		t.Errorf("commit: %+v", c)
 	}
@@ -48,7 +50,7 @@ func TestACommitOfAllOps(t *testing.T) {
 func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
 	op := func(p *pb.KVPut) []*pb.Op { return []*pb.Op{putCommit().GetOps()[0], {Op: &pb.Op_KvPut{KvPut: p}}} }
 	check := func(c *pb.KVCheck) *pb.CommitRequest { return &pb.CommitRequest{Conditions: []*pb.KVCheck{c}} }
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	for name, c := range map[string]struct {
 		in    *pb.CommitRequest
 		field string
@@ -56,7 +58,7 @@ func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
 		"nothing":              {&pb.CommitRequest{}, "ops"},
 		"request id of 15":     {&pb.CommitRequest{RequestId: repeat(15, byte(1)), Ops: putCommit().GetOps()}, "request_id"},
 		"request id of zeroes": {&pb.CommitRequest{RequestId: make([]byte, 16), Ops: putCommit().GetOps()}, "request_id"},
-		"fence without token":  {&pb.CommitRequest{Fence: &pb.Fence{Task: testID(1)}, Ops: putCommit().GetOps()}, "fence.token"},
+		"fence without token":  {&pb.CommitRequest{Fence: &pb.Fence{Task: apitest.ID(1)}, Ops: putCommit().GetOps()}, "fence.token"},
 		"fence without task":   {&pb.CommitRequest{Fence: &pb.Fence{Token: 1}, Ops: putCommit().GetOps()}, "fence.task"},
 		"empty key":            {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "ks"})}, "ops[1].key"},
 		"keyspace with colon":  {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a:b", Key: []byte("k")})}, "ops[1].keyspace"},
@@ -69,40 +71,40 @@ func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
 		"task op without task": {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskFail{TaskFail: &pb.TaskFail{}}}}}, "ops[0].task.id"},
 		"bad task in commit":   {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q", Unique: &pb.Unique{Key: "k", Ttl: ms(-1)}}}}}}, "ops[0].unique.ttl"},
 		"snooze without when": {&pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_TaskSnooze{TaskSnooze: &pb.TaskSnooze{
-			Task: &pb.Hold{Id: testID(1), Token: 1},
+			Task: &pb.Hold{Id: apitest.ID(1), Token: 1},
 		}}}}}, "ops[0].snooze"},
 	} {
-		if e := errorOf(t, commitOf(c.in)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != c.field {
+		if e := apitest.ErrorOf(t, commitOf(c.in)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != c.field {
 			t.Errorf("%s: %v", name, e)
 		}
 	}
 }
 
 func TestARefusedCommitNamesOpAndRevision(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.judge = func(core.Commit) core.Result {
+	r := newRig(t, edge.Limits{})
+	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Op: 2, Fact: core.RevMismatch{Rev: 41, Value: []byte("now")}}}
 	}
-	e := errorOf(t, commitOf(&pb.CommitRequest{Ops: repeat(3, putCommit().GetOps()[0])})(r))
+	e := apitest.ErrorOf(t, commitOf(&pb.CommitRequest{Ops: repeat(3, putCommit().GetOps()[0])})(r))
 	if e.GetCode() != "PRECONDITION_FAILED" || e.GetOp() != 2 || e.GetDetails()["rev"] != "41" || e.GetDetails()["value"] != "now" {
 		t.Errorf("got %v", e)
 	}
-	_, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/kv:write"), putCommit())
-	if e := errorOf(t, err); e.GetDetails()["rev"] != "41" || e.GetDetails()["value"] != "" {
+	_, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/kv:write"), putCommit())
+	if e := apitest.ErrorOf(t, err); e.GetDetails()["rev"] != "41" || e.GetDetails()["value"] != "" {
 		t.Errorf("to a caller who may not read: %v", e)
 	}
 }
 
 func TestOldValuesThatDoNotFitAnAnswerAreLeftOut(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.judge = func(c core.Commit) core.Result {
-		res := applied(c)
+	r := newRig(t, edge.Limits{})
+	r.n.Judge = func(c core.Commit) core.Result {
+		res := apitest.Applied(c)
 		for i := range res.Ops {
 			res.Ops[i].Prev, res.Ops[i].Existed = make([]byte, mib), true
 		}
 		return res
 	}
-	out, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/all"), &pb.CommitRequest{Ops: repeat(9, putCommit().GetOps()[0])})
+	out, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all"), &pb.CommitRequest{Ops: repeat(9, putCommit().GetOps()[0])})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,14 +124,14 @@ func TestOldValuesThatDoNotFitAnAnswerAreLeftOut(t *testing.T) {
 
 // FuzzTranslateCommit feeds bytes that may be a commit to the way from the wire to core: it may refuse, never panic.
 func FuzzTranslateCommit(f *testing.F) {
-	for _, in := range []proto.Message{putCommit(), &pb.CommitRequest{Fence: &pb.Fence{Task: testID(1), Token: 1}, Conditions: []*pb.KVCheck{goodCheck()}}} {
+	for _, in := range []proto.Message{putCommit(), &pb.CommitRequest{Fence: &pb.Fence{Task: apitest.ID(1), Token: 1}, Conditions: []*pb.KVCheck{goodCheck()}}} {
 		b, err := proto.Marshal(in)
 		if err != nil {
 			f.Fatal(err)
 		}
 		f.Add(b)
 	}
-	l, err := Limits{}.withDefaults()
+	l, err := edge.Limits{}.WithDefaults()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -140,7 +142,7 @@ func FuzzTranslateCommit(f *testing.F) {
 		if proto.Unmarshal(b, in) != nil || known.checkMessage(in) != nil {
 			return
 		}
-		tr := translator{l: &l, now: core.ShardTimeOf(testNow)}
+		tr := translator{l: &l, now: core.ShardTimeOf(apitest.Now)}
 		tr.who.Scopes = ^tr.who.Scopes
 		tr.rand = zeroRand{}
 		c, fact := tr.commit(in)

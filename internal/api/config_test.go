@@ -7,16 +7,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func TestQueuesAreListedByName(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.addTask("acme", testID(1))
+	r := newRig(t, edge.Limits{})
+	r.addTask("acme", apitest.ID(1))
 	var names []string
 	in := &pb.ListQueuesRequest{Limit: 2}
 	for {
-		out, err := r.queues().List(as("acme/all"), in)
+		out, err := r.queues().List(apitest.As("acme/all"), in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,24 +33,24 @@ func TestQueuesAreListedByName(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	in.Cursor = showCursor([]byte("a b"))
-	_, err := r.queues().List(as("acme/all"), in)
-	if e := errorOf(t, err); e.GetField() != "cursor" {
+	_, err := r.queues().List(apitest.As("acme/all"), in)
+	if e := apitest.ErrorOf(t, err); e.GetField() != "cursor" {
 		t.Errorf("bad cursor: %v", e)
 	}
 }
 
 func TestQueueConfigurationSurvivesTheEdge(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	in := &pb.QueueConfig{
 		MaxAttempts: 3, MaxCrashes: 4, MaxDeliveries: new(int32(0)), Lease: ms(7000), MaxRun: ms(8),
 		Retry:      &pb.Retry{Backoff: pb.Backoff_FIXED, Base: ms(9), Factor: 1.5, Max: ms(10)},
 		MaxPayload: 11, Aging: ms(0), RetainCompleted: ms(0), RetainCancelled: ms(12), RetainDead: ms(13),
 	}
-	out, err := r.queues().Set(as("acme/all"), &pb.SetQueueRequest{Queue: "mail", Config: in, IfVersion: new(uint64(2))})
+	out, err := r.queues().Set(apitest.As("acme/all"), &pb.SetQueueRequest{Queue: "mail", Config: in, IfVersion: new(uint64(2))})
 	if err != nil || out.GetVersion() != 3 {
 		t.Fatalf("set: %v, %v", out, err)
 	}
-	op := r.n.proposed()[0].Ops[0].(*core.QueueSet)
+	op := r.n.Proposed()[0].Ops[0].(*core.QueueSet)
 	if op.IfVersion != 2 || op.Config.Aging != -1 || op.Config.RetainCompleted != -1 || op.Config.MaxDeliveries != -1 {
 		t.Errorf("op: %+v", op)
 	}
@@ -58,7 +60,7 @@ func TestQueueConfigurationSurvivesTheEdge(t *testing.T) {
 	if got := showQueueConfig(core.QueueConfig{}); !proto.Equal(got, &pb.QueueConfig{}) {
 		t.Errorf("defaults are shown as %v", got)
 	}
-	get, err := r.queues().Get(as("acme/all"), &pb.GetQueueRequest{Queue: "mail"})
+	get, err := r.queues().Get(apitest.As("acme/all"), &pb.GetQueueRequest{Queue: "mail"})
 	if err != nil || get.GetConfig().GetVersion() != 2 || get.GetConfig().GetAging() == nil {
 		t.Errorf("get: %v, %v", get, err)
 	}
@@ -72,30 +74,30 @@ func TestQueueConfigurationSurvivesTheEdge(t *testing.T) {
 		"if_version":              {Queue: "q", Config: &pb.QueueConfig{}, IfVersion: new(uint64(1 << 63))},
 		"queue":                   {Queue: "q q", Config: &pb.QueueConfig{}},
 	} {
-		_, err := r.queues().Set(as("acme/all"), bad)
-		if e := errorOf(t, err); e.GetField() != field {
+		_, err := r.queues().Set(apitest.As("acme/all"), bad)
+		if e := apitest.ErrorOf(t, err); e.GetField() != field {
 			t.Errorf("%s: %v", field, e)
 		}
 	}
 }
 
 func TestNamespaceConfigurationSurvivesTheEdge(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	set := &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{AutoCreate: new(false), RetainBytes: 9}}
-	if out, err := r.queues().SetNamespace(as("acme/all"), set); err != nil || out.GetVersion() != 3 {
+	if out, err := r.queues().SetNamespace(apitest.As("acme/all"), set); err != nil || out.GetVersion() != 3 {
 		t.Fatalf("set: %v, %v", out, err)
 	}
-	op := r.n.proposed()[0].Ops[0].(*core.NamespaceSet)
+	op := r.n.Proposed()[0].Ops[0].(*core.NamespaceSet)
 	if op.IfVersion != -1 || !op.Config.NoAutoCreate || op.Config.RetainBytes != 9 {
 		t.Errorf("op: %+v", op)
 	}
-	get, err := r.queues().GetNamespace(as("acme/all"), &pb.GetNamespaceRequest{})
+	get, err := r.queues().GetNamespace(apitest.As("acme/all"), &pb.GetNamespaceRequest{})
 	if err != nil || get.GetConfig().GetVersion() != 4 || get.GetConfig().GetAutoCreate() {
 		t.Errorf("get: %v, %v", get, err)
 	}
 	set.Config.RetainBytes = -1
-	_, err = r.queues().SetNamespace(as("acme/all"), set)
-	if e := errorOf(t, err); e.GetField() != "config.retain_bytes" {
+	_, err = r.queues().SetNamespace(apitest.As("acme/all"), set)
+	if e := apitest.ErrorOf(t, err); e.GetField() != "config.retain_bytes" {
 		t.Errorf("negative: %v", e)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // A cursor says where a page ended, as base64 for URLs without padding. Each kind of list has one form, which its page
@@ -15,13 +16,13 @@ import (
 const maxPlace = 1<<16 - 1
 
 func badCursor() core.Fact {
-	return invalid("cursor", "must be one returned with a previous page of this list")
+	return edge.Invalid("cursor", "must be one returned with a previous page of this list")
 }
 
 func showCursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 // readCursor returns the bytes of a cursor; none for the first page.
-func readCursor(s string) ([]byte, core.Fact) { return readCursorUpTo(s, cursorBytes) }
+func readCursor(s string) ([]byte, core.Fact) { return readCursorUpTo(s, CursorBytes) }
 
 func readCursorUpTo(s string, top int) ([]byte, core.Fact) {
 	if s == "" {

@@ -83,7 +83,7 @@ func TestACursorIsReadInTheFormThatItsPageWroteAlone(t *testing.T) {
 		"Y\nQ":                                "",
 		"YQ\r\n":                              "",
 		"-_+/":                                "",
-		strings.Repeat("A", 2*cursorBytes):    "",
+		strings.Repeat("A", 2*CursorBytes):    "",
 		showCursor(bytes.Repeat([]byte("a"), 65536)): "",
 	} {
 		got := readCursors(t, s, 4)
@@ -108,7 +108,7 @@ func TestACursorIsReadInTheFormThatItsPageWroteAlone(t *testing.T) {
 func FuzzCursor(f *testing.F) {
 	for _, seed := range []string{
 		"", "YQ", "YQ==", "YR", "Y\nQ", "AAE", "AAEAAA", showCursor([]byte("a.b-c:d")), showPlaceCursor(1, []byte("app")), showPlaceCursor(65535, nil),
-		keyCursorOf(1, []byte("key")), keyCursorOf(0, []byte("k")), showLogCursor(1), showLogCursor(0), strings.Repeat("A", cursorBytes+1),
+		keyCursorOf(1, []byte("key")), keyCursorOf(0, []byte("k")), showLogCursor(1), showLogCursor(0), strings.Repeat("A", CursorBytes+1),
 	} {
 		f.Add(seed, 4)
 	}
@@ -118,7 +118,7 @@ func FuzzCursor(f *testing.F) {
 			if again != s {
 				t.Errorf("%q as %s is written as %q", s, kind, again)
 			}
-			if kind != "key" && len(s) > cursorBytes {
+			if kind != "key" && len(s) > CursorBytes {
 				t.Errorf("%d bytes are taken as %s", len(s), kind)
 			}
 		}

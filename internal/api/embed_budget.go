@@ -44,3 +44,10 @@ func (b *embedBudget) give(tenant string, n int64) {
 		delete(b.each, tenant)
 	}
 }
+
+// held is how many numbers are taken, by how many tenants.
+func (b *embedBudget) held() (numbers int64, tenants int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all, len(b.each)
+}

@@ -23,7 +23,7 @@ func AllServices() []string { return []string{ServiceQueue, ServiceKV, ServiceRe
 // optional are the prefixes of methods of the services that can be disabled.
 var optional = map[string][]string{
 	ServiceKV:     {"/millrace.v1.KVService/", "/millrace.v1.KVStream/", "/millrace.v1.KeyspaceService/"},
-	ServiceRefs:   {refsService},
+	ServiceRefs:   {RefsService},
 	ServiceSearch: {"/millrace.v1.SearchService/"},
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // endWait is how long the handler of a stream may take to end by itself after its token has ended: it may give tasks back. One
@@ -19,20 +20,20 @@ const endWait = 5 * time.Second
 // method any more, the method's context ends, and the call with it, as Unauthenticated. Every method is served through it.
 func (s *Server) held(method string, stream bool, h grpc.StreamHandler) grpc.StreamHandler {
 	r := methods[method]
-	rights := rightsOf(r, stream)
+	rights := edge.RightsOf(r, stream)
 	return func(impl any, ss grpc.ServerStream) error {
-		who, ok := callerOf(ss.Context())
+		who, ok := edge.CallerOf(ss.Context())
 		if !ok {
 			return h(impl, ss) // of a method that takes no token
 		}
-		call := s.live.Begin(ss.Context(), who, rights)
+		call := s.Live.Begin(ss.Context(), who, rights)
 		defer call.End()
 		if stream {
 			over := make(chan struct{})
 			defer close(over)
 			defer context.AfterFunc(call, func() { s.cutOff(call, over) })()
 		} // what a unary call waits for is bounded, and its request too
-		return revoked(call, h(impl, &heldStream{ss, call}))
+		return edge.Revoked(call, h(impl, &heldStream{ss, call}))
 	}
 }
 
@@ -48,7 +49,7 @@ func (s *Server) cutOff(call *auth.Call, over <-chan struct{}) {
 	select {
 	case <-over:
 	case <-late.C():
-		_ = raw.WriteStatus(status.Convert(s.status(call, "", core.Unauthenticated{}))) // a client who is gone needs none
+		_ = raw.WriteStatus(status.Convert(s.Status(call, "", core.Unauthenticated{}))) // a client who is gone needs none
 	}
 }
 

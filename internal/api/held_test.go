@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"net"
-	"net/http"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -12,8 +11,10 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // stuck are handlers that stand for any: each tells on began that it runs, and ends by itself in one way only.
@@ -43,7 +44,7 @@ func stuck(began chan<- struct{}, free <-chan struct{}) map[string]grpc.StreamHa
 // serveStuck serves every method of the contract, each with the same handler, as the server would serve the real one.
 func serveStuck(r *rig, h grpc.StreamHandler) (*grpc.ClientConn, func()) {
 	r.t.Helper()
-	if _, err := pb.NewServerServiceClient(r.conn).Status(as("acme/all"), &pb.StatusRequest{}); err != nil { // it serves
+	if _, err := pb.NewServerServiceClient(r.conn).Status(apitest.As("acme/all"), &pb.StatusRequest{}); err != nil { // it serves
 		r.t.Fatal(err)
 	}
 	own := r.s.grpc
@@ -87,7 +88,7 @@ func serveStuck(r *rig, h grpc.StreamHandler) (*grpc.ClientConn, func()) {
 func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
 	began, free := make(chan struct{}), make(chan struct{})
 	for kind, h := range stuck(began, free) {
-		r := newRig(t, Limits{})
+		r := newRig(t, edge.Limits{})
 		conn, stop := serveStuck(r, h)
 		for _, svc := range r.s.services() {
 			names := make(map[string]bool)
@@ -102,14 +103,14 @@ func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
 				}
 			}
 			for name := range names {
-				if methods[name].public {
+				if methods[name].Public {
 					continue
 				}
 				const token = "acme/all/99h"
-				r.auth.mu.Lock()
-				delete(r.auth.revoked, token)
-				r.auth.mu.Unlock()
-				ctx, cancel := context.WithCancel(as(token))
+				r.auth.Mu.Lock()
+				delete(r.auth.Revoked, token)
+				r.auth.Mu.Unlock()
+				ctx, cancel := context.WithCancel(apitest.As(token))
 				stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, name)
 				if err != nil {
 					t.Fatalf("%s: %v", name, err)
@@ -118,16 +119,16 @@ func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
 					t.Fatalf("%s: %v", name, err)
 				}
 				<-began
-				r.auth.revoke(token)
-				r.s.live.Sweep()
+				r.auth.Revoke(token)
+				r.s.Live.Sweep()
 				end := make(chan error, 1)
 				go func() { end <- stream.RecvMsg(new(pb.StatusResponse)) }()
-				eventually(t, "the end of "+name, func() bool {
+				apitest.Eventually(t, "the end of "+name, func() bool {
 					select {
 					case err = <-end:
 						return true
 					default:
-						r.clock.advance(endWait)
+						r.clock.Advance(endWait)
 						return false
 					}
 				})
@@ -142,82 +143,28 @@ func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
 	}
 }
 
-func TestEveryRouteEndsWithItsToken(t *testing.T) {
-	r := newRESTRig(t, Limits{})
-	began := make(chan struct{})
-	for _, patterns := range r.h.routes.byLength {
-		for _, p := range patterns {
-			for _, rt := range p.routes {
-				rt.handle = func(c *restCall) error {
-					began <- struct{}{}
-					<-c.ctx.Done()
-					return c.ctx.Err()
-				}
-			}
-		}
-	}
-	const token = "acme/all/9h"
-	eachRoute(t, func(rt *Route, s sampleRequest) {
-		if rt.rule.public {
-			return
-		}
-		r.auth.mu.Lock()
-		delete(r.auth.revoked, token)
-		r.auth.mu.Unlock()
-		got := make(chan answer, 1)
-		go func() { got <- r.send(r.request(rt.Method, s.path, token, s.body)) }()
-		<-began
-		r.auth.revoke(token)
-		r.s.live.Sweep()
-		(<-got).expect(t, rt.name(), http.StatusUnauthorized)
-	})
-}
-
-func TestACommitThatWasProposedKeepsItsOutcomeWhenItsTokenEnds(t *testing.T) {
-	r := newRESTRig(t, Limits{})
-	r.n.holding = true
-	const token = "acme/all/9h"
-	grpcEnd, restEnd := make(chan error, 1), make(chan answer, 1)
-	go func() {
-		_, err := r.tasks().Create(as(token), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
-		grpcEnd <- err
-	}()
-	go func() { restEnd <- r.send(r.request("POST", "/v1/tasks", token, `{"queue":"q"}`)) }()
-	eventually(t, "both are proposed", func() bool { return r.n.waiting() == 2 })
-	r.auth.revoke(token)
-	r.s.live.Sweep()
-	err := <-grpcEnd
-	expectCode(t, "gRPC", err, codes.Unauthenticated)
-	if e := errorOf(t, err); e.GetOutcome() != pb.Error_UNKNOWN {
-		t.Errorf("gRPC: its outcome is told as %v", e.GetOutcome())
-	}
-	if f := failed(t, (<-restEnd).expect(t, "REST", http.StatusUnauthorized)); f.Outcome != "unknown" {
-		t.Errorf("REST: its outcome is told as %q", f.Outcome)
-	}
-}
-
 func TestTheEndOfATokenHidesNoAnswer(t *testing.T) {
-	r := newRig(t, Limits{})
-	who, _ := r.s.callerBy("acme/all", "")
-	call := r.s.live.Begin(context.Background(), who, auth.Rights{})
+	r := newRig(t, edge.Limits{})
+	who, _ := r.s.CallerBy("acme/all", "")
+	call := r.s.Live.Begin(context.Background(), who, auth.Rights{})
 	defer call.End()
 	for _, err := range []error{nil, core.NotFound{Kind: "task"}, context.Canceled} {
-		if got := revoked(call, err); got != err { //nolint:errorlint // it is the same
+		if got := edge.Revoked(call, err); got != err { //nolint:errorlint // it is the same
 			t.Errorf("before its end %v became %v", err, got)
 		}
 	}
-	r.auth.revoke("acme/all")
-	r.s.live.Sweep()
+	r.auth.Revoke("acme/all")
+	r.s.Live.Sweep()
 	for _, c := range []struct{ err, want error }{
 		{nil, nil},
 		{core.NotFound{Kind: "task"}, core.NotFound{Kind: "task"}},
 		{core.Exhausted{Limit: "disk"}, core.Exhausted{Limit: "disk"}},
 		{context.Canceled, core.Unauthenticated{}},
 		{core.Unavailable{Reason: "cancelled"}, core.Unauthenticated{}},
-		{core.Unavailable{Reason: "leader_unreached", Unknown: true}, endedMeanwhile{}},
-		{core.DeadlineExceeded{Unknown: true}, endedMeanwhile{}},
+		{core.Unavailable{Reason: "leader_unreached", Unknown: true}, edge.EndedMeanwhile{}},
+		{core.DeadlineExceeded{Unknown: true}, edge.EndedMeanwhile{}},
 	} {
-		if got := revoked(call, c.err); got != c.want { //nolint:errorlint // it is the same
+		if got := edge.Revoked(call, c.err); got != c.want { //nolint:errorlint // it is the same
 			t.Errorf("%v became %v, want %v", c.err, got, c.want)
 		}
 	}

@@ -6,18 +6,19 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// keyspaceService configures keyspaces and counts what is in them. A keyspace lies in all partitions of its namespace, and
+// KeyspaceService configures keyspaces and counts what is in them. A keyspace lies in all partitions of its namespace, and
 // all have its configuration.
-type keyspaceService struct {
+type KeyspaceService struct {
 	pb.UnimplementedKeyspaceServiceServer
 	s *Server
 }
 
 // Set replaces a keyspace's configuration, or makes the keyspace.
-func (ks *keyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (*pb.SetKeyspaceResponse, error) {
-	if fact := spaceName("keyspace", in.GetKeyspace()); fact != nil {
+func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (*pb.SetKeyspaceResponse, error) {
+	if fact := SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)
@@ -26,7 +27,7 @@ func (ks *keyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (
 	}
 	config, fact := keyspaceConfig(in.GetConfig())
 	if fact != nil {
-		return nil, within("config", fact)
+		return nil, edge.Within("config", fact)
 	}
 	c, err := ks.s.begin(ctx, true)
 	if err != nil {
@@ -48,18 +49,18 @@ func (ks *keyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SetKeyspaceResponse{Version: r.Version, At: showAt(at)}, nil
+	return &pb.SetKeyspaceResponse{Version: r.Version, At: ShowAt(at)}, nil
 }
 
 // keyspaceConfig reads a configuration. Its version is read-only, and not looked at.
 func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fact) {
 	switch {
 	case in.GetKind() != pb.KeyspaceConfig_PLAIN:
-		return c, notSupported("kind")
+		return c, edge.NotSupported("kind")
 	case in.GetTag() != "":
-		return c, notSupported("tag")
+		return c, edge.NotSupported("tag")
 	case in.GetRetention() != nil:
-		return c, notSupported("retention")
+		return c, edge.NotSupported("retention")
 	}
 	q := in.GetQuota()
 	for _, bound := range []struct {
@@ -67,7 +68,7 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 		n     int64
 	}{{"bytes", q.GetBytes()}, {"writes_per_second", q.GetWritesPerSecond()}, {"bytes_per_second", q.GetBytesPerSecond()}} {
 		if bound.n < 0 {
-			return c, invalid("quota."+bound.field, "must not be negative")
+			return c, edge.Invalid("quota."+bound.field, "must not be negative")
 		}
 	}
 	return core.KeyspaceConfig{Bytes: q.GetBytes(), WriteRate: q.GetWritesPerSecond(), ByteRate: q.GetBytesPerSecond()}, nil
@@ -82,9 +83,9 @@ func showKeyspaceConfig(c core.KeyspaceConfig) *pb.KeyspaceConfig {
 }
 
 // Get reads a keyspace's configuration, and counts what is in it, in all partitions.
-func (ks *keyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (*pb.GetKeyspaceResponse, error) {
+func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (*pb.GetKeyspaceResponse, error) {
 	name := in.GetKeyspace()
-	if fact := spaceName("keyspace", name); fact != nil {
+	if fact := SpaceName("keyspace", name); fact != nil {
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
@@ -103,7 +104,7 @@ func (ks *keyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 			p = c.t.part
 		}
 		k, oneAt, err := ks.s.o.Backend.Keyspace(ctx, p, name, true, core.ReadOptions{})
-		if is[core.NotFound](err) {
+		if edge.Is[core.NotFound](err) {
 			return nil
 		}
 		if err != nil {
@@ -131,11 +132,11 @@ func (ks *keyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetKeyspaceResponse{Stats: out, At: showAt(at)}, nil
+	return &pb.GetKeyspaceResponse{Stats: out, At: ShowAt(at)}, nil
 }
 
 // List reads a page of keyspaces by name, with their configuration.
-func (ks *keyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest) (*pb.ListKeyspacesResponse, error) {
+func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest) (*pb.ListKeyspacesResponse, error) {
 	limit, fact := ks.s.page(in.GetLimit())
 	if fact != nil {
 		return nil, fact
@@ -146,7 +147,7 @@ func (ks *keyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 	}
 	c, err := ks.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.ListKeyspacesResponse{At: showAt(core.At{})}, nil
+		return &pb.ListKeyspacesResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func (ks *keyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListKeyspacesResponse{Keyspaces: make([]*pb.KeyspaceStats, len(page)), At: showAt(at)}
+	out := &pb.ListKeyspacesResponse{Keyspaces: make([]*pb.KeyspaceStats, len(page)), At: ShowAt(at)}
 	for i := range page {
 		k := &page[i]
 		out.Keyspaces[i] = &pb.KeyspaceStats{
@@ -211,14 +212,14 @@ func mergeKeyspaces(all, one []core.KeyspaceInfo, limit int) []core.KeyspaceInfo
 
 // Delete removes a keyspace and all its keys, in each partition at once. Where one fails the outcome is unknown until the
 // call is repeated.
-func (ks *keyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequest) (*pb.DeleteKeyspaceResponse, error) {
+func (ks *KeyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequest) (*pb.DeleteKeyspaceResponse, error) {
 	name := in.GetKeyspace()
-	if fact := spaceName("keyspace", name); fact != nil {
+	if fact := SpaceName("keyspace", name); fact != nil {
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.DeleteKeyspaceResponse{At: showAt(core.At{})}, nil
+		return &pb.DeleteKeyspaceResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -226,11 +227,11 @@ func (ks *keyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequ
 	op := &core.KeyspaceDelete{Keyspace: name}
 	r, at, err := c.proposeOp(ctx, op)
 	if err != nil || !c.t.several() {
-		return &pb.DeleteKeyspaceResponse{Existed: r.Existed, At: showAt(at)}, err
+		return &pb.DeleteKeyspaceResponse{Existed: r.Existed, At: ShowAt(at)}, err
 	}
 	existed, err := c.elsewhere(ctx, op)
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DeleteKeyspaceResponse{Existed: existed || r.Existed, At: showAt(at)}, nil
+	return &pb.DeleteKeyspaceResponse{Existed: existed || r.Existed, At: ShowAt(at)}, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func sortRefused(list []*pb.PutRefused) {
@@ -20,25 +21,25 @@ type asked struct {
 // gets reads keys. One goroutine of the stream does that, frame after frame, as long as what it has answered goes out.
 func (st *stream) gets(p *pending, in *pb.GetsFrame) core.Fact {
 	t := st.translator(p)
-	if fact := spaceName("keyspace", in.GetKeyspace()); fact != nil {
+	if fact := SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return fact
 	}
 	if fact := t.items("keys", len(in.GetKeys())); fact != nil {
 		return fact
 	}
 	for i, key := range in.GetKeys() {
-		if fact := t.keyOnly(item("keys", i), key); fact != nil {
+		if fact := t.keyOnly(edge.Item("keys", i), key); fact != nil {
 			return fact
 		}
 		if place := t.partOfKey(key); place != t.part {
-			return belongs(item("keys", i), int(place.Index))
+			return edge.Belongs(edge.Item("keys", i), int(place.Index))
 		}
 	}
 	if st.asks == nil {
-		st.asks = make(chan asked, st.s.l.UnackedCommits)
-		st.s.work.Add(1)
+		st.asks = make(chan asked, st.s.Limits.UnackedCommits)
+		st.s.Work.Add(1)
 		go func() {
-			defer st.s.work.Done()
+			defer st.s.Work.Done()
 			defer st.recovered()
 			st.answerGets()
 		}()
@@ -66,7 +67,7 @@ func (st *stream) answerGets() {
 		bytes := int64(frameBytes)
 		a.p.answer = func(ack *pb.Ack, _ core.Proposed) { ack.Gets = &pb.GetsResult{Results: showReads(reads)} }
 		if err != nil {
-			a.p.answer = func(ack *pb.Ack, _ core.Proposed) { ack.Error = a.p.answers.err(factOf(err, false)) }
+			a.p.answer = func(ack *pb.Ack, _ core.Proposed) { ack.Error = a.p.answers.err(edge.FactOf(err, false)) }
 		}
 		for i := range reads {
 			bytes += frameBytes + int64(len(reads[i].Value))
@@ -79,7 +80,7 @@ func (st *stream) answerGets() {
 func (st *stream) awaitSending() bool {
 	for {
 		st.mu.Lock()
-		room, over := st.outBytes < st.s.l.SendBytes, st.closed
+		room, over := st.outBytes < st.s.Limits.SendBytes, st.closed
 		st.mu.Unlock()
 		switch {
 		case over:

@@ -9,15 +9,15 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// keyPage is one page of a range.
-type keyPage struct {
-	pairs  []core.KeyPair
-	cursor string // empty: the end
-	at     []*pb.At
+// KeyPage is one page of a range.
+type KeyPage struct {
+	Pairs  []core.KeyPair
+	Cursor string // empty: the end
+	At     []*pb.At
 }
 
-// keyPageRequest asks for a page of a range of keys.
-type keyPageRequest struct {
+// KeyPageRequest asks for a page of a range of keys.
+type KeyPageRequest struct {
 	Range        core.KeyRange
 	Limit        uint32 // 0: the default
 	Cursor       string // of the page before; empty for the first page
@@ -27,21 +27,21 @@ type keyPageRequest struct {
 	Values       bool // with the values
 }
 
-// checkRange refuses a range that cannot be read.
-func (ks *kvService) checkRange(r core.KeyRange) core.Fact {
-	t := translator{l: &ks.s.l}
+// CheckRange refuses a range that cannot be read.
+func (ks *KVService) CheckRange(r core.KeyRange) core.Fact {
+	t := translator{l: &ks.s.Limits}
 	return t.keyRange(r.Keyspace, r.From, r.To, r.Prefix)
 }
 
-// page reads a page of a range, which checkRange has let pass.
-func (ks *kvService) page(ctx context.Context, in keyPageRequest) (out keyPage, err error) {
-	t := translator{l: &ks.s.l}
+// ReadPage reads a page of a range, which checkRange has let pass.
+func (ks *KVService) ReadPage(ctx context.Context, in KeyPageRequest) (out KeyPage, err error) {
+	t := translator{l: &ks.s.Limits}
 	limit, fact := ks.s.page(in.Limit)
 	if fact != nil {
 		return out, fact
 	}
 	q := rangeQuery{KeyRange: in.Range, values: in.Values}
-	if q.o, fact = t.freshness(in.MinIndex, in.Stale, in.MaxStaleness); fact != nil {
+	if q.o, fact = t.Freshness(in.MinIndex, in.Stale, in.MaxStaleness); fact != nil {
 		return out, fact
 	}
 	incarnation, after, fact := t.readKeyCursor(in.Cursor)
@@ -51,8 +51,8 @@ func (ks *kvService) page(ctx context.Context, in keyPageRequest) (out keyPage, 
 	return ks.s.keyPage(ctx, q, limit, incarnation, after)
 }
 
-// keyPage reads a page of a range, after a key of the keyspace of that incarnation; nil is from the front.
-func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnation uint32, after []byte) (out keyPage, err error) {
+// KeyPage reads a page of a range, after a key of the keyspace of that incarnation; nil is from the front.
+func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnation uint32, after []byte) (out KeyPage, err error) {
 	c, err := s.begin(ctx, false)
 	if unknownNamespace(err) {
 		if after != nil {
@@ -94,17 +94,17 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 			return out, core.NotFound{Kind: "keyspace", ID: q.Keyspace}
 		}
 	}
-	out.at = r.at
-	if out.pairs, err = r.next(limit, prevBytes); err != nil {
+	out.At = r.at
+	if out.Pairs, err = r.next(limit, prevBytes); err != nil {
 		return out, err
 	}
-	if n := len(out.pairs); n > 0 && len(r.parts) > 0 {
-		last := out.pairs[n-1].Key
+	if n := len(out.Pairs); n > 0 && len(r.parts) > 0 {
+		last := out.Pairs[n-1].Key
 		place := r.all[0].place
 		if len(r.all) > 1 {
 			place = int(c.t.partOfKey(last).Index)
 		}
-		out.cursor = keyCursorOf(r.incarnationAt(place), last)
+		out.Cursor = keyCursorOf(r.incarnationAt(place), last)
 	}
 	return out, nil
 }

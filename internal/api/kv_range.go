@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 const (
@@ -24,13 +25,13 @@ const (
 )
 
 // Range streams the keys of a range.
-func (ks *kvService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[pb.KVRangeResponse]) error {
+func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[pb.KVRangeResponse]) error {
 	s, ctx := ks.s, ss.Context()
-	t := translator{l: &s.l}
+	t := translator{l: &s.Limits}
 	if fact := t.keyRange(in.GetKeyspace(), in.GetFrom(), in.GetTo(), in.GetPrefix()); fact != nil {
 		return fact
 	}
-	o, fact := t.freshness(0, in.GetStale(), in.GetMaxStaleness())
+	o, fact := t.Freshness(0, in.GetStale(), in.GetMaxStaleness())
 	if fact != nil {
 		return fact
 	}
@@ -54,11 +55,11 @@ func (ks *kvService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 		return waited(ctx, err)
 	}
 	ended := make(chan error, 1)
-	s.work.Add(1)
+	s.Work.Add(1)
 	go func() {
-		defer s.work.Done()
+		defer s.Work.Done()
 		defer r.close()
-		ended <- s.safely(func() error { return sendRange(ctx, r, in.GetLimit(), ss) })
+		ended <- s.Safely(func() error { return sendRange(ctx, r, in.GetLimit(), ss) })
 	}()
 	late := s.o.Clock.NewTimer(rangeFor)
 	defer late.Stop()
@@ -147,7 +148,7 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 		places = append(places, int(place))
 	} else {
 		if c.t.parts > rangePartitions {
-			return nil, tooLarge("prefix", "range_partitions", rangePartitions)
+			return nil, edge.TooLarge("prefix", "range_partitions", rangePartitions)
 		}
 		for place := range c.t.parts {
 			places = append(places, place)
@@ -162,7 +163,7 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 		room <- struct{}{}
 		wait.Go(func() {
 			defer func() { <-room }()
-			err := c.s.safely(func() error { return c.openPart(ctx, r, i, place, q) })
+			err := c.s.Safely(func() error { return c.openPart(ctx, r, i, place, q) })
 			if err != nil {
 				mu.Lock()
 				failed = err
@@ -190,7 +191,7 @@ func (c *call) openPart(ctx context.Context, r *keyMerge, i, place int, q rangeQ
 	if err != nil {
 		return unknownOf(q.min, p, err)
 	}
-	r.all[i], r.at[i] = &mergePart{cursor: cursor, place: place}, showAt(at)
+	r.all[i], r.at[i] = &mergePart{cursor: cursor, place: place}, ShowAt(at)
 	return nil
 }
 

@@ -9,26 +9,27 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // Reads and single writes of keys. What reads several partitions shows for each where it stands.
 
 const (
-	// batchGetKeys bounds the keys of a BatchGet.
-	batchGetKeys = 1000
+	// BatchGetKeys bounds the keys of a BatchGet.
+	BatchGetKeys = 1000
 	// batchShareBytes is what a partition may answer of a BatchGet at least.
 	batchShareBytes = 64 * kib
 )
 
-// freshness reads how fresh a read must be; min is of one partition.
-func (t *translator) freshness(min uint64, stale bool, max *durationpb.Duration) (core.ReadOptions, core.Fact) {
+// Freshness reads how fresh a read must be; min is of one partition.
+func (t *translator) Freshness(min uint64, stale bool, max *durationpb.Duration) (core.ReadOptions, core.Fact) {
 	o := core.ReadOptions{MinIndex: min, Stale: stale}
 	var fact core.Fact
-	if o.MaxStale, fact = millis("max_staleness", max, t.positive()); fact != nil {
+	if o.MaxStale, fact = Millis("max_staleness", max, PositiveSpan(t.l)); fact != nil {
 		return o, fact
 	}
 	if o.MaxStale > 0 && !stale {
-		return o, invalid("max_staleness", "is allowed only with stale reads")
+		return o, edge.Invalid("max_staleness", "is allowed only with stale reads")
 	}
 	return o, nil
 }
@@ -51,7 +52,7 @@ func unknownOf(list []*pb.At, p core.Partition, err error) error {
 	}
 	for i, at := range list {
 		if at.GetPartition() == uint32(p.Index) && at.GetIndex() == minOf(list, p) {
-			f.Field = item("min", i) + ".index"
+			f.Field = edge.Item("min", i) + ".index"
 		}
 	}
 	return f
@@ -61,30 +62,30 @@ func unknownOf(list []*pb.At, p core.Partition, err error) error {
 func (t *translator) minsFact(list []*pb.At) core.Fact {
 	for i, at := range list {
 		if int(at.GetPartition()) >= max(t.parts, 1) {
-			return invalid(item("min", i)+".partition", "must be a partition of the namespace")
+			return edge.Invalid(edge.Item("min", i)+".partition", "must be a partition of the namespace")
 		}
 	}
 	return nil
 }
 
 // BatchGet reads keys, those of each partition at one index.
-func (ks *kvService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*pb.KVBatchGetResponse, error) {
-	t := translator{l: &ks.s.l}
-	if fact := spaceName("keyspace", in.GetKeyspace()); fact != nil {
+func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*pb.KVBatchGetResponse, error) {
+	t := translator{l: &ks.s.Limits}
+	if fact := SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return nil, fact
 	}
 	switch n := len(in.GetKeys()); {
 	case n == 0:
-		return nil, invalid("keys", "must not be empty")
-	case n > batchGetKeys:
-		return nil, tooLarge("keys", "batch_keys", batchGetKeys)
+		return nil, edge.Invalid("keys", "must not be empty")
+	case n > BatchGetKeys:
+		return nil, edge.TooLarge("keys", "batch_keys", BatchGetKeys)
 	}
 	for i, key := range in.GetKeys() {
-		if fact := t.keyOnly(item("keys", i), key); fact != nil {
+		if fact := t.keyOnly(edge.Item("keys", i), key); fact != nil {
 			return nil, fact
 		}
 	}
-	o, fact := t.freshness(0, in.GetStale(), in.GetMaxStaleness())
+	o, fact := t.Freshness(0, in.GetStale(), in.GetMaxStaleness())
 	if fact != nil {
 		return nil, fact
 	}
@@ -139,7 +140,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 			defer func() { <-room }()
 			own := o
 			own.MinIndex = minOf(in.GetMin(), s.part)
-			err := c.s.safely(func() (err error) {
+			err := c.s.Safely(func() (err error) {
 				s.reads, s.at, err = c.s.o.Backend.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own)
 				return unknownOf(in.GetMin(), s.part, err)
 			})
@@ -163,7 +164,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 		if len(s.reads) < len(s.keys) {
 			whole = min(whole, s.places[len(s.reads)])
 		}
-		at = append(at, showAt(s.at))
+		at = append(at, ShowAt(s.at))
 	}
 	bytes := 0
 	for i := range out[:whole] {
@@ -176,19 +177,19 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 }
 
 // single begins a call that commits one op on a key.
-func (ks *kvService) single(ctx context.Context, requestID []byte, op *pb.Op) (*pb.OpResult, *pb.At, error) {
-	out, err := (&commitService{s: ks.s}).Commit(ctx, &pb.CommitRequest{Ops: []*pb.Op{op}, RequestId: requestID})
+func (ks *KVService) single(ctx context.Context, requestID []byte, op *pb.Op) (*pb.OpResult, *pb.At, error) {
+	out, err := (&CommitService{s: ks.s}).Commit(ctx, &pb.CommitRequest{Ops: []*pb.Op{op}, RequestId: requestID})
 	if err != nil {
-		return nil, nil, unprefixed(item("ops", 0), err)
+		return nil, nil, edge.Unprefixed(edge.Item("ops", 0), err)
 	}
 	return out.GetResults()[0], out.GetAt(), nil
 }
 
 // Put stores a value.
-func (ks *kvService) Put(ctx context.Context, in *pb.KVPutRequest) (*pb.KVPutResponse, error) {
+func (ks *KVService) Put(ctx context.Context, in *pb.KVPutRequest) (*pb.KVPutResponse, error) {
 	put := in.GetPut()
 	if put == nil {
-		return nil, invalid("put", "is required")
+		return nil, edge.Invalid("put", "is required")
 	}
 	r, at, err := ks.single(ctx, in.GetRequestId(), &pb.Op{Op: &pb.Op_KvPut{KvPut: put}})
 	if err != nil {
@@ -198,9 +199,9 @@ func (ks *kvService) Put(ctx context.Context, in *pb.KVPutRequest) (*pb.KVPutRes
 }
 
 // Delete removes a key.
-func (ks *kvService) Delete(ctx context.Context, in *pb.KVDeleteRequest) (*pb.KVDeleteResponse, error) {
+func (ks *KVService) Delete(ctx context.Context, in *pb.KVDeleteRequest) (*pb.KVDeleteResponse, error) {
 	if in.GetDelete() == nil {
-		return nil, invalid("delete", "is required")
+		return nil, edge.Invalid("delete", "is required")
 	}
 	r, at, err := ks.single(ctx, in.GetRequestId(), &pb.Op{Op: &pb.Op_KvDelete{KvDelete: in.GetDelete()}})
 	if err != nil {
@@ -211,14 +212,14 @@ func (ks *kvService) Delete(ctx context.Context, in *pb.KVDeleteRequest) (*pb.KV
 
 // DeleteRange removes a range of keys, in each partition that may have some. Where one fails the outcome is unknown until
 // the call is repeated.
-func (ks *kvService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeRequest) (*pb.KVDeleteRangeResponse, error) {
+func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeRequest) (*pb.KVDeleteRangeResponse, error) {
 	if in.GetRange() == nil {
-		return nil, invalid("range", "is required")
+		return nil, edge.Invalid("range", "is required")
 	}
-	t := translator{l: &ks.s.l}
+	t := translator{l: &ks.s.Limits}
 	op, fact := t.kvDeleteRange(in.GetRange())
 	if fact != nil {
-		return nil, within("range", fact)
+		return nil, edge.Within("range", fact)
 	}
 	c, err := ks.s.begin(ctx, true)
 	if err != nil {
@@ -231,7 +232,7 @@ func (ks *kvService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 		if err != nil {
 			return nil, err
 		}
-		return &pb.KVDeleteRangeResponse{Count: countOf(r), At: []*pb.At{showAt(at)}}, nil
+		return &pb.KVDeleteRangeResponse{Count: countOf(r), At: []*pb.At{ShowAt(at)}}, nil
 	}
 	out := &pb.KVDeleteRangeResponse{At: make([]*pb.At, c.t.parts)}
 	var mu sync.Mutex // guards out's count
@@ -246,7 +247,7 @@ func (ks *kvService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 			}
 			return halfway(end.Results[0].Refusal.Fact)
 		}
-		out.At[p.Index] = showAt(atOf(end.Results[0], end.At))
+		out.At[p.Index] = ShowAt(atOf(end.Results[0], end.At))
 		mu.Lock()
 		out.Count += countOf(end.Results[0].Ops[0])
 		mu.Unlock()

@@ -5,6 +5,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // keyStream serves streams of who only writes and reads keys. It is the same stream, with fewer frames.
@@ -43,7 +44,7 @@ func (st *stream) takePuts(r received, read func(p *pending) *putting) {
 		return
 	}
 	who := st.who()
-	p := &pending{load: r.load, seq: r.seq, who: *who, answers: st.s.answers(r.name, who.Scopes.Has(readsValues))}
+	p := &pending{load: r.load, seq: r.seq, who: *who, answers: st.s.answers(r.name, who.Scopes.Has(edge.ReadsValues))}
 	b := &putting{fact: st.allowed(r, who)}
 	if b.fact == nil {
 		b = read(p)
@@ -76,7 +77,7 @@ func (st *stream) takePuts(r received, read func(p *pending) *putting) {
 func (st *stream) puts(p *pending, in *pb.PutsFrame) *putting {
 	t := st.translator(p)
 	b := new(putting)
-	if b.fact = spaceName("keyspace", in.GetKeyspace()); b.fact != nil {
+	if b.fact = SpaceName("keyspace", in.GetKeyspace()); b.fact != nil {
 		return b
 	}
 	if b.fact = t.items("items", len(in.GetItems())); b.fact != nil {
@@ -86,7 +87,7 @@ func (st *stream) puts(p *pending, in *pb.PutsFrame) *putting {
 	for i, it := range in.GetItems() {
 		fact := t.putItem(it)
 		if fact != nil {
-			b.refused = append(b.refused, &pb.PutRefused{Item: uint32(i), Error: p.answers.err(within(item("items", i), fact))})
+			b.refused = append(b.refused, &pb.PutRefused{Item: uint32(i), Error: p.answers.err(edge.Within(edge.Item("items", i), fact))})
 			continue
 		}
 		op.Items = append(op.Items, core.KVItem{
@@ -104,19 +105,19 @@ func (st *stream) puts(p *pending, in *pb.PutsFrame) *putting {
 
 func (t *translator) putItem(in *pb.PutItem) core.Fact {
 	if in == nil {
-		return invalid("", "is required")
+		return edge.Invalid("", "is required")
 	}
 	if fact := t.keyOnly("key", in.GetKey()); fact != nil {
 		return fact
 	}
 	if int64(len(in.GetValue())) > t.l.ValueBytes {
-		return tooLarge("value", "value_bytes", t.l.ValueBytes)
+		return edge.TooLarge("value", "value_bytes", t.l.ValueBytes)
 	}
 	if in.GetIfAbsent() && in.GetIfRev() != 0 {
-		return invalid("if_rev", "and if_absent are mutually exclusive")
+		return edge.Invalid("if_rev", "and if_absent are mutually exclusive")
 	}
 	if place := t.partOfKey(in.GetKey()); place != t.part {
-		return belongs("key", int(place.Index))
+		return edge.Belongs("key", int(place.Index))
 	}
 	return nil
 }
@@ -124,17 +125,17 @@ func (t *translator) putItem(in *pb.PutItem) core.Fact {
 // keyOnly is key without a keyspace.
 func (t *translator) keyOnly(field string, key []byte) core.Fact {
 	if len(key) == 0 {
-		return invalid(field, "must not be empty")
+		return edge.Invalid(field, "must not be empty")
 	}
 	if int64(len(key)) > t.l.KeyBytes {
-		return tooLarge(field, "key_bytes", t.l.KeyBytes)
+		return edge.TooLarge(field, "key_bytes", t.l.KeyBytes)
 	}
 	return nil
 }
 
 func (b *putting) answer(p *pending, ack *pb.Ack, d core.Proposed) {
 	r := d.Results[0]
-	ack.At = showAt(atOf(r, d.At))
+	ack.At = ShowAt(atOf(r, d.At))
 	switch {
 	case r.Refusal != nil:
 		ack.Error = p.answers.err(r.Refusal.Fact)

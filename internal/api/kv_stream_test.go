@@ -10,8 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // putsFrame is a frame of puts of keys, each with its own name as the value.
@@ -25,7 +27,7 @@ func putsFrame(seq, commitSeq uint64, keys ...string) *pb.ClientFrame {
 
 func (r *rig) greetKeys(token string) *wireStream {
 	r.t.Helper()
-	ss, err := pb.NewKVStreamClient(r.conn).Open(as(token))
+	ss, err := pb.NewKVStreamClient(r.conn).Open(apitest.As(token))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -34,13 +36,13 @@ func (r *rig) greetKeys(token string) *wireStream {
 	if ws.recv().GetWelcome() == nil {
 		r.t.Fatal("the first frame is not a welcome")
 	}
-	<-r.n.opened
+	<-r.n.Opened
 	return ws
 }
 
 func TestAFrameOfPutsIsOneProposalUnderItsNumber(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.judge = func(core.Commit) core.Result {
+	r := newRig(t, edge.Limits{})
+	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Index: 44, Replayed: true, Ops: []core.OpResult{{Kind: core.OpKVPuts, Rev: 12}}}
 	}
 	ws := r.greetKeys("acme/all")
@@ -49,7 +51,7 @@ func TestAFrameOfPutsIsOneProposalUnderItsNumber(t *testing.T) {
 	if a.GetSeq() != 5 || a.GetPuts().GetFirstRev() != 12 || !a.GetPuts().GetReplayed() || a.GetAt().GetIndex() != 44 || a.GetError() != nil {
 		t.Errorf("%v", a)
 	}
-	c := r.n.proposed()
+	c := r.n.Proposed()
 	want := &core.KVPuts{Keyspace: "ks", Items: []core.KVItem{{Key: []byte("a"), Value: []byte("a")}, {Key: []byte("b"), Value: []byte("b")}}}
 	if len(c) != 1 || c[0].Seq != 3 || c[0].Session != core.SessionID(repeat(16, byte(1))) || !reflect.DeepEqual(c[0].Ops, []core.Op{want}) {
 		t.Errorf("proposed %+v", c)
@@ -69,13 +71,13 @@ func TestARefusedFrameOfPutsUsesItsNumberUp(t *testing.T) {
 		"many items":  {"acme/all", putsFrame(9, 1, repeat(513, "k")...), "TOO_LARGE", "items"},
 		"no keyspace": {"acme/all", &pb.ClientFrame{Frame: &pb.ClientFrame_Puts{Puts: &pb.PutsFrame{Seq: 9, CommitSeq: 1}}}, "INVALID_ARGUMENT", "keyspace"},
 	} {
-		r := newRig(t, Limits{})
+		r := newRig(t, edge.Limits{})
 		ws := r.greetKeys(c.token)
 		ws.send(c.frame)
 		if a := ws.ack(); a.GetSeq() != 9 || a.GetError().GetCode() != c.code || a.GetError().GetField() != c.field {
 			t.Errorf("%s: %v", name, a)
 		}
-		if p := r.n.proposed(); len(p) != 1 || p[0].Seq != 1 || len(p[0].Ops) != 0 {
+		if p := r.n.Proposed(); len(p) != 1 || p[0].Seq != 1 || len(p[0].Ops) != 0 {
 			t.Errorf("%s: proposed %+v", name, p)
 		}
 		ws.send(putsFrame(10, 0, "fine"))
@@ -86,8 +88,8 @@ func TestARefusedFrameOfPutsUsesItsNumberUp(t *testing.T) {
 }
 
 func TestItemsThatCannotBeUsedAreRefusedAlone(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.judge = func(core.Commit) core.Result {
+	r := newRig(t, edge.Limits{})
+	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Ops: []core.OpResult{{Kind: core.OpKVPuts, Rev: 7, KV: &core.KVResult{Refused: []core.RefusedItem{
 			{Item: 1, Fact: core.RevMismatch{Rev: 3}},
 		}}}}}
@@ -105,24 +107,24 @@ func TestItemsThatCannotBeUsedAreRefusedAlone(t *testing.T) {
 	if !reflect.DeepEqual(got, want) || a.GetPuts().GetFirstRev() != 7 {
 		t.Errorf("refused %q, want %q; first revision %d", got, want, a.GetPuts().GetFirstRev())
 	}
-	if op := r.n.proposed()[0].Ops[0].(*core.KVPuts); len(op.Items) != 3 {
+	if op := r.n.Proposed()[0].Ops[0].(*core.KVPuts); len(op.Items) != 3 {
 		t.Errorf("%d items were proposed", len(op.Items))
 	}
 }
 
 func TestAStreamOfKeysTakesNoTasks(t *testing.T) {
 	for name, f := range map[string]*pb.ClientFrame{"create": createFrame(1, 1), "settle": settleFrame(1, doneItem(1, 2)), "subscribe": subscribeFrame(1, 1)} {
-		r := newRig(t, Limits{})
+		r := newRig(t, edge.Limits{})
 		ws := r.greetKeys("acme/all")
 		ws.send(f)
-		if e := errorOf(t, ws.end()); e.GetField() != "frame" {
+		if e := apitest.ErrorOf(t, ws.end()); e.GetField() != "frame" {
 			t.Errorf("%s: %v", name, e)
 		}
 	}
 }
 
 func TestKeysAreReadOnAStream(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	ws := r.greetKeys("acme/all")
 	for seq := range uint64(100) { // more than the window holds
 		ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Gets{Gets: &pb.GetsFrame{Seq: seq + 1, Keyspace: "ks", Keys: [][]byte{[]byte("a"), []byte("b")}}}})
@@ -136,8 +138,8 @@ func TestKeysAreReadOnAStream(t *testing.T) {
 }
 
 func TestPutsOfAnotherPartitionAreRefusedAlone(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.make("acme", "default", 4)
+	r := newRig(t, edge.Limits{})
+	r.n.Make("acme", "default", 4)
 	ws := r.greetKeys("acme/all")
 	var here, there string
 	for i := 0; here == "" || there == ""; i++ {
@@ -179,10 +181,10 @@ func drawPuts(t *rapid.T) *pb.PutsFrame {
 // sameAsLong holds what the short way took of a frame to what the long way makes of it.
 func sameAsLong(t interface {
 	Fatalf(format string, args ...any)
-}, l *Limits, raw []byte,
+}, l *edge.Limits, raw []byte,
 ) (taken bool) {
 	part := core.Partition{Tenant: 3, Namespace: 2}
-	who := caller{Principal: auth.Principal{Name: "p"}}
+	who := edge.Caller{Principal: auth.Principal{Name: "p"}}
 	short := wireReader{t: translator{l: l, who: who.Principal, part: part}}
 	f := short.read(append([]byte{}, raw...))
 	if f.kind != framePuts {
@@ -192,7 +194,7 @@ func sameAsLong(t interface {
 	if err := proto.Unmarshal(raw, want); err != nil {
 		t.Fatalf("taken, but the generated code says %v", err)
 	}
-	s := &Server{edge: &edge{l: *l}, o: Options{Backend: newFakeNode(new(fakeClock))}}
+	s := &Server{Edge: &edge.Edge{Limits: *l}, o: Options{Backend: apitest.NewNode(new(apitest.Clock))}}
 	st := &stream{s: s, part: part, partitions: make([]core.PartitionInfo, 1)}
 	in := want.GetPuts()
 	b := st.puts(&pending{who: who, answers: s.answers("puts", false)}, in)
@@ -228,7 +230,7 @@ func TestTheShortWayReadsPutsAsTheLongWayDoes(t *testing.T) {
 }
 
 func FuzzPutsFrames(f *testing.F) {
-	l, err := Limits{}.withDefaults()
+	l, err := edge.Limits{}.WithDefaults()
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -1,10 +1,10 @@
 package api
 
 import (
-	"fmt"
 	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 )
 
 // searchBounds has the bounds of requests of search.
@@ -13,25 +13,25 @@ func searchBounds() map[string]bound {
 		return func(r *rig) error {
 			in := &pb.SearchRequest{Collection: "ws", QueryText: "x"}
 			change(in)
-			_, err := pb.NewSearchServiceClient(r.conn).Search(as("acme/all"), in)
+			_, err := pb.NewSearchServiceClient(r.conn).Search(apitest.As("acme/all"), in)
 			return err
 		}
 	}
 	embed := func(n, size int) doer {
 		return func(r *rig) error {
-			_, err := pb.NewSearchServiceClient(r.conn).Embed(as("acme/all"), &pb.EmbedRequest{Texts: repeat(n, strings.Repeat("t", size))})
+			_, err := pb.NewSearchServiceClient(r.conn).Embed(apitest.As("acme/all"), &pb.EmbedRequest{Texts: repeat(n, strings.Repeat("t", size))})
 			return err
 		}
 	}
 	points := func(n int) doer {
 		return func(r *rig) error {
-			_, err := pb.NewSearchServiceClient(r.conn).GetPoints(as("acme/all"), &pb.GetPointsRequest{Collection: "ws", Ids: repeat(n, "w1")})
+			_, err := pb.NewSearchServiceClient(r.conn).GetPoints(apitest.As("acme/all"), &pb.GetPointsRequest{Collection: "ws", Ids: repeat(n, "w1")})
 			return err
 		}
 	}
 	rules := func(n int) doer {
 		return func(r *rig) error {
-			_, err := pb.NewSearchServiceClient(r.conn).PutRuleset(as("acme/all"), &pb.PutRulesetRequest{
+			_, err := pb.NewSearchServiceClient(r.conn).PutRuleset(apitest.As("acme/all"), &pb.PutRulesetRequest{
 				Ruleset: "r", Collection: "ws", Rules: repeat(n, &pb.Rule{Id: "a", When: "true", Severity: "block"}),
 			})
 			return err
@@ -61,41 +61,6 @@ func searchBounds() map[string]bound {
 		"search_timeout_ms": {
 			search(func(s *pb.SearchRequest) { s.Timeout = ms(minute) }), search(func(s *pb.SearchRequest) { s.Timeout = ms(minute + 1) }), outside, "timeout",
 		},
-	}
-	return out
-}
-
-// restSearchBounds is the same over REST.
-func restSearchBounds() map[string]restBound {
-	search := func(field string, at, beyond any, status int, path string) restBound {
-		return restBound{
-			method: "POST", path: "/v1/matrix/search", at: fmt.Sprintf(`{"collection":"ws","query_text":"x",`+field+`}`, at),
-			beyond: fmt.Sprintf(`{"collection":"ws","query_text":"x",`+field+`}`, beyond), status: status, field: path,
-		}
-	}
-	text := func(n int) string { return `"` + strings.Repeat("t", n) + `"` }
-	list := func(n int, item string) string {
-		return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
-	}
-	const small, large = 400, 413
-	out := map[string]restBound{
-		"search_k":          search(`"k":%d`, 1000, 1001, small, "k"),
-		"search_candidates": search(`"candidates":%d`, 20_000, 20_001, small, "candidates"),
-		"filter_bytes":      search(`"gate":{"filter":%s}`, text(4*kib), text(4*kib+1), large, "gate.filter"),
-		"gate_names":        search(`"gate":{"roles":%s}`, list(64, `"a"`), list(65, `"a"`), large, "gate.roles"),
-		"gate_ids":          search(`"gate":{"ids_not_in":%s}`, list(10_000, `"a"`), list(10_001, `"a"`), large, "gate.ids_not_in"),
-		"search_timeout_ms": search(`"timeout":%s`, `"60s"`, `"60001ms"`, small, "timeout"),
-	}
-	post := func(key, path, format string, at, beyond any, field string) {
-		out[key] = restBound{method: "POST", path: path, at: fmt.Sprintf(format, at), beyond: fmt.Sprintf(format, beyond), status: large, field: field}
-	}
-	post("query_text_bytes", "/v1/matrix/search", `{"collection":"ws","query_text":%s}`, text(32*kib), text(32*kib+1), "query_text")
-	post("points_request", "/v1/collections/ws/points:get", `{"ids":%s}`, list(1000, `"w1"`), list(1001, `"w1"`), "ids")
-	post("embed_texts", "/v1/embed", `{"texts":%s}`, list(2048, `"t"`), list(2049, `"t"`), "texts")
-	post("embed_bytes", "/v1/embed", `{"texts":%s}`, list(2048, text(1536)), list(2048, text(1537)), "texts")
-	out["ruleset_rules"] = restBound{
-		method: "PUT", path: "/v1/rulesets/r", at: `{"collection":"ws","rules":` + list(64, `{"id":"a","when":"true","severity":"block"}`) + `}`,
-		beyond: `{"collection":"ws","rules":` + list(65, `{"id":"a","when":"true","severity":"block"}`) + `}`, status: large, field: "rules",
 	}
 	return out
 }

@@ -15,7 +15,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // doer calls a server in one way; the tests of limits need only the error.
@@ -25,14 +27,14 @@ func createOf(change func(*pb.TaskSpec)) doer {
 	return func(r *rig) error {
 		spec := &pb.TaskSpec{Queue: "mail"}
 		change(spec)
-		_, err := pb.NewTaskServiceClient(r.conn).Create(as("acme/all"), &pb.CreateRequest{Task: spec})
+		_, err := pb.NewTaskServiceClient(r.conn).Create(apitest.As("acme/all"), &pb.CreateRequest{Task: spec})
 		return err
 	}
 }
 
 func commitOf(in *pb.CommitRequest) doer {
 	return func(r *rig) error {
-		_, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/all"), in)
+		_, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all"), in)
 		return err
 	}
 }
@@ -44,7 +46,7 @@ func putOf(key, value []byte) doer {
 
 func claimOf(in *pb.ClaimRequest) doer {
 	return func(r *rig) error {
-		_, err := pb.NewTaskServiceClient(r.conn).Claim(as("acme/all"), in)
+		_, err := pb.NewTaskServiceClient(r.conn).Claim(apitest.As("acme/all"), in)
 		return err
 	}
 }
@@ -52,7 +54,7 @@ func claimOf(in *pb.ClaimRequest) doer {
 // settleOf is a settle of one item, whose error stands in the answer.
 func settleOf(in *pb.SettleItem) doer {
 	return func(r *rig) error {
-		out, err := pb.NewTaskServiceClient(r.conn).Settle(as("acme/all"), &pb.SettleRequest{Items: []*pb.SettleItem{in}})
+		out, err := pb.NewTaskServiceClient(r.conn).Settle(apitest.As("acme/all"), &pb.SettleRequest{Items: []*pb.SettleItem{in}})
 		if err != nil {
 			return err
 		}
@@ -69,7 +71,7 @@ func settleOf(in *pb.SettleItem) doer {
 
 func completeOf(result []byte) doer {
 	return settleOf(&pb.SettleItem{
-		Id: testID(1), Token: 3, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{Result: result}},
+		Id: apitest.ID(1), Token: 3, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{Result: result}},
 	})
 }
 
@@ -105,7 +107,7 @@ func requestBounds() map[string]bound {
 	batch := func(n int) doer {
 		return func(r *rig) error {
 			in := &pb.BatchCreateRequest{Tasks: repeat(n, &pb.TaskSpec{Queue: "q"})}
-			_, err := pb.NewTaskServiceClient(r.conn).BatchCreate(as("acme/all"), in)
+			_, err := pb.NewTaskServiceClient(r.conn).BatchCreate(apitest.As("acme/all"), in)
 			return err
 		}
 	}
@@ -115,13 +117,13 @@ func requestBounds() map[string]bound {
 	q := []*pb.QueueWeight{{Name: "q"}}
 	list := func(n uint32) doer {
 		return func(r *rig) error {
-			_, err := pb.NewQueueServiceClient(r.conn).List(as("acme/all"), &pb.ListQueuesRequest{Limit: n})
+			_, err := pb.NewQueueServiceClient(r.conn).List(apitest.As("acme/all"), &pb.ListQueuesRequest{Limit: n})
 			return err
 		}
 	}
 	space := func(n uint32) doer {
 		return func(r *rig) error {
-			ctx := as("acme/all", namespaceKey, fmt.Sprintf("of-%d", n))
+			ctx := apitest.As("acme/all", NamespaceKey, fmt.Sprintf("of-%d", n))
 			_, err := pb.NewQueueServiceClient(r.conn).CreateNamespace(ctx, &pb.CreateNamespaceRequest{Partitions: n})
 			return err
 		}
@@ -145,8 +147,8 @@ func requestBounds() map[string]bound {
 		"partitions":   {space(4096), space(4097), outside, "partitions"},
 		"result_bytes": {completeOf(make([]byte, mib)), completeOf(make([]byte, mib+1)), tooMuch, "items[0].complete.result"},
 		"retry_after_ms": {
-			settleOf(&pb.SettleItem{Id: testID(1), Token: 3, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{RetryAfter: ms(day)}}}),
-			settleOf(&pb.SettleItem{Id: testID(1), Token: 3, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{RetryAfter: ms(day + 1)}}}),
+			settleOf(&pb.SettleItem{Id: apitest.ID(1), Token: 3, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{RetryAfter: ms(day)}}}),
+			settleOf(&pb.SettleItem{Id: apitest.ID(1), Token: 3, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{RetryAfter: ms(day + 1)}}}),
 			outside, "items[0].fail.retry_after",
 		},
 		"key_bytes":   {putOf(make([]byte, 16*kib), nil), putOf(make([]byte, 16*kib+1), nil), tooMuch, "ops[0].key"},
@@ -198,12 +200,12 @@ var elsewhere = map[string]string{
 }
 
 func TestEveryLimitAnswersItsNameAndTheNextCallWorks(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.addTask("acme", testID(1))
+	r := newRig(t, edge.Limits{})
+	r.addTask("acme", apitest.ID(1))
 	cases := requestBounds()
 	maps.Copy(cases, taskBounds())
 	maps.Copy(cases, searchBounds())
-	for _, row := range r.s.l.Rows() {
+	for _, row := range r.s.Limits.Rows() {
 		c, ok := cases[row.Key]
 		if !ok {
 			if elsewhere[row.Key] == "" {
@@ -220,7 +222,7 @@ func TestEveryLimitAnswersItsNameAndTheNextCallWorks(t *testing.T) {
 			t.Errorf("%s: beyond the limit: the call succeeded", row.Key)
 			continue
 		}
-		e := errorOf(t, err)
+		e := apitest.ErrorOf(t, err)
 		if e.GetCode() != c.code || e.GetLimit() != row.Key || e.GetMax() != *row.Value || e.GetField() != c.field {
 			t.Errorf("%s: beyond the limit: %v", row.Key, e)
 		}
@@ -250,8 +252,8 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 		"content type":        {func(s *pb.TaskSpec) { s.ContentType = "a\nb" }, "task.content_type"},
 		"header without name": {func(s *pb.TaskSpec) { s.Headers = []*pb.Header{{Value: "v"}} }, "task.headers[0].name"},
 		"header with NUL":     {func(s *pb.TaskSpec) { s.Headers = []*pb.Header{{Name: "a", Value: "\x00"}} }, "task.headers[0].value"},
-		"run_at and delay":    {func(s *pb.TaskSpec) { s.RunAt, s.Delay = timestamppb.New(testNow), ms(1) }, "task.delay"},
-		"run_at in 11 years":  {func(s *pb.TaskSpec) { s.RunAt = timestamppb.New(testNow.AddDate(11, 0, 0)) }, "task.run_at"},
+		"run_at and delay":    {func(s *pb.TaskSpec) { s.RunAt, s.Delay = timestamppb.New(apitest.Now), ms(1) }, "task.delay"},
+		"run_at in 11 years":  {func(s *pb.TaskSpec) { s.RunAt = timestamppb.New(apitest.Now.AddDate(11, 0, 0)) }, "task.run_at"},
 		"run_at is not valid": {func(s *pb.TaskSpec) { s.RunAt = &timestamppb.Timestamp{Nanos: -1} }, "task.run_at"},
 		"short lease":         {func(s *pb.TaskSpec) { s.Lease = ms(999) }, "task.lease"},
 		"zero lease":          {func(s *pb.TaskSpec) { s.Lease = ms(0) }, "task.lease"},
@@ -265,21 +267,21 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 		"unique key with NUL": {func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "\x00"} }, "task.unique.key"},
 		"negative ttl":        {func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", Ttl: ms(-1)} }, "task.unique.ttl"},
 	}
-	r := newRig(t, Limits{})
-	r.addTask("acme", testID(1))
+	r := newRig(t, edge.Limits{})
+	r.addTask("acme", apitest.ID(1))
 	for name, c := range badCreates {
-		if e := errorOf(t, createOf(c.change)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != c.field {
+		if e := apitest.ErrorOf(t, createOf(c.change)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != c.field {
 			t.Errorf("%s: %v", name, e)
 		}
 	}
 	for name, d := range map[string]*durationpb.Duration{
 		"negative": ms(-5), "longest": {Seconds: 315_576_000_000}, "mixed signs": {Seconds: 1, Nanos: -1}, "no duration": {Seconds: 1 << 62},
 	} {
-		if e := errorOf(t, duration(d)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "task.delay" {
+		if e := apitest.ErrorOf(t, duration(d)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "task.delay" {
 			t.Errorf("%s duration: %v", name, e)
 		}
 	}
-	if n := len(r.n.proposed()); n != 0 {
+	if n := len(r.n.Proposed()); n != 0 {
 		t.Errorf("%d commits were proposed", n)
 	}
 }
@@ -289,15 +291,15 @@ func TestWhatIsReservedIsNotSupported(t *testing.T) {
 		"task.labels":             func(s *pb.TaskSpec) { s.Labels = map[string]string{"a": "b"} },
 		"task.key":                func(s *pb.TaskSpec) { s.Key = "k" },
 		"task.cost":               func(s *pb.TaskSpec) { s.Cost = 2 },
-		"task.expires_at":         func(s *pb.TaskSpec) { s.ExpiresAt = timestamppb.New(testNow) },
-		"task.after":              func(s *pb.TaskSpec) { s.After = []string{testID(1)} },
+		"task.expires_at":         func(s *pb.TaskSpec) { s.ExpiresAt = timestamppb.New(apitest.Now) },
+		"task.after":              func(s *pb.TaskSpec) { s.After = []string{apitest.ID(1)} },
 		"task.webhook":            func(s *pb.TaskSpec) { s.Webhook = "w" },
 		"task.unique.until":       func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", Until: pb.Unique_START} },
 		"task.unique.on_conflict": func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", OnConflict: pb.Unique_REPLACE} },
 		"task.retry.backoff":      func(s *pb.TaskSpec) { s.Retry = &pb.Retry{Backoff: 77} },
 	} {
-		r := newRig(t, Limits{})
-		e := errorOf(t, createOf(change)(r))
+		r := newRig(t, edge.Limits{})
+		e := apitest.ErrorOf(t, createOf(change)(r))
 		if e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "not_supported" || e.GetField() != field {
 			t.Errorf("%s: %v", field, e)
 		}
@@ -313,34 +315,34 @@ func TestUnknownFieldsAreRefusedWithTheirPath(t *testing.T) {
 		"task.unique.ttl": func(in *pb.CreateRequest) { in.Task.Unique.Ttl.ProtoReflect().SetUnknown(unknown) },
 		"task.headers[1]": func(in *pb.CreateRequest) { in.Task.Headers[1].ProtoReflect().SetUnknown(unknown) },
 	} {
-		r := newRig(t, Limits{})
+		r := newRig(t, edge.Limits{})
 		in := &pb.CreateRequest{Task: &pb.TaskSpec{
 			Queue: "q", Unique: &pb.Unique{Key: "k", Ttl: ms(5)}, Headers: []*pb.Header{{Name: "a"}, {Name: "b"}},
 		}}
 		spoil(in)
-		_, err := pb.NewTaskServiceClient(r.conn).Create(as("acme/all"), in)
-		if e := errorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "unknown_field" || e.GetField() != field {
+		_, err := pb.NewTaskServiceClient(r.conn).Create(apitest.As("acme/all"), in)
+		if e := apitest.ErrorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "unknown_field" || e.GetField() != field {
 			t.Errorf("%s: %v", field, e)
 		}
 	}
 }
 
 func TestAMessageThatCannotBeDecodedIsInvalid(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	for name, body := range map[string][]byte{
 		"cut short": {0x0a, 0x7f}, "text that is not UTF-8": {0x0a, 0x04, 0x12, 0x02, 0xff, 0xfe},
 	} {
-		err := r.conn.Invoke(as("acme/all"), "/millrace.v1.TaskService/Create", &rawMessage{body}, new(pb.CreateResponse), rawCodec())
-		if e := errorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "CreateRequest" {
+		err := r.conn.Invoke(apitest.As("acme/all"), "/millrace.v1.TaskService/Create", &rawMessage{body}, new(pb.CreateResponse), rawCodec())
+		if e := apitest.ErrorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "CreateRequest" {
 			t.Errorf("%s: %v", name, e)
 		}
 	}
 }
 
 func TestAMessageFarBeyondItsLimitIsRefusedUnread(t *testing.T) {
-	r := newRig(t, Limits{MessageBytes: 64 * kib})
+	r := newRig(t, edge.Limits{MessageBytes: 64 * kib})
 	err := createOf(func(s *pb.TaskSpec) { s.Payload = make([]byte, 300*kib) })(r)
-	if e := errorOf(t, err); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "grpc_message" || e.GetMax() != 64*kib {
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "grpc_message" || e.GetMax() != 64*kib {
 		t.Errorf("got %v", err)
 	}
 	if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {
@@ -349,7 +351,7 @@ func TestAMessageFarBeyondItsLimitIsRefusedUnread(t *testing.T) {
 }
 
 func TestACommitLargerThanTheLogTakesIsRefused(t *testing.T) {
-	r := newRig(t, Limits{CommitBytes: 100 * kib})
+	r := newRig(t, edge.Limits{CommitBytes: 100 * kib})
 	op := func(n int) *pb.Op {
 		return &pb.Op{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k"), Value: make([]byte, n)}}}
 	}
@@ -357,11 +359,11 @@ func TestACommitLargerThanTheLogTakesIsRefused(t *testing.T) {
 		t.Error(err)
 	}
 	big := &pb.CommitRequest{Ops: repeat(2, op(60*kib))}
-	if e := errorOf(t, commitOf(big)(r)); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "commit_bytes" {
+	if e := apitest.ErrorOf(t, commitOf(big)(r)); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "commit_bytes" {
 		t.Errorf("commit: %v", e)
 	}
-	e := errorOf(t, settleOf(&pb.SettleItem{
-		Id: testID(1), Token: 3, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}, Effects: &pb.Effects{Ops: big.GetOps()},
+	e := apitest.ErrorOf(t, settleOf(&pb.SettleItem{
+		Id: apitest.ID(1), Token: 3, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}, Effects: &pb.Effects{Ops: big.GetOps()},
 	})(r))
 	if e.GetLimit() != "commit_bytes" || e.GetField() != "items[0].effects.ops" {
 		t.Errorf("effects: %v", e)
@@ -369,59 +371,59 @@ func TestACommitLargerThanTheLogTakesIsRefused(t *testing.T) {
 }
 
 func TestCallsInFlightAreBoundedByTenantAndNode(t *testing.T) {
-	r := newRig(t, Limits{CallsTenant: 2, CallsNode: 3})
-	r.n.holding = true
+	r := newRig(t, edge.Limits{CallsTenant: 2, CallsNode: 3})
+	r.n.Holding = true
 	results := make(chan error)
 	start := func(tenant string) {
 		before := r.s.Stats().Calls
 		go func() {
-			_, err := pb.NewTaskServiceClient(r.conn).Create(as(tenant+"/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+			_, err := pb.NewTaskServiceClient(r.conn).Create(apitest.As(tenant+"/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
 			results <- err
 		}()
-		eventually(t, "the call is in flight", func() bool { return r.s.Stats().Calls == before+1 })
+		apitest.Eventually(t, "the call is in flight", func() bool { return r.s.Stats().Calls == before+1 })
 	}
 	start("acme")
 	start("acme")
-	_, err := pb.NewKVServiceClient(r.conn).Get(as("acme/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
-	if e := errorOf(t, err); e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != "calls_tenant" || e.GetMax() != 2 {
+	_, err := pb.NewKVServiceClient(r.conn).Get(apitest.As("acme/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != "calls_tenant" || e.GetMax() != 2 {
 		t.Errorf("tenant: %v", e)
 	}
 	start("rival")
-	_, err = pb.NewKVServiceClient(r.conn).Get(as("third/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
-	if e := errorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetLimit() != "calls_node" || e.GetOutcome() != pb.Error_REFUSED {
+	_, err = pb.NewKVServiceClient(r.conn).Get(apitest.As("third/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetLimit() != "calls_node" || e.GetOutcome() != pb.Error_REFUSED {
 		t.Errorf("node: %v", e)
 	}
 	for range 3 {
-		eventually(t, "a proposal waits", func() bool { return r.n.waiting() > 0 })
-		r.n.release(0)
+		apitest.Eventually(t, "a proposal waits", func() bool { return r.n.Waiting() > 0 })
+		r.n.ReleaseHeld(0)
 		if err := <-results; err != nil {
 			t.Error(err)
 		}
 	}
-	if _, err := pb.NewKVServiceClient(r.conn).Get(as("acme/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")}); err != nil {
+	if _, err := pb.NewKVServiceClient(r.conn).Get(apitest.As("acme/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")}); err != nil {
 		t.Errorf("afterwards: %v", err)
 	}
-	eventually(t, "no call is counted", func() bool { return r.s.Stats().Calls == 0 })
+	apitest.Eventually(t, "no call is counted", func() bool { return r.s.Stats().Calls == 0 })
 }
 
 func TestConnectionsAreBounded(t *testing.T) {
-	for key, l := range map[string]Limits{"connections_node": {ConnectionsNode: 1}, "connections_address": {ConnectionsAddress: 1}} {
+	for key, l := range map[string]edge.Limits{"connections_node": {ConnectionsNode: 1}, "connections_address": {ConnectionsAddress: 1}} {
 		r := newRig(t, l)
 		get := func(ctx context.Context, c pb.KVServiceClient) error {
 			_, err := c.Get(ctx, &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
 			return err
 		}
-		if err := get(as("acme/all"), pb.NewKVServiceClient(r.conn)); err != nil {
+		if err := get(apitest.As("acme/all"), pb.NewKVServiceClient(r.conn)); err != nil {
 			t.Fatal(err)
 		}
 		second := r.dial()
-		if err := get(as("acme/all"), pb.NewKVServiceClient(second)); status.Code(err) != codes.Unavailable {
+		if err := get(apitest.As("acme/all"), pb.NewKVServiceClient(second)); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s: a second connection: %v", key, err)
 		}
 		if st := r.s.Stats(); st.Connections != 1 || st.Refusals[key] == 0 {
 			t.Errorf("%s: %+v", key, st)
 		}
-		if err := get(as("acme/all"), pb.NewKVServiceClient(r.conn)); err != nil {
+		if err := get(apitest.As("acme/all"), pb.NewKVServiceClient(r.conn)); err != nil {
 			t.Errorf("%s: the first connection afterwards: %v", key, err)
 		}
 		if err := second.Close(); err != nil {
@@ -431,7 +433,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 }
 
 func TestLimitsHaveDefaultsAndHardMaxima(t *testing.T) {
-	l, err := Limits{}.withDefaults()
+	l, err := edge.Limits{}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -442,7 +444,7 @@ func TestLimitsHaveDefaultsAndHardMaxima(t *testing.T) {
 		}
 		seen[row.Key] = true
 		*row.Value = row.Max + 1
-		if _, err := l.withDefaults(); err == nil || !strings.Contains(err.Error(), row.Key) {
+		if _, err := l.WithDefaults(); err == nil || !strings.Contains(err.Error(), row.Key) {
 			t.Errorf("%s beyond its maximum: %v", row.Key, err)
 		}
 		*row.Value = row.Default

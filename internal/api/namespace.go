@@ -6,17 +6,18 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // CreateNamespace makes the call's namespace.
-func (qs *queueService) CreateNamespace(ctx context.Context, in *pb.CreateNamespaceRequest) (*pb.CreateNamespaceResponse, error) {
+func (qs *QueueService) CreateNamespace(ctx context.Context, in *pb.CreateNamespaceRequest) (*pb.CreateNamespaceResponse, error) {
 	s := qs.s
 	who, name, fact := s.asks(ctx)
 	if fact != nil {
 		return nil, fact
 	}
-	if int64(in.GetPartitions()) > s.l.Partitions {
-		return nil, beyond("partitions", "partitions", s.l.Partitions, "is out of range")
+	if int64(in.GetPartitions()) > s.Limits.Partitions {
+		return nil, edge.Beyond("partitions", "partitions", s.Limits.Partitions, "is out of range")
 	}
 	ns, replayed, err := s.o.Backend.CreateNamespace(ctx, who.Tenant, name, max(int(in.GetPartitions()), 1))
 	if err != nil {
@@ -26,7 +27,7 @@ func (qs *queueService) CreateNamespace(ctx context.Context, in *pb.CreateNamesp
 }
 
 // DeleteNamespace removes the call's namespace, if it holds nothing.
-func (qs *queueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespaceRequest) (*pb.DeleteNamespaceResponse, error) {
+func (qs *QueueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespaceRequest) (*pb.DeleteNamespaceResponse, error) {
 	s := qs.s
 	who, name, fact := s.asks(ctx)
 	if fact != nil {
@@ -43,7 +44,7 @@ func (qs *queueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespa
 }
 
 // GetNamespace reads the configuration of the call's namespace, and where its partitions lie.
-func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
+func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
 	c, err := qs.s.begin(ctx, false)
 	if err != nil {
 		return nil, err
@@ -53,7 +54,7 @@ func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 		return nil, err
 	}
 	out := &pb.GetNamespaceResponse{
-		Config: showNamespaceConfig(config), At: showAt(at), Partitions: qs.s.showPartitions(c.partitions),
+		Config: showNamespaceConfig(config), At: ShowAt(at), Partitions: qs.s.showPartitions(c.partitions),
 	}
 	if config.KeyBytes > 0 {
 		used, _, err := qs.s.o.Backend.KeyBytes(ctx, c.t.part, core.ReadOptions{MinIndex: at.Index})
@@ -71,15 +72,15 @@ func (qs *queueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 }
 
 // SetNamespace replaces the configuration of the call's namespace.
-func (qs *queueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceRequest) (*pb.SetNamespaceResponse, error) {
+func (qs *QueueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceRequest) (*pb.SetNamespaceResponse, error) {
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
 		return nil, fact
 	}
-	t := translator{l: &qs.s.l}
+	t := translator{l: &qs.s.Limits}
 	config, fact := t.namespaceConfig(in.GetConfig())
 	if fact != nil {
-		return nil, within("config", fact)
+		return nil, edge.Within("config", fact)
 	}
 	c, err := qs.s.begin(ctx, true)
 	if err != nil {
@@ -99,7 +100,7 @@ func (qs *queueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceReq
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SetNamespaceResponse{Version: r.Version, At: showAt(at)}, nil
+	return &pb.SetNamespaceResponse{Version: r.Version, At: ShowAt(at)}, nil
 }
 
 // showPartitions tells where the partitions of a namespace lie, and who leads them as far as this node knows.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -15,12 +14,14 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // goodFrames has, for each method to which clients stream, frames that are accepted from a caller with every scope.
 func goodFrames() map[string][]proto.Message {
-	hold := []*pb.Hold{{Id: testID(1), Token: 4}}
-	change := []*pb.RefChange{{Kind: pb.RefChange_CREATE, Name: "refs/heads/a", New: testOID}}
+	hold := []*pb.Hold{{Id: apitest.ID(1), Token: 4}}
+	change := []*pb.RefChange{{Kind: pb.RefChange_CREATE, Name: "refs/heads/a", New: apitest.OID}}
 	gets := &pb.ClientFrame{Frame: &pb.ClientFrame_Gets{Gets: &pb.GetsFrame{Seq: 1, Keyspace: "ks", Keys: [][]byte{[]byte("k")}}}}
 	return map[string][]proto.Message{
 		"/millrace.v1.QueueStream/Open": {
@@ -82,23 +83,23 @@ func (r *rig) invokeWhole(ctx context.Context, full string, m protoreflect.Metho
 // idle waits until the edge holds nothing of any caller.
 func (r *rig) idle(what string) {
 	r.t.Helper()
-	eventually(r.t, what+": all is given back", func() bool {
+	apitest.Eventually(r.t, what+": all is given back", func() bool {
 		st, searches := r.s.Stats(), r.s.SearchStats()
 		r.s.mu.Lock()
 		sessions := len(r.s.sessions)
 		r.s.mu.Unlock()
-		return st.Calls == 0 && st.Streams == 0 && st.Held == Held{} && searches.Running == 0 && searches.Waiting == 0 && sessions == 0
+		return st.Calls == 0 && st.Streams == 0 && st.Held == edge.Held{} && searches.Running == 0 && searches.Waiting == 0 && sessions == 0
 	})
-	r.n.mu.Lock()
-	defer r.n.mu.Unlock()
-	for _, s := range r.n.sessions {
-		if _, _, closed := s.state(); !closed {
+	r.n.Mu.Lock()
+	defer r.n.Mu.Unlock()
+	for _, s := range r.n.Sessions {
+		if _, _, closed := s.State(); !closed {
 			r.t.Errorf("%s: a session of the node stays open", what)
 		}
 	}
-	r.n.sessions = nil
-	for len(r.n.opened) > 0 {
-		<-r.n.opened
+	r.n.Sessions = nil
+	for len(r.n.Opened) > 0 {
+		<-r.n.Opened
 	}
 }
 
@@ -109,10 +110,10 @@ func (r *rig) panicEverywhere(what string, call func() (outcome string, failed b
 	want, _ := call()
 	r.idle(what)
 	for at := int64(1); ; at++ {
-		r.n.panicIn.Store(at)
+		r.n.PanicIn.Store(at)
 		_, failed := call()
 		r.idle(fmt.Sprintf("%s, a panic at step %d", what, at))
-		if r.n.panicIn.Swap(0) > 0 {
+		if r.n.PanicIn.Swap(0) > 0 {
 			if at == 1 {
 				r.t.Errorf("%s reaches nothing that could panic", what)
 			}
@@ -131,32 +132,16 @@ func (r *rig) panicEverywhere(what string, call func() (outcome string, failed b
 // A panic below any method of the contract ends that call alone: the same tenant's next one works, and nothing is lost of what
 // calls, streams and searches have together.
 func TestAPanicBelowAnyMethodLeavesTheNextCallWorking(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.s.recovers = true
-	r.addTask("acme", testID(1))
+	r := newRig(t, edge.Limits{})
+	r.s.Recovers = true
+	r.addTask("acme", apitest.ID(1))
 	eachMethod(t, r.s, func(full string, m protoreflect.MethodDescriptor) {
-		if _, ok := notBuilt[full]; ok || methods[full].public {
+		if _, ok := notBuilt[full]; ok || methods[full].Public {
 			return
 		}
 		r.panicEverywhere(full, func() (string, bool) {
-			err := r.invokeWhole(as("acme/all"), full, m)
+			err := r.invokeWhole(apitest.As("acme/all"), full, m)
 			return status.Code(err).String(), status.Code(err) != codes.OK || m.IsStreamingClient() // it may end before the panic
-		})
-	})
-}
-
-// The same of every route.
-func TestAPanicBelowAnyRouteLeavesTheNextRequestWorking(t *testing.T) {
-	r := newRESTRig(t, Limits{})
-	r.s.recovers = true
-	r.addTask("acme", testID(1))
-	eachRoute(t, func(rt *Route, s sampleRequest) {
-		if rt.rule.public {
-			return
-		}
-		r.panicEverywhere(rt.name(), func() (string, bool) {
-			a := r.send(r.request(rt.Method, s.path, "acme/all", s.body))
-			return http.StatusText(a.status), a.status >= 400
 		})
 	})
 }

@@ -1,6 +1,9 @@
 package api
 
-import "github.com/millrace/millrace/internal/core"
+import (
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+)
 
 // This file says which partition of a namespace a thing belongs to, and refuses what belongs to another one than the
 // commit or stream that it comes in. Where a namespace has one partition, everything belongs to that, whatever ids say.
@@ -119,13 +122,13 @@ func (t *translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact
 		if placedBy(op) == "id" {
 			f.Message = "names another partition than its last 64 bits do"
 		}
-		return t.part, misplaced{Invalid: f, place: int(op.Place(t.parts))}
+		return t.part, edge.Misplaced{Invalid: f, Place: int(op.Place(t.parts))}
 	case place == anywhere && t.bound:
 		place = int(t.part.Index)
 	case place == anywhere:
 		place = t.anyPlace()
 	case t.bound && place != int(t.part.Index):
-		return t.part, belongs(placedBy(op), place)
+		return t.part, edge.Belongs(placedBy(op), place)
 	}
 	if op.ID.IsZero() {
 		op.ID = t.idAt(place)
@@ -140,7 +143,7 @@ func (t *translator) placeHold(field string, h core.TaskHold) (core.Partition, c
 	case !ok:
 		return p, core.NotFound{Kind: "task", ID: h.Task.String()}
 	case t.bound && p != t.part:
-		return p, belongs(field, int(p.Index))
+		return p, edge.Belongs(field, int(p.Index))
 	}
 	return p, nil
 }
@@ -165,7 +168,7 @@ func (t *translator) place(c *core.Commit, own int) core.Fact {
 			strays = append(strays, i)
 		case unknown == nil:
 			hold, _ := core.Settled(op) // nothing else is nowhere
-			unknown = atOp{core.NotFound{Kind: "task", ID: hold.Task.String()}, i}
+			unknown = edge.AtOp{Fact: core.NotFound{Kind: "task", ID: hold.Task.String()}, Op: i}
 		}
 	}
 	if len(strays) > 0 {
@@ -173,7 +176,7 @@ func (t *translator) place(c *core.Commit, own int) core.Fact {
 	}
 	for i, check := range c.Conditions {
 		if place := int(core.PlaceKey(check.Key, t.parts)); place != home {
-			return belongs(item("conditions", i)+".key", place)
+			return edge.Belongs(edge.Item("conditions", i)+".key", place)
 		}
 	}
 	if unknown != nil {
@@ -196,7 +199,7 @@ func (t *translator) home(c *core.Commit) (int, core.Fact) {
 		case !ok:
 			return 0, core.LeaseLost{Task: c.Fence.Task, Given: c.Fence.Token}
 		case t.bound && p != t.part:
-			return 0, belongs("fence.task", int(p.Index))
+			return 0, edge.Belongs("fence.task", int(p.Index))
 		}
 		return int(p.Index), nil
 	}

@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 )
 
@@ -49,7 +50,7 @@ func drawOp(t *rapid.T) (core.Op, int) {
 }
 
 func TestACommitGoesWhereItsFirstOpThatSaysAPlaceGoes(t *testing.T) {
-	limits, err := Limits{}.withDefaults()
+	limits, err := edge.Limits{}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +67,7 @@ func TestACommitGoesWhereItsFirstOpThatSaysAPlaceGoes(t *testing.T) {
 		if rapid.IntRange(0, 3).Draw(t, "fenced") == 0 {
 			c.Fence = &core.Fence{Task: core.PlacedID(1e12, rapid.Uint16Range(0, 3).Draw(t, "fence in"), 4, [9]byte{7}), Token: 1}
 			if tr.bound && int(c.Fence.Task.Partition()) != home {
-				if f, ok := tr.place(&c, 0).(misplaced); !ok || f.Field != "fence.task" {
+				if f, ok := tr.place(&c, 0).(edge.Misplaced); !ok || f.Field != "fence.task" {
 					t.Fatalf("a fence elsewhere: %v", f)
 				}
 				return
@@ -95,7 +96,7 @@ func TestACommitGoesWhereItsFirstOpThatSaysAPlaceGoes(t *testing.T) {
 			return
 		}
 		if i := slices.Index(places, nowhere); i >= 0 {
-			if f, ok := fact.(atOp); !ok || f.op != i || !is[core.NotFound](f) {
+			if f, ok := fact.(edge.AtOp); !ok || f.Op != i || !edge.Is[core.NotFound](f) {
 				t.Fatalf("op %d is of no task: %v", i, fact)
 			}
 			return

@@ -2,8 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -11,20 +9,22 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // idIn is the id of a task in one of four partitions.
 func idIn(place uint16, n byte) string {
-	return core.PlacedID(testNow.UnixMilli(), place, 4, [9]byte{n, n, n}).String()
+	return core.PlacedID(apitest.Now.UnixMilli(), place, 4, [9]byte{n, n, n}).String()
 }
 
 // wideRig is a rig whose namespaces have four partitions, with leaders by partition: "" is this node, "?" no node.
 func wideRig(t *testing.T, leaders ...string) *rig {
 	t.Helper()
-	r := newRig(t, Limits{})
-	r.n.parts, r.n.leaders = 4, leadersOf(leaders...)
-	r.addTask("acme", testID(1))
+	r := newRig(t, edge.Limits{})
+	r.n.Parts, r.n.Leaders = 4, leadersOf(leaders...)
+	r.addTask("acme", apitest.ID(1))
 	return r
 }
 
@@ -63,15 +63,15 @@ func TestABatchForOneOtherLeaderIsSentThereAndForSeveralIsCarried(t *testing.T) 
 	} {
 		r := wideRig(t, strings.Split(c.leaders, ", ")...)
 		in := batchOver(c.places...)
-		out, err := r.tasks().BatchCreate(as("acme/all"), in)
-		r.n.mu.Lock()
-		slices.Sort(r.n.forwarded)
-		if !slices.Equal(r.n.forwarded, c.carried) {
-			t.Errorf("%s, tasks of %v: carried to %v, want %v", c.leaders, c.places, r.n.forwarded, c.carried)
+		out, err := r.tasks().BatchCreate(apitest.As("acme/all"), in)
+		r.n.Mu.Lock()
+		slices.Sort(r.n.Forwarded)
+		if !slices.Equal(r.n.Forwarded, c.carried) {
+			t.Errorf("%s, tasks of %v: carried to %v, want %v", c.leaders, c.places, r.n.Forwarded, c.carried)
 		}
-		r.n.mu.Unlock()
+		r.n.Mu.Unlock()
 		if c.sent != "" {
-			if e := errorOf(t, err); e.GetCode() != "NOT_LEADER" || e.GetLeader() != c.sent || len(r.n.proposed()) != 0 {
+			if e := apitest.ErrorOf(t, err); e.GetCode() != "NOT_LEADER" || e.GetLeader() != c.sent || len(r.n.Proposed()) != 0 {
 				t.Errorf("%s, tasks of %v: %v", c.leaders, c.places, e)
 			}
 			continue
@@ -85,7 +85,7 @@ func TestABatchForOneOtherLeaderIsSentThereAndForSeveralIsCarried(t *testing.T) 
 				t.Errorf("%s, task %d of %v: %v", c.leaders, i, c.places, res)
 			}
 		}
-		for _, commit := range r.n.proposed() {
+		for _, commit := range r.n.Proposed() {
 			if id := commit.Ops[0].(*core.TaskCreate).ID; id.Partition() != commit.Partition.Index {
 				t.Errorf("the task %v was proposed to %v", id, commit.Partition)
 			}
@@ -96,7 +96,7 @@ func TestABatchForOneOtherLeaderIsSentThereAndForSeveralIsCarried(t *testing.T) 
 func TestAPartitionThatDoesNotAnswerFailsItsItemsAlone(t *testing.T) {
 	r := wideRig(t, "", "b", "c", "")
 	gone := core.Unavailable{Reason: "no_leader", Unknown: true}
-	r.n.strays = map[uint16]core.Proposed{1: {Err: gone}}
+	r.n.Strays = map[uint16]core.Proposed{1: {Err: gone}}
 	items := func(places ...uint16) (out []*pb.SettleItem, holds []*pb.Hold) {
 		for i, p := range places {
 			out = append(out, &pb.SettleItem{Id: idIn(p, byte(i+1)), Token: 3, Outcome: &pb.SettleItem_Release{}})
@@ -104,12 +104,12 @@ func TestAPartitionThatDoesNotAnswerFailsItsItemsAlone(t *testing.T) {
 		}
 		return out, holds
 	}
-	made, err := r.tasks().BatchCreate(as("acme/all"), batchOver(2, 1, 0, 1))
+	made, err := r.tasks().BatchCreate(apitest.As("acme/all"), batchOver(2, 1, 0, 1))
 	if err != nil {
 		t.Fatal(err)
 	}
 	settle, holds := items(2, 1, 0, 1)
-	settled, err := r.tasks().Settle(as("acme/all"), &pb.SettleRequest{Items: settle})
+	settled, err := r.tasks().Settle(apitest.As("acme/all"), &pb.SettleRequest{Items: settle})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,34 +120,34 @@ func TestAPartitionThatDoesNotAnswerFailsItsItemsAlone(t *testing.T) {
 			}
 		}
 	}
-	_, err = r.tasks().Heartbeat(as("acme/all"), &pb.HeartbeatRequest{Items: holds})
-	if e := errorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
+	_, err = r.tasks().Heartbeat(apitest.As("acme/all"), &pb.HeartbeatRequest{Items: holds})
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
 		t.Errorf("a heartbeat: %v", e)
 	}
-	r.n.strays = map[uint16]core.Proposed{
+	r.n.Strays = map[uint16]core.Proposed{
 		1: {Err: core.NotLeader{Leader: "c"}}, 2: {Err: core.Unavailable{Reason: "no_leader"}},
 	}
-	_, err = r.tasks().BatchCreate(as("acme/all"), batchOver(2, 1))
-	if e := errorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_REFUSED {
+	_, err = r.tasks().BatchCreate(apitest.As("acme/all"), batchOver(2, 1))
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_REFUSED {
 		t.Errorf("no node answers: %v", e)
 	}
-	r.n.strays[2] = core.Proposed{Err: gone}
-	_, err = r.tasks().BatchCreate(as("acme/all"), batchOver(2, 1))
-	if e := errorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
+	r.n.Strays[2] = core.Proposed{Err: gone}
+	_, err = r.tasks().BatchCreate(apitest.As("acme/all"), batchOver(2, 1))
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
 		t.Errorf("one may have taken it: %v", e)
 	}
 }
 
 func TestHeartbeatsAreAnsweredInTheirOrder(t *testing.T) {
 	r := wideRig(t, "", "b", "", "")
-	r.n.judge = func(c core.Commit) (out core.Result) {
+	r.n.Judge = func(c core.Commit) (out core.Result) {
 		renew := c.Ops[0].(*core.TaskRenew)
 		o := core.OpResult{Kind: renew.Kind()}
 		for _, h := range renew.Items {
 			if h.Task.Partition() != c.Partition.Index {
 				t.Errorf("%v is renewed in %v", h.Task, c.Partition)
 			}
-			o.Renewed = append(o.Renewed, core.Renewed{Lost: h.Token != 5, Until: core.ShardTimeOf(testNow)})
+			o.Renewed = append(o.Renewed, core.Renewed{Lost: h.Token != 5, Until: core.ShardTimeOf(apitest.Now)})
 		}
 		return core.Result{Ops: []core.OpResult{o}}
 	}
@@ -156,7 +156,7 @@ func TestHeartbeatsAreAnsweredInTheirOrder(t *testing.T) {
 		in.Items = append(in.Items, &pb.Hold{Id: idIn(uint16(i*3%4), byte(i)), Token: uint64(4 + i%3)})
 	}
 	in.Items[7].Id = mustID(t, in.Items[7].GetId()).WithPartition(8).String()
-	out, err := r.tasks().Heartbeat(as("acme/all"), in)
+	out, err := r.tasks().Heartbeat(apitest.As("acme/all"), in)
 	if err != nil || len(out.GetResults()) != 40 {
 		t.Fatal(out, err)
 	}
@@ -165,7 +165,7 @@ func TestHeartbeatsAreAnsweredInTheirOrder(t *testing.T) {
 			t.Errorf("item %d: %v", i, res)
 		}
 	}
-	if n := len(r.n.proposed()); n != 4 {
+	if n := len(r.n.Proposed()); n != 4 {
 		t.Errorf("%d commits for 4 partitions", n)
 	}
 }
@@ -175,33 +175,33 @@ func TestAConfigurationThatCameHalfWayIsMendedByRepeatingIt(t *testing.T) {
 		r := wideRig(t, "", "b", "", "")
 		client := pb.NewQueueServiceClient(r.conn)
 		set := func() error {
-			_, err := client.Set(as("acme/all"), &pb.SetQueueRequest{
+			_, err := client.Set(apitest.As("acme/all"), &pb.SetQueueRequest{
 				Queue: "mail", Config: &pb.QueueConfig{Aging: spanOrOff(-1), MaxDeliveries: proto.Int32(0)}, IfVersion: version,
 			})
 			return err
 		}
-		r.n.strays = map[uint16]core.Proposed{1: {Err: core.Unavailable{Reason: "no_leader"}}}
-		if e := errorOf(t, set()); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
+		r.n.Strays = map[uint16]core.Proposed{1: {Err: core.Unavailable{Reason: "no_leader"}}}
+		if e := apitest.ErrorOf(t, set()); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
 			t.Errorf("half way: %v", e)
 		}
-		first := r.n.proposed()[0]
+		first := r.n.Proposed()[0]
 		if op := first.Ops[0].(*core.QueueSet); first.Partition.Index != 0 || (op.IfVersion == -1) != (version == nil) {
 			t.Errorf("first: %+v", first)
 		}
-		r.n.strays = nil
-		before := len(r.n.proposed())
-		r.n.judge = func(c core.Commit) core.Result {
+		r.n.Strays = nil
+		before := len(r.n.Proposed())
+		r.n.Judge = func(c core.Commit) core.Result {
 			if op := c.Ops[0].(*core.QueueSet); op.IfVersion == 2 { // it is at 3, which is what the fake node shows
 				return core.Result{Refusal: &core.Refusal{Fact: core.RevMismatch{Rev: 3}}}
 			}
-			return applied(c)
+			return apitest.Applied(c)
 		}
-		r.n.queue = core.QueueStats{Queue: "mail", Config: core.QueueConfig{Version: 3, Aging: -1, MaxDeliveries: -1}}
+		r.n.Mail = core.QueueStats{Queue: "mail", Config: core.QueueConfig{Version: 3, Aging: -1, MaxDeliveries: -1}}
 		if err := set(); err != nil {
 			t.Errorf("repeated: %v", err)
 		}
 		var places []uint16
-		for _, c := range r.n.proposed()[before:] {
+		for _, c := range r.n.Proposed()[before:] {
 			places = append(places, c.Partition.Index)
 			if op := c.Ops[0].(*core.QueueSet); c.Partition.Index > 0 && op.IfVersion != -1 {
 				t.Errorf("the others judge the version: %+v", c)
@@ -213,12 +213,12 @@ func TestAConfigurationThatCameHalfWayIsMendedByRepeatingIt(t *testing.T) {
 		if version == nil {
 			continue
 		}
-		r.n.queue.Config.Aging = 0 // somebody else's
-		if e := errorOf(t, set()); e.GetCode() != "PRECONDITION_FAILED" {
+		r.n.Mail.Config.Aging = 0 // somebody else's
+		if e := apitest.ErrorOf(t, set()); e.GetCode() != "PRECONDITION_FAILED" {
 			t.Errorf("another one is there: %v", e)
 		}
-		r.n.queue.Config.Aging, r.n.queue.Config.Version = -1, 4
-		if e := errorOf(t, set()); e.GetCode() != "PRECONDITION_FAILED" {
+		r.n.Mail.Config.Aging, r.n.Mail.Config.Version = -1, 4
+		if e := apitest.ErrorOf(t, set()); e.GetCode() != "PRECONDITION_FAILED" {
 			t.Errorf("there were changes since: %v", e)
 		}
 	}
@@ -226,20 +226,20 @@ func TestAConfigurationThatCameHalfWayIsMendedByRepeatingIt(t *testing.T) {
 
 func TestAConfigurationGoesToTheLeaderOfTheFirstPartition(t *testing.T) {
 	r := wideRig(t, "b", "", "", "")
-	_, err := pb.NewQueueServiceClient(r.conn).SetNamespace(as("acme/all"), &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{}})
-	if e := errorOf(t, err); e.GetCode() != "NOT_LEADER" || e.GetLeader() != "b" || len(r.n.proposed()) != 0 {
+	_, err := pb.NewQueueServiceClient(r.conn).SetNamespace(apitest.As("acme/all"), &pb.SetNamespaceRequest{Config: &pb.NamespaceConfig{}})
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "NOT_LEADER" || e.GetLeader() != "b" || len(r.n.Proposed()) != 0 {
 		t.Errorf("got %v", e)
 	}
 }
 
 func TestAPageOfTasksGoesOnFromPartitionToPartition(t *testing.T) {
 	r := wideRig(t)
-	r.n.parts = 200
+	r.n.Parts = 200
 	if _, err := r.n.Namespace(context.Background(), "acme", "many", true); err != nil {
 		t.Fatal(err)
 	}
 	tasks := func(p core.Partition) int { return []int{0, 0, 3, 0, 0, 1, 0}[p.Index%7] }
-	r.n.pageAt = func(p core.Partition, q core.ListQuery) (out []core.Task, next []byte) {
+	r.n.OnPageAt = func(p core.Partition, q core.ListQuery) (out []core.Task, next []byte) {
 		from := 0
 		if len(q.Cursor) == 1 {
 			from = int(q.Cursor[0])
@@ -252,7 +252,7 @@ func TestAPageOfTasksGoesOnFromPartitionToPartition(t *testing.T) {
 		}
 		return out, nil
 	}
-	ctx := as("acme/all", namespaceKey, "many")
+	ctx := apitest.As("acme/all", NamespaceKey, "many")
 	for _, limit := range []uint32{1, 2, 5, 1000} {
 		var got []core.TaskID
 		pages := 0
@@ -283,46 +283,16 @@ func TestAPageOfTasksGoesOnFromPartitionToPartition(t *testing.T) {
 	}
 	for _, bad := range [][]byte{{1}, {0, 200}, {255, 255, 1}} {
 		_, err := r.tasks().List(ctx, &pb.ListRequest{Queue: "q", State: pb.State_READY, Cursor: showCursor(bad)})
-		if e := errorOf(t, err); e.GetField() != "cursor" {
+		if e := apitest.ErrorOf(t, err); e.GetField() != "cursor" {
 			t.Errorf("cursor %v: %v", bad, e)
 		}
 	}
 }
 
-func TestABatchOverRESTGoesToItsOneLeaderOrIsCarried(t *testing.T) {
-	r := newRESTRig(t, Limits{})
-	r.h.o.WebOf = func(address string) string { return "http://" + address + ".example" }
-	r.n.parts, r.n.leaders = 4, leadersOf("", "b", "b", "c")
-	body := func(places ...uint16) string {
-		var items []string
-		for i, p := range places {
-			items = append(items, fmt.Sprintf(`{"queue":"q","id":%q}`, idIn(p, byte(i+1))))
-		}
-		return `{"tasks":[` + strings.Join(items, ",") + `]}`
-	}
-	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	a := r.do("POST", "/v1/tasks:batch", body(1, 2)).expect(t, "of one leader", http.StatusTemporaryRedirect)
-	if got := a.header.Get("Location"); got != "http://b.example/v1/tasks:batch?hop=1" {
-		t.Errorf("sent to %q", got)
-	}
-	a = r.do("POST", "/v1/tasks:batch", body(1, 3)).expect(t, "of two leaders", http.StatusOK)
-	if strings.Count(a.body, `"replayed":false`) != 2 || !strings.Contains(a.body, `"index":"0"`) {
-		t.Errorf("carried: %s", a.body)
-	}
-	r.n.backlog = map[uint16]bool{3: true}
-	r.claims()
-	a = r.do("POST", "/v1/tasks:claim", `{"queues":["q"]}`).expect(t, "a claim", http.StatusTemporaryRedirect)
-	if got := a.header.Get("Location"); got != "http://c.example/v1/tasks:claim?hop=1" {
-		t.Errorf("sent to %q", got)
-	}
-	r.do("POST", "/v1/tasks:claim?hop=1", `{"queues":["q"]}`).expect(t, "a claim that was sent here", http.StatusNoContent)
-	r.do("POST", "/v1/tasks:claim", `{"queues":["q"],"partition":1}`).expect(t, "a claim of a partition", http.StatusTemporaryRedirect)
-}
-
 func TestATaskThatSaysNoPlaceIsMadeWhereItWasSent(t *testing.T) {
 	r := wideRig(t, "b", "", "c", "b")
 	for range 20 {
-		out, err := r.tasks().Create(as("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
+		out, err := r.tasks().Create(apitest.As("acme/all"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
 		if err != nil || parsedID(t, out.GetId()).Partition() != 1 {
 			t.Fatalf("a node that leads partition 1 made the task %s, %v", out.GetId(), err)
 		}
@@ -342,49 +312,49 @@ func TestARemovalThatCameHalfWayIsFinishedByRepeatingIt(t *testing.T) {
 	r := wideRig(t, "", "b", "", "")
 	client := pb.NewQueueServiceClient(r.conn)
 	remove := func(version *uint64) error {
-		_, err := client.Delete(as("acme/all"), &pb.DeleteQueueRequest{Queue: "mail", Purge: true, IfVersion: version})
+		_, err := client.Delete(apitest.As("acme/all"), &pb.DeleteQueueRequest{Queue: "mail", Purge: true, IfVersion: version})
 		return err
 	}
-	r.n.strays = map[uint16]core.Proposed{1: {Err: core.Unavailable{Reason: "no_leader"}}}
-	if e := errorOf(t, remove(proto.Uint64(3))); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
+	r.n.Strays = map[uint16]core.Proposed{1: {Err: core.Unavailable{Reason: "no_leader"}}}
+	if e := apitest.ErrorOf(t, remove(proto.Uint64(3))); e.GetCode() != "UNAVAILABLE" || e.GetOutcome() != pb.Error_UNKNOWN {
 		t.Errorf("half way: %v", e)
 	}
-	r.n.strays = nil
-	before := len(r.n.proposed())
-	r.n.judge = func(c core.Commit) core.Result { // the first partition has lost it
+	r.n.Strays = nil
+	before := len(r.n.Proposed())
+	r.n.Judge = func(c core.Commit) core.Result { // the first partition has lost it
 		if op := c.Ops[0].(*core.QueueDelete); op.IfVersion >= 0 {
 			return core.Result{Refusal: &core.Refusal{Fact: core.RevMismatch{Missing: true}}}
 		}
-		return applied(c)
+		return apitest.Applied(c)
 	}
-	r.n.queue = core.QueueStats{Queue: "mail", Config: core.QueueConfig{Version: 3}}
+	r.n.Mail = core.QueueStats{Queue: "mail", Config: core.QueueConfig{Version: 3}}
 	if err := remove(proto.Uint64(3)); err != nil {
 		t.Errorf("repeated: %v", err)
 	}
 	var places []uint16
-	for _, c := range r.n.proposed()[before:] {
+	for _, c := range r.n.Proposed()[before:] {
 		places = append(places, c.Partition.Index)
 	}
 	if slices.Sort(places); !slices.Equal(places, []uint16{0, 1, 2, 3}) {
 		t.Errorf("removed from %v", places)
 	}
-	r.n.queue.Config.Version = 4
-	if e := errorOf(t, remove(proto.Uint64(3))); e.GetCode() != "PRECONDITION_FAILED" {
+	r.n.Mail.Config.Version = 4
+	if e := apitest.ErrorOf(t, remove(proto.Uint64(3))); e.GetCode() != "PRECONDITION_FAILED" {
 		t.Errorf("another version is there: %v", e)
 	}
-	r.n.judge = func(core.Commit) core.Result {
+	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Fact: core.WrongState{State: core.Ready}}}
 	}
-	if e := errorOf(t, remove(nil)); e.GetCode() != "WRONG_STATE" {
+	if e := apitest.ErrorOf(t, remove(nil)); e.GetCode() != "WRONG_STATE" {
 		t.Errorf("with ready tasks: %v", e)
 	}
 }
 
 func TestQueuesAreRemovedOnlyWhereTheFormatOfTheClusterSaysSo(t *testing.T) {
 	r := wideRig(t, "", "", "", "")
-	r.n.format = core.FormatFirst
-	_, err := pb.NewQueueServiceClient(r.conn).Delete(as("acme/all"), &pb.DeleteQueueRequest{Queue: "mail"})
-	if e := errorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "not_supported" || len(r.n.proposed()) != 0 {
+	r.n.EntryFormat = core.FormatFirst
+	_, err := pb.NewQueueServiceClient(r.conn).Delete(apitest.As("acme/all"), &pb.DeleteQueueRequest{Queue: "mail"})
+	if e := apitest.ErrorOf(t, err); e.GetCode() != "INVALID_ARGUMENT" || e.GetReason() != "not_supported" || len(r.n.Proposed()) != 0 {
 		t.Errorf("got %v", e)
 	}
 }

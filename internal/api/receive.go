@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 const (
@@ -76,7 +77,7 @@ func (s *Server) guarding(ctx context.Context, ss grpc.ServerStream, tenant stri
 func (g *guardedStream) leave() {
 	g.s.incoming.leave(g)
 	if g.held > 0 {
-		g.s.requests.give(g.held)
+		g.s.Requests.Give(g.held)
 	}
 }
 
@@ -108,7 +109,7 @@ func (g *guardedStream) message(head []byte, read int, m any) error {
 	case errors.Is(err, io.EOF) && read > 0:
 		return errCutShort
 	case errors.Is(err, io.EOF) && g.one:
-		return invalid("message", "is required")
+		return edge.Invalid("message", "is required")
 	case err != nil:
 		return g.lost(err)
 	case head[0] != 0:
@@ -116,8 +117,8 @@ func (g *guardedStream) message(head []byte, read int, m any) error {
 	}
 	n := int64(binary.BigEndian.Uint32(head[1:]))
 	in, _ := m.(*inbound)
-	if n > g.s.l.MessageBytes {
-		fact := tooLarge("", "grpc_message", g.s.l.MessageBytes)
+	if n > g.s.Limits.MessageBytes {
+		fact := edge.TooLarge("", "grpc_message", g.s.Limits.MessageBytes)
 		if in == nil {
 			return fact
 		}
@@ -137,7 +138,7 @@ func (g *guardedStream) message(head []byte, read int, m any) error {
 	}
 	switch err := g.raw.ReadMessageHeader(head[:1]); {
 	case err == nil:
-		return invalid("message", "must be sent only once")
+		return edge.Invalid("message", "must be sent only once")
 	case !errors.Is(err, io.EOF):
 		return g.lost(err)
 	}
@@ -184,7 +185,7 @@ func (g *guardedStream) fill(b []byte) error {
 	return nil
 }
 
-var errCutShort = invalid("message", "ends before its announced length")
+var errCutShort = edge.Invalid("message", "ends before its announced length")
 
 // cut is the error of a message that has begun.
 func (g *guardedStream) cut(err error) error {
@@ -216,29 +217,29 @@ func (g *guardedStream) lost(err error) error {
 func (g *guardedStream) reserve(n int64) (give func(), err error) {
 	s := g.s
 	if g.one {
-		if !s.requests.take(n) {
-			return nil, errRequests
+		if !s.Requests.Take(n) {
+			return nil, edge.ErrRequests
 		}
 		g.held += n
 		if n <= smallMessage {
 			return nothing, nil
 		}
-		if fact := s.requestShares.take(g.tenant, n); fact != nil {
+		if fact := s.RequestShares.Take(g.tenant, n); fact != nil {
 			return nil, fact
 		}
-		return func() { s.requestShares.give(g.tenant, n) }, nil
+		return func() { s.RequestShares.Give(g.tenant, n) }, nil
 	}
 	if n <= smallMessage {
 		return nothing, nil
 	}
-	n = min(n, s.frames.most)
+	n = min(n, s.Frames.Most)
 	for {
-		freed := s.frames.next()
-		if s.frameShares.take(g.tenant, n) == nil {
-			if s.frames.take(n) {
-				return func() { s.frameShares.give(g.tenant, n); s.frames.give(n) }, nil
+		freed := s.Frames.Next()
+		if s.FrameShares.Take(g.tenant, n) == nil {
+			if s.Frames.Take(n) {
+				return func() { s.FrameShares.Give(g.tenant, n); s.Frames.Give(n) }, nil
 			}
-			s.frameShares.give(g.tenant, n)
+			s.FrameShares.Give(g.tenant, n)
 		}
 		select {
 		case <-freed:
@@ -252,8 +253,8 @@ func nothing() {}
 
 // expire ends the call from outside: its message did not come.
 func (g *guardedStream) expire() {
-	g.s.refusals.add("grpc_receive_ms")
-	_ = g.raw.WriteStatus(status.Convert(g.s.status(g.ctx, "", core.DeadlineExceeded{}))) // who is gone needs none
+	g.s.Refusals.Add("grpc_receive_ms")
+	_ = g.raw.WriteStatus(status.Convert(g.s.Status(g.ctx, "", core.DeadlineExceeded{}))) // who is gone needs none
 }
 
 // incoming are the calls that are under way.

@@ -10,13 +10,14 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/env"
 )
 
 // BenchmarkReceive is a call, and eight frames with their acks, over a socket, by the size of what is received; the node does nothing.
 func BenchmarkReceive(b *testing.B) {
-	node := newFakeNode(new(fakeClock))
-	s, err := New(Options{Backend: node, Auth: &fakeAuth{}, Clock: env.SystemClock{}})
+	node := apitest.NewNode(new(apitest.Clock))
+	s, err := New(Options{Backend: node, Auth: &apitest.Auth{}, Clock: env.SystemClock{}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -39,20 +40,20 @@ func BenchmarkReceive(b *testing.B) {
 	}()
 	for _, size := range []int{100, 100 * kib, mib} {
 		b.Run(fmt.Sprintf("call/%d", size), func(b *testing.B) {
-			in := &pb.CreateRequest{Task: &pb.TaskSpec{Id: testID(1), Queue: "q", Payload: make([]byte, size)}}
-			ctx := as("acme/all")
+			in := &pb.CreateRequest{Task: &pb.TaskSpec{Id: apitest.ID(1), Queue: "q", Payload: make([]byte, size)}}
+			ctx := apitest.As("acme/all")
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := pb.NewTaskServiceClient(conn).Create(ctx, in); err != nil {
 					b.Fatal(err)
 				}
-				node.mu.Lock()
-				node.commits = node.commits[:0]
-				node.mu.Unlock()
+				node.Mu.Lock()
+				node.Commits = node.Commits[:0]
+				node.Mu.Unlock()
 			}
 		})
 		b.Run(fmt.Sprintf("frame/%d", size), func(b *testing.B) {
-			ctx, cancel := context.WithCancel(as("acme/all"))
+			ctx, cancel := context.WithCancel(apitest.As("acme/all"))
 			defer cancel()
 			ws, err := pb.NewQueueStreamClient(conn).Open(ctx)
 			if err == nil {
@@ -64,7 +65,7 @@ func BenchmarkReceive(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			<-node.opened
+			<-node.Opened
 			f := createFrame(1, 1)
 			f.GetCreate().Tasks[0].Payload = make([]byte, size)
 			b.ReportAllocs()
@@ -79,9 +80,9 @@ func BenchmarkReceive(b *testing.B) {
 						b.Fatal(err)
 					}
 				}
-				node.mu.Lock()
-				node.commits = node.commits[:0]
-				node.mu.Unlock()
+				node.Mu.Lock()
+				node.Commits = node.Commits[:0]
+				node.Mu.Unlock()
 			}
 		})
 	}

@@ -15,6 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // open begins a call; its id is odd.
@@ -97,8 +99,8 @@ func encoded(t *testing.T, m proto.Message) []byte {
 // pass lets rounds of the sweep pass until ok.
 func (r *rig) pass(what string, ok func() bool) {
 	r.t.Helper()
-	eventually(r.t, what, func() bool {
-		r.clock.advance(time.Second)
+	apitest.Eventually(r.t, what, func() bool {
+		r.clock.Advance(time.Second)
 		return ok()
 	})
 }
@@ -112,7 +114,7 @@ const (
 
 // TestAMessageThatStopsHalfwayEndsItsCall wherever it stops, and the connection stays.
 func TestAMessageThatStopsHalfwayEndsItsCall(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	hello := encoded(t, helloFrame(1))
 	put := encoded(t, &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: "k", Key: []byte("k"), Value: []byte("v")}})
 	for what, c := range map[string]struct {
@@ -158,9 +160,9 @@ func TestAMessageThatStopsHalfwayEndsItsCall(t *testing.T) {
 		}
 		_ = p.conn.Close()
 	}
-	eventually(t, "nothing is held", func() bool {
+	apitest.Eventually(t, "nothing is held", func() bool {
 		st := r.s.Stats()
-		return st.Held == (Held{}) && st.Calls == 0 && st.Streams == 0
+		return st.Held == (edge.Held{}) && st.Calls == 0 && st.Streams == 0
 	})
 	if n := r.s.Stats().Refusals["grpc_receive_ms"]; n == 0 {
 		t.Error("none was counted")
@@ -173,11 +175,11 @@ func helloFrame(id byte) *pb.ClientFrame {
 
 // A stream that is silent between its frames stays, however long.
 func TestAStreamMayBeSilentBetweenFrames(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	for range 200 {
-		r.clock.advance(2 * time.Second)
-		if _, err := pb.NewServerServiceClient(r.conn).Status(as("acme/all"), &pb.StatusRequest{}); err != nil { // lets the sweep run
+		r.clock.Advance(2 * time.Second)
+		if _, err := pb.NewServerServiceClient(r.conn).Status(apitest.As("acme/all"), &pb.StatusRequest{}); err != nil { // lets the sweep run
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +193,7 @@ func TestAStreamMayBeSilentBetweenFrames(t *testing.T) {
 // another one is served.
 func TestBytesAreReservedBeforeTheyCome(t *testing.T) {
 	const requests, size = 40 * mib, 4 * mib
-	r := newRigWith(t, Limits{}, Memory{Requests: requests, Frames: requests})
+	r := newRigWith(t, edge.Limits{}, edge.Memory{Requests: requests, Frames: requests})
 	p := r.peer()
 	ends := p.statuses()
 	const calls = 60
@@ -211,12 +213,12 @@ func TestBytesAreReservedBeforeTheyCome(t *testing.T) {
 		t.Errorf("%v", r.s.Stats().Refusals)
 	}
 	big := &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: "k", Key: []byte("k"), Value: make([]byte, mib)}}
-	if _, err := pb.NewKVServiceClient(r.conn).Put(as("rival/all"), big); err != nil {
+	if _, err := pb.NewKVServiceClient(r.conn).Put(apitest.As("rival/all"), big); err != nil {
 		t.Errorf("another tenant: %v", err)
 	}
 	_ = p.conn.Close()
-	eventually(t, "nothing is held", func() bool { return r.s.Stats().Held.Requests == 0 })
-	if _, err := pb.NewKVServiceClient(r.conn).Put(as("acme/all"), big); err != nil {
+	apitest.Eventually(t, "nothing is held", func() bool { return r.s.Stats().Held.Requests == 0 })
+	if _, err := pb.NewKVServiceClient(r.conn).Put(apitest.As("acme/all"), big); err != nil {
 		t.Errorf("the tenant afterwards: %v", err)
 	}
 }
@@ -224,7 +226,7 @@ func TestBytesAreReservedBeforeTheyCome(t *testing.T) {
 // Streams wait for room instead, each with no more than a window.
 func TestFramesAreReservedBeforeTheyCome(t *testing.T) {
 	const frames, size = 32 * mib, 4 * mib
-	r := newRigWith(t, Limits{}, Memory{Frames: frames})
+	r := newRigWith(t, edge.Limits{}, edge.Memory{Frames: frames})
 	p := r.peer()
 	ends := p.statuses()
 	for i := range uint32(20) {
@@ -232,8 +234,8 @@ func TestFramesAreReservedBeforeTheyCome(t *testing.T) {
 		p.send(2*i+1, false, encoded(t, helloFrame(byte(i+1))))
 		p.send(2*i+1, false, announced(size, make([]byte, 100)))
 	}
-	eventually(t, "the share is taken", func() bool { return r.s.Stats().Held.Frames == frames/2 })
-	other, _ := r.greet(as("rival/all"), 1)
+	apitest.Eventually(t, "the share is taken", func() bool { return r.s.Stats().Held.Frames == frames/2 })
+	other, _ := r.greet(apitest.As("rival/all"), 1)
 	f := createFrame(1, 1)
 	f.GetCreate().Tasks[0].Payload = make([]byte, 100*kib)
 	other.send(f)
@@ -260,33 +262,12 @@ func TestFramesAreReservedBeforeTheyCome(t *testing.T) {
 			t.Errorf("%d bytes are held", held)
 		}
 	}
-	eventually(t, "nothing is held", func() bool { return r.s.Stats().Held.Frames == 0 })
-}
-
-// Bodies of REST count by what has come of them, in the same share.
-func TestBodiesOnTheirWayAreBoundedByTenant(t *testing.T) {
-	r := newRESTRig(t, Limits{RESTBodyBytes: mib})
-	r.s.requests.most, r.s.requestShares.most = 8*mib, 4*mib
-	part := body(mib, "q")[:mib*3/4]
-	refused := 0
-	for range 20 {
-		c := r.raw()
-		c.send("POST /v1/tasks HTTP/1.1\r\nHost: x\r\n" + tokenLine + "Content-Length: 1048576\r\n\r\n")
-		go func() { _, _ = io.WriteString(c, part) }() // a refused one is not read
-	}
-	eventually(t, "those beyond the share are refused", func() bool {
-		refused = int(r.s.Stats().Refusals["requests_tenant"])
-		return refused >= 16
-	})
-	if held := r.s.Stats().Held.Requests; held > 5*mib {
-		t.Errorf("%d bytes are held", held)
-	}
-	r.send(r.request("POST", "/v1/tasks", "rival/all", body(mib/2, "q"))).expect(t, "another tenant", 201)
+	apitest.Eventually(t, "nothing is held", func() bool { return r.s.Stats().Held.Frames == 0 })
 }
 
 // What is sent after the one message of a call is refused, unread.
 func TestACallHasOneMessage(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	put := encoded(t, &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: "k", Key: []byte("k"), Value: []byte("v")}})
 	for what, sent := range map[string][]byte{
 		"none": nil, "two": append(bytes.Clone(put), put...), "one and a half": append(bytes.Clone(put), put[:7]...), "half": put[:7],
@@ -301,15 +282,15 @@ func TestACallHasOneMessage(t *testing.T) {
 		}
 		_ = p.conn.Close()
 	}
-	if n := len(r.n.proposed()); n > 0 {
+	if n := len(r.n.Proposed()); n > 0 {
 		t.Errorf("%d were proposed", n)
 	}
 }
 
 // Messages of all sizes come whole, by calls and by streams.
 func TestMessagesOfAllSizesComeWhole(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	for i, size := range []int{0, 1, smallMessage - 100, smallMessage, partBytes, partBytes + 1, 300 * kib, mib} {
 		payload := bytes.Repeat([]byte{byte(i)}, size)
 		if err := createOf(func(s *pb.TaskSpec) { s.Payload = payload })(r); err != nil {
@@ -329,8 +310,8 @@ func TestMessagesOfAllSizesComeWhole(t *testing.T) {
 
 // A client that ends while its message is on its way is not an error of the server.
 func TestAClientThatGoesHalfwayLeavesNothing(t *testing.T) {
-	r := newRig(t, Limits{})
-	ctx, cancel := context.WithCancel(as("acme/all"))
+	r := newRig(t, edge.Limits{})
+	ctx, cancel := context.WithCancel(apitest.As("acme/all"))
 	load, err := pb.NewRefServiceClient(r.conn).LoadRefs(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -342,9 +323,9 @@ func TestAClientThatGoesHalfwayLeavesNothing(t *testing.T) {
 	p := r.peer()
 	p.open(1, putMethod, "acme/all")
 	p.send(1, false, announced(mib, make([]byte, 1000)))
-	eventually(t, "it is under way", func() bool { return r.s.Stats().Held.Requests == mib })
+	apitest.Eventually(t, "it is under way", func() bool { return r.s.Stats().Held.Requests == mib })
 	_ = p.conn.Close()
-	eventually(t, "nothing is held", func() bool {
+	apitest.Eventually(t, "nothing is held", func() bool {
 		return r.s.Stats().Held.Requests == 0 && r.s.Stats().Calls == 0 && r.s.Stats().Streams == 0
 	})
 	if strings.Contains(r.logs.String(), "call failed") {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // lookupWait bounds the look-ups of one transaction.
@@ -16,12 +17,12 @@ const lookupWait = 10 * time.Second
 // repository as it was read a moment ago.
 func (s *Server) refFacts(ctx context.Context, p core.Partition, op *core.RefTxn, info *core.RepoInfo) error {
 	if s.o.Refs == nil {
-		return notSupported("refs")
+		return edge.NotSupported("refs")
 	}
 	if info == nil {
 		read, _, err := s.o.Refs.Repo(ctx, p, op.Repo, core.ReadOptions{Stale: true})
 		if err != nil {
-			if is[core.RefRefused](err) {
+			if edge.Is[core.RefRefused](err) {
 				return nil // Apply says so, perhaps of a repository that this node has not heard of yet
 			}
 			return err
@@ -65,7 +66,7 @@ func (s *Server) ancestry(ctx context.Context, p core.Partition, op *core.RefTxn
 	}
 	_, refs, _, err := s.o.Refs.Refs(ctx, p, op.Repo, names, true, core.ReadOptions{Stale: true})
 	if err != nil {
-		if is[core.RefRefused](err) {
+		if edge.Is[core.RefRefused](err) {
 			return nil
 		}
 		return err

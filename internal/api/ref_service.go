@@ -10,24 +10,25 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// refService keeps repositories and their refs.
-type refService struct {
+// RefService keeps repositories and their refs.
+type RefService struct {
 	pb.UnimplementedRefServiceServer
 	s *Server
 }
 
 // beginRepo finds the caller, the namespace and the partition of a repository. One in a namespace that is not there is
 // not there either.
-func (rs *refService) beginRepo(ctx context.Context, name, tag string, create bool) (*call, error) {
+func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bool) (*call, error) {
 	if rs.s.o.Refs == nil {
 		return nil, core.NotFound{Kind: "service", ID: "refs"}
 	}
-	if fact := repoName("repo", name); fact != nil {
+	if fact := RepoName("repo", name); fact != nil {
 		return nil, fact
 	}
-	if fact := textUpTo("tag", tag, "tag_bytes", rs.s.l.TagBytes); fact != nil {
+	if fact := TextUpTo("tag", tag, "tag_bytes", rs.s.Limits.TagBytes); fact != nil {
 		return nil, fact
 	}
 	c, err := rs.s.begin(ctx, create)
@@ -49,10 +50,10 @@ func noRepo(name string) error {
 }
 
 // CreateRepo makes a repository.
-func (rs *refService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) (*pb.CreateRepoResponse, error) {
+func (rs *RefService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) (*pb.CreateRepoResponse, error) {
 	config, fact := repoConfig(in.GetConfig())
 	if fact != nil {
-		return nil, within("config", fact)
+		return nil, edge.Within("config", fact)
 	}
 	request, fact := requestID(in.GetRequestId())
 	if fact != nil {
@@ -81,15 +82,15 @@ func (rs *refService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &pb.CreateRepoResponse{Repo: showRepo(&info), Replayed: made.Replayed || made.Ops[0].Replayed, At: showAt(at)}, nil
+	return &pb.CreateRepoResponse{Repo: showRepo(&info), Replayed: made.Replayed || made.Ops[0].Replayed, At: ShowAt(at)}, nil
 }
 
 func requestID(id []byte) (core.RequestID, core.Fact) {
 	switch {
 	case len(id) == 0:
 		return core.RequestID{}, nil
-	case len(id) != requestIDBytes || bytes.Equal(id, make([]byte, requestIDBytes)):
-		return core.RequestID{}, invalid("request_id", "must be 16 random bytes")
+	case len(id) != RequestIDBytes || bytes.Equal(id, make([]byte, RequestIDBytes)):
+		return core.RequestID{}, edge.Invalid("request_id", "must be 16 random bytes")
 	}
 	return core.RequestID(id), nil
 }
@@ -99,7 +100,7 @@ func readOptions(minIndex uint64, stale bool) core.ReadOptions {
 }
 
 // GetRepo reads a repository.
-func (rs *refService) GetRepo(ctx context.Context, in *pb.GetRepoRequest) (*pb.GetRepoResponse, error) {
+func (rs *RefService) GetRepo(ctx context.Context, in *pb.GetRepoRequest) (*pb.GetRepoResponse, error) {
 	c, err := rs.beginRepo(ctx, in.GetName(), in.GetTag(), false)
 	if err != nil {
 		return nil, err
@@ -108,11 +109,11 @@ func (rs *refService) GetRepo(ctx context.Context, in *pb.GetRepoRequest) (*pb.G
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetRepoResponse{Repo: showRepo(&info), At: showAt(at)}, nil
+	return &pb.GetRepoResponse{Repo: showRepo(&info), At: ShowAt(at)}, nil
 }
 
 // ListRepos reads a page of repositories, by partition and name.
-func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*pb.ListReposResponse, error) {
+func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*pb.ListReposResponse, error) {
 	if rs.s.o.Refs == nil {
 		return nil, core.NotFound{Kind: "service", ID: "refs"}
 	}
@@ -126,7 +127,7 @@ func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 	}
 	c, err := rs.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.ListReposResponse{At: showAt(core.At{})}, nil
+		return &pb.ListReposResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -135,7 +136,7 @@ func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 	if fact != nil {
 		return nil, fact
 	}
-	out := &pb.ListReposResponse{At: showAt(core.At{})}
+	out := &pb.ListReposResponse{At: ShowAt(core.At{})}
 	seen := 0 // of which the caller may not be shown all: a page may have fewer
 	for ; place < max(c.t.parts, 1); place, after = place+1, "" {
 		list, at, err := rs.s.o.Refs.Repos(ctx, c.t.in(place), after, limit-seen, in.GetDeleted(), core.ReadOptions{})
@@ -147,7 +148,7 @@ func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 				out.Repos = append(out.Repos, showRepo(&list[i]))
 			}
 		}
-		out.At = showAt(at)
+		out.At = ShowAt(at)
 		if more := limit - seen; len(list) == more {
 			if !in.GetDeleted() {
 				out.Cursor = showPlaceCursor(place, []byte(list[len(list)-1].Name))
@@ -160,14 +161,14 @@ func (rs *refService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 }
 
 // UpdateRepo replaces the settings of a repository.
-func (rs *refService) UpdateRepo(ctx context.Context, in *pb.UpdateRepoRequest) (*pb.UpdateRepoResponse, error) {
+func (rs *RefService) UpdateRepo(ctx context.Context, in *pb.UpdateRepoRequest) (*pb.UpdateRepoResponse, error) {
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
 		return nil, fact
 	}
 	config, fact := repoConfig(in.GetConfig())
 	if fact != nil {
-		return nil, within("config", fact)
+		return nil, edge.Within("config", fact)
 	}
 	c, err := rs.beginRepo(ctx, in.GetName(), in.GetTag(), false)
 	if err != nil {
@@ -178,11 +179,11 @@ func (rs *refService) UpdateRepo(ctx context.Context, in *pb.UpdateRepoRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &pb.UpdateRepoResponse{Version: r.Version, At: showAt(at)}, nil
+	return &pb.UpdateRepoResponse{Version: r.Version, At: ShowAt(at)}, nil
 }
 
 // DeleteRepo frees the name of a repository, which can be brought back for a while.
-func (rs *refService) DeleteRepo(ctx context.Context, in *pb.DeleteRepoRequest) (*pb.DeleteRepoResponse, error) {
+func (rs *RefService) DeleteRepo(ctx context.Context, in *pb.DeleteRepoRequest) (*pb.DeleteRepoResponse, error) {
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
 		return nil, fact
@@ -195,16 +196,16 @@ func (rs *refService) DeleteRepo(ctx context.Context, in *pb.DeleteRepoRequest) 
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DeleteRepoResponse{Id: r.Refs.Repo.String(), At: showAt(at)}, nil
+	return &pb.DeleteRepoResponse{Id: r.Refs.Repo.String(), At: ShowAt(at)}, nil
 }
 
 // UndeleteRepo brings a repository back.
-func (rs *refService) UndeleteRepo(ctx context.Context, in *pb.UndeleteRepoRequest) (*pb.UndeleteRepoResponse, error) {
+func (rs *RefService) UndeleteRepo(ctx context.Context, in *pb.UndeleteRepoRequest) (*pb.UndeleteRepoResponse, error) {
 	op := &core.RepoUndelete{Name: in.GetName()}
 	if in.GetId() != "" {
 		id, err := core.ParseRepoID(in.GetId())
 		if err != nil {
-			return nil, invalid("id", core.ErrRepoID.Error())
+			return nil, edge.Invalid("id", core.ErrRepoID.Error())
 		}
 		op.ID = id
 	}
@@ -216,13 +217,13 @@ func (rs *refService) UndeleteRepo(ctx context.Context, in *pb.UndeleteRepoReque
 	if err != nil {
 		return nil, err
 	}
-	return &pb.UndeleteRepoResponse{Id: r.Refs.Repo.String(), At: showAt(at)}, nil
+	return &pb.UndeleteRepoResponse{Id: r.Refs.Repo.String(), At: ShowAt(at)}, nil
 }
 
 func (c *call) refAdmin() bool { return c.who.Scopes.Has(auth.RefAdmin) }
 
 // GetRef reads one ref. A hidden one is not there.
-func (rs *refService) GetRef(ctx context.Context, in *pb.GetRefRequest) (*pb.GetRefResponse, error) {
+func (rs *RefService) GetRef(ctx context.Context, in *pb.GetRefRequest) (*pb.GetRefResponse, error) {
 	if rule := core.CheckRefName(in.GetName()); rule != "" {
 		return nil, badRefName(in.GetRepo(), in.GetName(), rule)
 	}
@@ -239,7 +240,7 @@ func (rs *refService) GetRef(ctx context.Context, in *pb.GetRefRequest) (*pb.Get
 		f := core.RefFailure{Change: -1, Reason: core.RefNotFound, Name: in.GetName()}
 		return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{f}}
 	}
-	return &pb.GetRefResponse{Ref: showRef(&refs[0]), Rev: info.Stats.Rev, At: showAt(at)}, nil
+	return &pb.GetRefResponse{Ref: ShowRef(&refs[0]), Rev: info.Stats.Rev, At: ShowAt(at)}, nil
 }
 
 func badRefName(repo, name, rule string) error {
@@ -251,12 +252,12 @@ func badRefName(repo, name, rule string) error {
 const maxRefNames = 1000
 
 // BatchGetRefs reads several refs of one instant.
-func (rs *refService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsRequest) (*pb.BatchGetRefsResponse, error) {
+func (rs *RefService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsRequest) (*pb.BatchGetRefsResponse, error) {
 	switch {
 	case len(in.GetNames()) == 0:
-		return nil, invalid("names", "must not be empty")
+		return nil, edge.Invalid("names", "must not be empty")
 	case len(in.GetNames()) > maxRefNames:
-		return nil, tooLarge("names", "ref_names", maxRefNames)
+		return nil, edge.TooLarge("names", "ref_names", maxRefNames)
 	}
 	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
 	if err != nil {
@@ -267,12 +268,12 @@ func (rs *refService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsReque
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.BatchGetRefsResponse{Refs: make([]*pb.Ref, len(refs)), Rev: info.Stats.Rev, At: showAt(at)}
+	out := &pb.BatchGetRefsResponse{Refs: make([]*pb.Ref, len(refs)), Rev: info.Stats.Rev, At: ShowAt(at)}
 	for i := range refs {
 		if refs[i].Name == "" || !c.refAdmin() && rs.s.o.Refs.RefHidden(&info, refs[i].Name) {
 			refs[i] = core.Ref{Name: in.GetNames()[i]}
 		}
-		out.Refs[i] = showRef(&refs[i])
+		out.Refs[i] = ShowRef(&refs[i])
 	}
 	return out, nil
 }
@@ -290,18 +291,18 @@ type listing struct {
 	limit    int
 }
 
-func (rs *refService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact core.Fact) {
+func (rs *RefService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact core.Fact) {
 	switch {
 	case len(in.GetPrefix()) > core.MaxRefName:
-		return l, tooLarge("prefix", "ref_name_bytes", core.MaxRefName)
+		return l, edge.TooLarge("prefix", "ref_name_bytes", core.MaxRefName)
 	case len(in.GetAfter()) > core.MaxRefName:
-		return l, tooLarge("after", "ref_name_bytes", core.MaxRefName)
-	case len(in.GetGlobs()) > maxListGlobs:
-		return l, tooLarge("globs", "ref_globs", maxListGlobs)
+		return l, edge.TooLarge("after", "ref_name_bytes", core.MaxRefName)
+	case len(in.GetGlobs()) > MaxListGlobs:
+		return l, edge.TooLarge("globs", "ref_globs", MaxListGlobs)
 	}
 	for i, glob := range in.GetGlobs() {
 		if len(glob) > core.MaxRefName {
-			return l, tooLarge(item("globs", i), "ref_name_bytes", core.MaxRefName)
+			return l, edge.TooLarge(edge.Item("globs", i), "ref_name_bytes", core.MaxRefName)
 		}
 	}
 	l.q = core.RefQuery{
@@ -314,11 +315,14 @@ func (rs *refService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact 
 	return l, fact
 }
 
+// MaxListGlobs bounds the globs that a list of refs is asked for.
+const MaxListGlobs = 64
+
 // errEnough ends a list that is long enough.
 var errEnough = core.Invalid{Field: "limit", Reason: "enough"}
 
 // each calls fn for the refs of a listing.
-func (rs *refService) each(ctx context.Context, c *call, l listing, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
+func (rs *RefService) each(ctx context.Context, c *call, l listing, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
 	n := 0
 	err := rs.s.o.Refs.EachRef(ctx, c.t.part, l.q, o, begin, func(r core.Ref) error {
 		if !l.pointsAt.IsZero() && r.ID != l.pointsAt && r.Peeled != l.pointsAt {
@@ -338,9 +342,9 @@ func (rs *refService) each(ctx context.Context, c *call, l listing, o core.ReadO
 	return err
 }
 
-// eachRef calls begin with the repository, then fn for each of the refs that in asks for, all as of one instant. An error of theirs
+// EachRef calls begin with the repository, then fn for each of the refs that in asks for, all as of one instant. An error of theirs
 // ends it, and is returned.
-func (rs *refService) eachRef(ctx context.Context, in *pb.ListRefsRequest, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
+func (rs *RefService) EachRef(ctx context.Context, in *pb.ListRefsRequest, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
 	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
 	if err != nil {
 		return err
@@ -353,7 +357,7 @@ func (rs *refService) eachRef(ctx context.Context, in *pb.ListRefsRequest, begin
 }
 
 // ListRefs streams the refs of one instant.
-func (rs *refService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingServer[pb.ListRefsResponse]) error {
+func (rs *RefService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingServer[pb.ListRefsResponse]) error {
 	c, err := rs.beginRepo(ss.Context(), in.GetRepo(), in.GetTag(), false)
 	if err != nil {
 		return err
@@ -367,17 +371,17 @@ func (rs *refService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingSe
 	frame, size, first := &pb.ListRefsResponse{}, 0, true
 	flush := func() error {
 		if err := ctx.Err(); err != nil {
-			return factOf(err, false)
+			return edge.FactOf(err, false)
 		}
 		err := ss.Send(frame)
 		frame, size, first = &pb.ListRefsResponse{Rev: frame.GetRev()}, 0, false
 		return err
 	}
 	err = rs.each(ctx, c, l, readOptions(in.GetMinIndex(), in.GetStale()), func(info core.RepoInfo, at core.At) error {
-		frame.Rev, frame.At = info.Stats.Rev, showAt(at)
+		frame.Rev, frame.At = info.Stats.Rev, ShowAt(at)
 		return nil
 	}, func(r *core.Ref) error {
-		frame.Refs = append(frame.Refs, showRef(r))
+		frame.Refs = append(frame.Refs, ShowRef(r))
 		if size += 120 + len(r.Name) + len(r.Target); len(frame.Refs) >= listRefs || size >= listBytes {
 			return flush()
 		}
@@ -390,7 +394,7 @@ func (rs *refService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingSe
 }
 
 // UpdateRefs applies a transaction.
-func (rs *refService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) (*pb.UpdateRefsResponse, error) {
+func (rs *RefService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) (*pb.UpdateRefsResponse, error) {
 	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
 	if err != nil {
 		return nil, err
@@ -412,11 +416,11 @@ func (rs *refService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 	}
 	for i, check := range commit.Conditions {
 		if c.t.partOfKey(check.Key) != c.t.part {
-			return nil, belongs(item("conditions", i)+".key", int(c.t.partOfKey(check.Key).Index))
+			return nil, edge.Belongs(edge.Item("conditions", i)+".key", int(c.t.partOfKey(check.Key).Index))
 		}
 	}
 	if op.Partial && len(commit.Conditions) > 0 {
-		return nil, invalid("allow_partial", "and conditions are mutually exclusive")
+		return nil, edge.Invalid("allow_partial", "and conditions are mutually exclusive")
 	}
 	if fact := c.t.encoded(&commit); fact != nil {
 		return nil, fact
@@ -434,12 +438,12 @@ func (rs *refService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 	}
 	a := r.Ops[0].Refs
 	return &pb.UpdateRefsResponse{
-		Results: showChanged(a), Rev: a.Rev, Replayed: r.Replayed, At: showAt(atOf(r, p.At)),
+		Results: showChanged(a), Rev: a.Rev, Replayed: r.Replayed, At: ShowAt(atOf(r, p.At)),
 	}, nil
 }
 
 // ReadReflog reads the log of a ref, deleted or not.
-func (rs *refService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) (*pb.ReadReflogResponse, error) {
+func (rs *RefService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) (*pb.ReadReflogResponse, error) {
 	if rule := core.CheckRefName(in.GetName()); rule != "" {
 		return nil, badRefName(in.GetRepo(), in.GetName(), rule)
 	}
@@ -453,7 +457,7 @@ func (rs *refService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 	}
 	one := in.N != nil || in.GetTime() != nil
 	if in.N != nil && in.GetTime() != nil {
-		return nil, invalid("time", "and n are mutually exclusive")
+		return nil, edge.Invalid("time", "and n are mutually exclusive")
 	}
 	read := limit
 	if one {
@@ -477,7 +481,7 @@ func (rs *refService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 			return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{f}}
 		}
 	}
-	out := &pb.ReadReflogResponse{Entries: make([]*pb.RefLogEntry, len(list)), At: showAt(at)}
+	out := &pb.ReadReflogResponse{Entries: make([]*pb.RefLogEntry, len(list)), At: ShowAt(at)}
 	for i := range list {
 		out.Entries[i] = showRefLog(&list[i])
 	}

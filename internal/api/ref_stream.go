@@ -13,6 +13,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 const (
@@ -33,7 +34,7 @@ const (
 // refStream is what sessions and loads have in common: one repository, commits numbered from 1, a bounded number of them
 // under way, and one goroutine that answers.
 type refStream struct {
-	rs      *refService
+	rs      *RefService
 	c       *call
 	ctx     context.Context
 	repo    string
@@ -55,14 +56,14 @@ type refAnswer struct {
 	p      core.Proposed
 }
 
-func (rs *refService) openStream(ctx context.Context, repo, tag string, session []byte, flight int) (*refStream, uint64, core.At, error) {
+func (rs *RefService) openStream(ctx context.Context, repo, tag string, session []byte, flight int) (*refStream, uint64, core.At, error) {
 	c, err := rs.beginRepo(ctx, repo, tag, false)
 	if err != nil {
 		return nil, 0, core.At{}, err
 	}
 	id, fact := requestID(session)
 	if fact != nil || id == (core.RequestID{}) {
-		return nil, 0, core.At{}, invalid("session", "must be 16 random bytes")
+		return nil, 0, core.At{}, edge.Invalid("session", "must be 16 random bytes")
 	}
 	st := &refStream{
 		rs: rs, c: c, ctx: ctx, repo: repo, tag: tag, session: core.SessionID(id),
@@ -80,7 +81,7 @@ func (rs *refService) openStream(ctx context.Context, repo, tag string, session 
 // edge itself refuses uses up its number too, so that the next numbers leave no gap.
 func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact error) error {
 	if number == 0 {
-		return invalid("number", "must count from 1")
+		return edge.Invalid("number", "must count from 1")
 	}
 	if err := st.enter(); err != nil {
 		return err
@@ -95,9 +96,9 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 			fact, commit.Ops = f, nil
 		}
 	}
-	frames := st.rs.s.frames
-	frames.add(bytes)
-	give := sync.OnceFunc(func() { frames.give(bytes) })
+	frames := st.rs.s.Frames
+	frames.Add(bytes)
+	give := sync.OnceFunc(func() { frames.Give(bytes) })
 	handed := false
 	defer func() {
 		if !handed {
@@ -120,7 +121,7 @@ func (st *refStream) enter() error {
 		return st.ctx.Err()
 	}
 	for {
-		freed := st.rs.s.frames.room()
+		freed := st.rs.s.Frames.Room()
 		if freed == nil {
 			return nil
 		}
@@ -147,7 +148,7 @@ func (st *refStream) facts(op *core.RefTxn) error {
 	ctx, cancel := context.WithTimeout(st.ctx, lookupWait)
 	defer cancel()
 	if err := st.rs.s.refFacts(ctx, st.c.t.part, op, &st.info); err != nil {
-		return factOf(err, false)
+		return edge.FactOf(err, false)
 	}
 	return nil
 }
@@ -176,14 +177,14 @@ func (a *refAnswer) outcome() (*core.RefsAnswer, core.Result, error) {
 // is under way is answered first.
 func (st *refStream) serve(read func() error, send func(refAnswer) error) error {
 	done := make(chan error, 1)
-	st.rs.s.work.Add(1)
+	st.rs.s.Work.Add(1)
 	go func() {
-		defer st.rs.s.work.Done()
-		done <- st.rs.s.safely(read)
+		defer st.rs.s.Work.Done()
+		done <- st.rs.s.Safely(read)
 	}()
 	var ended bool
 	var cause error
-	stop := st.rs.s.life.Done()
+	stop := st.rs.s.Life.Done()
 	for {
 		if ended && (cause != nil || len(st.flight) == 0) {
 			return cause
@@ -200,20 +201,20 @@ func (st *refStream) serve(read func() error, send func(refAnswer) error) error 
 		case <-stop:
 			return core.Unavailable{Reason: "stopping"}
 		case <-st.ctx.Done():
-			return factOf(st.ctx.Err(), true)
+			return edge.FactOf(st.ctx.Err(), true)
 		}
 	}
 }
 
 // Session serves transactions of one repository one after another.
-func (rs *refService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, pb.RefSessionResponse]) error {
+func (rs *RefService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, pb.RefSessionResponse]) error {
 	first, _, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
 	if err != nil {
 		return eof(err)
 	}
 	open := first.GetOpen()
 	if open == nil {
-		return outOfTurn("opened", "not open")
+		return edge.OutOfTurn("opened", "not open")
 	}
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
@@ -221,7 +222,7 @@ func (rs *refService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, 
 	if err != nil {
 		return err
 	}
-	if err := ss.Send(&pb.RefSessionResponse{Applied: applied, Rev: st.info.Stats.Rev, At: showAt(at)}); err != nil {
+	if err := ss.Send(&pb.RefSessionResponse{Applied: applied, Rev: st.info.Stats.Rev, At: ShowAt(at)}); err != nil {
 		return err
 	}
 	se := &refSession{st: st}
@@ -274,7 +275,7 @@ func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 		if se.started || se.failed != nil {
 			err := se.failed
 			if err == nil {
-				err = outOfTurn("idle", "started")
+				err = edge.OutOfTurn("idle", "started")
 			}
 			return se.st.transact(f.Txn.GetNumber(), nil, bytes, err)
 		}
@@ -282,7 +283,7 @@ func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 		return se.st.transact(f.Txn.GetNumber(), op, bytes, asError(se.st.c.t.refChanges(op, f.Txn.GetChanges())))
 	case *pb.RefSessionRequest_Start:
 		if se.started {
-			se.fail(outOfTurn("idle", "started"))
+			se.fail(edge.OutOfTurn("idle", "started"))
 			return nil
 		}
 		se.started, se.op, se.size = true, &core.RefTxn{}, 0
@@ -298,7 +299,7 @@ func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 		}
 		se.st.answers <- refAnswer{}
 	default:
-		return outOfTurn("opened", "open already")
+		return edge.OutOfTurn("opened", "open already")
 	}
 	return nil
 }
@@ -324,14 +325,14 @@ func (se *refSession) add(in []*pb.RefChange) {
 	case se.failed != nil:
 		return
 	case !se.started:
-		se.fail(outOfTurn("started", "idle"))
+		se.fail(edge.OutOfTurn("started", "idle"))
 		return
 	}
 	for _, c := range in {
 		se.size += int64(100 + len(c.GetName()) + len(c.GetTarget()) + len(c.GetMessage()))
 	}
 	if se.size > transactionBytes {
-		se.fail(tooLarge("changes", "ref_transaction_bytes", transactionBytes))
+		se.fail(edge.TooLarge("changes", "ref_transaction_bytes", transactionBytes))
 		return
 	}
 	if fact := se.st.c.t.refChanges(se.op, in); fact != nil {
@@ -342,7 +343,7 @@ func (se *refSession) add(in []*pb.RefChange) {
 func (se *refSession) commit(in *pb.RefSessionCommit) error {
 	op, bytes, err := se.op, se.size, se.failed
 	if err == nil && !se.started {
-		err = outOfTurn("started", "idle")
+		err = edge.OutOfTurn("started", "idle")
 		se.fail(err)
 	}
 	if err == nil {
@@ -350,7 +351,7 @@ func (se *refSession) commit(in *pb.RefSessionCommit) error {
 		err = asError(refMessage("message", op.Message))
 	}
 	if err == nil && len(op.Changes) == 0 {
-		err = invalid("changes", "must not be empty")
+		err = edge.Invalid("changes", "must not be empty")
 	}
 	se.reset()
 	return se.st.transact(in.GetNumber(), op, bytes, err)
@@ -366,13 +367,13 @@ func (se *refSession) answer(a refAnswer) *pb.RefSessionResponse {
 		out.Error, out.Failures = se.st.showRefusal(err)
 		return out
 	}
-	out.Results, out.Rev, out.Replayed, out.At = showChanged(got), got.Rev, r.Replayed, showAt(atOf(r, a.p.At))
+	out.Results, out.Rev, out.Replayed, out.At = showChanged(got), got.Rev, r.Replayed, ShowAt(atOf(r, a.p.At))
 	return out
 }
 
 // showRefusal shows an error, and apart from it all changes that failed: an answer of a stream has room for them.
 func (st *refStream) showRefusal(err error) (*pb.Error, []*pb.Failure) {
-	e := st.rs.s.wire("RefService", factOf(err, true), false)
+	e := st.rs.s.Wire("RefService", edge.FactOf(err, true), false)
 	f, ok := errors.AsType[core.RefRefused](err)
 	if !ok {
 		return e, nil
@@ -381,13 +382,13 @@ func (st *refStream) showRefusal(err error) (*pb.Error, []*pb.Failure) {
 	e.Failures = nil
 	all := make([]*pb.Failure, len(f.Failures))
 	for i := range f.Failures {
-		all[i] = showFailure(&f.Failures[i])
+		all[i] = edge.ShowFailure(&f.Failures[i])
 	}
 	return e, all
 }
 
 // LoadRefs takes many refs, frame by frame; each change stands alone.
-func (rs *refService) LoadRefs(ss grpc.BidiStreamingServer[pb.LoadRefsRequest, pb.LoadRefsResponse]) error {
+func (rs *RefService) LoadRefs(ss grpc.BidiStreamingServer[pb.LoadRefsRequest, pb.LoadRefsResponse]) error {
 	first, bytes, err := recvFrame[pb.LoadRefsRequest](rs.s, ss)
 	if err != nil {
 		return eof(err)
@@ -398,7 +399,7 @@ func (rs *refService) LoadRefs(ss grpc.BidiStreamingServer[pb.LoadRefsRequest, p
 	if err != nil {
 		return err
 	}
-	if err := ss.Send(&pb.LoadRefsResponse{Applied: applied, Rev: st.info.Stats.Rev, At: showAt(at)}); err != nil {
+	if err := ss.Send(&pb.LoadRefsResponse{Applied: applied, Rev: st.info.Stats.Rev, At: ShowAt(at)}); err != nil {
 		return err
 	}
 	return st.serve(func() error {
@@ -421,7 +422,7 @@ func (st *refStream) load(in *pb.LoadRefsRequest, bytes int64) error {
 	op := &core.RefTxn{Message: in.GetMessage(), Partial: true}
 	fact := core.Fact(nil)
 	if len(in.GetChanges()) > loadChanges {
-		fact = tooLarge("changes", "load_changes", loadChanges)
+		fact = edge.TooLarge("changes", "load_changes", loadChanges)
 	} else {
 		fact = st.c.t.refChanges(op, in.GetChanges())
 	}
@@ -435,12 +436,12 @@ func (st *refStream) loaded(a refAnswer) *pb.LoadRefsResponse {
 		out.Error, _ = st.showRefusal(err)
 		return out
 	}
-	out.Rev, out.At = got.Rev, showAt(atOf(r, a.p.At))
+	out.Rev, out.At = got.Rev, ShowAt(atOf(r, a.p.At))
 	for i := range got.Changes {
 		c := &got.Changes[i]
 		switch {
 		case c.Failure != nil && len(out.Failures) < core.MaxRefFailures:
-			out.Failures = append(out.Failures, showFailure(c.Failure))
+			out.Failures = append(out.Failures, edge.ShowFailure(c.Failure))
 		case c.Failure == nil && c.Old != c.New:
 			out.Changed++
 		}

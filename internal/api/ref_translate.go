@@ -8,6 +8,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // refKinds maps the contract's kinds of change to the log's.
@@ -18,8 +19,8 @@ var refKinds = [...]core.OpKind{
 	pb.RefChange_SYMREF_VERIFY: core.OpSymrefVerify,
 }
 
-// repoName holds names of repositories to their form.
-func repoName(field, name string) core.Fact {
+// RepoName holds names of repositories to their form.
+func RepoName(field, name string) core.Fact {
 	if rule := core.CheckRepoName(name); rule != "" {
 		return core.Invalid{Field: field, Reason: "bad_name", Message: rule}
 	}
@@ -36,10 +37,10 @@ func (t *translator) repoAt(name, tag string) core.Partition {
 
 // refTransaction reads an op of a commit, or an effect, facts included.
 func (t *translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.Fact) {
-	if fact := repoName("repo", in.GetRepo()); fact != nil {
+	if fact := RepoName("repo", in.GetRepo()); fact != nil {
 		return nil, fact
 	}
-	if fact := textUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
+	if fact := TextUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
 		return nil, fact
 	}
 	if !t.who.ReachesRepo(t.space, in.GetRepo()) {
@@ -57,7 +58,7 @@ func (t *translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.F
 	if t.bound {
 		p = t.part
 	}
-	ctx, cancel := context.WithTimeout(t.edge.s.life, lookupWait)
+	ctx, cancel := context.WithTimeout(t.edge.s.Life, lookupWait)
 	defer cancel()
 	return op, refFactOf(t.edge.s.refFacts(ctx, p, op, nil))
 }
@@ -68,7 +69,7 @@ func refFactOf(err error) core.Fact {
 		return nil
 	}
 	var fact core.Fact
-	if errors.As(factOf(err, false), &fact) {
+	if errors.As(edge.FactOf(err, false), &fact) {
 		return fact
 	}
 	return core.Unavailable{Reason: "objects"}
@@ -84,9 +85,9 @@ func (t *translator) allow(op *core.RefTxn) {
 func (t *translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
 	switch {
 	case len(in) == 0:
-		return invalid("changes", "must not be empty")
+		return edge.Invalid("changes", "must not be empty")
 	case len(op.Changes)+len(in) > core.MaxRefChanges:
-		return tooLarge("changes", "ref_changes", core.MaxRefChanges)
+		return edge.TooLarge("changes", "ref_changes", core.MaxRefChanges)
 	}
 	if fact := refMessage("message", op.Message); fact != nil {
 		return fact
@@ -98,26 +99,26 @@ func (t *translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
 		i := len(op.Changes)
 		op.Changes = append(op.Changes, core.RefChange{})
 		if fact := readRefChange(&op.Changes[i], c); fact != nil {
-			return within(item("changes", i), fact)
+			return edge.Within(edge.Item("changes", i), fact)
 		}
 	}
 	return nil
 }
 
 func refMessage(field, s string) core.Fact {
-	return textUpTo(field, s, "ref_message_bytes", core.MaxRefMessage)
+	return TextUpTo(field, s, "ref_message_bytes", core.MaxRefMessage)
 }
 
 func readRefChange(out *core.RefChange, in *pb.RefChange) core.Fact {
 	kind := in.GetKind()
 	if kind <= 0 || int(kind) >= len(refKinds) {
-		return invalid("kind", "must be a kind of change")
+		return edge.Invalid("kind", "must be a kind of change")
 	}
 	for _, f := range [...]struct{ field, s string }{
 		{"name", in.GetName()}, {"target", in.GetTarget()}, {"old_target", in.GetOldTarget()},
 	} {
 		if len(f.s) > 2*core.MaxRefName { // a name that is a little too long fails with the others, one much longer here
-			return tooLarge(f.field, "ref_name_bytes", core.MaxRefName)
+			return edge.TooLarge(f.field, "ref_name_bytes", core.MaxRefName)
 		}
 	}
 	out.Kind, out.Name, out.Target = refKinds[kind], in.GetName(), in.GetTarget()
@@ -156,7 +157,7 @@ func objectID(field, s string) (core.ObjectID, core.Fact) {
 func readDeny(in []pb.RefRule_Deny) (out core.Deny, fact core.Fact) {
 	for _, d := range in {
 		if d <= 0 || d > pb.RefRule_FORCE {
-			return 0, invalid("deny", "must be a kind of change")
+			return 0, edge.Invalid("deny", "must be a kind of change")
 		}
 		out |= 1 << (d - 1)
 	}
@@ -166,7 +167,7 @@ func readDeny(in []pb.RefRule_Deny) (out core.Deny, fact core.Fact) {
 // repoConfig reads settings. What they may hold is judged in Apply.
 func repoConfig(in *pb.RepoConfig) (out core.RepoConfig, fact core.Fact) {
 	if in.GetState() < 0 || in.GetState() > pb.Repo_ARCHIVED {
-		return out, invalid("state", "must be a state of a repository")
+		return out, edge.Invalid("state", "must be a state of a repository")
 	}
 	out = core.RepoConfig{
 		State: core.RepoState(in.GetState()), Hide: in.GetHide(), ReflogDays: in.GetReflogDays(), ReflogMax: in.GetReflogMax(),
@@ -175,10 +176,10 @@ func repoConfig(in *pb.RepoConfig) (out core.RepoConfig, fact core.Fact) {
 	for i, r := range in.GetRules() {
 		deny, fact := readDeny(r.GetDeny())
 		if fact != nil {
-			return out, within(item("rules", i), fact)
+			return out, edge.Within(edge.Item("rules", i), fact)
 		}
 		if r.GetOnly() < 0 || r.GetOnly() > pb.RefRule_EFFECTS {
-			return out, invalid(item("rules", i)+".only", "must be any, api, push or effects")
+			return out, edge.Invalid(edge.Item("rules", i)+".only", "must be any, api, push or effects")
 		}
 		out.Rules = append(out.Rules, core.RefRule{
 			Refs: r.GetRefs(), Deny: deny, Except: r.GetExcept(), Only: core.Via(r.GetOnly()), Queue: r.GetQueue(),
@@ -217,7 +218,8 @@ func showRepoConfig(c *core.RepoConfig) *pb.RepoConfig {
 	return out
 }
 
-func showRef(r *core.Ref) *pb.Ref {
+// ShowRef shows a ref.
+func ShowRef(r *core.Ref) *pb.Ref {
 	return &pb.Ref{
 		Name: r.Name, Id: showID(r.ID), Type: pb.Ref_Type(r.Type), Peeled: showID(r.Peeled), Target: r.Target, Rev: r.Rev,
 	}
@@ -272,7 +274,7 @@ func showChanged(a *core.RefsAnswer) []*pb.RefChanged {
 		out[i] = &all[i]
 		out[i].Old, out[i].New = showID(c.Old), showID(c.New)
 		if c.Failure != nil {
-			out[i].Error = wireFailure(c.Failure)
+			out[i].Error = edge.WireFailure(c.Failure)
 		}
 	}
 	return out

@@ -5,11 +5,11 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
@@ -67,22 +67,14 @@ type Embedder interface {
 	Prepare(v []float32, metric core.Metric) error
 }
 
-// searchService serves collections, points, rulesets and searches.
-type searchService struct {
+// SearchService serves collections, points, rulesets and searches.
+type SearchService struct {
 	pb.UnimplementedSearchServiceServer
 	s *Server
 }
 
-// showVersion is a point's version: partition and number; 0 for none.
-func showVersion(partition uint16, version uint64) string {
-	if version == 0 {
-		return "0"
-	}
-	return strconv.FormatUint(uint64(partition), 10) + "/" + strconv.FormatUint(version, 10)
-}
-
-// pointVersion reads what showVersion wrote.
-func pointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
+// PointVersion reads what ShowVersion wrote.
+func PointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
 	if s == "" {
 		return 0, false, nil
 	}
@@ -93,13 +85,13 @@ func pointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
 	_, wrong := strictjson.ParseUnsigned(part)
 	version, alsoWrong := strictjson.ParseUnsigned(number)
 	if !ok || wrong != "" || alsoWrong != "" {
-		return 0, false, invalid(field, "must be a version, such as 0/88123")
+		return 0, false, edge.Invalid(field, "must be a version, such as 0/88123")
 	}
 	return version, true, nil
 }
 
 // SetCollection makes a collection in all partitions of the namespace.
-func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollectionRequest) (*pb.SetCollectionResponse, error) {
+func (ss *SearchService) SetCollection(ctx context.Context, in *pb.SetCollectionRequest) (*pb.SetCollectionResponse, error) {
 	def, fact := ss.s.definition(in.GetCollection())
 	if fact != nil {
 		return nil, fact
@@ -113,7 +105,7 @@ func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollection
 	switch {
 	case err == nil:
 		ss.s.repeat(&def, &was.Collection, in.GetCollection())
-	case is[core.NotFound](err):
+	case edge.Is[core.NotFound](err):
 		err = c.newDefinition(ctx, &def)
 	}
 	if err != nil {
@@ -130,15 +122,15 @@ func (ss *searchService) SetCollection(ctx context.Context, in *pb.SetCollection
 			return nil, err
 		}
 	}
-	return &pb.SetCollectionResponse{Collection: showCollection(&def), Replayed: r.Replayed, At: showAt(at)}, nil
+	return &pb.SetCollectionResponse{Collection: showCollection(&def), Replayed: r.Replayed, At: ShowAt(at)}, nil
 }
 
 // definition reads a definition. What depends on no model is judged by Apply too.
 func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.Fact) {
 	if in == nil {
-		return def, invalid("collection", "is required")
+		return def, edge.Invalid("collection", "is required")
 	}
-	if fact = spaceName("name", in.GetName()); fact != nil {
+	if fact = SpaceName("name", in.GetName()); fact != nil {
 		return def, fact
 	}
 	def = core.Collection{
@@ -148,10 +140,10 @@ func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.F
 		def.Metric = core.MetricCosine
 	}
 	if def.Metric > core.MetricDot {
-		return def, invalid("metric", "must be cosine or dot")
+		return def, edge.Invalid("metric", "must be cosine or dot")
 	}
 	if def.MaxPoints < 0 {
-		return def, invalid("max_points", "must not be negative")
+		return def, edge.Invalid("max_points", "must not be negative")
 	}
 	if def.Embedder == "" {
 		def.Embedder = "default"
@@ -160,7 +152,7 @@ func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.F
 		return def, fact
 	}
 	if def.Dim != 0 && (def.Dim < core.MinDim || def.Dim > core.MaxDim) {
-		return def, beyond("dim", "dim", core.MaxDim, "is not 2 to 4096")
+		return def, edge.Beyond("dim", "dim", core.MaxDim, "is not 2 to 4096")
 	}
 	return def, fillSchema(&def, in)
 }
@@ -173,9 +165,9 @@ func (s *Server) fillModel(def *core.Collection, model string) core.Fact {
 	m, ok := s.o.Embedder.Model(def.Embedder)
 	switch {
 	case !ok:
-		return core.NotFound{Kind: "embedder", ID: core.Cut(def.Embedder, nameBytes)}
+		return core.NotFound{Kind: "embedder", ID: core.Cut(def.Embedder, NameBytes)}
 	case model != "" && model != m.Model && !slices.Contains(m.Older, model):
-		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: m.Model, Got: core.Cut(model, 2*nameBytes)}
+		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: m.Model, Got: core.Cut(model, 2*NameBytes)}
 	case m.Dim != 0 && def.Dim != 0 && int(def.Dim) != m.Dim:
 		return core.DimMismatch{Field: "dim", Want: int64(m.Dim), Got: int64(def.Dim)}
 	}
@@ -207,14 +199,14 @@ func (c *call) newDefinition(ctx context.Context, def *core.Collection) error {
 	}
 	dim, err := c.s.o.Embedder.Dim(ctx, c.who.Tenant, def.Embedder)
 	switch {
-	case is[core.EmbedUnavailable](err) && def.Dim != 0: // the client knows, and the embedder may come later
+	case edge.Is[core.EmbedUnavailable](err) && def.Dim != 0: // the client knows, and the embedder may come later
 		return nil
 	case err != nil:
-		return searchFailed(ctx, "embed", factOf(err, false))
+		return searchFailed(ctx, "embed", edge.FactOf(err, false))
 	case dim != 0 && def.Dim != 0 && dim != int(def.Dim):
 		return core.DimMismatch{Field: "dim", Want: int64(dim), Got: int64(def.Dim)}
 	case dim == 0 && def.Dim == 0:
-		return invalid("dim", "is required: this server does not know the embedder's dimension")
+		return edge.Invalid("dim", "is required: this server does not know the embedder's dimension")
 	}
 	def.Dim = cmp.Or(def.Dim, uint32(dim))
 	return nil
@@ -225,7 +217,7 @@ func textFieldsFit(def *core.Collection) core.Fact {
 	for i, t := range def.Texts {
 		for _, f := range def.Fields {
 			if f.Name == t.Name && f.Type != core.FieldText && f.Type != core.FieldKeyword {
-				return invalid(item("text_fields", i)+".name", "must be of type text or keyword where the schema declares it")
+				return edge.Invalid(edge.Item("text_fields", i)+".name", "must be of type text or keyword where the schema declares it")
 			}
 		}
 	}
@@ -234,14 +226,14 @@ func textFieldsFit(def *core.Collection) core.Fact {
 
 func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 	if n := len(in.GetSchema()); n > core.MaxCollectionFields {
-		return tooLarge("schema", "collection_fields", core.MaxCollectionFields)
+		return edge.TooLarge("schema", "collection_fields", core.MaxCollectionFields)
 	}
 	for i, f := range in.GetSchema() {
 		if t := f.GetType(); t < pb.FieldType_FIELD_TYPE_KEYWORD || t > pb.FieldType_FIELD_TYPE_CREDENTIALS {
-			return invalid(item("schema", i)+".type", "must be a type of a field")
+			return edge.Invalid(edge.Item("schema", i)+".type", "must be a type of a field")
 		}
 		if g := f.GetGate(); g < 0 || g > pb.FieldGate_FIELD_GATE_BLOCK {
-			return invalid(item("schema", i)+".gate", "must be a kind of gate")
+			return edge.Invalid(edge.Item("schema", i)+".gate", "must be a kind of gate")
 		}
 		def.Fields = append(def.Fields, core.SchemaField{
 			Name: f.GetName(), Type: core.FieldType(f.GetType()), Index: f.Index == nil || f.GetIndex(), Gate: core.Gate(f.GetGate()), Protected: f.GetProtected(),
@@ -253,7 +245,7 @@ func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 			weight = 1
 		}
 		if math.IsNaN(weight) || weight < 0.01 || weight > 10 {
-			return invalid(item("text_fields", i)+".weight", "must be from 0.01 to 10")
+			return edge.Invalid(edge.Item("text_fields", i)+".weight", "must be from 0.01 to 10")
 		}
 		def.Texts = append(def.Texts, core.TextField{Name: t.GetName(), Weight: uint32(math.Round(weight * 100))})
 	}
@@ -282,7 +274,7 @@ func showCollection(def *core.Collection) *pb.Collection {
 var errSearchOff = core.Invalid{Field: "search", Reason: "not_supported", Message: "is disabled on this server"}
 
 // begin begins a call of this service.
-func (ss *searchService) begin(ctx context.Context, makes bool) (*call, error) {
+func (ss *SearchService) begin(ctx context.Context, makes bool) (*call, error) {
 	if ss.s.o.NoSearch {
 		return nil, errSearchOff
 	}
@@ -298,8 +290,8 @@ func noCollection(err error, kind, id string) error {
 }
 
 // ofCollection begins a call about a collection that need not exist.
-func (ss *searchService) ofCollection(ctx context.Context, name string) (*call, error) {
-	if fact := spaceName("collection", name); fact != nil {
+func (ss *SearchService) ofCollection(ctx context.Context, name string) (*call, error) {
+	if fact := SpaceName("collection", name); fact != nil {
 		return nil, fact
 	}
 	c, err := ss.begin(ctx, false)
@@ -307,7 +299,7 @@ func (ss *searchService) ofCollection(ctx context.Context, name string) (*call, 
 }
 
 // GetCollection reads a definition.
-func (ss *searchService) GetCollection(ctx context.Context, in *pb.GetCollectionRequest) (*pb.GetCollectionResponse, error) {
+func (ss *SearchService) GetCollection(ctx context.Context, in *pb.GetCollectionRequest) (*pb.GetCollectionResponse, error) {
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
@@ -316,18 +308,18 @@ func (ss *searchService) GetCollection(ctx context.Context, in *pb.GetCollection
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetCollectionResponse{Collection: showCollection(&info.Collection), At: showAt(at)}, nil
+	return &pb.GetCollectionResponse{Collection: showCollection(&info.Collection), At: ShowAt(at)}, nil
 }
 
 // ListCollections reads a page of definitions.
-func (ss *searchService) ListCollections(ctx context.Context, in *pb.ListCollectionsRequest) (*pb.ListCollectionsResponse, error) {
+func (ss *SearchService) ListCollections(ctx context.Context, in *pb.ListCollectionsRequest) (*pb.ListCollectionsResponse, error) {
 	limit, fact := ss.s.page(in.GetLimit())
 	if fact != nil {
 		return nil, fact
 	}
 	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.ListCollectionsResponse{At: showAt(core.At{})}, nil
+		return &pb.ListCollectionsResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -340,7 +332,7 @@ func (ss *searchService) ListCollections(ctx context.Context, in *pb.ListCollect
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListCollectionsResponse{At: showAt(at)}
+	out := &pb.ListCollectionsResponse{At: ShowAt(at)}
 	first, _ := slices.BinarySearchFunc(all, after+"\x00", func(i core.CollectionInfo, name string) int {
 		return strings.Compare(i.Collection.Name, name)
 	})
@@ -355,9 +347,9 @@ func (ss *searchService) ListCollections(ctx context.Context, in *pb.ListCollect
 }
 
 // DeleteCollection removes a collection from all partitions.
-func (ss *searchService) DeleteCollection(ctx context.Context, in *pb.DeleteCollectionRequest) (*pb.DeleteCollectionResponse, error) {
+func (ss *SearchService) DeleteCollection(ctx context.Context, in *pb.DeleteCollectionRequest) (*pb.DeleteCollectionResponse, error) {
 	c, err := ss.ofCollection(ctx, in.GetCollection())
-	if is[core.NotFound](err) {
+	if edge.Is[core.NotFound](err) {
 		return &pb.DeleteCollectionResponse{}, nil
 	}
 	if err != nil {
@@ -371,11 +363,11 @@ func (ss *searchService) DeleteCollection(ctx context.Context, in *pb.DeleteColl
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DeleteCollectionResponse{Existed: r.Existed, At: showAt(at)}, nil
+	return &pb.DeleteCollectionResponse{Existed: r.Existed, At: ShowAt(at)}, nil
 }
 
 // CollectionStats counts what is in a collection, in all partitions.
-func (ss *searchService) CollectionStats(ctx context.Context, in *pb.CollectionStatsRequest) (*pb.CollectionStatsResponse, error) {
+func (ss *SearchService) CollectionStats(ctx context.Context, in *pb.CollectionStatsRequest) (*pb.CollectionStatsResponse, error) {
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
@@ -400,6 +392,6 @@ func (ss *searchService) CollectionStats(ctx context.Context, in *pb.CollectionS
 			merge(&at, one)
 		}
 	}
-	out.At = showAt(at)
+	out.At = ShowAt(at)
 	return out, nil
 }

@@ -11,9 +11,9 @@ import (
 // searchesPerCPU is how many searches run at once on each processor: more would only take its caches from each other.
 const searchesPerCPU = 4
 
-// searchesAtOnce is how many searches run at once, and how many of them of one tenant: one less than run Go code at once, so
+// SearchesAtOnce is how many searches run at once, and how many of them of one tenant: one less than run Go code at once, so
 // that calls that cost little do not stand in a queue with searches, which cost much.
-func searchesAtOnce() (all, each int) {
+func SearchesAtOnce() (all, each int) {
 	n := runtime.GOMAXPROCS(0)
 	return searchesPerCPU * n, max(1, n-1)
 }
@@ -32,7 +32,7 @@ type waiter struct{ turn chan struct{} }
 
 // enter waits for a turn; leave must follow.
 func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave func(), err error) {
-	all, each := searchesAtOnce()
+	all, each := SearchesAtOnce()
 	leave = func() { a.leave(tenant) }
 	a.mu.Lock()
 	if a.running < all && a.holds[tenant] < each && len(a.queues[tenant]) == 0 {
@@ -127,7 +127,7 @@ func (a *admission) leave(tenant string) {
 	if a.holds[tenant]--; a.holds[tenant] == 0 {
 		delete(a.holds, tenant)
 	}
-	all, each := searchesAtOnce()
+	all, each := SearchesAtOnce()
 	for i := 0; i < len(a.turns) && a.running < all; {
 		next := a.turns[i]
 		if a.holds[next] >= each {

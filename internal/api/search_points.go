@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // pointEdge is what translates points: who offers definitions and vectors, and for how long to wait for them.
@@ -24,7 +25,7 @@ const embedWait = 30 * time.Second
 
 // definitionOf finds the collection of a point in its partition. One that only other partitions have is not ready.
 func (t *translator) definitionOf(p core.Partition, name string) (*core.Collection, core.Fact) {
-	if fact := spaceName("collection", name); fact != nil {
+	if fact := SpaceName("collection", name); fact != nil {
 		return nil, fact
 	}
 	if t.edge.s != nil && t.edge.s.o.NoSearch {
@@ -58,37 +59,38 @@ func (t *translator) elsewhere(p core.Partition) core.Fact {
 	return nil
 }
 
-func pointID(field, id string) core.Fact {
-	if id == "" || len(id) > nameBytes {
-		return invalid(field, "must have 1 to 128 characters")
+// PointID refuses what cannot be the id of a point.
+func PointID(field, id string) core.Fact {
+	if id == "" || len(id) > NameBytes {
+		return edge.Invalid(field, "must have 1 to 128 characters")
 	}
 	for i := range len(id) {
 		if id[i] <= ' ' || id[i] == 0x7f {
-			return invalid(field, "must not hold white space or control characters")
+			return edge.Invalid(field, "must not hold white space or control characters")
 		}
 	}
-	return text(field, id)
+	return Text(field, id)
 }
 
 // point reads a point, all but its vector. needs is the text that is to be embedded when it comes without one.
 func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorUpsert, needs string, fact core.Fact) {
 	if in == nil {
-		return nil, "", invalid("", "is required")
+		return nil, "", edge.Invalid("", "is required")
 	}
-	if fact = pointID("id", in.GetId()); fact != nil {
+	if fact = PointID("id", in.GetId()); fact != nil {
 		return nil, "", fact
 	}
 	op = &core.VectorUpsert{
 		Collection: def.Name, UID: def.UID, ID: in.GetId(), Model: def.Model, Payload: in.GetPayload(), IfAbsent: in.GetIfAbsent(),
 	}
-	if op.IfVersion, op.HasVersion, fact = pointVersion("if_version", in.GetIfVersion()); fact != nil {
+	if op.IfVersion, op.HasVersion, fact = PointVersion("if_version", in.GetIfVersion()); fact != nil {
 		return nil, "", fact
 	}
 	if op.IfAbsent && op.IfVersion != 0 {
-		return nil, "", invalid("if_version", "and if_absent are mutually exclusive")
+		return nil, "", edge.Invalid("if_version", "and if_absent are mutually exclusive")
 	}
 	if len(op.Payload) > core.MaxPointPayload {
-		return nil, "", tooLarge("payload", "point_payload_bytes", core.MaxPointPayload)
+		return nil, "", edge.TooLarge("payload", "point_payload_bytes", core.MaxPointPayload)
 	}
 	whole, fact := t.leads.CheckPayload(def, op.Payload)
 	if fact != nil {
@@ -99,13 +101,13 @@ func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 		return op, "", fact
 	}
 	if in.GetModel() != "" && in.GetModel() != def.Model {
-		return nil, "", core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(in.GetModel(), 2*nameBytes)}
+		return nil, "", core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(in.GetModel(), 2*NameBytes)}
 	}
 	if fact := t.edge.s.embeds(def); fact != nil {
 		return nil, "", fact
 	}
 	if whole == "" {
-		return nil, "", invalid("vector", "is required: the payload has no text to embed")
+		return nil, "", edge.Invalid("vector", "is required: the payload has no text to embed")
 	}
 	return op, whole, nil
 }
@@ -122,9 +124,9 @@ func (t *translator) vector(field string, def *core.Collection, model string, in
 func (t *translator) ownVector(field string, def *core.Collection, model string, in []float32) ([]float32, core.Fact) {
 	switch {
 	case model == "":
-		return nil, invalid("model", "is required: it names the model of the vector")
+		return nil, edge.Invalid("model", "is required: it names the model of the vector")
 	case model != def.Model:
-		return nil, core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(model, 2*nameBytes)}
+		return nil, core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(model, 2*NameBytes)}
 	case len(in) != int(def.Dim):
 		return nil, core.DimMismatch{Field: field, Want: int64(def.Dim), Got: int64(len(in))}
 	case t.edge.s.o.Embedder == nil:
@@ -163,7 +165,7 @@ func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embeddi
 	defer pprof.SetGoroutineLabels(ctx)
 	out, err := s.o.Embedder.Embed(ctx, r)
 	if err != nil {
-		return nil, factOf(err, false)
+		return nil, edge.FactOf(err, false)
 	}
 	if len(out) != len(r.Texts) {
 		return nil, core.Unavailable{Reason: "embed_invalid"}
@@ -173,7 +175,7 @@ func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embeddi
 
 // ofText says of the field that a text came from what was said of the text.
 func ofText(field string, err error) error {
-	return refielded(err, func(string) string { return field })
+	return edge.Refielded(err, func(string) string { return field })
 }
 
 // fitEmbedded refuses a vector of another length than the collection's: the embedder was changed since it was made.
@@ -205,7 +207,7 @@ func (s *Server) embeds(def *core.Collection) core.Fact {
 		return nil
 	}
 	if m, ok := s.o.Embedder.Model(def.Embedder); ok && m.Given {
-		return invalid("vector", "is required: the collection's embedder makes no vectors of texts")
+		return edge.Invalid("vector", "is required: the collection's embedder makes no vectors of texts")
 	}
 	return nil
 }
@@ -225,7 +227,7 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	}
 	op, needs, fact := t.point(def, in.GetPoint())
 	if fact != nil {
-		return nil, within("point", fact)
+		return nil, edge.Within("point", fact)
 	}
 	if fact := t.leads.RoomFor(p, def, 1); fact != nil {
 		return nil, fact
@@ -243,7 +245,7 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	defer cancel()
 	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Model: def.Model, Texts: []string{needs}, Protected: protectsTexts(def)})
 	if err != nil {
-		return nil, within("point", asFact(ofText("payload", err)))
+		return nil, edge.Within("point", asFact(ofText("payload", err)))
 	}
 	if fact := fitEmbedded(def, got[0]); fact != nil {
 		return nil, fact
@@ -255,22 +257,22 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 // asFact makes a fact of any error: one that is none is a fault of the embedder.
 func asFact(err error) core.Fact {
 	var f core.Fact
-	if errors.As(factOf(err, false), &f) {
+	if errors.As(edge.FactOf(err, false), &f) {
 		return f
 	}
 	return core.Unavailable{Reason: "embed_unavailable"}
 }
 
 func (t *translator) vectorDelete(in *pb.VectorDelete) (*core.VectorDelete, core.Fact) {
-	if fact := spaceName("collection", in.GetCollection()); fact != nil {
+	if fact := SpaceName("collection", in.GetCollection()); fact != nil {
 		return nil, fact
 	}
-	if fact := pointID("id", in.GetId()); fact != nil {
+	if fact := PointID("id", in.GetId()); fact != nil {
 		return nil, fact
 	}
 	op := &core.VectorDelete{Collection: in.GetCollection(), ID: in.GetId()}
 	var fact core.Fact
-	op.IfVersion, op.HasVersion, fact = pointVersion("if_version", in.GetIfVersion())
+	op.IfVersion, op.HasVersion, fact = PointVersion("if_version", in.GetIfVersion())
 	return op, fact
 }
 
@@ -284,9 +286,9 @@ type upsertOne struct {
 }
 
 // UpsertPoints stores points: each by itself, or all or none.
-func (ss *searchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRequest) (*pb.UpsertPointsResponse, error) {
+func (ss *SearchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRequest) (*pb.UpsertPointsResponse, error) {
 	s := ss.s
-	if fact := pointsSize(&s.l, len(in.GetPoints())); fact != nil {
+	if fact := pointsSize(&s.Limits, len(in.GetPoints())); fact != nil {
 		return nil, fact
 	}
 	c, err := ss.ofCollection(ctx, in.GetCollection())
@@ -326,15 +328,15 @@ func namePoint(i int, f core.Fact) core.Fact {
 	if f == nil {
 		return nil
 	}
-	return within(item("points", i), f)
+	return edge.Within(edge.Item("points", i), f)
 }
 
-func pointsSize(l *Limits, n int) core.Fact {
+func pointsSize(l *edge.Limits, n int) core.Fact {
 	switch {
 	case n == 0:
-		return invalid("points", "must not be empty")
+		return edge.Invalid("points", "must not be empty")
 	case int64(n) > l.PointsRequest:
-		return tooLarge("points", "points_request", l.PointsRequest)
+		return edge.TooLarge("points", "points_request", l.PointsRequest)
 	}
 	return nil
 }
@@ -392,8 +394,8 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 			texts, places = append(texts, all[i].text), append(places, i)
 		}
 	}
-	for from := 0; from < len(texts); from += int(c.s.l.EmbedTexts) {
-		to := min(from+int(c.s.l.EmbedTexts), len(texts))
+	for from := 0; from < len(texts); from += int(c.s.Limits.EmbedTexts) {
+		to := min(from+int(c.s.Limits.EmbedTexts), len(texts))
 		got, err := c.s.embed(ctx, core.EmbedRequest{
 			Tenant: c.who.Tenant, Embedder: def.Embedder, Model: def.Model, Texts: texts[from:to], Protected: protectsTexts(def), Each: true,
 		})
@@ -423,7 +425,7 @@ func (c *call) upsertAll(ctx context.Context, atomic bool, all []upsertOne) (*pb
 	ops, parts, places := make([]core.Op, 0, len(all)), make([]core.Partition, 0, len(all)), make([]int, 0, len(all))
 	for i := range all {
 		if f := all[i].fact; f != nil {
-			out.Results[i] = &pb.UpsertResult{Error: c.s.wire("UpsertPoints", f, false)}
+			out.Results[i] = &pb.UpsertResult{Error: c.s.Wire("UpsertPoints", f, false)}
 			continue
 		}
 		ops, parts, places = append(ops, all[i].op), append(parts, all[i].part), append(places, i)
@@ -435,14 +437,14 @@ func (c *call) upsertAll(ctx context.Context, atomic bool, all []upsertOne) (*pb
 	for j, r := range results {
 		i := places[j]
 		if r.fact != nil {
-			out.Results[i] = &pb.UpsertResult{Error: c.s.wire("UpsertPoints", namePoint(i, r.fact), false)}
+			out.Results[i] = &pb.UpsertResult{Error: c.s.Wire("UpsertPoints", namePoint(i, r.fact), false)}
 			continue
 		}
 		out.Results[i] = &pb.UpsertResult{
-			Version: showVersion(all[i].part.Index, r.op.Rev), Existed: r.op.Existed, Truncated: all[i].truncated,
+			Version: edge.ShowVersion(all[i].part.Index, r.op.Rev), Existed: r.op.Existed, Truncated: all[i].truncated,
 		}
 	}
-	out.At = showAt(at)
+	out.At = ShowAt(at)
 	return out, nil
 }
 
@@ -482,7 +484,7 @@ func (c *call) proposePoints(ctx context.Context, atomic bool, ops []core.Op, pa
 func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Partition) ([]pointResult, core.At, error) {
 	for i := range parts {
 		if parts[i] != parts[0] {
-			return nil, core.At{}, within(item("points", i), belongs("id", int(parts[i].Index)))
+			return nil, core.At{}, edge.Within(edge.Item("points", i), edge.Belongs("id", int(parts[i].Index)))
 		}
 	}
 	commit := c.t.commitIn(parts[0], ops)
@@ -502,7 +504,7 @@ func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Pa
 		if named.Op >= 0 {
 			named.Fact = namePoint(named.Op, named.Fact)
 		}
-		return nil, p.At, refusal{&named, 0}
+		return nil, p.At, edge.Refused(&named, 0)
 	}
 	out := make([]pointResult, len(ops))
 	for i := range r.Ops {
@@ -512,8 +514,8 @@ func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Pa
 }
 
 // DeletePoints removes points: each by itself, or all or none.
-func (ss *searchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRequest) (*pb.DeletePointsResponse, error) {
-	if fact := pointsSize(&ss.s.l, len(in.GetPoints())); fact != nil {
+func (ss *SearchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRequest) (*pb.DeletePointsResponse, error) {
+	if fact := pointsSize(&ss.s.Limits, len(in.GetPoints())); fact != nil {
 		return nil, fact
 	}
 	c, err := ss.ofCollection(ctx, in.GetCollection())
@@ -530,7 +532,7 @@ func (ss *searchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRe
 			if in.GetAtomic() {
 				return nil, fact
 			}
-			out.Results[i] = &pb.DeleteResult{Error: ss.s.wire("DeletePoints", fact, false)}
+			out.Results[i] = &pb.DeleteResult{Error: ss.s.Wire("DeletePoints", fact, false)}
 			continue
 		}
 		ops, parts, places = append(ops, op), append(parts, c.t.partOfPoint(op.ID)), append(places, i)
@@ -540,27 +542,27 @@ func (ss *searchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRe
 		return nil, err
 	}
 	for j, r := range results {
-		if is[core.NotFound](r.fact) {
+		if edge.Is[core.NotFound](r.fact) {
 			return nil, r.fact // the collection: it is the same for all
 		}
 		if out.Results[places[j]] = (&pb.DeleteResult{Existed: r.op.Existed}); r.fact != nil {
-			out.Results[places[j]].Error = ss.s.wire("DeletePoints", namePoint(places[j], r.fact), false)
+			out.Results[places[j]].Error = ss.s.Wire("DeletePoints", namePoint(places[j], r.fact), false)
 		}
 	}
-	out.At = showAt(at)
+	out.At = ShowAt(at)
 	return out, nil
 }
 
 // GetPoints reads points by their ids.
-func (ss *searchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest) (*pb.GetPointsResponse, error) {
+func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest) (*pb.GetPointsResponse, error) {
 	switch n := len(in.GetIds()); {
 	case n == 0:
-		return nil, invalid("ids", "must not be empty")
-	case int64(n) > ss.s.l.PointsRequest:
-		return nil, tooLarge("ids", "points_request", ss.s.l.PointsRequest)
+		return nil, edge.Invalid("ids", "must not be empty")
+	case int64(n) > ss.s.Limits.PointsRequest:
+		return nil, edge.TooLarge("ids", "points_request", ss.s.Limits.PointsRequest)
 	}
 	for i, id := range in.GetIds() {
-		if fact := pointID(item("ids", i), id); fact != nil {
+		if fact := PointID(edge.Item("ids", i), id); fact != nil {
 			return nil, fact
 		}
 	}
@@ -600,19 +602,19 @@ func (ss *searchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 			return nil, deniedProtected
 		}
 		for _, pt := range points {
-			show := &pb.StoredPoint{Id: pt.ID, Version: showVersion(p.Index, pt.Version), Payload: c.visible(def, pt.Payload)}
+			show := &pb.StoredPoint{Id: pt.ID, Version: edge.ShowVersion(p.Index, pt.Version), Payload: c.visible(def, pt.Payload)}
 			if in.GetVectors() {
 				show.Vector = unpackFloats(pt.Vector)
 			}
 			found[pt.ID] = show
 		}
 	}
-	out := &pb.GetPointsResponse{At: showAt(at)}
+	out := &pb.GetPointsResponse{At: ShowAt(at)}
 	room := prevBytes
 	for _, id := range in.GetIds() {
 		if pt := found[id]; pt != nil {
 			if room -= len(pt.GetPayload()) + 4*len(pt.GetVector()); room < 0 {
-				return nil, tooLarge("ids", "answer_bytes", prevBytes)
+				return nil, edge.TooLarge("ids", "answer_bytes", prevBytes)
 			}
 			out.Points = append(out.Points, pt)
 			delete(found, id)

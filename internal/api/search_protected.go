@@ -6,6 +6,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
@@ -80,14 +81,14 @@ func (c *call) visible(def *core.Collection, payload []byte) []byte {
 	}
 	for i := range def.Fields {
 		if def.Fields[i].Protected {
-			return withoutProtected(def, payload, &c.s.l)
+			return withoutProtected(def, payload, &c.s.Limits)
 		}
 	}
 	return payload
 }
 
 // withoutProtected writes a JSON object without the fields that are protected. What cannot be read is not shown.
-func withoutProtected(def *core.Collection, payload []byte, l *Limits) []byte {
+func withoutProtected(def *core.Collection, payload []byte, l *edge.Limits) []byte {
 	hidden := func(name []byte) bool {
 		return slices.ContainsFunc(def.Fields, func(f core.SchemaField) bool { return f.Protected && f.Name == string(name) })
 	}

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // protectedAsks are calls that would tell of a protected field, and whether they do so of texts or of the gate of a kind.
@@ -62,23 +64,23 @@ func TestProtectedFieldsAreNotAskedWithoutTheirScope(t *testing.T) {
 		},
 		"block": func(d *core.Collection) { d.Fields[1].Gate = core.GateBlock },
 	} {
-		r := newRig(t, Limits{})
-		made := fakeDefinition()
+		r := newRig(t, edge.Limits{})
+		made := apitest.Definition()
 		def(&made)
-		r.n.defined = &made
+		r.n.Defined = &made
 		if _, err := r.n.Namespace(context.Background(), "acme", "default", true); err != nil {
 			t.Fatal(err)
 		}
 		for name, ask := range protectedAsks(pb.NewSearchServiceClient(r.conn)) {
 			tells := kind != "none" && strings.Contains(name[:strings.Index(name, ":")], kind)
-			err := ask(as("acme/search:read"))
+			err := ask(apitest.As("acme/search:read"))
 			switch {
-			case tells && (err == nil || errorOf(t, err).GetCode() != "PERMISSION_DENIED" || errorOf(t, err).GetMessage() != "scope search:protected is missing"):
+			case tells && (err == nil || apitest.ErrorOf(t, err).GetCode() != "PERMISSION_DENIED" || apitest.ErrorOf(t, err).GetMessage() != "scope search:protected is missing"):
 				t.Errorf("%s protected, %s without the scope: %v", kind, name, err)
 			case !tells && err != nil:
 				t.Errorf("%s protected, %s: %v", kind, name, err)
 			}
-			if err := ask(as("acme/search:read,search:protected")); err != nil {
+			if err := ask(apitest.As("acme/search:read,search:protected")); err != nil {
 				t.Errorf("%s protected, %s with the scope: %v", kind, name, err)
 			}
 		}
@@ -88,42 +90,42 @@ func TestProtectedFieldsAreNotAskedWithoutTheirScope(t *testing.T) {
 // What a text of a protected field is embedded for is kept apart, for /v1/embed tells what was known.
 func TestProtectedTextsAreEmbeddedApart(t *testing.T) {
 	for _, protected := range []bool{false, true} {
-		r := newRig(t, Limits{})
-		made := fakeDefinition()
+		r := newRig(t, edge.Limits{})
+		made := apitest.Definition()
 		made.Fields = append(made.Fields, core.SchemaField{Name: "cv", Type: core.FieldText, Protected: protected})
 		made.Texts = []core.TextField{{Name: "cv", Weight: 100}}
-		r.n.defined = &made
+		r.n.Defined = &made
 		if _, err := r.n.Namespace(context.Background(), "acme", "default", true); err != nil {
 			t.Fatal(err)
 		}
-		e := r.s.o.Embedder.(*fakeEmbedder)
+		e := r.s.o.Embedder.(*apitest.Embedder)
 		point := &pb.Point{Id: "a", Payload: []byte("{}")}
-		if _, err := pb.NewSearchServiceClient(r.conn).UpsertPoints(as("acme/all"), &pb.UpsertPointsRequest{Collection: "ws", Points: []*pb.Point{point}}); err != nil {
+		if _, err := pb.NewSearchServiceClient(r.conn).UpsertPoints(apitest.As("acme/all"), &pb.UpsertPointsRequest{Collection: "ws", Points: []*pb.Point{point}}); err != nil {
 			t.Fatal(err)
 		}
-		if len(e.last.Texts) != 1 || e.last.Protected != protected {
-			t.Errorf("protected %v: points are embedded by %+v", protected, e.last)
+		if len(e.Last.Texts) != 1 || e.Last.Protected != protected {
+			t.Errorf("protected %v: points are embedded by %+v", protected, e.Last)
 		}
-		e.last = core.EmbedRequest{}
-		if _, err := pb.NewCommitServiceClient(r.conn).Commit(as("acme/all"), &pb.CommitRequest{Ops: []*pb.Op{
+		e.Last = core.EmbedRequest{}
+		if _, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all"), &pb.CommitRequest{Ops: []*pb.Op{
 			{Op: &pb.Op_VectorUpsert{VectorUpsert: &pb.VectorUpsert{Collection: "ws", Point: point}}},
 		}}); err != nil {
 			t.Fatal(err)
 		}
-		if len(e.last.Texts) != 1 || e.last.Protected != protected {
-			t.Errorf("protected %v: the point of a commit is embedded by %+v", protected, e.last)
+		if len(e.Last.Texts) != 1 || e.Last.Protected != protected {
+			t.Errorf("protected %v: the point of a commit is embedded by %+v", protected, e.Last)
 		}
 	}
 }
 
 // A definition that this node's copy lacks is read, so that no protected field is shown for want of it.
 func TestPointsOfACollectionThatIsNotAtHandShowNoProtectedField(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.undefined = true
+	r := newRig(t, edge.Limits{})
+	r.n.Undefined = true
 	if _, err := r.n.Namespace(context.Background(), "acme", "default", true); err != nil {
 		t.Fatal(err)
 	}
-	got, err := pb.NewSearchServiceClient(r.conn).GetPoints(as("acme/search:read"), &pb.GetPointsRequest{Collection: "ws", Ids: []string{"a"}})
+	got, err := pb.NewSearchServiceClient(r.conn).GetPoints(apitest.As("acme/search:read"), &pb.GetPointsRequest{Collection: "ws", Ids: []string{"a"}})
 	if err != nil || string(got.GetPoints()[0].GetPayload()) != `{"role":"a"}` {
 		t.Errorf("%v, %v", got, err)
 	}

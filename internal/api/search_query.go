@@ -13,6 +13,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // Defaults of a search.
@@ -20,7 +21,7 @@ const (
 	searchKDefault       = 10
 	searchTimeoutDefault = 5 * time.Second
 	// A walk that keeps fewer rows in sight finds too little; one that keeps more costs as much as a scan.
-	searchWidthMin, searchWidthMax = 16, 1000
+	SearchWidthMin, SearchWidthMax = 16, 1000
 )
 
 // gate reads who may be found.
@@ -37,33 +38,33 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 	case "any":
 		out.AnyRole = true
 	default:
-		return out, invalid("role_mode", "must be exact or any")
+		return out, edge.Invalid("role_mode", "must be exact or any")
 	}
 	names := t.l.GateNames
 	switch {
 	case int64(len(out.Roles)) > names:
-		return out, tooLarge("roles", "gate_names", names)
+		return out, edge.TooLarge("roles", "gate_names", names)
 	case int64(len(out.Credentials)) > names:
-		return out, tooLarge("credentials_all", "gate_names", names)
+		return out, edge.TooLarge("credentials_all", "gate_names", names)
 	case int64(len(out.IDsIn)) > t.l.GateIDs:
-		return out, tooLarge("ids_in", "gate_ids", t.l.GateIDs)
+		return out, edge.TooLarge("ids_in", "gate_ids", t.l.GateIDs)
 	case int64(len(out.IDsNotIn)) > t.l.GateIDs:
-		return out, tooLarge("ids_not_in", "gate_ids", t.l.GateIDs)
+		return out, edge.TooLarge("ids_not_in", "gate_ids", t.l.GateIDs)
 	case int64(len(out.Filter)) > t.l.FilterBytes:
-		return out, tooLarge("filter", "filter_bytes", t.l.FilterBytes)
+		return out, edge.TooLarge("filter", "filter_bytes", t.l.FilterBytes)
 	case int64(len(out.Params)) > t.l.FilterBytes:
-		return out, tooLarge("params", "filter_bytes", t.l.FilterBytes)
+		return out, edge.TooLarge("params", "filter_bytes", t.l.FilterBytes)
 	}
 	if in.GetValidAt() == nil {
 		out.ValidAt = max(t.now.Time().UnixNano(), t.edge.s.o.Clock.Wall().UnixNano())
 		return out, nil
 	}
 	if err := in.GetValidAt().CheckValid(); err != nil {
-		return out, invalid("valid_at", "must be a valid timestamp")
+		return out, edge.Invalid("valid_at", "must be a valid timestamp")
 	}
 	at := in.GetValidAt().AsTime()
 	if at.Year() < 1700 || at.Year() > 2200 {
-		return out, invalid("valid_at", "must be in the years 1700 to 2200")
+		return out, edge.Invalid("valid_at", "must be in the years 1700 to 2200")
 	}
 	out.ValidAt = at.UnixNano()
 	return out, nil
@@ -76,7 +77,7 @@ func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(),
 		Read: core.ReadOptions{MinIndex: in.GetMinIndex()},
 	}
-	if fact = spaceName("collection", q.Collection); fact != nil {
+	if fact = SpaceName("collection", q.Collection); fact != nil {
 		return nil, fact
 	}
 	switch in.GetConsistency() {
@@ -84,28 +85,28 @@ func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 	case "stale":
 		q.Read.Stale = true
 	default:
-		return nil, invalid("consistency", "must be linearizable or stale")
+		return nil, edge.Invalid("consistency", "must be linearizable or stale")
 	}
 	switch {
 	case int64(q.K) > t.l.SearchK:
-		return nil, beyond("k", "search_k", t.l.SearchK, "is out of range")
+		return nil, edge.Beyond("k", "search_k", t.l.SearchK, "is out of range")
 	case int64(q.Candidates) > t.l.SearchCandidates:
-		return nil, beyond("candidates", "search_candidates", t.l.SearchCandidates, "is out of range")
-	case q.Width != 0 && (q.Width < searchWidthMin || q.Width > searchWidthMax):
-		return nil, invalid("ef", "must be from 16 to 1000")
+		return nil, edge.Beyond("candidates", "search_candidates", t.l.SearchCandidates, "is out of range")
+	case q.Width != 0 && (q.Width < SearchWidthMin || q.Width > SearchWidthMax):
+		return nil, edge.Invalid("ef", "must be from 16 to 1000")
 	case int64(len(in.GetQueryText())) > t.l.QueryTextBytes:
-		return nil, tooLarge("query_text", "query_text_bytes", t.l.QueryTextBytes)
+		return nil, edge.TooLarge("query_text", "query_text_bytes", t.l.QueryTextBytes)
 	case (in.GetQueryText() == "") == (len(in.GetVector()) == 0):
-		return nil, invalid("query_text", "give either query_text or vector")
+		return nil, edge.Invalid("query_text", "give either query_text or vector")
 	}
 	if q.Gate, fact = t.gate(in.GetGate()); fact != nil {
-		return nil, within("gate", fact)
+		return nil, edge.Within("gate", fact)
 	}
 	if fact = t.judge(q, in.GetJudge()); fact != nil {
-		return nil, within("judge", fact)
+		return nil, edge.Within("judge", fact)
 	}
 	if fact = t.mergeOf(q, in.GetMerge()); fact != nil {
-		return nil, within("merge", fact)
+		return nil, edge.Within("merge", fact)
 	}
 	return q, nil
 }
@@ -115,46 +116,46 @@ func (t *translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 		return nil
 	}
 	if in.GetRuleset() == "" {
-		return invalid("ruleset", "is required")
+		return edge.Invalid("ruleset", "is required")
 	}
-	if q.Ruleset, q.Version, fact = rulesetName("ruleset", in.GetRuleset()); fact != nil {
+	if q.Ruleset, q.Version, fact = RulesetName("ruleset", in.GetRuleset()); fact != nil {
 		return fact
 	}
 	if q.JudgeParams = in.GetParams(); int64(len(q.JudgeParams)) > t.l.FilterBytes {
-		return tooLarge("params", "filter_bytes", t.l.FilterBytes)
+		return edge.TooLarge("params", "filter_bytes", t.l.FilterBytes)
 	}
 	switch in.GetInclude() {
 	case "", "conditional":
 	case "eligible":
 		q.EligibleOnly = true
 	default:
-		return invalid("include", "must be eligible or conditional")
+		return edge.Invalid("include", "must be eligible or conditional")
 	}
 	return nil
 }
 
-// weightMax bounds a weight: beyond it a score has no six decimals left.
-const weightMax = 1e6
+// WeightMax bounds a weight: beyond it a score has no six decimals left.
+const WeightMax = 1e6
 
-func weightFits(w *float64) bool { return w == nil || *w >= 0 && *w <= weightMax }
+func weightFits(w *float64) bool { return w == nil || *w >= 0 && *w <= WeightMax }
 
 func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	if in == nil {
 		return nil
 	}
 	if m := in.GetMethod(); m != "" && m != "convex" {
-		return notSupported("method")
+		return edge.NotSupported("method")
 	}
 	switch {
 	case !weightFits(in.Dense):
-		return invalid("dense", "must be from 0 to 1000000")
+		return edge.Invalid("dense", "must be from 0 to 1000000")
 	case !weightFits(in.Lexical):
-		return invalid("lexical", "must be from 0 to 1000000")
+		return edge.Invalid("lexical", "must be from 0 to 1000000")
 	}
 	if in.MinScore != nil {
 		q.HasMinScore, q.MinScore = true, in.GetMinScore()
 		if math.IsNaN(q.MinScore) || math.IsInf(q.MinScore, 0) {
-			return invalid("min_score", "must be finite")
+			return edge.Invalid("min_score", "must be finite")
 		}
 	}
 	d := in.GetDecay()
@@ -162,14 +163,14 @@ func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 		return nil
 	}
 	if d.GetField() == "" {
-		return invalid("decay.field", "is required")
+		return edge.Invalid("decay.field", "is required")
 	}
 	q.DecayField = d.GetField()
 	var fact core.Fact
 	if d.GetHalfLife() == nil {
-		return invalid("decay.half_life", "is required")
+		return edge.Invalid("decay.half_life", "is required")
 	}
-	q.HalfLife, fact = millis("decay.half_life", d.GetHalfLife(), span{1, t.l.HorizonMs, "horizon_ms"})
+	q.HalfLife, fact = Millis("decay.half_life", d.GetHalfLife(), Span{1, t.l.HorizonMs, "horizon_ms"})
 	return fact
 }
 
@@ -186,7 +187,7 @@ func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 	q.Dense, q.Lexical = 1, 0
 	if in.GetQueryText() == "" {
 		if m.GetLexical() > 0 {
-			return invalid("merge.lexical", "needs query_text")
+			return edge.Invalid("merge.lexical", "needs query_text")
 		}
 	} else {
 		if q.Dense, q.Lexical = less, more; semantic {
@@ -201,33 +202,33 @@ func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 		q.Lexical = m.GetLexical()
 	}
 	if q.Dense == 0 && q.Lexical == 0 {
-		return invalid("merge", "dense and lexical must not both be 0: all scores would be")
+		return edge.Invalid("merge", "dense and lexical must not both be 0: all scores would be")
 	}
 	return nil
 }
 
 // Search finds who passes the gate, and of them who fits best.
-func (ss *searchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.SearchResponse, error) {
-	f, err := ss.find(ctx, in)
+func (ss *SearchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.SearchResponse, error) {
+	f, err := ss.Find(ctx, in)
 	if err != nil {
 		return nil, err
 	}
-	f.out.Results = f.rows()
-	return f.out, nil
+	f.Response.Results = f.rows()
+	return f.Response, nil
 }
 
-// foundRows is a search that was answered, and of its answer all but the rows, which gRPC and JSON take from what was found.
-type foundRows struct {
+// Found is a search that was answered, and of its answer all but the rows, which gRPC and JSON take from what was found.
+type Found struct {
 	*call
-	def    *core.Collection
-	q      *core.SearchQuery
-	answer *core.SearchAnswer
-	out    *pb.SearchResponse
+	def      *core.Collection
+	Query    *core.SearchQuery
+	Answer   *core.SearchAnswer
+	Response *pb.SearchResponse
 }
 
-// find searches, and keeps the search if that is asked for.
-func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*foundRows, error) {
-	pprof.SetGoroutineLabels(parseStage)
+// Find searches, and keeps the search if that is asked for.
+func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found, error) {
+	pprof.SetGoroutineLabels(ParseStage)
 	defer pprof.SetGoroutineLabels(ctx)
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
@@ -237,7 +238,7 @@ func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*found
 	if fact != nil {
 		return nil, fact
 	}
-	timeout, fact := millis("timeout", in.GetTimeout(), span{1, ss.s.l.SearchTimeoutMs, "search_timeout_ms"})
+	timeout, fact := Millis("timeout", in.GetTimeout(), Span{1, ss.s.Limits.SearchTimeoutMs, "search_timeout_ms"})
 	if fact != nil {
 		return nil, fact
 	}
@@ -265,7 +266,7 @@ func (ss *searchService) find(ctx context.Context, in *pb.SearchRequest) (*found
 		return nil, err
 	}
 	ss.s.searched.count(answer, embedNanos)
-	f := &foundRows{c, def, q, answer, out}
+	f := &Found{c, def, q, answer, out}
 	f.showAnswer()
 	if in.GetRecord() {
 		if err := f.record(ctx, in); err != nil {
@@ -283,7 +284,7 @@ func searchFailed(ctx context.Context, stage string, err error) error {
 	case late && f.Stage == "":
 		f.Stage = stage
 		return f
-	case ctx.Err() != nil && !is[core.Fact](err):
+	case ctx.Err() != nil && !edge.Is[core.Fact](err):
 		return core.DeadlineExceeded{Stage: stage}
 	}
 	return err
@@ -330,7 +331,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 		return fact
 	}
 	if in.GetModel() != "" && in.GetModel() != def.Model {
-		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(in.GetModel(), 2*nameBytes)}
+		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(in.GetModel(), 2*NameBytes)}
 	}
 	got, err := c.s.embed(ctx, core.EmbedRequest{Tenant: c.who.Tenant, Embedder: def.Embedder, Model: def.Model, Query: true, Texts: []string{in.GetQueryText()}})
 	if err != nil {
@@ -366,13 +367,13 @@ func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, 
 	for i := range c.t.parts {
 		reads[i] = c.settle(ctx, c.t.in(i), q)
 	}
-	leave, err = c.s.searches.enter(ctx, c.who.Tenant, c.s.l.SearchesWaiting)
+	leave, err = c.s.searches.enter(ctx, c.who.Tenant, c.s.Limits.SearchesWaiting)
 	return reads, leave, err
 }
 
 // awaitLoaded waits until the index of a collection is loaded, as one of the searches that may wait.
 func (c *call) awaitLoaded(ctx context.Context, p core.Partition, collection string) error {
-	back, err := c.s.searches.aside(c.s.l.SearchesWaiting)
+	back, err := c.s.searches.aside(c.s.Limits.SearchesWaiting)
 	if err != nil {
 		return err
 	}
@@ -485,8 +486,8 @@ func showGate(g *core.GateCounts) *pb.GateCounts {
 }
 
 // showAnswer makes the answer of what was found, without its rows.
-func (f *foundRows) showAnswer() {
-	q, a, out := f.q, f.answer, f.out
+func (f *Found) showAnswer() {
+	q, a, out := f.Query, f.Answer, f.Response
 	out.Gate, out.Plan = showGate(&a.Gate), a.Plan
 	if q.Ruleset != "" {
 		out.Judge = &pb.JudgeCounts{Judged: a.Judged, Blocked: a.Blocked, Conditional: a.Conditional, Ruleset: showRuleset(q.Ruleset, a.Version)}
@@ -500,19 +501,19 @@ func (f *foundRows) showAnswer() {
 }
 
 // rows makes the rows of the answer as messages.
-func (f *foundRows) rows() []*pb.SearchResult {
-	hits := f.answer.Hits
+func (f *Found) rows() []*pb.SearchResult {
+	hits := f.Answer.Hits
 	rows, out := make([]pb.SearchResult, len(hits)), make([]*pb.SearchResult, len(hits))
 	for i := range hits {
 		h, r := &hits[i], &rows[i]
-		r.Id, r.Score, r.JudgeScore, r.Version, r.Verdict = h.ID, h.Score, h.JudgeScore, showVersion(h.Partition, h.Version), verdictOf(h)
-		if f.q.Explain {
+		r.Id, r.Score, r.JudgeScore, r.Version, r.Verdict = h.ID, h.Score, h.JudgeScore, edge.ShowVersion(h.Partition, h.Version), verdictOf(h)
+		if f.Query.Explain {
 			r.Parts = &pb.ScoreParts{Dense: h.Dense, Lexical: h.Lexical, Decay: h.Decay}
 			for _, u := range h.Reasons {
 				r.Reasons = append(r.Reasons, &pb.RuleReason{Rule: u.Rule, Ok: u.OK, Reason: u.Reason, Missing: u.Missing})
 			}
 		}
-		if f.q.Payload {
+		if f.Query.Payload {
 			r.Payload = f.visible(f.def, h.Payload)
 		}
 		out[i] = r
@@ -528,7 +529,7 @@ func verdictOf(h *core.SearchHit) string {
 }
 
 // CountPoints counts the points that pass a gate.
-func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequest) (*pb.CountPointsResponse, error) {
+func (ss *SearchService) CountPoints(ctx context.Context, in *pb.CountPointsRequest) (*pb.CountPointsResponse, error) {
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
 		return nil, err
@@ -538,7 +539,7 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 	}
 	var fact core.Fact
 	if q.Gate, fact = c.t.gate(in.GetGate()); fact != nil {
-		return nil, within("gate", fact)
+		return nil, edge.Within("gate", fact)
 	}
 	def, err := c.definition(ctx, q)
 	if err != nil {
@@ -569,12 +570,12 @@ func (ss *searchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 			merge(&at, oneAt)
 		}
 	}
-	return &pb.CountPointsResponse{Count: all.Passed, Gate: showGate(&all), At: showAt(at)}, nil
+	return &pb.CountPointsResponse{Count: all.Passed, Gate: showGate(&all), At: ShowAt(at)}, nil
 }
 
 // Embed makes vectors of texts.
-func (ss *searchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.EmbedResponse, error) {
-	m, got, give, err := ss.embedTexts(ctx, in, false)
+func (ss *SearchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.EmbedResponse, error) {
+	m, got, give, err := ss.EmbedTexts(ctx, in, false)
 	if err != nil {
 		return nil, err
 	}
@@ -591,11 +592,11 @@ func (ss *searchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.Em
 	return out, nil
 }
 
-// embedTexts is Embed before its answer is made: REST writes it from what the cache holds. Give must follow when it is written.
+// EmbedTexts is Embed before its answer is made: REST writes it from what the cache holds. Give must follow when it is written.
 // Tokens says that each text is a JSON array of the model's tokens.
-func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest, tokens bool) (m core.EmbedModel, out []core.Embedding, give func(), err error) {
+func (ss *SearchService) EmbedTexts(ctx context.Context, in *pb.EmbedRequest, tokens bool) (m core.EmbedModel, out []core.Embedding, give func(), err error) {
 	s := ss.s
-	who, ok := callerOf(ctx)
+	who, ok := edge.CallerOf(ctx)
 	if !ok {
 		return m, nil, nil, core.Unauthenticated{}
 	}
@@ -609,13 +610,13 @@ func (ss *searchService) embedTexts(ctx context.Context, in *pb.EmbedRequest, to
 		return m, nil, nil, core.SearchState{Reason: "embedder_missing", Field: "model", Want: "default"}
 	}
 	if m, ok = s.embedModel(r.Embedder); !ok {
-		return m, nil, nil, core.NotFound{Kind: "embedder", ID: core.Cut(r.Embedder, nameBytes)}
+		return m, nil, nil, core.NotFound{Kind: "embedder", ID: core.Cut(r.Embedder, NameBytes)}
 	}
 	if m.Given {
-		return m, nil, nil, invalid("model", "does not make vectors of texts: clients send their own")
+		return m, nil, nil, edge.Invalid("model", "does not make vectors of texts: clients send their own")
 	}
 	r.Tenant, r.Embedder, r.Model, r.Tokens = who.Tenant, m.Name, m.Model, tokens
-	taken, fact := s.embedding.take(r.Tenant, len(r.Texts), m.Dim, s.l.EmbedNumbers)
+	taken, fact := s.embedding.take(r.Tenant, len(r.Texts), m.Dim, s.Limits.EmbedNumbers)
 	if fact != nil {
 		return m, nil, nil, fact
 	}
@@ -648,43 +649,43 @@ func (s *Server) embedModel(name string) (core.EmbedModel, bool) {
 func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact core.Fact) {
 	r = core.EmbedRequest{Embedder: in.GetModel(), Texts: in.GetTexts()}
 	if (in.GetText() == "") == (len(r.Texts) == 0) {
-		return r, invalid("text", "give either text or texts")
+		return r, edge.Invalid("text", "give either text or texts")
 	}
 	if len(r.Texts) == 0 {
 		r.Texts = []string{in.GetText()}
 	}
-	if int64(len(r.Texts)) > s.l.EmbedTexts {
-		return r, tooLarge("texts", "embed_texts", s.l.EmbedTexts)
+	if int64(len(r.Texts)) > s.Limits.EmbedTexts {
+		return r, edge.TooLarge("texts", "embed_texts", s.Limits.EmbedTexts)
 	}
 	var bytes int64
 	for i, text := range r.Texts {
 		if text == "" {
-			return r, invalid(item("texts", i), "must not be empty")
+			return r, edge.Invalid(edge.Item("texts", i), "must not be empty")
 		}
 		bytes += int64(len(text))
 	}
-	if bytes > s.l.EmbedBytes {
-		return r, tooLarge("texts", "embed_bytes", s.l.EmbedBytes)
+	if bytes > s.Limits.EmbedBytes {
+		return r, edge.TooLarge("texts", "embed_bytes", s.Limits.EmbedBytes)
 	}
 	switch in.GetKind() {
 	case "", "document":
 	case "query":
 		r.Query = true
 	default:
-		return r, invalid("kind", "must be query or document")
+		return r, edge.Invalid("kind", "must be query or document")
 	}
 	switch in.GetTruncate() {
 	case "", "cut":
 	case "error":
 		r.Whole = true
 	default:
-		return r, invalid("truncate", "must be cut or error")
+		return r, edge.Invalid("truncate", "must be cut or error")
 	}
 	return r, nil
 }
 
-// models are the ids that /v1/embeddings takes as model: those of the models, and the names of their embedders.
-func (ss *searchService) models() ([]string, error) {
+// Models are the ids that /v1/embeddings takes as model: those of the models, and the names of their embedders.
+func (ss *SearchService) Models() ([]string, error) {
 	switch {
 	case ss.s.o.NoSearch:
 		return nil, errSearchOff

@@ -12,13 +12,14 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
-// rulesetName reads NAME or NAME@VERSION; version 0 is the newest.
-func rulesetName(field, s string) (name string, version uint32, fact core.Fact) {
+// RulesetName reads NAME or NAME@VERSION; version 0 is the newest.
+func RulesetName(field, s string) (name string, version uint32, fact core.Fact) {
 	name, number, versioned := strings.Cut(s, "@")
-	if fact = spaceName(field, name); fact != nil {
+	if fact = SpaceName(field, name); fact != nil {
 		return "", 0, fact
 	}
 	if !versioned {
@@ -26,7 +27,7 @@ func rulesetName(field, s string) (name string, version uint32, fact core.Fact) 
 	}
 	n, wrong := strictjson.ParseUnsigned(number)
 	if wrong != "" || n == 0 || n > math.MaxUint32 {
-		return "", 0, invalid(field, "must name a version, such as staffing@7")
+		return "", 0, edge.Invalid(field, "must name a version, such as staffing@7")
 	}
 	return name, uint32(n), nil
 }
@@ -36,14 +37,14 @@ func showRuleset(name string, version uint32) string {
 }
 
 // PutRuleset publishes a version of a ruleset in the namespace's first partition, when it compiles.
-func (ss *searchService) PutRuleset(ctx context.Context, in *pb.PutRulesetRequest) (*pb.PutRulesetResponse, error) {
-	name, version, fact := rulesetName("ruleset", in.GetRuleset())
+func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetRequest) (*pb.PutRulesetResponse, error) {
+	name, version, fact := RulesetName("ruleset", in.GetRuleset())
 	if fact != nil {
 		return nil, fact
 	}
 	if in.GetNumber() != 0 {
 		if version != 0 && version != in.GetNumber() {
-			return nil, invalid("number", "must be the same version as in the ruleset's name")
+			return nil, edge.Invalid("number", "must be the same version as in the ruleset's name")
 		}
 		version = in.GetNumber()
 	}
@@ -67,38 +68,38 @@ func (ss *searchService) PutRuleset(ctx context.Context, in *pb.PutRulesetReques
 	}
 	stored := core.AppendRules(nil, &core.RulesetRules{Collection: in.GetCollection(), Rules: rules})
 	if len(stored) > core.MaxRulesetBytes {
-		return nil, tooLarge("rules", "ruleset_bytes", core.MaxRulesetBytes)
+		return nil, edge.TooLarge("rules", "ruleset_bytes", core.MaxRulesetBytes)
 	}
 	r, at, err := c.proposeOp(ctx, &core.RulesetPut{Name: name, Version: version, Rules: stored})
 	if err != nil {
 		return nil, err
 	}
-	return &pb.PutRulesetResponse{Number: uint32(r.Version), Replayed: r.Replayed, At: showAt(at)}, nil
+	return &pb.PutRulesetResponse{Number: uint32(r.Version), Replayed: r.Replayed, At: ShowAt(at)}, nil
 }
 
 // rules reads rules, all but what compiling finds.
 func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
-	if int64(len(in)) > s.l.RulesetRules {
-		return nil, tooLarge("rules", "ruleset_rules", s.l.RulesetRules)
+	if int64(len(in)) > s.Limits.RulesetRules {
+		return nil, edge.TooLarge("rules", "ruleset_rules", s.Limits.RulesetRules)
 	}
 	if len(in) == 0 {
-		return nil, invalid("rules", "must not be empty")
+		return nil, edge.Invalid("rules", "must not be empty")
 	}
 	out := make([]core.Rule, len(in))
 	for i, r := range in {
-		at := item("rules", i)
+		at := edge.Item("rules", i)
 		switch r.GetSeverity() {
 		case "block", "conditional", "penalty", "bonus":
 		default:
-			return nil, invalid(at+".severity", "must be one of block, conditional, penalty, bonus")
+			return nil, edge.Invalid(at+".severity", "must be one of block, conditional, penalty, bonus")
 		}
 		switch r.GetOnMissing() {
 		case "", "block", "conditional", "ignore":
 		default:
-			return nil, invalid(at+".on_missing", "must be one of block, conditional, ignore")
+			return nil, edge.Invalid(at+".on_missing", "must be one of block, conditional, ignore")
 		}
 		if w := r.GetWeight(); math.IsNaN(w) || w < 0 || w > 2 {
-			return nil, invalid(at+".weight", "must be from 0 to 2")
+			return nil, edge.Invalid(at+".weight", "must be from 0 to 2")
 		}
 		out[i] = core.Rule{
 			ID: r.GetId(), When: r.GetWhen(), Severity: r.GetSeverity(), Weight: r.GetWeight(), Reason: r.GetReason(), OnMissing: r.GetOnMissing(),
@@ -108,8 +109,8 @@ func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
 }
 
 // GetRuleset reads a version of a ruleset.
-func (ss *searchService) GetRuleset(ctx context.Context, in *pb.GetRulesetRequest) (*pb.GetRulesetResponse, error) {
-	name, version, fact := rulesetName("ruleset", in.GetRuleset())
+func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetRequest) (*pb.GetRulesetResponse, error) {
+	name, version, fact := RulesetName("ruleset", in.GetRuleset())
 	if fact != nil {
 		return nil, fact
 	}
@@ -125,7 +126,7 @@ func (ss *searchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.GetRulesetResponse{Ruleset: showRuleset(name, r.Version), Collection: rules.Collection, At: showAt(at)}
+	out := &pb.GetRulesetResponse{Ruleset: showRuleset(name, r.Version), Collection: rules.Collection, At: ShowAt(at)}
 	for _, u := range rules.Rules {
 		out.Rules = append(out.Rules, &pb.Rule{
 			Id: u.ID, When: u.When, Severity: u.Severity, Weight: u.Weight, Reason: u.Reason, OnMissing: u.OnMissing,
@@ -135,10 +136,10 @@ func (ss *searchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 }
 
 // ListRulesets lists rulesets by name.
-func (ss *searchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
+func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
 	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.ListRulesetsResponse{At: showAt(core.At{})}, nil
+		return &pb.ListRulesetsResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -147,7 +148,7 @@ func (ss *searchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsReq
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListRulesetsResponse{At: showAt(at)}
+	out := &pb.ListRulesetsResponse{At: ShowAt(at)}
 	for _, r := range all {
 		out.Rulesets = append(out.Rulesets, showRuleset(r.Name, r.Version))
 	}
@@ -155,17 +156,17 @@ func (ss *searchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsReq
 }
 
 // DeleteRuleset removes a ruleset with all its versions.
-func (ss *searchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRulesetRequest) (*pb.DeleteRulesetResponse, error) {
-	name, version, fact := rulesetName("ruleset", in.GetRuleset())
+func (ss *SearchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRulesetRequest) (*pb.DeleteRulesetResponse, error) {
+	name, version, fact := RulesetName("ruleset", in.GetRuleset())
 	if fact == nil && version != 0 {
-		fact = invalid("ruleset", "must be a name without a version: all versions are removed")
+		fact = edge.Invalid("ruleset", "must be a name without a version: all versions are removed")
 	}
 	if fact != nil {
 		return nil, fact
 	}
 	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.DeleteRulesetResponse{At: showAt(core.At{})}, nil
+		return &pb.DeleteRulesetResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (ss *searchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRuleset
 	if err != nil {
 		return nil, err
 	}
-	return &pb.DeleteRulesetResponse{Existed: r.Existed, At: showAt(at)}, nil
+	return &pb.DeleteRulesetResponse{Existed: r.Existed, At: ShowAt(at)}, nil
 }
 
 // A search id is the uid of its collection and a number drawn at random, as 32 hexadecimal digits.
@@ -195,7 +196,7 @@ func searchID(s string) (uid, id uint64, ok bool) {
 }
 
 // record keeps a search and its answer, and returns when they are durable.
-func (f *foundRows) record(ctx context.Context, in *pb.SearchRequest) error {
+func (f *Found) record(ctx context.Context, in *pb.SearchRequest) error {
 	c, def := f.call, f.def
 	id := c.s.o.Rand.Uint64() | 1
 	var w strictjson.Writer
@@ -204,7 +205,7 @@ func (f *foundRows) record(ctx context.Context, in *pb.SearchRequest) error {
 	w.Close('}')
 	op := &core.RecordingPut{Collection: def.Name, UID: def.UID, ID: id, Data: w.B}
 	if len(op.Data) > core.MaxRecordingBytes {
-		return tooLarge("record", "recording_bytes", core.MaxRecordingBytes)
+		return edge.TooLarge("record", "recording_bytes", core.MaxRecordingBytes)
 	}
 	end := c.s.forward(ctx, c.t.part, []core.Commit{c.t.commitIn(c.t.part, []core.Op{op})})
 	switch {
@@ -213,13 +214,13 @@ func (f *foundRows) record(ctx context.Context, in *pb.SearchRequest) error {
 	case end.Results[0].Refusal != nil:
 		return end.Results[0].Refusal.Fact
 	}
-	f.out.SearchId = showSearchID(def.UID, id)
+	f.Response.SearchId = showSearchID(def.UID, id)
 	return nil
 }
 
 // GetRecording reads a kept search.
-func (ss *searchService) GetRecording(ctx context.Context, in *pb.GetRecordingRequest) (*pb.GetRecordingResponse, error) {
-	unknown := core.NotFound{Kind: "recording", ID: core.Cut(in.GetSearchId(), nameBytes)}
+func (ss *SearchService) GetRecording(ctx context.Context, in *pb.GetRecordingRequest) (*pb.GetRecordingResponse, error) {
+	unknown := core.NotFound{Kind: "recording", ID: core.Cut(in.GetSearchId(), NameBytes)}
 	uid, id, ok := searchID(in.GetSearchId())
 	c, err := ss.begin(ctx, false)
 	if unknownNamespace(err) || err == nil && !ok {
@@ -229,7 +230,7 @@ func (ss *searchService) GetRecording(ctx context.Context, in *pb.GetRecordingRe
 		return nil, err
 	}
 	r, at, err := ss.s.o.Backend.Recording(ctx, c.t.part, uid, id, core.ReadOptions{})
-	if is[core.NotFound](err) {
+	if edge.Is[core.NotFound](err) {
 		return nil, unknown
 	}
 	if err != nil {
@@ -239,6 +240,6 @@ func (ss *searchService) GetRecording(ctx context.Context, in *pb.GetRecordingRe
 		return nil, err
 	}
 	return &pb.GetRecordingResponse{
-		SearchId: in.GetSearchId(), RecordedAt: timestamppb.New(r.At.Time()), ExpiresAt: timestamppb.New(r.Expires.Time()), Recording: r.Data, At: showAt(at),
+		SearchId: in.GetSearchId(), RecordedAt: timestamppb.New(r.At.Time()), ExpiresAt: timestamppb.New(r.Expires.Time()), Recording: r.Data, At: ShowAt(at),
 	}, nil
 }

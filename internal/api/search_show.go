@@ -11,14 +11,14 @@ import (
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
-// writeHit writes a row; with a payload if it may have one.
-func (f *foundRows) writeHit(w *strictjson.Writer, h *core.SearchHit, payload bool) {
+// WriteHit writes a row; with a payload if it may have one.
+func (f *Found) WriteHit(w *strictjson.Writer, h *core.SearchHit, payload bool) {
 	w.Open('{')
 	w.Str("id", h.ID)
 	w.Real("score", h.Score)
 	w.Str("verdict", verdictOf(h))
 	w.Real("judge_score", h.JudgeScore)
-	if f.q.Explain {
+	if f.Query.Explain {
 		w.Object("parts", func() {
 			w.Real("dense", h.Dense)
 			w.Real("lexical", h.Lexical)
@@ -55,9 +55,9 @@ func writeVersion(w *strictjson.Writer, name string, partition uint16, version u
 	w.Done()
 }
 
-// writeFound writes what a recording keeps of an answer too.
-func writeFound(w *strictjson.Writer, out *pb.SearchResponse) {
-	w.Object("gate", func() { writeGateCounts(w, out.GetGate()) })
+// WriteFound writes what a recording keeps of an answer too.
+func WriteFound(w *strictjson.Writer, out *pb.SearchResponse) {
+	w.Object("gate", func() { WriteGateCounts(w, out.GetGate()) })
 	if j := out.GetJudge(); j != nil {
 		w.Object("judge", func() {
 			w.Count("judged", j.GetJudged())
@@ -80,8 +80,8 @@ func writeFound(w *strictjson.Writer, out *pb.SearchResponse) {
 
 // writeRecording writes what is kept of a search: what was asked for, the vector that was searched with, and the answer
 // without payloads.
-func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *foundRows) {
-	q := f.q
+func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *Found) {
+	q := f.Query
 	w.Object("request", func() {
 		w.Str("collection", in.GetCollection())
 		w.OptStr("query_text", in.GetQueryText())
@@ -92,7 +92,7 @@ func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *foundRows) {
 		w.Done()
 		w.Int("k", int64(q.K))
 		w.Bool("exact", q.Exact)
-		w.Object("gate", func() { writeGate(w, in.GetGate()) })
+		w.Object("gate", func() { WriteGate(w, in.GetGate()) })
 		if j := in.GetJudge(); j != nil {
 			w.Object("judge", func() {
 				w.Str("ruleset", j.GetRuleset())
@@ -102,11 +102,12 @@ func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *foundRows) {
 		}
 		w.Object("merge", func() { writeMerge(w, q) })
 	})
-	w.List("results", len(f.answer.Hits), func(i int) { f.writeHit(w, &f.answer.Hits[i], false) })
-	writeFound(w, f.out)
+	w.List("results", len(f.Answer.Hits), func(i int) { f.WriteHit(w, &f.Answer.Hits[i], false) })
+	WriteFound(w, f.Response)
 }
 
-func writeGate(w *strictjson.Writer, g *pb.Gate) {
+// WriteGate writes who might be found.
+func WriteGate(w *strictjson.Writer, g *pb.Gate) {
 	w.Strings("roles", g.GetRoles())
 	w.OptStr("role_mode", g.GetRoleMode())
 	w.Strings("credentials_all", g.GetCredentialsAll())
@@ -133,7 +134,8 @@ func writeMerge(w *strictjson.Writer, q *core.SearchQuery) {
 	}
 }
 
-func writeGateCounts(w *strictjson.Writer, g *pb.GateCounts) {
+// WriteGateCounts writes how many passed a gate.
+func WriteGateCounts(w *strictjson.Writer, g *pb.GateCounts) {
 	w.Count("considered", g.GetConsidered())
 	w.Count("passed", g.GetPassed())
 	b := g.GetBlockedBy()

@@ -8,7 +8,7 @@ import (
 // What profiles of the CPU call the parts of a search, or of embedding, that the edge does. The rest of a search is named by
 // the node. They are made once: a search sets them many thousand times a second.
 var (
-	parseStage = stageLabels("parse")
+	ParseStage = stageLabels("parse")
 	embedStage = stageLabels("embed")
 )
 

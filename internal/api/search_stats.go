@@ -42,6 +42,9 @@ type SearchStats struct {
 	Judged  uint64             // rows that were judged
 	Running int                // searches and counts that have their turn
 	Waiting int64              // that wait for it
+
+	Embedding        int64 // numbers of the vectors that calls for vectors are being made of
+	EmbeddingTenants int   // that make such calls
 }
 
 func (c *searchCounts) stats(a *admission) SearchStats {

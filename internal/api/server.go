@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/protobuf/proto"
@@ -20,21 +19,22 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 )
 
 // Options of the edge. Backend and Auth are required; a zero field else means its default.
 type Options struct {
 	Backend Backend
-	Auth    Auth
+	Auth    edge.Auth
 	Calls   *auth.Calls                           // ends calls whose token does not allow them any more; default: one of its own, by Auth
 	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
 	Refs    RefBackend                            // the node again; nil: the refs service is off
 	Objects Objects                               // of its repositories; none: no object is held
 	Clock   env.Clock                             // default: the machine's
 	Rand    env.Rand                              // for the ids of tasks that come without; default: the machine's
-	Limits  Limits
-	Memory  Memory
+	Limits  edge.Limits
+	Memory  edge.Memory
 	Logger  *slog.Logger
 	Version string  // of the binary
 	Backups Backups // default: none can be taken
@@ -52,8 +52,8 @@ type Options struct {
 // so that clients spread over servers again.
 const (
 	pingAtLeast   = 5 * time.Second
-	pingIdle      = 30 * time.Second
-	pingTimeout   = 20 * time.Second
+	PingIdle      = 30 * time.Second
+	PingTimeout   = 20 * time.Second
 	connectionAge = time.Hour
 	// handshakeWait is how long a connection may take until it speaks HTTP/2: until then it costs the node one of its
 	// connections and does nothing for it.
@@ -72,7 +72,7 @@ type Front interface {
 
 // Server is the edge of one node: the services, over gRPC, and what its other ways in share with it. It is safe for concurrent use.
 type Server struct {
-	*edge
+	*edge.Edge
 	o         Options
 	grpc      *grpc.Server
 	fronts    []Front
@@ -99,16 +99,16 @@ func New(o Options) (*Server, error) {
 	if o.Rand == nil {
 		o.Rand = env.SystemRand{}
 	}
-	e, err := newEdge(edgeOptions{
+	e, err := edge.New(edge.Options{
 		Auth: o.Auth, Calls: o.Calls, Refused: o.Refused, Clock: o.Clock, Limits: o.Limits, Memory: o.Memory, Logger: o.Logger,
 	})
 	if err != nil {
 		return nil, err
 	}
-	o.Clock, o.Limits = e.o.Clock, e.l
+	o.Clock, o.Limits = e.Clock, e.Limits
 	counts := newKeyCounts(o.Backend)
 	o.Backend = counts
-	s := &Server{edge: e, keys: counts, o: o, codec: newCodec(), shapes: make(shapes), sessions: make(map[sessionKey]*stream)}
+	s := &Server{Edge: e, keys: counts, o: o, codec: newCodec(), shapes: make(shapes), sessions: make(map[sessionKey]*stream)}
 	s.grpc = grpc.NewServer(s.serverOptions()...)
 	known := make(map[string]bool)
 	for _, svc := range s.services() {
@@ -144,14 +144,14 @@ const (
 // window is what a stream may have under way that its handler has not read. All streams of a tenant together have no more of it than the
 // node's memory for frames, as far as the protocol allows.
 func (s *Server) window() int32 {
-	return int32(min(max(s.frames.most/s.l.StreamsTenant, streamWindowLeast), streamWindow))
+	return int32(min(max(s.Frames.Most/s.Limits.StreamsTenant, streamWindowLeast), streamWindow))
 }
 
 func (s *Server) serverOptions() []grpc.ServerOption {
 	out := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
-		grpc.MaxRecvMsgSize(int(s.l.MessageBytes)),
-		grpc.MaxConcurrentStreams(uint32(s.l.StreamsConnection)),
+		grpc.MaxRecvMsgSize(int(s.Limits.MessageBytes)),
+		grpc.MaxConcurrentStreams(uint32(s.Limits.StreamsConnection)),
 		grpc.MaxHeaderListSize(headerListBytes),
 		grpc.WaitForHandlers(true),
 		grpc.InitialWindowSize(s.window()),
@@ -161,15 +161,11 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 		grpc.ConnectionTimeout(handshakeWait),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: pingAtLeast, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(keepalive.ServerParameters{
-			Time: pingIdle, Timeout: pingTimeout, MaxConnectionAge: connectionAge,
-			MaxConnectionIdle: time.Duration(s.l.GRPCIdleMs) * time.Millisecond,
+			Time: PingIdle, Timeout: PingTimeout, MaxConnectionAge: connectionAge,
+			MaxConnectionIdle: time.Duration(s.Limits.GRPCIdleMs) * time.Millisecond,
 		}),
 	}
-	var handshake counting
-	if s.o.TLS != nil {
-		handshake.inner = credentials.NewTLS(s.o.TLS)
-	}
-	return append(out, grpc.Creds(handshake))
+	return append(out, grpc.Creds(edge.FrameCredentials(s.o.TLS)))
 }
 
 type service struct {
@@ -179,19 +175,19 @@ type service struct {
 
 func (s *Server) services() []service {
 	return []service{
-		{&pb.TaskService_ServiceDesc, &taskService{s: s}},
-		{&pb.CommitService_ServiceDesc, &commitService{s: s}},
-		{&pb.KVService_ServiceDesc, &kvService{s: s}},
-		{&pb.QueueService_ServiceDesc, &queueService{s: s}},
-		{&pb.RefService_ServiceDesc, &refService{s: s}},
-		{&pb.ServerService_ServiceDesc, &serverService{s: s}},
-		{&pb.SearchService_ServiceDesc, &searchService{s: s}},
+		{&pb.TaskService_ServiceDesc, &TaskService{s: s}},
+		{&pb.CommitService_ServiceDesc, &CommitService{s: s}},
+		{&pb.KVService_ServiceDesc, &KVService{s: s}},
+		{&pb.QueueService_ServiceDesc, &QueueService{s: s}},
+		{&pb.RefService_ServiceDesc, &RefService{s: s}},
+		{&pb.ServerService_ServiceDesc, &ServerService{s: s}},
+		{&pb.SearchService_ServiceDesc, &SearchService{s: s}},
 		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
 		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
-		{&pb.ClusterService_ServiceDesc, &clusterService{s: s}},
+		{&pb.ClusterService_ServiceDesc, &ClusterService{s: s}},
 		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
-		{&pb.KeyspaceService_ServiceDesc, &keyspaceService{s: s}},
-		{&pb.TenantService_ServiceDesc, &tenantService{s: s}},
+		{&pb.KeyspaceService_ServiceDesc, &KeyspaceService{s: s}},
+		{&pb.TenantService_ServiceDesc, &TenantService{s: s}},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }
@@ -203,11 +199,11 @@ func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
 	served.Methods, served.Streams = nil, nil
 	prefix := "/" + desc.ServiceName + "/"
 	for _, m := range desc.Methods {
-		h := s.guard(prefix+m.MethodName, &s.calls, true, s.held(prefix+m.MethodName, false, s.unary(m.Handler)))
+		h := s.guard(prefix+m.MethodName, &s.Calls, true, s.held(prefix+m.MethodName, false, s.unary(m.Handler)))
 		served.Streams = append(served.Streams, grpc.StreamDesc{StreamName: m.MethodName, Handler: h})
 	}
 	for _, m := range desc.Streams {
-		m.Handler = s.guard(prefix+m.StreamName, &s.streams, !m.ClientStreams, s.held(prefix+m.StreamName, true, m.Handler))
+		m.Handler = s.guard(prefix+m.StreamName, &s.Streams, !m.ClientStreams, s.held(prefix+m.StreamName, true, m.Handler))
 		served.Streams = append(served.Streams, m)
 	}
 	s.grpc.RegisterService(&served, impl)
@@ -242,7 +238,7 @@ func (s *Server) receive(ss grpc.ServerStream, m any) (bytes int64, err error) {
 	if !ok {
 		return 0, fmt.Errorf("request is not a message: %T", m)
 	}
-	in := inbound{msg: msg, limit: s.l.MessageBytes}
+	in := inbound{msg: msg, limit: s.Limits.MessageBytes}
 	if err := ss.RecvMsg(&in); err != nil {
 		return 0, err
 	}
@@ -254,24 +250,24 @@ func (s *Server) receive(ss grpc.ServerStream, m any) (bytes int64, err error) {
 
 // guard stands before every method: who calls, whether they may, whether there is room. It gives errors their shape. Of one the
 // client sends one message.
-func (s *Server) guard(method string, room *gauge, one bool, h grpc.StreamHandler) grpc.StreamHandler {
-	outcomes := s.outcomes.of(method)
+func (s *Server) guard(method string, room *edge.Gauge, one bool, h grpc.StreamHandler) grpc.StreamHandler {
+	outcomes := s.Outcomes.Of(method)
 	return func(impl any, ss grpc.ServerStream) error {
 		ctx := ss.Context()
-		err := s.safely(func() error {
+		err := s.Safely(func() error {
 			admitted, who, fact := s.admit(ctx, method)
 			ctx = admitted
 			if fact != nil {
 				return fact
 			}
-			conn := connOf(ctx)
+			conn := edge.ConnOf(ctx)
 			if who.Tenant != "" {
-				conn.begin()
-				defer conn.end()
-				if fact := room.enter(who.Tenant); fact != nil {
+				conn.Begin()
+				defer conn.End()
+				if fact := room.Enter(who.Tenant); fact != nil {
 					return fact
 				}
-				defer room.leave(who.Tenant)
+				defer room.Leave(who.Tenant)
 			}
 			g, err := s.guarding(ctx, ss, who.Tenant, one)
 			if err != nil {
@@ -279,12 +275,12 @@ func (s *Server) guard(method string, room *gauge, one bool, h grpc.StreamHandle
 			}
 			defer g.leave()
 			if err = h(impl, g); err == nil && who.Tenant == "" {
-				conn.served()
+				conn.Served()
 			}
 			return err
 		})
-		outcomes.count(err)
-		return s.status(ctx, method, err)
+		outcomes.Count(err)
+		return s.Status(ctx, method, err)
 	}
 }
 
@@ -293,8 +289,8 @@ func (s *Server) Join(f Front) { s.fronts = append(s.fronts, f) }
 
 // Serve accepts connections until Shutdown; then it returns nil. It takes lis over, and bounds its connections.
 func (s *Server) Serve(lis net.Listener) error {
-	s.startSweep()
-	if err := s.grpc.Serve(s.limited(lis, false)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+	s.StartSweep()
+	if err := s.grpc.Serve(s.Limited(lis, false)); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 		return fmt.Errorf("serve gRPC: %w", err)
 	}
 	return nil
@@ -304,7 +300,7 @@ func (s *Server) Serve(lis net.Listener) error {
 // that wait end. Connections on which nothing was authenticated are closed at once, those without an authenticated call under way
 // after shutdownPause. What is not over after grace is cut. It returns when no goroutine of the edge is left.
 func (s *Server) Shutdown(grace time.Duration) {
-	s.end()
+	s.End()
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -315,7 +311,7 @@ func (s *Server) Shutdown(grace time.Duration) {
 		}
 		both.Wait()
 	}()
-	closeAll(s.conns.without(true))
+	edge.CloseAll(s.Conns.Without(true))
 	pause, timer := s.o.Clock.NewTimer(min(shutdownPause, grace)), s.o.Clock.NewTimer(grace)
 	defer pause.Stop()
 	defer timer.Stop()
@@ -324,7 +320,7 @@ func (s *Server) Shutdown(grace time.Duration) {
 		case <-over:
 			waiting = false
 		case <-pause.C():
-			closeAll(s.conns.without(false))
+			edge.CloseAll(s.Conns.Without(false))
 		case <-timer.C():
 			s.grpc.Stop()
 			for _, f := range s.fronts {
@@ -334,6 +330,6 @@ func (s *Server) Shutdown(grace time.Duration) {
 			waiting = false
 		}
 	}
-	s.work.Wait()
-	s.close()
+	s.Work.Wait()
+	s.Close()
 }

@@ -10,16 +10,17 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// commitService applies ops all or nothing.
-type commitService struct {
+// CommitService applies ops all or nothing.
+type CommitService struct {
 	pb.UnimplementedCommitServiceServer
 	s *Server
 }
 
 // Commit applies one commit.
-func (cs *commitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.CommitResponse, error) {
+func (cs *CommitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.CommitResponse, error) {
 	c, err := cs.s.begin(ctx, true)
 	if err != nil {
 		return nil, err
@@ -38,26 +39,26 @@ func (cs *commitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	return c.answers("Commit").commitResponse(p.Results[0], p.At)
 }
 
-// kvService reads and writes keys (kv_service.go, kv_range.go).
-type kvService struct {
+// KVService reads and writes keys (kv_service.go, kv_range.go).
+type KVService struct {
 	pb.UnimplementedKVServiceServer
 	s *Server
 }
 
 // Get reads one key.
-func (ks *kvService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetResponse, error) {
-	t := translator{l: &ks.s.l}
+func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetResponse, error) {
+	t := translator{l: &ks.s.Limits}
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.KVGetResponse{At: showAt(core.At{})}, nil
+		return &pb.KVGetResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	o, fact := t.freshness(in.GetMinIndex(), in.GetStale(), in.GetMaxStaleness())
+	o, fact := t.Freshness(in.GetMinIndex(), in.GetStale(), in.GetMaxStaleness())
 	if fact != nil {
 		return nil, fact
 	}
@@ -65,17 +66,17 @@ func (ks *kvService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 	if err != nil {
 		return nil, err
 	}
-	return &pb.KVGetResponse{Value: value, Rev: rev, Found: rev != 0, At: showAt(at)}, nil
+	return &pb.KVGetResponse{Value: value, Rev: rev, Found: rev != 0, At: ShowAt(at)}, nil
 }
 
-// queueService configures queues and counts what is in them.
-type queueService struct {
+// QueueService configures queues and counts what is in them.
+type QueueService struct {
 	pb.UnimplementedQueueServiceServer
 	s *Server
 }
 
 // List reads a page of queues, by name.
-func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb.ListQueuesResponse, error) {
+func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb.ListQueuesResponse, error) {
 	limit, fact := qs.s.page(in.GetLimit())
 	if fact != nil {
 		return nil, fact
@@ -86,7 +87,7 @@ func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	}
 	c, err := qs.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.ListQueuesResponse{At: showAt(core.At{})}, nil
+		return &pb.ListQueuesResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -95,7 +96,7 @@ func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListQueuesResponse{Queues: make([]*pb.QueueStats, len(stats)), At: showAt(at)}
+	out := &pb.ListQueuesResponse{Queues: make([]*pb.QueueStats, len(stats)), At: ShowAt(at)}
 	for i := range stats {
 		out.Queues[i] = showStats(&stats[i])
 	}
@@ -106,8 +107,8 @@ func (qs *queueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 }
 
 // beginQueue is begin for a queue that must exist.
-func (qs *queueService) beginQueue(ctx context.Context, name string) (*call, error) {
-	if fact := queueName("queue", name); fact != nil {
+func (qs *QueueService) beginQueue(ctx context.Context, name string) (*call, error) {
+	if fact := QueueName("queue", name); fact != nil {
 		return nil, fact
 	}
 	c, err := qs.s.begin(ctx, false)
@@ -118,24 +119,24 @@ func (qs *queueService) beginQueue(ctx context.Context, name string) (*call, err
 }
 
 // Get reads a queue's configuration.
-func (qs *queueService) Get(ctx context.Context, in *pb.GetQueueRequest) (*pb.GetQueueResponse, error) {
+func (qs *QueueService) Get(ctx context.Context, in *pb.GetQueueRequest) (*pb.GetQueueResponse, error) {
 	c, err := qs.beginQueue(ctx, in.GetQueue())
 	if err != nil {
 		return nil, err
 	}
 	// All partitions have the configuration that was set in the first one. A queue that is not there has none.
 	q, at, err := qs.s.o.Backend.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
-	if is[core.NotFound](err) && c.t.several() {
+	if edge.Is[core.NotFound](err) && c.t.several() {
 		q, at, err = c.queue(ctx, in.GetQueue())
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &pb.GetQueueResponse{Config: showQueueConfig(q.Config), At: showAt(at)}, nil
+	return &pb.GetQueueResponse{Config: showQueueConfig(q.Config), At: ShowAt(at)}, nil
 }
 
 // Stats reads a queue's counters.
-func (qs *queueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*pb.QueueStatsResponse, error) {
+func (qs *QueueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*pb.QueueStatsResponse, error) {
 	c, err := qs.beginQueue(ctx, in.GetQueue())
 	if err != nil {
 		return nil, err
@@ -144,22 +145,22 @@ func (qs *queueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	return &pb.QueueStatsResponse{Stats: showStats(&q), At: showAt(at)}, nil
+	return &pb.QueueStatsResponse{Stats: showStats(&q), At: ShowAt(at)}, nil
 }
 
 // Set replaces a queue's configuration.
-func (qs *queueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.SetQueueResponse, error) {
-	if fact := queueName("queue", in.GetQueue()); fact != nil {
+func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.SetQueueResponse, error) {
+	if fact := QueueName("queue", in.GetQueue()); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
 		return nil, fact
 	}
-	t := translator{l: &qs.s.l}
+	t := translator{l: &qs.s.Limits}
 	config, fact := t.queueConfig(in.GetConfig())
 	if fact != nil {
-		return nil, within("config", fact)
+		return nil, edge.Within("config", fact)
 	}
 	c, err := qs.s.begin(ctx, true)
 	if err != nil {
@@ -181,14 +182,14 @@ func (qs *queueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	if err != nil {
 		return nil, err
 	}
-	return &pb.SetQueueResponse{Version: r.Version, At: showAt(at)}, nil
+	return &pb.SetQueueResponse{Version: r.Version, At: ShowAt(at)}, nil
 }
 
 // Delete removes a queue, from all partitions: the first one, which judges the version, and then the others. Where one
 // fails the outcome is unknown until the call is repeated.
-func (qs *queueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (*pb.DeleteQueueResponse, error) {
+func (qs *QueueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (*pb.DeleteQueueResponse, error) {
 	name := in.GetQueue()
-	if fact := queueName("queue", name); fact != nil {
+	if fact := QueueName("queue", name); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)
@@ -224,18 +225,18 @@ func (qs *queueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (
 	if !existed {
 		return nil, unknown
 	}
-	return &pb.DeleteQueueResponse{At: showAt(at)}, nil
+	return &pb.DeleteQueueResponse{At: ShowAt(at)}, nil
 }
 
-// serverService tells what a server is.
-type serverService struct {
+// ServerService tells what a server is.
+type ServerService struct {
 	pb.UnimplementedServerServiceServer
 	s *Server
 }
 
 // Status tells what this server is. What it has done counts all tenants' work, so only admin is told that.
-func (ss *serverService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
-	who, ok := callerOf(ctx)
+func (ss *ServerService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.StatusResponse, error) {
+	who, ok := edge.CallerOf(ctx)
 	if !ok {
 		return nil, core.Unauthenticated{}
 	}
@@ -244,16 +245,16 @@ func (ss *serverService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.S
 		Version: ss.s.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards),
 		StartedAt: timestamppb.New(time.UnixMilli(st.StartedMillis)), DiskFull: st.DiskFull,
 	}
-	if seesNode(who.Principal) {
+	if SeesNode(who.Principal) {
 		out.AppliedIndex, out.Fsyncs, out.LogBytes = st.AppliedIndex, st.Fsyncs, st.LogBytes
 		out.Entries, out.StoreMutations = st.Entries, st.StoreMutations
 	}
 	return out, nil
 }
 
-// seesNode reports whether a caller may read the counters of a node, which add up what all tenants do: an operator may, whose
+// SeesNode reports whether a caller may read the counters of a node, which add up what all tenants do: an operator may, whose
 // scopes are of no tenant.
-func seesNode(who auth.Principal) bool {
+func SeesNode(who auth.Principal) bool {
 	return who.Scopes.Has(auth.Cluster) || who.Scopes.Has(auth.TenantAdmin)
 }
 
@@ -269,7 +270,7 @@ func (h *healthService) Check(_ context.Context, in *healthpb.HealthCheckRequest
 		return nil, core.NotFound{Kind: "service", ID: in.GetService()}
 	}
 	state := healthpb.HealthCheckResponse_SERVING
-	if h.s.stopping() {
+	if h.s.Stopping() {
 		state = healthpb.HealthCheckResponse_NOT_SERVING
 	}
 	return &healthpb.HealthCheckResponse{Status: state}, nil
@@ -286,31 +287,31 @@ func (s *Server) removes(kind string) core.Fact {
 // The services, for other ways in: who calls them has done what guard does.
 
 // Tasks is the service of tasks.
-func (s *Server) Tasks() *taskService { return &taskService{s: s} }
+func (s *Server) Tasks() *TaskService { return &TaskService{s: s} }
 
 // Commits is the service of commits.
-func (s *Server) Commits() *commitService { return &commitService{s: s} }
+func (s *Server) Commits() *CommitService { return &CommitService{s: s} }
 
 // Keys is the service of keys.
-func (s *Server) Keys() *kvService { return &kvService{s: s} }
+func (s *Server) Keys() *KVService { return &KVService{s: s} }
 
 // Keyspaces is the service of keyspaces.
-func (s *Server) Keyspaces() *keyspaceService { return &keyspaceService{s: s} }
+func (s *Server) Keyspaces() *KeyspaceService { return &KeyspaceService{s: s} }
 
 // Queues is the service of queues and namespaces.
-func (s *Server) Queues() *queueService { return &queueService{s: s} }
+func (s *Server) Queues() *QueueService { return &QueueService{s: s} }
 
 // Refs is the service of repositories and refs.
-func (s *Server) Refs() *refService { return &refService{s: s} }
+func (s *Server) Refs() *RefService { return &RefService{s: s} }
 
 // Searches is the service of collections, rulesets and searches.
-func (s *Server) Searches() *searchService { return &searchService{s: s} }
+func (s *Server) Searches() *SearchService { return &SearchService{s: s} }
 
 // Tenants is the service of tenants.
-func (s *Server) Tenants() *tenantService { return &tenantService{s: s} }
+func (s *Server) Tenants() *TenantService { return &TenantService{s: s} }
 
 // Cluster is the service of the cluster.
-func (s *Server) Cluster() *clusterService { return &clusterService{s: s} }
+func (s *Server) Cluster() *ClusterService { return &ClusterService{s: s} }
 
 // Info is the service of what this server is.
-func (s *Server) Info() *serverService { return &serverService{s: s} }
+func (s *Server) Info() *ServerService { return &ServerService{s: s} }

@@ -34,7 +34,8 @@ func spanOrOff(d core.Millis) *durationpb.Duration {
 	return spanOf(d)
 }
 
-func showAt(a core.At) *pb.At {
+// ShowAt shows where an answer stands.
+func ShowAt(a core.At) *pb.At {
 	return &pb.At{Partition: uint32(a.Partition), Index: a.Index, Epoch: a.Epoch, Stamp: timeOf(a.Stamp)}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // This file carries calls that are about several partitions of a namespace to each of them.
@@ -54,7 +55,7 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 		return c.propose(ctx, commits...)
 	}
 	if err := ctx.Err(); err != nil {
-		return core.Proposed{}, factOf(err, false)
+		return core.Proposed{}, edge.FactOf(err, false)
 	}
 	all := shares(commits)
 	if leader, ok := c.s.oneElsewhere(all); ok {
@@ -63,7 +64,7 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 	var wait sync.WaitGroup
 	for _, s := range all {
 		wait.Go(func() {
-			s.broken = c.s.safely(func() error { s.end = c.s.forward(ctx, s.part, s.commits); return nil })
+			s.broken = c.s.Safely(func() error { s.end = c.s.forward(ctx, s.part, s.commits); return nil })
 		})
 	}
 	wait.Wait()
@@ -104,11 +105,11 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 // which never redirects the caller to another node.
 func (s *Server) forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
 	out := s.o.Backend.Forward(ctx, p, commits)
-	if is[core.NotLeader](out.Err) { // leaders changed faster than it could follow
+	if edge.Is[core.NotLeader](out.Err) { // leaders changed faster than it could follow
 		out.Err = core.Unavailable{Reason: "no_leader"}
 	}
 	if out.Err == nil && checkResults(out, len(commits)) != nil {
-		s.log.Error("call failed", "method", "forward", "err", errResults)
+		s.Log.Error("call failed", "method", "forward", "err", errResults)
 		out.Err = core.Unavailable{Reason: "leader_unreached", Unknown: true}
 	}
 	return out
@@ -177,7 +178,7 @@ func (c *call) each(from int, fn func(core.Partition) error) error {
 	for range min(c.t.parts-from, eachAtOnce) {
 		wait.Go(func() {
 			for place, ok := take(); ok; place, ok = take() {
-				if err := c.s.safely(func() error { return fn(c.t.in(place)) }); err != nil {
+				if err := c.s.Safely(func() error { return fn(c.t.in(place)) }); err != nil {
 					mu.Lock()
 					if place < at {
 						at, failed = place, err
@@ -216,7 +217,7 @@ func (c *call) set(ctx context.Context, s setting) (core.OpResult, core.At, erro
 	if !c.t.several() {
 		return r, at, err
 	}
-	if is[core.RevMismatch](err) {
+	if edge.Is[core.RevMismatch](err) {
 		f, readErr := s.now()
 		if readErr != nil {
 			return r, at, readErr
@@ -330,7 +331,7 @@ func (c *call) queue(ctx context.Context, name string) (q core.QueueStats, at co
 	first := c.t.parts
 	err = c.each(0, func(p core.Partition) error {
 		one, oneAt, err := b.Queue(ctx, p, name, core.ReadOptions{})
-		if is[core.NotFound](err) {
+		if edge.Is[core.NotFound](err) {
 			return nil
 		}
 		if err != nil {
@@ -441,7 +442,7 @@ func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse,
 			break
 		}
 	}
-	out.At = showAt(at)
+	out.At = ShowAt(at)
 	if place < c.t.parts {
 		out.Cursor = showPlaceCursor(place, q.Cursor)
 	}

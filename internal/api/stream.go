@@ -14,6 +14,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 const (
@@ -38,7 +39,7 @@ func (qs *queueStream) Open(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.Serve
 
 // openStream serves a stream of all frames, or of those of keys.
 func (s *Server) openStream(ss grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame], keys bool) error {
-	if s.stopping() {
+	if s.Stopping() {
 		return core.Unavailable{Reason: "stopping"}
 	}
 	st := &stream{
@@ -116,9 +117,9 @@ func (l *load) add(d load, sign int64) {
 }
 
 func (st *stream) run() error {
-	st.s.work.Add(1)
+	st.s.Work.Add(1)
 	go func() {
-		defer st.s.work.Done()
+		defer st.s.Work.Done()
 		st.read()
 	}()
 	defer st.close()
@@ -158,7 +159,7 @@ func (st *stream) end(err error) {
 
 // watch returns when the stream has ended.
 func (st *stream) watch() {
-	stop := st.s.life.Done()
+	stop := st.s.Life.Done()
 	var moved <-chan struct{}
 	tick := st.s.o.Clock.NewTimer(streamTick)
 	defer tick.Stop()
@@ -184,13 +185,13 @@ func (st *stream) watch() {
 }
 
 // who is the caller, with the rights that they have now.
-func (st *stream) who() *caller { return st.call.Holder() }
+func (st *stream) who() *edge.Caller { return st.call.Holder() }
 
 // check ends the stream when its reader takes nothing, or it never said hello.
 func (st *stream) check() {
 	now := st.s.o.Clock.Boot()
 	st.mu.Lock()
-	stuck := st.sending && now-st.sendSince >= time.Duration(st.s.l.SendStallMs)*time.Millisecond
+	stuck := st.sending && now-st.sendSince >= time.Duration(st.s.Limits.SendStallMs)*time.Millisecond
 	silent := st.session == nil && now-st.opened >= helloWait
 	st.mu.Unlock()
 	switch {
@@ -231,14 +232,14 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	s, who := st.s, *st.who()
 	spec, name, fact := s.sessionSpec(ctx, who, in)
 	if fact != nil {
-		return within("hello", fact)
+		return edge.Within("hello", fact)
 	}
 	ns, err := s.namespace(ctx, who, name, true)
 	if err != nil {
 		return err
 	}
 	if int64(in.GetPartition()) >= int64(len(ns.Partitions)) {
-		return invalid("hello.partition", "must be a partition of the namespace")
+		return edge.Invalid("hello.partition", "must be a partition of the namespace")
 	}
 	st.space, st.partitions, st.part = name, ns.Partitions, ns.Partitions[in.GetPartition()].Partition
 	st.key = sessionKey{st.part, spec.ID}
@@ -281,10 +282,10 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	if closed { // the stream ended in between, before it had a session to close
 		session.Close()
 	}
-	s.work.Add(1)
+	s.Work.Add(1)
 	writes = true
 	go func() {
-		defer s.work.Done()
+		defer s.Work.Done()
 		st.write()
 	}()
 	st.follow <- moved // nil, for ever, where there is only this partition: with its leader the stream ends
@@ -292,12 +293,12 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 }
 
 // sessionSpec reads a Hello.
-func (s *Server) sessionSpec(ctx context.Context, who caller, in *pb.Hello) (spec core.SessionSpec, name string, fact core.Fact) {
+func (s *Server) sessionSpec(ctx context.Context, who edge.Caller, in *pb.Hello) (spec core.SessionSpec, name string, fact core.Fact) {
 	if in.GetVersion() != streamVersion {
 		return spec, "", core.Invalid{Field: "version", Reason: "not_supported", Message: "must be 1"}
 	}
 	if len(in.GetSession()) != sessionBytes || core.SessionID(in.GetSession()) == (core.SessionID{}) {
-		return spec, "", invalid("session", "must be 16 random bytes")
+		return spec, "", edge.Invalid("session", "must be 16 random bytes")
 	}
 	if name = in.GetNamespace(); name == "" {
 		md, _ := metadata.FromIncomingContext(ctx)
@@ -305,16 +306,16 @@ func (s *Server) sessionSpec(ctx context.Context, who caller, in *pb.Hello) (spe
 			return spec, "", fact
 		}
 	}
-	if fact = spaceName("namespace", name); fact != nil {
+	if fact = SpaceName("namespace", name); fact != nil {
 		return spec, "", fact
 	}
 	if fact = s.worker(in.GetWorker()); fact != nil {
-		return spec, "", within("worker", fact)
+		return spec, "", edge.Within("worker", fact)
 	}
-	if top := s.l.Subscriptions * s.l.Slots; int64(len(in.GetHeld())) > top {
-		return spec, "", tooLarge("held", "slots", top)
+	if top := s.Limits.Subscriptions * s.Limits.Slots; int64(len(in.GetHeld())) > top {
+		return spec, "", edge.TooLarge("held", "slots", top)
 	}
-	t := translator{l: &s.l}
+	t := translator{l: &s.Limits}
 	held, fact := t.holds("held", in.GetHeld())
 	if fact != nil {
 		return spec, "", fact
@@ -329,24 +330,24 @@ func (s *Server) sessionSpec(ctx context.Context, who caller, in *pb.Hello) (spe
 }
 
 func (s *Server) worker(in *pb.WorkerInfo) core.Fact {
-	if fact := textUpTo("id", in.GetId(), "worker_bytes", s.l.WorkerBytes); fact != nil {
+	if fact := TextUpTo("id", in.GetId(), "worker_bytes", s.Limits.WorkerBytes); fact != nil {
 		return fact
 	}
-	if fact := textUpTo("host", in.GetHost(), "worker_bytes", s.l.WorkerBytes); fact != nil {
+	if fact := TextUpTo("host", in.GetHost(), "worker_bytes", s.Limits.WorkerBytes); fact != nil {
 		return fact
 	}
-	if int64(len(in.GetKinds())) > s.l.WorkerKinds {
-		return tooLarge("kinds", "worker_kinds", s.l.WorkerKinds)
+	if int64(len(in.GetKinds())) > s.Limits.WorkerKinds {
+		return edge.TooLarge("kinds", "worker_kinds", s.Limits.WorkerKinds)
 	}
 	for i, kind := range in.GetKinds() {
-		if fact := queueName(item("kinds", i), kind); fact != nil {
+		if fact := QueueName(edge.Item("kinds", i), kind); fact != nil {
 			return fact
 		}
 	}
 	return nil
 }
 
-func (s *Server) welcome(who caller, p core.Partition, w core.Welcome) *pb.Welcome {
+func (s *Server) welcome(who edge.Caller, p core.Partition, w core.Welcome) *pb.Welcome {
 	now := w.At.Stamp
 	if now == 0 {
 		now = s.o.Backend.Now(p)
@@ -355,8 +356,8 @@ func (s *Server) welcome(who caller, p core.Partition, w core.Welcome) *pb.Welco
 		Tenant: who.Tenant, ShardTime: timeOf(now),
 		Kept: showHolds(w.Kept), Lost: showHolds(w.Lost), AppliedSeq: w.AppliedSeq,
 		Limits: &pb.Limits{
-			FrameItems: uint32(s.l.FrameItems), FrameBytes: uint32(s.l.MessageBytes), UnackedItems: uint32(s.l.UnackedItems),
-			UnackedBytes: uint32(s.l.UnackedBytes), UnackedCommits: uint32(s.l.UnackedCommits), Slots: uint32(s.l.Slots),
+			FrameItems: uint32(s.Limits.FrameItems), FrameBytes: uint32(s.Limits.MessageBytes), UnackedItems: uint32(s.Limits.UnackedItems),
+			UnackedBytes: uint32(s.Limits.UnackedBytes), UnackedCommits: uint32(s.Limits.UnackedCommits), Slots: uint32(s.Limits.Slots),
 		},
 	}
 }
@@ -393,7 +394,7 @@ func (s *Server) leave(st *stream) {
 
 // recovered turns a panic of one of the stream's goroutines into its end. Builds that check invariants let it pass.
 func (st *stream) recovered() {
-	if !st.s.recovers {
+	if !st.s.Recovers {
 		return
 	}
 	if p := recover(); p != nil {

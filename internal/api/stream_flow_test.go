@@ -13,14 +13,16 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func TestEveryFrameIsAcknowledgedOnceWhateverTheOrderOfResults(t *testing.T) {
 	const n = 60
-	r := newRig(t, Limits{})
-	r.n.holding = true
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	r.n.Holding = true
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	for seq := range uint64(n) {
 		switch seq % 3 {
 		case 0:
@@ -31,8 +33,8 @@ func TestEveryFrameIsAcknowledgedOnceWhateverTheOrderOfResults(t *testing.T) {
 			ws.send(commitFrame(&pb.CommitFrame{Seq: seq, Commit: putCommit(), CommitSeq: seq}))
 		}
 	}
-	eventually(t, "all frames are proposed", func() bool { return r.n.waiting() == n })
-	for i, c := range r.n.proposed() {
+	apitest.Eventually(t, "all frames are proposed", func() bool { return r.n.Waiting() == n })
+	for i, c := range r.n.Proposed() {
 		if c.Seq != 0 && c.Seq != uint64(i/4*3+2) {
 			t.Fatalf("commit %d has sequence %d: frames were proposed out of order", i, c.Seq)
 		}
@@ -40,7 +42,7 @@ func TestEveryFrameIsAcknowledgedOnceWhateverTheOrderOfResults(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	go func() {
 		for left := n; left > 0; left-- {
-			r.n.release(rnd.IntN(left))
+			r.n.ReleaseHeld(rnd.IntN(left))
 		}
 	}()
 	seen := make(map[uint64]int)
@@ -66,57 +68,57 @@ func TestEveryFrameIsAcknowledgedOnceWhateverTheOrderOfResults(t *testing.T) {
 
 func TestTheReaderStopsAtTheWindow(t *testing.T) {
 	for name, c := range map[string]struct {
-		limits Limits
+		limits edge.Limits
 		frame  func(seq uint64) *pb.ClientFrame
 		want   int // proposals before it stops
 	}{
-		"items": {Limits{UnackedItems: 6}, func(seq uint64) *pb.ClientFrame { return createFrame(seq, 2) }, 3},
-		"bytes": {Limits{UnackedBytes: 3000}, func(seq uint64) *pb.ClientFrame {
+		"items": {edge.Limits{UnackedItems: 6}, func(seq uint64) *pb.ClientFrame { return createFrame(seq, 2) }, 3},
+		"bytes": {edge.Limits{UnackedBytes: 3000}, func(seq uint64) *pb.ClientFrame {
 			f := createFrame(seq, 1)
 			f.GetCreate().Tasks[0].Payload = make([]byte, 1000)
 			return f
 		}, 3},
-		"commits": {Limits{UnackedCommits: 2}, func(seq uint64) *pb.ClientFrame {
+		"commits": {edge.Limits{UnackedCommits: 2}, func(seq uint64) *pb.ClientFrame {
 			return commitFrame(&pb.CommitFrame{Seq: seq, Commit: putCommit()})
 		}, 2},
 	} {
 		r := newRig(t, c.limits)
-		r.n.holding = true
-		ws, _ := r.greet(as("acme/all"), 1)
+		r.n.Holding = true
+		ws, _ := r.greet(apitest.As("acme/all"), 1)
 		for seq := range uint64(8) {
 			ws.send(c.frame(seq))
 		}
-		eventually(t, name+": the window is full", func() bool { return r.n.waiting() == c.want })
+		apitest.Eventually(t, name+": the window is full", func() bool { return r.n.Waiting() == c.want })
 		for seq := range uint64(8) {
-			r.n.release(0)
+			r.n.ReleaseHeld(0)
 			if a := ws.ack(); a.GetSeq() != seq || a.GetError() != nil {
 				t.Errorf("%s: %v", name, a)
 			}
 			want := min(c.want, 7-int(seq))
-			eventually(t, name+": an ack makes room for one frame", func() bool { return r.n.waiting() == want })
+			apitest.Eventually(t, name+": an ack makes room for one frame", func() bool { return r.n.Waiting() == want })
 		}
 	}
 }
 
 func TestStreamsAreBoundedByTenantAndNode(t *testing.T) {
-	r := newRig(t, Limits{StreamsTenant: 1, StreamsNode: 2})
-	first, _ := r.greet(as("acme/all"), 1)
-	if e := errorOf(t, r.open(as("acme/all")).end()); e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != "streams_tenant" {
+	r := newRig(t, edge.Limits{StreamsTenant: 1, StreamsNode: 2})
+	first, _ := r.greet(apitest.As("acme/all"), 1)
+	if e := apitest.ErrorOf(t, r.open(apitest.As("acme/all")).end()); e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != "streams_tenant" {
 		t.Errorf("tenant: %v", e)
 	}
-	r.greet(as("rival/all"), 1)
-	if e := errorOf(t, r.open(as("third/all")).end()); e.GetCode() != "UNAVAILABLE" || e.GetLimit() != "streams_node" {
+	r.greet(apitest.As("rival/all"), 1)
+	if e := apitest.ErrorOf(t, r.open(apitest.As("third/all")).end()); e.GetCode() != "UNAVAILABLE" || e.GetLimit() != "streams_node" {
 		t.Errorf("node: %v", e)
 	}
 	first.cancel()
-	eventually(t, "the first stream is gone", func() bool { return r.s.Stats().Streams == 1 })
-	r.greet(as("acme/all"), 2)
+	apitest.Eventually(t, "the first stream is gone", func() bool { return r.s.Stats().Streams == 1 })
+	r.greet(apitest.As("acme/all"), 2)
 }
 
 func TestAConnectionHoldsItsCallsBack(t *testing.T) {
-	r := newRig(t, Limits{StreamsConnection: 1})
-	r.greet(as("acme/all"), 1)
-	ctx, cancel := context.WithTimeout(as("acme/all"), 50*time.Millisecond)
+	r := newRig(t, edge.Limits{StreamsConnection: 1})
+	r.greet(apitest.As("acme/all"), 1)
+	ctx, cancel := context.WithTimeout(apitest.As("acme/all"), 50*time.Millisecond)
 	defer cancel()
 	_, err := pb.NewKVServiceClient(r.conn).Get(ctx, &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
 	if status.Code(err) != codes.DeadlineExceeded {
@@ -125,12 +127,12 @@ func TestAConnectionHoldsItsCallsBack(t *testing.T) {
 }
 
 func TestAssignedTasksArePushedInFramesOfAboutAMebibyte(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, ses := r.greet(as("acme/all"), 1)
-	if !ses.sink.Assign(4, assignedTasks(5, 600*kib), core.At{}) {
+	r := newRig(t, edge.Limits{})
+	ws, ses := r.greet(apitest.As("acme/all"), 1)
+	if !ses.Sink.Assign(4, assignedTasks(5, 600*kib), core.At{}) {
 		t.Fatal("refused")
 	}
-	ses.sink.LeaseLost(core.TaskHold{Token: 8}, "expired")
+	ses.Sink.LeaseLost(core.TaskHold{Token: 8}, "expired")
 	var sizes []int
 	for n := 0; n < 5; {
 		a := ws.recv().GetAssign()
@@ -153,21 +155,21 @@ func assignedTasks(n, bytes int) []core.Assigned {
 	for i := range out {
 		out[i] = core.Assigned{
 			Task: core.TaskID{1, byte(i)}, Token: core.Token(i + 1), Payload: make([]byte, bytes), Queue: "q",
-			Lease: 5000, LeaseUntil: core.ShardTimeOf(testNow).Add(4000),
+			Lease: 5000, LeaseUntil: core.ShardTimeOf(apitest.Now).Add(4000),
 		}
 	}
 	return out
 }
 
 // stall opens a stream whose client reads nothing, and fills it until its writer is stuck.
-func (r *rig) stall(session byte) (*wireStream, *fakeSession) {
+func (r *rig) stall(session byte) (*wireStream, *apitest.Session) {
 	r.t.Helper()
-	ws, ses := r.greet(as("acme/all"), session)
-	for n := int64(0); ses.sink.Room(); n++ {
-		if n > 4*r.s.l.SendBytes/mib {
+	ws, ses := r.greet(apitest.As("acme/all"), session)
+	for n := int64(0); ses.Sink.Room(); n++ {
+		if n > 4*r.s.Limits.SendBytes/mib {
 			r.t.Fatalf("there is room after %d MiB that the client did not read", n)
 		}
-		if !ses.sink.Assign(1, assignedTasks(1, mib), core.At{}) {
+		if !ses.Sink.Assign(1, assignedTasks(1, mib), core.At{}) {
 			r.t.Fatal("refused with room")
 		}
 	}
@@ -175,32 +177,32 @@ func (r *rig) stall(session byte) (*wireStream, *fakeSession) {
 }
 
 func TestTasksAreGrantedOnlyWithRoomToSend(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	ws, ses := r.stall(1)
-	if ses.sink.Room() {
+	if ses.Sink.Room() {
 		t.Fatal("a full buffer has room")
 	}
-	for !ses.sink.Room() {
+	for !ses.Sink.Room() {
 		ws.recv()
 	}
 	ws.cancel()
-	eventually(t, "the session is closed", func() bool { _, _, closed := ses.state(); return closed })
-	if ses.sink.Room() || ses.sink.Assign(1, assignedTasks(1, 1), core.At{}) {
+	apitest.Eventually(t, "the session is closed", func() bool { _, _, closed := ses.State(); return closed })
+	if ses.Sink.Room() || ses.Sink.Assign(1, assignedTasks(1, 1), core.At{}) {
 		t.Error("a stream that is gone takes tasks")
 	}
 }
 
 func TestAReaderThatTakesNothingIsCut(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	_, ses := r.stall(1)
-	quick, _ := r.greet(as("acme/all"), 2)
+	quick, _ := r.greet(apitest.As("acme/all"), 2)
 	r.tick(5, streamTick) // less than a minute after its last frame began to be sent
-	if _, _, closed := ses.state(); closed {
+	if _, _, closed := ses.State(); closed {
 		t.Error("cut too early")
 	}
-	eventually(t, "the slow one is cut", func() bool {
+	apitest.Eventually(t, "the slow one is cut", func() bool {
 		r.tick(1, streamTick)
-		_, _, closed := ses.state()
+		_, _, closed := ses.State()
 		return closed
 	})
 	if got := r.s.Stats().Refusals["send_stall_ms"]; got != 1 {
@@ -213,27 +215,27 @@ func TestAReaderThatTakesNothingIsCut(t *testing.T) {
 }
 
 func TestTasksThatWereNotSentAreReleasedBeforeTheSessionOpensAgain(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	_, ses := r.stall(1)
-	r.n.mu.Lock()
-	r.n.holding = true
-	r.n.mu.Unlock()
-	again := r.open(as("acme/all"))
+	r.n.Mu.Lock()
+	r.n.Holding = true
+	r.n.Mu.Unlock()
+	again := r.open(apitest.As("acme/all"))
 	again.send(helloOf(1))
-	eventually(t, "the old stream gives its tasks back", func() bool { return r.n.waiting() == 1 })
+	apitest.Eventually(t, "the old stream gives its tasks back", func() bool { return r.n.Waiting() == 1 })
 	select {
-	case <-r.n.opened:
+	case <-r.n.Opened:
 		t.Fatal("the session opened again before its tasks were back")
 	default:
 	}
-	r.n.release(0)
+	r.n.ReleaseHeld(0)
 	if again.recv().GetWelcome() == nil {
 		t.Error("no welcome")
 	}
-	if _, _, closed := ses.state(); !closed {
+	if _, _, closed := ses.State(); !closed {
 		t.Error("the old session is open")
 	}
-	released := r.n.proposed()
+	released := r.n.Proposed()
 	if len(released) == 0 {
 		t.Fatal("nothing was released")
 	}

@@ -5,14 +5,16 @@ import (
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func TestCreatedTasksAreSeparateCommitsUnlessAtomic(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	f := createFrame(1, 3)
-	f.GetCreate().Tasks[1] = &pb.TaskSpec{Queue: "bad queue", Id: testID(9)}
+	f.GetCreate().Tasks[1] = &pb.TaskSpec{Queue: "bad queue", Id: apitest.ID(9)}
 	ws.send(f)
 	a := ws.ack()
 	if len(a.GetCreated()) != 3 || a.GetCreated()[0].GetId() == "" || a.GetCreated()[2].GetError() != nil {
@@ -21,7 +23,7 @@ func TestCreatedTasksAreSeparateCommitsUnlessAtomic(t *testing.T) {
 	if e := a.GetCreated()[1].GetError(); e.GetField() != "tasks[1].queue" {
 		t.Errorf("the bad one: %v", e)
 	}
-	if got := len(r.n.proposed()); got != 2 {
+	if got := len(r.n.Proposed()); got != 2 {
 		t.Errorf("%d commits, want 2", got)
 	}
 	f = createFrame(2, 3)
@@ -30,7 +32,7 @@ func TestCreatedTasksAreSeparateCommitsUnlessAtomic(t *testing.T) {
 	if a = ws.ack(); len(a.GetCreated()) != 3 || a.GetAt().GetIndex() == 0 {
 		t.Errorf("atomic: %v", a)
 	}
-	commits := r.n.proposed()
+	commits := r.n.Proposed()
 	if len(commits) != 3 || len(commits[2].Ops) != 3 || commits[2].Principal != "someone" {
 		t.Errorf("atomic: %+v", commits)
 	}
@@ -39,7 +41,7 @@ func TestCreatedTasksAreSeparateCommitsUnlessAtomic(t *testing.T) {
 	if e := ws.ack().GetError(); e.GetField() != "tasks[2].queue" {
 		t.Errorf("atomic with a bad one: %v", e)
 	}
-	r.n.judge = func(core.Commit) core.Result {
+	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Op: 1, Fact: core.AlreadyExists{Kind: "task", ID: "x"}}}
 	}
 	f = createFrame(4, 2)
@@ -56,8 +58,8 @@ func TestCreatedTasksAreSeparateCommitsUnlessAtomic(t *testing.T) {
 }
 
 func TestAnEmptyOrOverfullFrameIsRefusedByItsAck(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	for seq, n := range []int{0, 513} {
 		ws.send(createFrame(uint64(seq), n))
 		a := ws.ack()
@@ -84,17 +86,17 @@ func TestAnEmptyOrOverfullFrameIsRefusedByItsAck(t *testing.T) {
 }
 
 func TestASettleIsOneCommitOfTheCompletionAndItsEffects(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, ses := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, ses := r.greet(apitest.As("acme/all"), 1)
 	full := doneItem(1, 2)
 	full.Effects = &pb.Effects{Conditions: []*pb.KVCheck{goodCheck()}, Ops: putCommit().GetOps(), FailOnRefusal: true}
-	retry := &pb.SettleItem{Id: testID(3), Token: 4, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{
+	retry := &pb.SettleItem{Id: apitest.ID(3), Token: 4, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{
 		Error: &pb.TaskError{Code: strings.Repeat("c", 99), Message: "m"}, RetryAfter: ms(0),
 	}}}
-	snooze := &pb.SettleItem{Id: testID(4), Token: 5, Outcome: &pb.SettleItem_Snooze{Snooze: &pb.Snooze{Delay: ms(9)}}}
-	release := &pb.SettleItem{Id: testID(5), Token: 6, Outcome: &pb.SettleItem_Release{Release: &pb.Release{}}}
-	none := &pb.SettleItem{Id: testID(6), Token: 7}
-	misplaced := &pb.SettleItem{Id: testID(7), Token: 8, Outcome: release.GetOutcome(), Effects: &pb.Effects{}}
+	snooze := &pb.SettleItem{Id: apitest.ID(4), Token: 5, Outcome: &pb.SettleItem_Snooze{Snooze: &pb.Snooze{Delay: ms(9)}}}
+	release := &pb.SettleItem{Id: apitest.ID(5), Token: 6, Outcome: &pb.SettleItem_Release{Release: &pb.Release{}}}
+	none := &pb.SettleItem{Id: apitest.ID(6), Token: 7}
+	misplaced := &pb.SettleItem{Id: apitest.ID(7), Token: 8, Outcome: release.GetOutcome(), Effects: &pb.Effects{}}
 	ws.send(settleFrame(1, full, none, retry, snooze, misplaced, release))
 	a := ws.ack()
 	if len(a.GetSettled()) != 6 || len(a.GetSettled()[0].GetEffects()) != 1 || a.GetSettled()[0].GetEffects()[0].GetRev() != 7 {
@@ -109,9 +111,9 @@ func TestASettleIsOneCommitOfTheCompletionAndItsEffects(t *testing.T) {
 	if e := a.GetSettled()[4].GetError(); e.GetReason() != "not_supported" || e.GetField() != "items[4].effects" {
 		t.Errorf("effects of a release: %v", e)
 	}
-	commits := r.n.proposed()
-	if len(commits) != 4 || len(ses.settled) != 4 {
-		t.Fatalf("%d commits, %d settled", len(commits), len(ses.settled))
+	commits := r.n.Proposed()
+	if len(commits) != 4 || len(ses.Settled) != 4 {
+		t.Fatalf("%d commits, %d settled", len(commits), len(ses.Settled))
 	}
 	c := commits[0]
 	if len(c.Ops) != 2 || len(c.Conditions) != 1 || !c.FailOnRefusal || c.Ops[0].Kind() != core.OpTaskComplete || c.Ops[1].Kind() != core.OpKVPut {
@@ -124,15 +126,15 @@ func TestASettleIsOneCommitOfTheCompletionAndItsEffects(t *testing.T) {
 }
 
 func TestARefusedSettleNamesTheEffect(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	refusals := []*core.Refusal{
 		{Op: 1, Fact: core.RevMismatch{Rev: 4, Value: []byte("now")}},
 		{Op: 0, Fact: core.LeaseLost{Given: 2}},
 		{Op: core.ConditionOp - 1, Fact: core.RevMismatch{Missing: true}},
 	}
 	next := 0
-	r.n.judge = func(core.Commit) core.Result {
+	r.n.Judge = func(core.Commit) core.Result {
 		next++
 		return core.Result{Refusal: refusals[next-1], FailedInstead: next == 1}
 	}
@@ -150,22 +152,22 @@ func TestARefusedSettleNamesTheEffect(t *testing.T) {
 }
 
 func TestAStreamCommitCarriesItsSequence(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, ses := r.greet(as("acme/all"), 3)
+	r := newRig(t, edge.Limits{})
+	ws, ses := r.greet(apitest.As("acme/all"), 3)
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 1, Commit: putCommit(), CommitSeq: 9}))
 	if a := ws.ack(); a.GetCommit().GetResults()[0].GetRev() != 7 || a.GetAt().GetIndex() == 0 {
 		t.Errorf("ack: %v", a)
 	}
-	if c := r.n.proposed()[0]; c.Session != ses.spec.ID || c.Seq != 9 {
+	if c := r.n.Proposed()[0]; c.Session != ses.Spec.ID || c.Seq != 9 {
 		t.Errorf("commit: %+v", c)
 	}
 	fenced := putCommit()
-	fenced.Fence = &pb.Fence{Task: testID(1), Token: 2}
+	fenced.Fence = &pb.Fence{Task: apitest.ID(1), Token: 2}
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 2, Commit: fenced, CommitSeq: 10}))
 	if a := ws.ack(); a.GetError() != nil || a.GetCommit() == nil {
 		t.Errorf("fenced, with a sequence: %v", a)
 	}
-	if c := r.n.proposed()[1]; c.Session != ses.spec.ID || c.Seq != 10 || c.Fence == nil || c.Fence.Token != 2 {
+	if c := r.n.Proposed()[1]; c.Session != ses.Spec.ID || c.Seq != 10 || c.Fence == nil || c.Fence.Token != 2 {
 		t.Errorf("fenced commit: %+v", c)
 	}
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 3, Commit: fenced}))
@@ -182,7 +184,7 @@ func TestAStreamCommitCarriesItsSequence(t *testing.T) {
 	if e := ws.ack().GetError(); e.GetField() != "ops" {
 		t.Errorf("of nothing: %v", e)
 	}
-	r.n.judge = func(core.Commit) core.Result {
+	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Op: 0, Fact: core.SessionExpired{}}}
 	}
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 6, Commit: putCommit(), CommitSeq: 11}))
@@ -192,36 +194,36 @@ func TestAStreamCommitCarriesItsSequence(t *testing.T) {
 }
 
 func TestRenewAnswersEachLease(t *testing.T) {
-	r := newRig(t, Limits{FrameItems: 2})
-	ws, ses := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{FrameItems: 2})
+	ws, ses := r.greet(apitest.As("acme/all"), 1)
 	renew := func(f *pb.RenewFrame) *pb.Ack {
 		ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Renew{Renew: f}})
 		return ws.ack()
 	}
-	hold := &pb.Hold{Id: testID(1), Token: 2}
+	hold := &pb.Hold{Id: apitest.ID(1), Token: 2}
 	if a := renew(&pb.RenewFrame{Seq: 1, Items: []*pb.Hold{hold, hold}, Extend: ms(5000)}); len(a.GetRenewed()) != 2 {
 		t.Errorf("items: %v", a)
 	}
-	if op := r.n.proposed()[0].Ops[0].(*core.TaskRenew); op.Extend != 5000 {
+	if op := r.n.Proposed()[0].Ops[0].(*core.TaskRenew); op.Extend != 5000 {
 		t.Errorf("extend: %+v", op)
 	}
 	if a := renew(&pb.RenewFrame{Seq: 2, All: true}); len(a.GetRenewed()) != 0 || a.GetError() != nil {
 		t.Errorf("all of none: %v", a)
 	}
-	id, err := core.ParseTaskID(testID(1))
+	id, err := core.ParseTaskID(apitest.ID(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ses.mu.Lock()
-	ses.held = repeat(5, core.TaskHold{Task: id, Token: 2})
-	ses.mu.Unlock()
+	ses.Mu.Lock()
+	ses.Holds = repeat(5, core.TaskHold{Task: id, Token: 2})
+	ses.Mu.Unlock()
 	if a := renew(&pb.RenewFrame{Seq: 3, All: true}); len(a.GetRenewed()) != 5 {
 		t.Errorf("all: %v", a)
 	}
-	if got := len(r.n.proposed()); got != 4 {
+	if got := len(r.n.Proposed()); got != 4 {
 		t.Errorf("%d commits, want 1 and 3", got)
 	}
-	if e := renew(&pb.RenewFrame{Seq: 4, Items: []*pb.Hold{{Id: testID(1)}}}).GetError(); e.GetField() != "items[0].token" {
+	if e := renew(&pb.RenewFrame{Seq: 4, Items: []*pb.Hold{{Id: apitest.ID(1)}}}).GetError(); e.GetField() != "items[0].token" {
 		t.Errorf("no token: %v", e)
 	}
 	if e := renew(&pb.RenewFrame{Seq: 5, All: true, Items: []*pb.Hold{hold}}).GetError(); e.GetField() != "items" {
@@ -233,12 +235,12 @@ func TestRenewAnswersEachLease(t *testing.T) {
 }
 
 func TestAProposalWithoutResultsIsAnsweredAsUnknownOrRefused(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	for seq, c := range map[uint64]struct {
-		fact    core.Fact
-		code    string
-		outcome pb.Error_Outcome
+		fact        core.Fact
+		code        string
+		showOutcome pb.Error_Outcome
 	}{
 		1: {core.Unavailable{Reason: "stopping", Unknown: true}, "UNAVAILABLE", pb.Error_UNKNOWN},
 		2: {core.Unavailable{Reason: "overload", Limit: "proposals"}, "UNAVAILABLE", pb.Error_REFUSED},
@@ -246,21 +248,21 @@ func TestAProposalWithoutResultsIsAnsweredAsUnknownOrRefused(t *testing.T) {
 		4: {core.Exhausted{Limit: "disk"}, "RESOURCE_EXHAUSTED", pb.Error_REFUSED},
 		5: {core.NotLeader{Leader: "n2"}, "NOT_LEADER", pb.Error_REFUSED},
 	} {
-		r.n.mu.Lock()
-		r.n.ended = func([]core.Commit) core.Fact { return c.fact }
-		r.n.mu.Unlock()
+		r.n.Mu.Lock()
+		r.n.Ended = func([]core.Commit) core.Fact { return c.fact }
+		r.n.Mu.Unlock()
 		ws.send(createFrame(seq, 2))
 		a := ws.ack()
-		if a.GetSeq() != seq || a.GetError().GetCode() != c.code || a.GetError().GetOutcome() != c.outcome {
+		if a.GetSeq() != seq || a.GetError().GetCode() != c.code || a.GetError().GetOutcome() != c.showOutcome {
 			t.Errorf("%v: %v", c.fact, a)
 		}
 	}
 }
 
 func TestANodeThatAnswersTooLittleIsInternal(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
-	st := r.s.sessions[sessionKey{r.n.sessions[0].part, r.n.sessions[0].spec.ID}]
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
+	st := r.s.sessions[sessionKey{r.n.Sessions[0].Part, r.n.Sessions[0].Spec.ID}]
 	p := &pending{seq: 4, commits: 2, answers: r.s.answers("create", false), load: load{frames: 1}}
 	st.admit(p.load)
 	st.done(p, core.Proposed{})
@@ -286,39 +288,39 @@ func TestStreamFramesBeyondALimitEndTheStream(t *testing.T) {
 		"slots.slots":                slotsFrame(1, 4097),
 		"frame":                      {},
 	} {
-		r := newRig(t, Limits{})
-		ws, ses := r.greet(as("acme/all"), 1)
+		r := newRig(t, edge.Limits{})
+		ws, ses := r.greet(apitest.As("acme/all"), 1)
 		ws.send(subscribeFrame(1, 4096))
 		ws.send(f)
-		if e := errorOf(t, ws.end()); e.GetField() != field {
+		if e := apitest.ErrorOf(t, ws.end()); e.GetField() != field {
 			t.Errorf("%s: %v", field, e)
 		}
-		eventually(t, "the session is closed", func() bool { _, _, closed := ses.state(); return closed })
+		apitest.Eventually(t, "the session is closed", func() bool { _, _, closed := ses.State(); return closed })
 	}
-	r := newRig(t, Limits{})
-	ws, ses := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, ses := r.greet(apitest.As("acme/all"), 1)
 	for n := range uint32(16) {
 		ws.send(subscribeFrame(n, 1))
 	}
 	ws.send(subscribeFrame(3, 2)) // again: no further one
 	ws.send(slotsFrame(3, 0))
-	eventually(t, "the subscriptions are there", func() bool { n, _, _ := ses.state(); return n == 17 })
-	if got := ses.subs[0]; got.Batch != 128 || got.Queues[0].Weight != 1 {
+	apitest.Eventually(t, "the subscriptions are there", func() bool { n, _, _ := ses.State(); return n == 17 })
+	if got := ses.Subs[0]; got.Batch != 128 || got.Queues[0].Weight != 1 {
 		t.Errorf("defaults: %+v", got)
 	}
 	ws.send(subscribeFrame(99, 1))
-	if e := errorOf(t, ws.end()); e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != "subscriptions" || e.GetMax() != 16 {
+	if e := apitest.ErrorOf(t, ws.end()); e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != "subscriptions" || e.GetMax() != 16 {
 		t.Errorf("a 17th subscription: %v", e)
 	}
 }
 
 func TestAnOversizedFrameEndsTheStreamAndNamesTheLimit(t *testing.T) {
-	r := newRig(t, Limits{MessageBytes: 64 * kib})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{MessageBytes: 64 * kib})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	f := createFrame(1, 1)
 	f.GetCreate().Tasks[0].Payload = make([]byte, 65*kib)
 	ws.send(f)
-	if e := errorOf(t, ws.end()); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "grpc_message" {
+	if e := apitest.ErrorOf(t, ws.end()); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "grpc_message" {
 		t.Errorf("end: %v", e)
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func helloTo(session byte, partition uint32) *pb.ClientFrame {
@@ -18,13 +20,13 @@ func helloTo(session byte, partition uint32) *pb.ClientFrame {
 
 func TestAStreamRefusesWhatIsOfAnotherPartition(t *testing.T) {
 	r := wideRig(t)
-	ws := r.open(as("acme/all"))
+	ws := r.open(apitest.As("acme/all"))
 	ws.send(helloTo(1, 2))
 	if w := ws.recv().GetWelcome(); w.GetPartitions() != 4 || len(w.GetDirectory()) != 4 {
 		t.Fatalf("welcome: %v", w)
 	}
-	if s := <-r.n.opened; s.part.Index != 2 {
-		t.Errorf("the session is of %v", s.part)
+	if s := <-r.n.Opened; s.Part.Index != 2 {
+		t.Errorf("the session is of %v", s.Part)
 	}
 	refused := func(what string, e *pb.Error, field string) {
 		t.Helper()
@@ -69,7 +71,7 @@ func TestAStreamRefusesWhatIsOfAnotherPartition(t *testing.T) {
 	if e := ws.ack().GetError(); e.GetCode() != "WRONG_PARTITION" || e.GetDetails()["ops"] != "1" {
 		t.Errorf("an atomic create: %v", e)
 	}
-	for _, c := range r.n.proposed() {
+	for _, c := range r.n.Proposed() {
 		if c.Partition.Index != 2 {
 			t.Errorf("proposed to %v", c.Partition)
 		}
@@ -80,12 +82,12 @@ func TestOpenStreamsAreToldWhoLeadsWhenThatChanges(t *testing.T) {
 	r := wideRig(t, "", "b", "?", "b")
 	var all []*wireStream
 	for i := range 3 {
-		ws := r.open(as("acme/all"))
+		ws := r.open(apitest.As("acme/all"))
 		ws.send(helloTo(byte(i+1), 0))
 		if got := shownLeaders(ws.recv().GetWelcome().GetDirectory()); got != "0= 1=b 3=b" {
 			t.Fatalf("welcome: %s", got)
 		}
-		<-r.n.opened
+		<-r.n.Opened
 		all = append(all, ws)
 	}
 	for _, c := range []struct{ leaders, want string }{
@@ -95,8 +97,8 @@ func TestOpenStreamsAreToldWhoLeadsWhenThatChanges(t *testing.T) {
 		{"?, ?, ?, ?", ""},
 		{", , c, d", "0= 1= 2=c 3=d"},
 	} {
-		eventually(t, "all streams follow the leaders", func() bool { return r.n.followers() == len(all) })
-		r.n.lead(leadersOf(strings.Split(c.leaders, ", ")...))
+		apitest.Eventually(t, "all streams follow the leaders", func() bool { return r.n.Followers() == len(all) })
+		r.n.Lead(leadersOf(strings.Split(c.leaders, ", ")...))
 		for i, ws := range all {
 			if c.want == "" {
 				if c.leaders == "?, ?, ?, ?" {
@@ -122,21 +124,21 @@ func shownLeaders(in []*pb.PartitionAddress) string {
 }
 
 func TestAStreamOfOnePartitionIsToldOfMembersAndNotOfLeaders(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.members = []string{"a", "b"}
-	ws := r.open(as("acme/all"))
+	r := newRig(t, edge.Limits{})
+	r.n.Members = []string{"a", "b"}
+	ws := r.open(apitest.As("acme/all"))
 	ws.send(helloTo(1, 0))
-	if got := ws.recv().GetWelcome().GetNodes(); !slices.Equal(got, r.n.members) {
+	if got := ws.recv().GetWelcome().GetNodes(); !slices.Equal(got, r.n.Members) {
 		t.Errorf("the welcome names members %v", got)
 	}
-	<-r.n.opened
-	eventually(t, "the stream follows", func() bool { return r.n.followers() == 1 })
-	r.n.lead(leadersOf("b"))
-	eventually(t, "the stream follows on", func() bool { return r.n.followers() == 1 })
-	r.n.mu.Lock()
-	r.n.members = []string{"b", "c"}
-	r.n.mu.Unlock()
-	r.n.lead(leadersOf("b"))
+	<-r.n.Opened
+	apitest.Eventually(t, "the stream follows", func() bool { return r.n.Followers() == 1 })
+	r.n.Lead(leadersOf("b"))
+	apitest.Eventually(t, "the stream follows on", func() bool { return r.n.Followers() == 1 })
+	r.n.Mu.Lock()
+	r.n.Members = []string{"b", "c"}
+	r.n.Mu.Unlock()
+	r.n.Lead(leadersOf("b"))
 	if d := ws.recv().GetDirectory(); !slices.Equal(d.GetNodes(), []string{"b", "c"}) || len(d.GetPartitions()) != 0 {
 		t.Errorf("after the members changed: %v", d)
 	}

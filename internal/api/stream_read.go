@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // read takes frames until the stream ends.
@@ -31,7 +32,7 @@ func (st *stream) readFrames() error {
 	}
 	hello := f.GetHello()
 	if hello == nil {
-		return invalid("frame", "the first frame must be a hello")
+		return edge.Invalid("frame", "the first frame must be a hello")
 	}
 	if fact := st.s.shapes.check(in); fact != nil {
 		return fact
@@ -39,9 +40,9 @@ func (st *stream) readFrames() error {
 	if err := st.hello(st.ss.Context(), hello); err != nil {
 		return err
 	}
-	wire := wireReader{t: translator{l: &st.s.l, part: st.part, parts: len(st.partitions), bound: true, edge: pointEdge{st.s, st.ss.Context()}}}
+	wire := wireReader{t: translator{l: &st.s.Limits, part: st.part, parts: len(st.partitions), bound: true, edge: pointEdge{st.s, st.ss.Context()}}}
 	for st.awaitRoom() {
-		in := &inbound{limit: st.s.l.MessageBytes, raw: true}
+		in := &inbound{limit: st.s.Limits.MessageBytes, raw: true}
 		if err := st.ss.RecvMsg(in); err != nil {
 			return err
 		}
@@ -66,7 +67,7 @@ func (st *stream) readFrames() error {
 
 func (st *stream) receive() (*pb.ClientFrame, *inbound, error) {
 	f := new(pb.ClientFrame)
-	in := &inbound{msg: f, limit: st.s.l.MessageBytes}
+	in := &inbound{msg: f, limit: st.s.Limits.MessageBytes}
 	if err := st.ss.RecvMsg(in); err != nil {
 		return nil, nil, err
 	}
@@ -86,8 +87,8 @@ func (st *stream) awaitRoom() bool {
 		switch {
 		case over:
 			return false
-		case l.items < st.s.l.UnackedItems && l.bytes < st.s.l.UnackedBytes && l.commits < st.s.l.UnackedCommits:
-			if freed = st.s.frames.room(); freed == nil {
+		case l.items < st.s.Limits.UnackedItems && l.bytes < st.s.Limits.UnackedBytes && l.commits < st.s.Limits.UnackedCommits:
+			if freed = st.s.Frames.Room(); freed == nil {
 				return true
 			}
 		}
@@ -104,7 +105,7 @@ func (st *stream) awaitRoom() bool {
 func (st *stream) take(f *pb.ClientFrame, in *inbound) error {
 	r := received{frame: f, load: load{frames: 1, items: 1, bytes: int64(in.bytes)}}
 	if st.keys && !ofKeys(f) {
-		return invalid("frame", "not allowed on a key stream")
+		return edge.Invalid("frame", "not allowed on a key stream")
 	}
 	switch f := f.GetFrame().(type) {
 	case *pb.ClientFrame_Create:
@@ -140,12 +141,12 @@ func (st *stream) take(f *pb.ClientFrame, in *inbound) error {
 		r.name, r.msg = "drain", f.Drain
 		return st.plain(r, func() core.Fact { st.session.Drain(); return nil })
 	case *pb.ClientFrame_Hello:
-		return invalid("hello", "is allowed only as the first frame")
+		return edge.Invalid("hello", "is allowed only as the first frame")
 	default:
 		if fact := st.s.shapes.checkMessage(in.msg); fact != nil {
 			return fact // a frame of a later version
 		}
-		return invalid("frame", "must not be empty")
+		return edge.Invalid("frame", "must not be empty")
 	}
 	return nil
 }
@@ -164,8 +165,8 @@ type received struct {
 }
 
 // allowed refuses a frame that the caller may not send, or that holds fields that are not known.
-func (st *stream) allowed(r received, who *caller) core.Fact {
-	if fact := frames[r.name].missing(who.Scopes); fact != nil {
+func (st *stream) allowed(r received, who *edge.Caller) core.Fact {
+	if fact := frames[r.name].Missing(who.Scopes); fact != nil {
 		return fact
 	}
 	if r.frame == nil {
@@ -184,7 +185,7 @@ func (st *stream) sequenced(r received, start func(*pending) core.Fact) {
 		return
 	}
 	who := st.who()
-	p := &pending{load: r.load, seq: r.seq, who: *who, answers: st.s.answers(r.name, who.Scopes.Has(readsValues))}
+	p := &pending{load: r.load, seq: r.seq, who: *who, answers: st.s.answers(r.name, who.Scopes.Has(edge.ReadsValues))}
 	fact := st.allowed(r, who)
 	if fact == nil {
 		fact = start(p)
@@ -201,7 +202,7 @@ func (st *stream) plain(r received, do func() core.Fact) error {
 		fact = do()
 	}
 	if fact != nil {
-		return within(r.name, fact)
+		return edge.Within(r.name, fact)
 	}
 	return nil
 }
@@ -222,7 +223,7 @@ type pending struct {
 	load    load
 	freed   atomic.Bool // its bytes are not held any more
 	seq     uint64
-	who     caller
+	who     edge.Caller
 	answers *answers
 	commits int                                // proposed; 0: it is answered without the node
 	answer  func(ack *pb.Ack, p core.Proposed) // fills the ack's list or error
@@ -254,24 +255,24 @@ func (st *stream) propose(p *pending, commits []core.Commit) {
 // handOver gives a frame to the node by propose, and counts its bytes until the node has decided it: what is decided is not
 // held any more, however long its ack waits for a slow reader. A propose that panics has handed over nothing.
 func (st *stream) handOver(p *pending, propose func(done func(core.Proposed))) {
-	st.s.frames.add(p.load.bytes)
+	st.s.Frames.Add(p.load.bytes)
 	handed := false
 	defer func() {
 		if !handed {
-			p.free(st.s.frames)
+			p.free(st.s.Frames)
 		}
 	}()
 	propose(func(d core.Proposed) {
-		p.free(st.s.frames)
+		p.free(st.s.Frames)
 		st.done(p, d)
 	})
 	handed = true
 }
 
 // free gives back what the frame holds, once.
-func (p *pending) free(held *budget) {
+func (p *pending) free(held *edge.Budget) {
 	if !p.freed.Swap(true) {
-		held.give(p.load.bytes)
+		held.Give(p.load.bytes)
 	}
 }
 
@@ -301,7 +302,7 @@ func (st *stream) commit(p *pending, in *pb.CommitFrame) core.Fact {
 	}
 	if in.GetCommitSeq() != 0 {
 		if c.RequestID != (core.RequestID{}) {
-			return invalid("commit_seq", "and a request id are mutually exclusive")
+			return edge.Invalid("commit_seq", "and a request id are mutually exclusive")
 		}
 		c.Session, c.Seq = st.key.id, in.GetCommitSeq()
 		st.awaitRate(c.Ops)
@@ -342,14 +343,14 @@ func (st *stream) proposeSettles(p *pending, b *settling) {
 
 func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 	t := st.translator(p)
-	extend, fact := millis("extend", in.GetExtend(), t.leases())
+	extend, fact := Millis("extend", in.GetExtend(), LeaseSpan(t.l))
 	if fact != nil {
 		return fact
 	}
 	var holds []core.TaskHold
 	if in.GetAll() {
 		if len(in.GetItems()) > 0 {
-			return invalid("items", "and all are mutually exclusive")
+			return edge.Invalid("items", "and all are mutually exclusive")
 		}
 		holds = st.session.Held()
 	} else {
@@ -361,12 +362,12 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 		}
 		for i, h := range holds {
 			if p, ok := t.partOf(h.Task); ok && p != t.part { // its lease is not lost, and must not be called so
-				return belongs(item("items", i)+".id", int(p.Index))
+				return edge.Belongs(edge.Item("items", i)+".id", int(p.Index))
 			}
 		}
 	}
 	var commits []core.Commit
-	for part := range slices.Chunk(holds, int(st.s.l.FrameItems)) {
+	for part := range slices.Chunk(holds, int(st.s.Limits.FrameItems)) {
 		commits = append(commits, t.commitOf([]core.Op{&core.TaskRenew{Items: part, Extend: extend}}))
 	}
 	p.answer = func(ack *pb.Ack, d core.Proposed) {
@@ -383,19 +384,19 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 }
 
 func (st *stream) subscribe(in *pb.Subscribe) core.Fact {
-	l := &st.s.l
+	l := &st.s.Limits
 	t := translator{l: l}
 	queues, fact := t.queues(in.GetQueues())
 	if fact != nil {
 		return fact
 	}
 	if int64(in.GetSlots()) > l.Slots {
-		return beyond("slots", "slots", l.Slots, "is out of range")
+		return edge.Beyond("slots", "slots", l.Slots, "is out of range")
 	}
 	if int64(in.GetBatch()) > l.ClaimTasks {
-		return beyond("batch", "claim_tasks", l.ClaimTasks, "is out of range")
+		return edge.Beyond("batch", "claim_tasks", l.ClaimTasks, "is out of range")
 	}
-	lease, fact := millis("lease", in.GetLease(), t.leases())
+	lease, fact := Millis("lease", in.GetLease(), LeaseSpan(t.l))
 	if fact != nil {
 		return fact
 	}
@@ -415,10 +416,10 @@ func (st *stream) subscribe(in *pb.Subscribe) core.Fact {
 
 func (st *stream) slots(in *pb.Slots) core.Fact {
 	if !st.subs[in.GetSub()] {
-		return invalid("sub", "must be a subscription of this stream")
+		return edge.Invalid("sub", "must be a subscription of this stream")
 	}
-	if int64(in.GetSlots()) > st.s.l.Slots {
-		return beyond("slots", "slots", st.s.l.Slots, "is out of range")
+	if int64(in.GetSlots()) > st.s.Limits.Slots {
+		return edge.Beyond("slots", "slots", st.s.Limits.Slots, "is out of range")
 	}
 	st.session.Slots(in.GetSub(), in.GetSlots())
 	return nil
@@ -426,7 +427,7 @@ func (st *stream) slots(in *pb.Slots) core.Fact {
 
 // auth replaces the stream's token by another of the same tenant.
 func (st *stream) auth(in *pb.AuthFrame) core.Fact {
-	who, fact := st.s.callerBy(in.GetToken(), st.call.Holder().From)
+	who, fact := st.s.CallerBy(in.GetToken(), st.call.Holder().From)
 	if fact != nil {
 		return fact
 	}

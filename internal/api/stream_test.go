@@ -13,7 +13,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // wireStream is the client's side of a stream.
@@ -36,14 +38,14 @@ func (r *rig) open(ctx context.Context) *wireStream {
 }
 
 // greet opens a stream with a Hello, and returns it with its session.
-func (r *rig) greet(ctx context.Context, session byte) (*wireStream, *fakeSession) {
+func (r *rig) greet(ctx context.Context, session byte) (*wireStream, *apitest.Session) {
 	r.t.Helper()
 	ws := r.open(ctx)
 	ws.send(helloOf(session))
 	if ws.recv().GetWelcome() == nil {
 		r.t.Fatal("the first frame is not a welcome")
 	}
-	return ws, <-r.n.opened
+	return ws, <-r.n.Opened
 }
 
 func helloOf(session byte) *pb.ClientFrame {
@@ -103,7 +105,7 @@ func settleFrame(seq uint64, items ...*pb.SettleItem) *pb.ClientFrame {
 }
 
 func doneItem(n byte, token uint64) *pb.SettleItem {
-	return &pb.SettleItem{Id: testID(n), Token: token, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}}
+	return &pb.SettleItem{Id: apitest.ID(n), Token: token, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}}
 }
 
 func subscribeFrame(sub, slots uint32) *pb.ClientFrame {
@@ -121,8 +123,8 @@ func authFrame(token string) *pb.ClientFrame {
 }
 
 func TestATokenThatAStreamIsRefusedIsTold(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	r.tells("a frame with an unknown token", 1, func() {
 		ws.send(authFrame("unknown"))
 		_, err := ws.Recv()
@@ -131,19 +133,19 @@ func TestATokenThatAStreamIsRefusedIsTold(t *testing.T) {
 }
 
 func TestWelcomeTellsWhatTheSessionIs(t *testing.T) {
-	r := newRig(t, Limits{})
-	id, err := core.ParseTaskID(testID(1))
+	r := newRig(t, edge.Limits{})
+	id, err := core.ParseTaskID(apitest.ID(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.n.welcome = core.Welcome{
+	r.n.Welcome = core.Welcome{
 		Kept: []core.TaskHold{{Task: id, Token: 3}}, Lost: []core.TaskHold{{Task: id, Token: 2}}, AppliedSeq: 17,
 	}
-	ws := r.open(as("acme/all"))
+	ws := r.open(apitest.As("acme/all"))
 	hello := helloOf(7)
 	hello.GetHello().Namespace = "prod"
 	hello.GetHello().Worker = &pb.WorkerInfo{Id: "w1", Kinds: []string{"a", "b:c"}, Host: "h"}
-	hello.GetHello().Held = []*pb.Hold{{Id: testID(1), Token: 3}, {Id: testID(1), Token: 2}}
+	hello.GetHello().Held = []*pb.Hold{{Id: apitest.ID(1), Token: 3}, {Id: apitest.ID(1), Token: 2}}
 	ws.send(hello)
 	w := ws.recv().GetWelcome()
 	if w.GetTenant() != "acme" || len(w.GetDirectory()) != 1 || w.GetAppliedSeq() != 17 || w.GetShardTime() == nil {
@@ -156,11 +158,11 @@ func TestWelcomeTellsWhatTheSessionIs(t *testing.T) {
 	if !proto.Equal(w.GetLimits(), want) {
 		t.Errorf("limits: %v", w.GetLimits())
 	}
-	ses := <-r.n.opened
-	if ses.spec.Worker != "w1" || ses.spec.Principal != "someone" || ses.spec.ID != core.SessionID(repeat(16, byte(7))) || len(ses.spec.Held) != 2 {
-		t.Errorf("session: %+v", ses.spec)
+	ses := <-r.n.Opened
+	if ses.Spec.Worker != "w1" || ses.Spec.Principal != "someone" || ses.Spec.ID != core.SessionID(repeat(16, byte(7))) || len(ses.Spec.Held) != 2 {
+		t.Errorf("session: %+v", ses.Spec)
 	}
-	if _, ok := r.n.spaces["acme/prod"]; !ok {
+	if _, ok := r.n.Spaces["acme/prod"]; !ok {
 		t.Error("the namespace of the hello was not used")
 	}
 }
@@ -184,20 +186,20 @@ func TestAStreamBeginsWithOneGoodHello(t *testing.T) {
 		"bad kind":         {bad(func(h *pb.Hello) { h.Worker = &pb.WorkerInfo{Kinds: []string{"a", ""}} }), "hello.worker.kinds[1]"},
 		"too many kinds":   {bad(func(h *pb.Hello) { h.Worker = &pb.WorkerInfo{Kinds: repeat(1001, "k")} }), "hello.worker.kinds"},
 		"bad worker":       {bad(func(h *pb.Hello) { h.Worker = &pb.WorkerInfo{Id: "\x00"} }), "hello.worker.id"},
-		"bad lease":        {bad(func(h *pb.Hello) { h.Held = []*pb.Hold{{Id: testID(1)}} }), "hello.held[0].token"},
+		"bad lease":        {bad(func(h *pb.Hello) { h.Held = []*pb.Hold{{Id: apitest.ID(1)}} }), "hello.held[0].token"},
 		"an unknown field": {bad(func(h *pb.Hello) { h.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 0x01}) }), "hello"},
 	} {
-		r := newRig(t, Limits{})
-		ws := r.open(as("acme/all"))
+		r := newRig(t, edge.Limits{})
+		ws := r.open(apitest.As("acme/all"))
 		ws.send(c.first)
-		if e := errorOf(t, ws.end()); e.GetField() != c.field {
+		if e := apitest.ErrorOf(t, ws.end()); e.GetField() != c.field {
 			t.Errorf("%s: %v", name, e)
 		}
 	}
-	r := newRig(t, Limits{})
-	ws, _ := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, _ := r.greet(apitest.As("acme/all"), 1)
 	ws.send(helloOf(1))
-	if e := errorOf(t, ws.end()); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "hello" {
+	if e := apitest.ErrorOf(t, ws.end()); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "hello" {
 		t.Errorf("a second hello: %v", e)
 	}
 }
@@ -213,26 +215,26 @@ func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 	for name, rule := range frames {
 		f, ok := samples[name]
 		switch {
-		case rule.any && name != "commit": // commit's parts have rules
+		case rule.Any && name != "commit": // commit's parts have rules
 			continue
 		case !ok:
 			t.Fatalf("frame %s has no sample", name)
 		}
-		r := newRig(t, Limits{})
+		r := newRig(t, edge.Limits{})
 		lacking := "task:read,admin,kv:read"
 		for _, scope := range []string{"task:create", "task:work"} {
-			if !strings.Contains(rule.scope.String(), scope) && !rule.any {
+			if !strings.Contains(rule.Scope.String(), scope) && !rule.Any {
 				lacking += "," + scope
 			}
 		}
 		if name == "gets" {
 			lacking = strings.ReplaceAll(lacking, "kv:read", "kv:write")
 		}
-		ws, _ := r.greet(as("acme/"+lacking), 1)
+		ws, _ := r.greet(apitest.As("acme/"+lacking), 1)
 		ws.send(f)
 		var e *pb.Error
 		if name == "subscribe" || name == "slots" {
-			e = errorOf(t, ws.end())
+			e = apitest.ErrorOf(t, ws.end())
 		} else {
 			a := ws.ack()
 			e = a.GetError()
@@ -243,23 +245,23 @@ func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 		if e.GetCode() != "PERMISSION_DENIED" {
 			t.Errorf("%s: %v", name, e)
 		}
-		if n := len(r.n.proposed()); n != 0 {
+		if n := len(r.n.Proposed()); n != 0 {
 			t.Errorf("%s: %d commits were proposed", name, n)
 		}
 	}
 	for name, ctx := range map[string]context.Context{
-		"no token": context.Background(), "an expired token": as("acme/all/-1s"), "an unknown token": as("x"),
+		"no token": context.Background(), "an expired token": apitest.As("acme/all/-1s"), "an unknown token": apitest.As("x"),
 	} {
-		r := newRig(t, Limits{})
+		r := newRig(t, edge.Limits{})
 		expectCode(t, "open with "+name, r.open(ctx).end(), codes.Unauthenticated)
 	}
 }
 
 func TestAnExpiredTokenEndsTheStreamUnlessItIsReplaced(t *testing.T) {
-	r := newRig(t, Limits{})
-	kept, _ := r.greet(as("acme/all/30s"), 1)
-	lost, _ := r.greet(as("acme/all/30s"), 2)
-	gone, _ := r.greet(as("acme/all"), 3)
+	r := newRig(t, edge.Limits{})
+	kept, _ := r.greet(apitest.As("acme/all/30s"), 1)
+	lost, _ := r.greet(apitest.As("acme/all/30s"), 2)
+	gone, _ := r.greet(apitest.As("acme/all"), 3)
 	kept.send(authFrame("acme/task:create"))
 	kept.send(createFrame(1, 1))
 	if a := kept.ack(); a.GetError() != nil {
@@ -269,7 +271,7 @@ func TestAnExpiredTokenEndsTheStreamUnlessItIsReplaced(t *testing.T) {
 	if a := kept.ack(); a.GetError().GetCode() != "PERMISSION_DENIED" {
 		t.Errorf("the new token's scopes do not rule: %v", a)
 	}
-	r.auth.revoke("acme/all")
+	r.auth.Revoke("acme/all")
 	r.tick(3, streamTick) // to the 30th second
 	expectCode(t, "expired", lost.end(), codes.Unauthenticated)
 	expectCode(t, "revoked", gone.end(), codes.Unauthenticated)
@@ -283,47 +285,47 @@ func TestAnExpiredTokenEndsTheStreamUnlessItIsReplaced(t *testing.T) {
 // tick advances the clock in steps, and waits after each until no stream has its timer still to rearm.
 func (r *rig) tick(steps int, step time.Duration) {
 	for range steps {
-		eventually(r.t, "every stream's timer is armed", func() bool {
-			return r.clock.armed() > int(r.s.Stats().Streams)
+		apitest.Eventually(r.t, "every stream's timer is armed", func() bool {
+			return r.clock.Armed() > int(r.s.Stats().Streams)
 		})
-		r.clock.advance(step)
-		r.s.live.Sweep()
+		r.clock.Advance(step)
+		r.s.Live.Sweep()
 	}
 }
 
 func TestATokenOfAnotherTenantEndsTheStream(t *testing.T) {
 	for name, token := range map[string]string{"another tenant": "rival/all", "unknown": "x", "expired": "acme/all/-1s"} {
-		r := newRig(t, Limits{})
-		ws, _ := r.greet(as("acme/all"), 1)
+		r := newRig(t, edge.Limits{})
+		ws, _ := r.greet(apitest.As("acme/all"), 1)
 		ws.send(authFrame(token))
 		expectCode(t, name, ws.end(), codes.Unauthenticated)
 	}
 }
 
 func TestAStreamThatNeverSaysHelloIsEnded(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws := r.open(as("acme/all"))
-	eventually(t, "the stream is open", func() bool { return r.s.Stats().Streams == 1 })
+	r := newRig(t, edge.Limits{})
+	ws := r.open(apitest.As("acme/all"))
+	apitest.Eventually(t, "the stream is open", func() bool { return r.s.Stats().Streams == 1 })
 	r.tick(6, streamTick)
 	expectCode(t, "silent", ws.end(), codes.DeadlineExceeded)
 }
 
 func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.holding = true
-	ws, ses := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	r.n.Holding = true
+	ws, ses := r.greet(apitest.As("acme/all"), 1)
 	for seq := range uint64(3) {
 		ws.send(createFrame(seq, 1))
 	}
 	if err := ws.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the session drains", func() bool { _, drained, _ := ses.state(); return drained && r.n.waiting() == 3 })
-	if ses.sink.Assign(1, assignedTasks(1, 1), core.At{}) {
+	apitest.Eventually(t, "the session drains", func() bool { _, drained, _ := ses.State(); return drained && r.n.Waiting() == 3 })
+	if ses.Sink.Assign(1, assignedTasks(1, 1), core.At{}) {
 		t.Error("a client that closed its side was given a task")
 	}
 	for seq := range uint64(3) {
-		r.n.release(0)
+		r.n.ReleaseHeld(0)
 		if a := ws.ack(); a.GetSeq() != seq {
 			t.Errorf("ack: %v", a)
 		}
@@ -331,24 +333,24 @@ func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
 	if err := ws.end(); !errors.Is(err, io.EOF) {
 		t.Errorf("end: %v", err)
 	}
-	eventually(t, "the session is closed", func() bool { _, _, closed := ses.state(); return closed })
+	apitest.Eventually(t, "the session is closed", func() bool { _, _, closed := ses.State(); return closed })
 }
 
 // TestHeadersOfAStreamComeBeforeItHasAWriter holds the session back, so that no frame can take the headers along.
 func TestHeadersOfAStreamComeBeforeItHasAWriter(t *testing.T) {
-	r := newRig(t, Limits{})
-	for range cap(r.n.opened) {
-		r.n.opened <- nil
+	r := newRig(t, edge.Limits{})
+	for range cap(r.n.Opened) {
+		r.n.Opened <- nil
 	}
-	ctx, cancel := context.WithTimeout(as("acme/all"), 10*time.Second)
+	ctx, cancel := context.WithTimeout(apitest.As("acme/all"), 10*time.Second)
 	defer cancel()
 	ws := r.open(ctx)
 	ws.send(helloOf(1))
 	if _, err := ws.Header(); err != nil {
 		t.Error(err)
 	}
-	for range cap(r.n.opened) {
-		<-r.n.opened
+	for range cap(r.n.Opened) {
+		<-r.n.Opened
 	}
 	if ws.recv().GetWelcome() == nil {
 		t.Error("the first frame is not a welcome")
@@ -356,10 +358,10 @@ func TestHeadersOfAStreamComeBeforeItHasAWriter(t *testing.T) {
 }
 
 func TestDrainReachesTheSession(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws, ses := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	ws, ses := r.greet(apitest.As("acme/all"), 1)
 	ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Drain{Drain: &pb.Drain{}}})
-	eventually(t, "the session drains", func() bool { _, drained, _ := ses.state(); return drained })
+	apitest.Eventually(t, "the session drains", func() bool { _, drained, _ := ses.State(); return drained })
 	ws.send(createFrame(1, 1))
 	if a := ws.ack(); a.GetError() != nil {
 		t.Errorf("a draining stream still creates: %v", a)
@@ -367,11 +369,11 @@ func TestDrainReachesTheSession(t *testing.T) {
 }
 
 func TestShutdownSaysGoawayAndAnswersWhatWasTaken(t *testing.T) {
-	r := newRig(t, Limits{})
-	r.n.holding = true
-	ws, ses := r.greet(as("acme/all"), 1)
+	r := newRig(t, edge.Limits{})
+	r.n.Holding = true
+	ws, ses := r.greet(apitest.As("acme/all"), 1)
 	ws.send(createFrame(1, 1))
-	eventually(t, "the frame is proposed", func() bool { return r.n.waiting() == 1 })
+	apitest.Eventually(t, "the frame is proposed", func() bool { return r.n.Waiting() == 1 })
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -381,28 +383,28 @@ func TestShutdownSaysGoawayAndAnswersWhatWasTaken(t *testing.T) {
 		t.Errorf("goaway: %v", g)
 	}
 	ws.send(createFrame(2, 1)) // comes too late: the client sends it again elsewhere
-	eventually(t, "the session drains", func() bool { _, drained, _ := ses.state(); return drained })
-	r.n.release(0)
+	apitest.Eventually(t, "the session drains", func() bool { _, drained, _ := ses.State(); return drained })
+	r.n.ReleaseHeld(0)
 	if a := ws.ack(); a.GetSeq() != 1 || a.GetError() != nil {
 		t.Errorf("ack: %v", a)
 	}
-	if e := errorOf(t, ws.end()); e.GetCode() != "UNAVAILABLE" || e.GetReason() != "stopping" || e.GetOutcome() != pb.Error_REFUSED {
+	if e := apitest.ErrorOf(t, ws.end()); e.GetCode() != "UNAVAILABLE" || e.GetReason() != "stopping" || e.GetOutcome() != pb.Error_REFUSED {
 		t.Errorf("end: %v", e)
 	}
 	<-over
-	if got := len(r.n.proposed()); got != 1 {
+	if got := len(r.n.Proposed()); got != 1 {
 		t.Errorf("%d commits", got)
 	}
 }
 
 func TestASessionThatCannotOpenEndsItsStreamOnly(t *testing.T) {
-	r := newRig(t, Limits{})
-	ws := r.open(as("acme/all"))
+	r := newRig(t, edge.Limits{})
+	ws := r.open(apitest.As("acme/all"))
 	f := helloOf(1)
 	f.GetHello().Partition = 1
 	ws.send(f)
-	if e := errorOf(t, ws.end()); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "hello.partition" {
+	if e := apitest.ErrorOf(t, ws.end()); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != "hello.partition" {
 		t.Errorf("end: %v", e)
 	}
-	r.greet(as("acme/all"), 1)
+	r.greet(apitest.As("acme/all"), 1)
 }

@@ -85,7 +85,7 @@ func (st *stream) LeaseLost(h core.TaskHold, reason string) {
 func (st *stream) Room() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	room := st.outBytes < st.s.l.SendBytes && (st.outBytes == 0 || !st.s.sends.full())
+	room := st.outBytes < st.s.Limits.SendBytes && (st.outBytes == 0 || !st.s.Sends.Full())
 	return !st.closed && !st.finishing && room
 }
 
@@ -93,9 +93,9 @@ func (st *stream) Room() bool {
 func (st *stream) weigh(bytes int64) {
 	st.outBytes += bytes
 	if bytes > 0 {
-		st.s.sends.add(bytes)
+		st.s.Sends.Add(bytes)
 	} else {
-		st.s.sends.give(-bytes)
+		st.s.Sends.Give(-bytes)
 	}
 }
 
@@ -218,7 +218,7 @@ func (st *stream) build(o *outgoing) *pb.ServerFrame {
 
 // ack answers a frame by how its proposal ended.
 func (p *pending) ack(d core.Proposed) *pb.Ack {
-	ack := &pb.Ack{Seq: p.seq, At: showAt(d.At)}
+	ack := &pb.Ack{Seq: p.seq, At: ShowAt(d.At)}
 	switch {
 	case d.Err != nil:
 		ack.Error = p.answers.err(d.Err)

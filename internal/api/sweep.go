@@ -1,6 +1,10 @@
 package api
 
-import "time"
+import (
+	"time"
+
+	"github.com/millrace/millrace/internal/edge"
+)
 
 // sweepsPerLimit is how often a time that may pass at most is looked at within it.
 const sweepsPerLimit = 4
@@ -8,22 +12,22 @@ const sweepsPerLimit = 4
 // sweep ends connections that are new for too long, and calls whose messages do not come, until the server stops. It counts its
 // own rounds: where messages move no clock is read and no timer is set.
 func (s *Server) sweep() {
-	first, message := s.l.FirstCallMs, s.l.ReceiveMs
+	first, message := s.Limits.FirstCallMs, s.Limits.ReceiveMs
 	every := max(min(first, message)/sweepsPerLimit, 1)
 	rounds := func(limit int64) int32 { return int32((limit + every - 1) / every) }
 	timer := s.o.Clock.NewTimer(time.Duration(every) * time.Millisecond)
 	defer timer.Stop()
 	for {
 		select {
-		case <-s.life.Done():
+		case <-s.Life.Done():
 			return
 		case <-timer.C():
 		}
-		late := s.conns.overdue(rounds(first))
+		late := s.Conns.Overdue(rounds(first))
 		for range late {
-			s.refusals.add("first_call_ms")
+			s.Refusals.Add("first_call_ms")
 		}
-		closeAll(late)
+		edge.CloseAll(late)
 		for _, g := range s.incoming.overdue(rounds(message)) {
 			g.expire()
 		}
@@ -31,7 +35,7 @@ func (s *Server) sweep() {
 	}
 }
 
-// startSweep begins to sweep, once.
-func (s *Server) startSweep() {
-	s.sweeping.Do(func() { s.work.Go(s.sweep) })
+// StartSweep begins to sweep, once.
+func (s *Server) StartSweep() {
+	s.sweeping.Do(func() { s.Work.Go(s.sweep) })
 }

@@ -5,44 +5,45 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// taskService is the unary door to tasks.
-type taskService struct {
+// TaskService is the unary door to tasks.
+type TaskService struct {
 	pb.UnimplementedTaskServiceServer
 	s *Server
 }
 
 // Create makes one task.
-func (ts *taskService) Create(ctx context.Context, in *pb.CreateRequest) (*pb.CreateResponse, error) {
-	return ts.create(ctx, in.GetTask(), false)
+func (ts *TaskService) Create(ctx context.Context, in *pb.CreateRequest) (*pb.CreateResponse, error) {
+	return ts.CreateKeyed(ctx, in.GetTask(), false)
 }
 
-// create is Create of a task whose unique key, with request, is the Idempotency-Key of the call.
-func (ts *taskService) create(ctx context.Context, in *pb.TaskSpec, request bool) (*pb.CreateResponse, error) {
+// CreateKeyed is Create of a task whose unique key, with request, is the Idempotency-Key of the call.
+func (ts *TaskService) CreateKeyed(ctx context.Context, in *pb.TaskSpec, request bool) (*pb.CreateResponse, error) {
 	c, err := ts.s.begin(ctx, true)
 	if err != nil {
 		return nil, err
 	}
 	op, fact := c.t.taskCreate(in)
 	if fact != nil {
-		return nil, within("task", fact)
+		return nil, edge.Within("task", fact)
 	}
 	op.Unique.Request = request && ts.s.o.Backend.Format() >= core.FormatQueues
 	if c.t.part, fact = c.t.placeCreate(op); fact != nil {
-		return nil, within("task", fact)
+		return nil, edge.Within("task", fact)
 	}
 	r, at, err := c.proposeOp(ctx, op)
 	if err != nil {
 		return nil, err
 	}
 	return &pb.CreateResponse{
-		Id: r.Task.String(), Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, At: showAt(at),
+		Id: r.Task.String(), Replayed: r.Replayed, PayloadMatches: r.PayloadMatches, At: ShowAt(at),
 	}, nil
 }
 
 // BatchCreate makes several tasks: each alone, or all or none.
-func (ts *taskService) BatchCreate(ctx context.Context, in *pb.BatchCreateRequest) (*pb.BatchCreateResponse, error) {
+func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateRequest) (*pb.BatchCreateResponse, error) {
 	c, err := ts.s.begin(ctx, true)
 	if err != nil {
 		return nil, err
@@ -62,12 +63,12 @@ func (ts *taskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 	if err != nil {
 		return nil, err
 	}
-	return &pb.BatchCreateResponse{Results: results, At: showAt(p.At)}, nil
+	return &pb.BatchCreateResponse{Results: results, At: ShowAt(p.At)}, nil
 }
 
 // Get reads one task.
-func (ts *taskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetResponse, error) {
-	id, fact := taskID("id", in.GetId())
+func (ts *TaskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetResponse, error) {
+	id, fact := TaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -83,20 +84,20 @@ func (ts *taskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetRespo
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
-	return &pb.GetResponse{Task: showTask(&task), At: showAt(at)}, nil
+	return &pb.GetResponse{Task: showTask(&task), At: ShowAt(at)}, nil
 }
 
 // sameTask puts the id as the caller wrote it into the answer for an unknown task, wherever it was found to be unknown.
 func sameTask(err error, id string) error {
-	if is[core.NotFound](err) {
+	if edge.Is[core.NotFound](err) {
 		return core.NotFound{Kind: "task", ID: id}
 	}
 	return err
 }
 
 // ListAttempts reads the last attempts of a task.
-func (ts *taskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequest) (*pb.ListAttemptsResponse, error) {
-	id, fact := taskID("id", in.GetId())
+func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequest) (*pb.ListAttemptsResponse, error) {
+	id, fact := TaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -111,7 +112,7 @@ func (ts *taskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
-	out := &pb.ListAttemptsResponse{Attempts: make([]*pb.Attempt, len(attempts)), At: showAt(at)}
+	out := &pb.ListAttemptsResponse{Attempts: make([]*pb.Attempt, len(attempts)), At: ShowAt(at)}
 	for i, a := range attempts {
 		out.Attempts[i] = showAttempt(a)
 	}
@@ -119,15 +120,15 @@ func (ts *taskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 }
 
 // List reads a page of a queue's tasks in one state.
-func (ts *taskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListResponse, error) {
-	if fact := queueName("queue", in.GetQueue()); fact != nil {
+func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListResponse, error) {
+	if fact := QueueName("queue", in.GetQueue()); fact != nil {
 		return nil, fact
 	}
 	switch {
 	case in.GetState() == pb.State_STATE_UNSPECIFIED:
-		return nil, invalid("state", "is required")
+		return nil, edge.Invalid("state", "is required")
 	case in.GetState() < 0 || in.GetState() > pb.State_CANCELLED:
-		return nil, notSupported("state")
+		return nil, edge.NotSupported("state")
 	}
 	limit, fact := ts.s.page(in.GetLimit())
 	if fact != nil {
@@ -140,7 +141,7 @@ func (ts *taskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 	c, err := ts.s.begin(ctx, false)
 	if err != nil {
 		if unknownNamespace(err) {
-			return &pb.ListResponse{At: showAt(core.At{})}, nil
+			return &pb.ListResponse{At: ShowAt(core.At{})}, nil
 		}
 		return nil, err
 	}
@@ -157,7 +158,7 @@ func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQue
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListResponse{Tasks: make([]*pb.Task, len(page.tasks)), Cursor: showCursor(page.next), At: showAt(page.at)}
+	out := &pb.ListResponse{Tasks: make([]*pb.Task, len(page.tasks)), Cursor: showCursor(page.next), At: ShowAt(page.at)}
 	for i := range page.tasks {
 		out.Tasks[i] = showTask(&page.tasks[i])
 	}
@@ -193,18 +194,18 @@ func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQue
 
 // page reads the length of a page.
 func (s *Server) page(n uint32) (int, core.Fact) {
-	if int64(n) > s.l.ListItems {
-		return 0, beyond("limit", "list_items", s.l.ListItems, "is out of range")
+	if int64(n) > s.Limits.ListItems {
+		return 0, edge.Beyond("limit", "list_items", s.Limits.ListItems, "is out of range")
 	}
 	if n == 0 {
-		return listDefault, nil
+		return ListDefault, nil
 	}
 	return int(n), nil
 }
 
 // Wait answers when a task has ended.
-func (ts *taskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitResponse, error) {
-	id, fact := taskID("id", in.GetId())
+func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitResponse, error) {
+	id, fact := TaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -221,11 +222,11 @@ func (ts *taskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitRe
 	if err != nil {
 		return nil, sameTask(waited(ctx, err), in.GetId())
 	}
-	return &pb.WaitResponse{Task: showTask(&task), At: showAt(at)}, nil
+	return &pb.WaitResponse{Task: showTask(&task), At: ShowAt(at)}, nil
 }
 
 // RunNow makes a scheduled task ready.
-func (ts *taskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.RunNowResponse, error) {
+func (ts *TaskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.RunNowResponse, error) {
 	at, err := ts.change(ctx, in.GetId(), func(id core.TaskID) core.Op { return &core.TaskRunNow{Task: id} })
 	if err != nil {
 		return nil, err
@@ -234,7 +235,7 @@ func (ts *taskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.Ru
 }
 
 // Delete removes a task that has ended.
-func (ts *taskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.DeleteResponse, error) {
+func (ts *TaskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.DeleteResponse, error) {
 	at, err := ts.change(ctx, in.GetId(), func(id core.TaskID) core.Op { return &core.TaskDelete{Task: id} })
 	if err != nil {
 		return nil, err
@@ -243,8 +244,8 @@ func (ts *taskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.De
 }
 
 // change proposes an op on a task that must exist.
-func (ts *taskService) change(ctx context.Context, id string, op func(core.TaskID) core.Op) (*pb.At, error) {
-	task, fact := taskID("id", id)
+func (ts *TaskService) change(ctx context.Context, id string, op func(core.TaskID) core.Op) (*pb.At, error) {
+	task, fact := TaskID("id", id)
 	if fact != nil {
 		return nil, fact
 	}
@@ -259,20 +260,20 @@ func (ts *taskService) change(ctx context.Context, id string, op func(core.TaskI
 	if err != nil {
 		return nil, sameTask(err, id)
 	}
-	return showAt(at), nil
+	return ShowAt(at), nil
 }
 
 // Update is reserved.
-func (ts *taskService) Update(context.Context, *pb.UpdateRequest) (*pb.UpdateResponse, error) {
-	return nil, notSupported("Update")
+func (ts *TaskService) Update(context.Context, *pb.UpdateRequest) (*pb.UpdateResponse, error) {
+	return nil, edge.NotSupported("Update")
 }
 
 // Cancel is reserved.
-func (ts *taskService) Cancel(context.Context, *pb.CancelRequest) (*pb.CancelResponse, error) {
-	return nil, notSupported("Cancel")
+func (ts *TaskService) Cancel(context.Context, *pb.CancelRequest) (*pb.CancelResponse, error) {
+	return nil, edge.NotSupported("Cancel")
 }
 
 // Retry is reserved.
-func (ts *taskService) Retry(context.Context, *pb.RetryRequest) (*pb.RetryResponse, error) {
-	return nil, notSupported("Retry")
+func (ts *TaskService) Retry(context.Context, *pb.RetryRequest) (*pb.RetryResponse, error) {
+	return nil, edge.NotSupported("Retry")
 }

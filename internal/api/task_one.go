@@ -5,11 +5,12 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// giveBack returns tasks that were granted to a caller who left.
-func (ts *taskService) giveBack(ctx context.Context, tasks []*pb.Assignment) {
+// GiveBack returns tasks that were granted to a caller who left.
+func (ts *TaskService) GiveBack(ctx context.Context, tasks []*pb.Assignment) {
 	call, err := ts.s.begin(context.WithoutCancel(ctx), false)
 	if err != nil {
 		return // their leases end by themselves
@@ -28,10 +29,10 @@ func (ts *taskService) giveBack(ctx context.Context, tasks []*pb.Assignment) {
 	}
 }
 
-// settleOne settles one task, whose refusal is the answer's. outcome is what item asks for, and what the fields of errors are
+// SettleOne settles one task, whose refusal is the answer's. outcome is what item asks for, and what the fields of errors are
 // within; method is for the log.
-func (ts *taskService) settleOne(ctx context.Context, item *pb.SettleItem, outcome, method string) (*pb.SettleResult, *pb.At, error) {
-	id, fact := taskID("id", item.GetId())
+func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outcome, method string) (*pb.SettleResult, *pb.At, error) {
+	id, fact := TaskID("id", item.GetId())
 	if fact != nil {
 		return nil, nil, fact
 	}
@@ -44,7 +45,7 @@ func (ts *taskService) settleOne(ctx context.Context, item *pb.SettleItem, outco
 	}
 	commit, _, fact := call.t.settle(item)
 	if fact != nil {
-		return nil, nil, unprefixed(outcome, fact)
+		return nil, nil, edge.Unprefixed(outcome, fact)
 	}
 	p, err := call.propose(ctx, commit)
 	if err != nil {
@@ -52,7 +53,7 @@ func (ts *taskService) settleOne(ctx context.Context, item *pb.SettleItem, outco
 	}
 	r := p.Results[0]
 	if r.Refusal != nil {
-		return nil, nil, settleRefusal{refusal{r.Refusal, 1}, r.FailedInstead}
+		return nil, nil, edge.SettleRefusal{Refusal: edge.Refused(r.Refusal, 1), Failed: r.FailedInstead}
 	}
-	return call.answers(method).settleResult(r), showAt(atOf(r, p.At)), nil
+	return call.answers(method).settleResult(r), ShowAt(atOf(r, p.At)), nil
 }

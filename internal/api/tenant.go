@@ -6,17 +6,18 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// tenantService bounds tenants.
-type tenantService struct {
+// TenantService bounds tenants.
+type TenantService struct {
 	pb.UnimplementedTenantServiceServer
 	s *Server
 }
 
 // Get reads the limits of a tenant, and its measured usage. A caller that may not read another tenant is told that the tenant is
 // unknown, so that the answer does not tell which names exist.
-func (ts *tenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.GetTenantResponse, error) {
+func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.GetTenantResponse, error) {
 	who, _, fact := ts.s.asks(ctx)
 	if fact != nil {
 		return nil, fact
@@ -26,7 +27,7 @@ func (ts *tenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if name == "" {
 		name = own
 	}
-	if fact := spaceName("tenant", name); fact != nil {
+	if fact := SpaceName("tenant", name); fact != nil {
 		return nil, fact
 	}
 	if name != own && !who.Scopes.Has(auth.TenantAdmin) {
@@ -50,11 +51,11 @@ func (ts *tenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 }
 
 // Set replaces the configuration of a tenant.
-func (ts *tenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.SetTenantResponse, error) {
+func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.SetTenantResponse, error) {
 	if _, _, fact := ts.s.asks(ctx); fact != nil {
 		return nil, fact
 	}
-	if fact := spaceName("tenant", in.GetTenant()); fact != nil {
+	if fact := SpaceName("tenant", in.GetTenant()); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)
@@ -67,7 +68,7 @@ func (ts *tenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 		n     int64
 	}{{"key_bytes", c.GetKeyBytes()}, {"key_writes_per_second", c.GetKeyWritesPerSecond()}, {"key_bytes_per_second", c.GetKeyBytesPerSecond()}} {
 		if bound.n < 0 {
-			return nil, invalid("config."+bound.field, "must not be negative")
+			return nil, edge.Invalid("config."+bound.field, "must not be negative")
 		}
 	}
 	config := core.TenantConfig{KeyBytes: c.GetKeyBytes(), KeyRate: c.GetKeyWritesPerSecond(), KeyByteRate: c.GetKeyBytesPerSecond()}

@@ -8,13 +8,14 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 )
 
 // translator turns messages of one caller into ops of one partition. Its methods check shape, limits and scopes; a
 // fact names the field by its path within the message.
 type translator struct {
-	l    *Limits
+	l    *edge.Limits
 	who  auth.Principal
 	part core.Partition
 	now  core.ShardTime // as wall clocks show it in the shard
@@ -42,16 +43,16 @@ func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
 // fillCreate is taskCreate into an op that the caller made.
 func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	if in == nil {
-		return invalid("", "is required")
+		return edge.Invalid("", "is required")
 	}
 	if fact = reservedOf(in); fact != nil {
 		return fact
 	}
-	if fact = queueName("queue", in.GetQueue()); fact != nil {
+	if fact = QueueName("queue", in.GetQueue()); fact != nil {
 		return fact
 	}
 	if in.GetKind() != "" {
-		if fact = queueName("kind", in.GetKind()); fact != nil {
+		if fact = QueueName("kind", in.GetKind()); fact != nil {
 			return fact
 		}
 	}
@@ -71,7 +72,7 @@ func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 	if op.Unique, fact = t.unique(in.GetUnique()); fact != nil {
 		return fact
 	}
-	if fact = textUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
+	if fact = TextUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
 		return fact
 	}
 	op.Tag = in.GetTag()
@@ -81,17 +82,17 @@ func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 func reservedOf(in *pb.TaskSpec) core.Fact {
 	switch {
 	case len(in.GetLabels()) > 0:
-		return notSupported("labels")
+		return edge.NotSupported("labels")
 	case in.GetKey() != "":
-		return notSupported("key")
+		return edge.NotSupported("key")
 	case in.GetCost() != 0:
-		return notSupported("cost")
+		return edge.NotSupported("cost")
 	case in.GetExpiresAt() != nil:
-		return notSupported("expires_at")
+		return edge.NotSupported("expires_at")
 	case len(in.GetAfter()) > 0:
-		return notSupported("after")
+		return edge.NotSupported("after")
 	case in.GetWebhook() != "":
-		return notSupported("webhook")
+		return edge.NotSupported("webhook")
 	}
 	return nil
 }
@@ -106,7 +107,7 @@ func (t *translator) newTaskID(s string) (core.TaskID, core.Fact) {
 		ms, random := t.draw()
 		return core.NewTaskID(ms, t.part.Index, random), nil
 	}
-	return taskID("id", s)
+	return TaskID("id", s)
 }
 
 // draw returns the time and the random part of a new task's id. In a commit that can be repeated they follow from what
@@ -136,10 +137,10 @@ func (t *translator) repeatableBy(id core.RequestID, ends core.TaskHold) {
 
 func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 	if int64(len(in.GetPayload())) > t.l.PayloadBytes {
-		return tooLarge("payload", "payload_bytes", t.l.PayloadBytes)
+		return edge.TooLarge("payload", "payload_bytes", t.l.PayloadBytes)
 	}
 	op.Payload = in.GetPayload()
-	if fact := textUpTo("content_type", in.GetContentType(), "content_type_bytes", t.l.ContentTypeBytes); fact != nil {
+	if fact := TextUpTo("content_type", in.GetContentType(), "content_type_bytes", t.l.ContentTypeBytes); fact != nil {
 		return fact
 	}
 	op.ContentType = in.GetContentType()
@@ -147,41 +148,41 @@ func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 		return nil
 	}
 	if int64(len(in.GetHeaders())) > t.l.Headers {
-		return tooLarge("headers", "headers", t.l.Headers)
+		return edge.TooLarge("headers", "headers", t.l.Headers)
 	}
 	op.Headers = make([]core.Header, len(in.GetHeaders()))
 	var bytes int64
 	for i, h := range in.GetHeaders() {
 		if h.GetName() == "" {
-			return invalid(item("headers", i)+".name", "must not be empty")
+			return edge.Invalid(edge.Item("headers", i)+".name", "must not be empty")
 		}
-		if fact := text("name", h.GetName()); fact != nil {
-			return within(item("headers", i), fact)
+		if fact := Text("name", h.GetName()); fact != nil {
+			return edge.Within(edge.Item("headers", i), fact)
 		}
-		if fact := text("value", h.GetValue()); fact != nil {
-			return within(item("headers", i), fact)
+		if fact := Text("value", h.GetValue()); fact != nil {
+			return edge.Within(edge.Item("headers", i), fact)
 		}
 		bytes += int64(len(h.GetName()) + len(h.GetValue()))
 		op.Headers[i] = core.Header{Name: h.GetName(), Value: h.GetValue()}
 	}
 	if bytes > t.l.HeaderBytes {
-		return tooLarge("headers", "header_bytes", t.l.HeaderBytes)
+		return edge.TooLarge("headers", "header_bytes", t.l.HeaderBytes)
 	}
 	return nil
 }
 
 func (t *translator) schedule(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	if int64(in.GetPriority()) > t.l.Priority {
-		return beyond("priority", "priority", t.l.Priority, "is out of range")
+		return edge.Beyond("priority", "priority", t.l.Priority, "is out of range")
 	}
 	op.Priority = uint8(in.GetPriority())
 	if in.GetRunAt() != nil && in.GetDelay() != nil {
-		return invalid("delay", "and run_at are mutually exclusive")
+		return edge.Invalid("delay", "and run_at are mutually exclusive")
 	}
 	if op.RunAt, fact = moment("run_at", in.GetRunAt(), t.now, t.l.HorizonMs); fact != nil {
 		return fact
 	}
-	op.Delay, fact = millis("delay", in.GetDelay(), t.horizon())
+	op.Delay, fact = Millis("delay", in.GetDelay(), HorizonSpan(t.l))
 	return fact
 }
 
@@ -196,10 +197,10 @@ func (t *translator) policy(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fac
 	if op.MaxDeliveries, fact = t.deliveries(in.MaxDeliveries); fact != nil {
 		return fact
 	}
-	if op.Lease, fact = millis("lease", in.GetLease(), t.leases()); fact != nil {
+	if op.Lease, fact = Millis("lease", in.GetLease(), LeaseSpan(t.l)); fact != nil {
 		return fact
 	}
-	if op.MaxRun, fact = millis("max_run", in.GetMaxRun(), t.positive()); fact != nil {
+	if op.MaxRun, fact = Millis("max_run", in.GetMaxRun(), PositiveSpan(t.l)); fact != nil {
 		return fact
 	}
 	op.Retry, fact = t.retry(in.GetRetry())
@@ -222,22 +223,22 @@ func (t *translator) retry(in *pb.Retry) (r core.Retry, fact core.Fact) {
 		return r, nil
 	}
 	if in.GetBackoff() < 0 || in.GetBackoff() > pb.Backoff_EQUAL_JITTER {
-		return r, notSupported("retry.backoff")
+		return r, edge.NotSupported("retry.backoff")
 	}
 	r.Backoff = core.Backoff(in.GetBackoff())
-	if r.Base, fact = millis("retry.base", in.GetBase(), t.positive()); fact != nil {
+	if r.Base, fact = Millis("retry.base", in.GetBase(), PositiveSpan(t.l)); fact != nil {
 		return r, fact
 	}
-	if r.Max, fact = millis("retry.max", in.GetMax(), t.positive()); fact != nil {
+	if r.Max, fact = Millis("retry.max", in.GetMax(), PositiveSpan(t.l)); fact != nil {
 		return r, fact
 	}
 	if f := in.GetFactor(); f != 0 {
 		if math.IsNaN(f) || f < 1 || f > float64(t.l.RetryFactor) {
-			return r, beyond("retry.factor", "retry_factor", t.l.RetryFactor, "is out of range")
+			return r, edge.Beyond("retry.factor", "retry_factor", t.l.RetryFactor, "is out of range")
 		}
 		percent := math.Round(f * 100)
 		if math.Abs(f*100-percent) > 1e-6 {
-			return r, invalid("retry.factor", "must have at most two decimals")
+			return r, edge.Invalid("retry.factor", "must have at most two decimals")
 		}
 		r.FactorPercent = uint32(percent)
 	}
@@ -249,29 +250,34 @@ func (t *translator) unique(in *pb.Unique) (u core.Unique, fact core.Fact) {
 		return u, nil
 	}
 	if in.GetKey() == "" {
-		return u, invalid("unique.key", "must not be empty")
+		return u, edge.Invalid("unique.key", "must not be empty")
 	}
-	if fact = textUpTo("unique.key", in.GetKey(), "unique_key_bytes", t.l.UniqueKeyBytes); fact != nil {
+	if fact = TextUpTo("unique.key", in.GetKey(), "unique_key_bytes", t.l.UniqueKeyBytes); fact != nil {
 		return u, fact
 	}
 	if in.GetUntil() != pb.Unique_TTL {
-		return u, notSupported("unique.until")
+		return u, edge.NotSupported("unique.until")
 	}
 	switch in.GetOnConflict() {
 	case pb.Unique_RETURN:
 	case pb.Unique_REJECT:
 		u.Reject = true
 	default:
-		return u, notSupported("unique.on_conflict")
+		return u, edge.NotSupported("unique.on_conflict")
 	}
 	u.Key = in.GetKey()
-	u.TTL, fact = millis("unique.ttl", in.GetTtl(), span{1, t.l.UniqueTTLMs, "unique_ttl_ms"})
+	u.TTL, fact = Millis("unique.ttl", in.GetTtl(), Span{1, t.l.UniqueTTLMs, "unique_ttl_ms"})
 	return u, fact
 }
 
-func (t *translator) leases() span   { return span{leaseMinMs, t.l.LeaseMs, "lease_ms"} }
-func (t *translator) horizon() span  { return span{0, t.l.HorizonMs, "horizon_ms"} }
-func (t *translator) positive() span { return span{1, t.l.HorizonMs, "horizon_ms"} }
+// LeaseSpan is how long a lease may be.
+func LeaseSpan(l *edge.Limits) Span { return Span{leaseMinMs, l.LeaseMs, "lease_ms"} }
+
+// HorizonSpan is how long a duration may be that has no limit of its own.
+func HorizonSpan(l *edge.Limits) Span { return Span{0, l.HorizonMs, "horizon_ms"} }
+
+// PositiveSpan is HorizonSpan without 0.
+func PositiveSpan(l *edge.Limits) Span { return Span{1, l.HorizonMs, "horizon_ms"} }
 
 // holds reads the leases of a heartbeat.
 func (t *translator) holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fact) {
@@ -279,7 +285,7 @@ func (t *translator) holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fa
 	for i, h := range in {
 		var fact core.Fact
 		if out[i], fact = hold("id", "token", h.GetId(), h.GetToken()); fact != nil {
-			return nil, within(item(list, i), fact)
+			return nil, edge.Within(edge.Item(list, i), fact)
 		}
 	}
 	return out, nil
@@ -288,18 +294,18 @@ func (t *translator) holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fa
 // queues reads the queues of a claim or subscription.
 func (t *translator) queues(in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact) {
 	if len(in) == 0 {
-		return nil, invalid("queues", "must name at least one queue")
+		return nil, edge.Invalid("queues", "must name at least one queue")
 	}
 	if int64(len(in)) > t.l.ClaimQueues {
-		return nil, tooLarge("queues", "claim_queues", t.l.ClaimQueues)
+		return nil, edge.TooLarge("queues", "claim_queues", t.l.ClaimQueues)
 	}
 	out := make([]core.GrantQueue, len(in))
 	for i, q := range in {
-		if fact := queueName(item("queues", i)+".name", q.GetName()); fact != nil {
+		if fact := QueueName(edge.Item("queues", i)+".name", q.GetName()); fact != nil {
 			return nil, fact
 		}
 		if q.GetWeight() > 1 {
-			return nil, notSupported(item("queues", i) + ".weight")
+			return nil, edge.NotSupported(edge.Item("queues", i) + ".weight")
 		}
 		out[i] = core.GrantQueue{Name: q.GetName(), Weight: 1}
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // The longest texts of a failed attempt; longer ones are cut, never refused.
@@ -19,7 +20,7 @@ func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 		return c, fact
 	}
 	if f := in.GetFence(); f != nil {
-		if fact = fenceRule.missing(t.who.Scopes); fact != nil {
+		if fact = fenceRule.Missing(t.who.Scopes); fact != nil {
 			return c, fact
 		}
 		h, fact := hold("fence.task", "fence.token", f.GetTask(), f.GetToken())
@@ -72,10 +73,10 @@ func endedBy(ops []*pb.Op) core.TaskHold {
 // commitSize refuses a commit of nothing, and one of too many parts.
 func (t *translator) commitSize(conditions, ops int) core.Fact {
 	if conditions+ops == 0 {
-		return invalid("ops", "must not be empty")
+		return edge.Invalid("ops", "must not be empty")
 	}
 	if int64(conditions+ops) > t.l.CommitOps {
-		return tooLarge("ops", "commit_ops", t.l.CommitOps)
+		return edge.TooLarge("ops", "commit_ops", t.l.CommitOps)
 	}
 	return nil
 }
@@ -83,7 +84,7 @@ func (t *translator) commitSize(conditions, ops int) core.Fact {
 // encoded refuses a commit that the log could not take.
 func (t *translator) encoded(c *core.Commit) core.Fact {
 	if int64(c.EncodedSize()) > t.l.CommitBytes {
-		return tooLarge("ops", "commit_bytes", t.l.CommitBytes)
+		return edge.TooLarge("ops", "commit_bytes", t.l.CommitBytes)
 	}
 	return nil
 }
@@ -92,14 +93,14 @@ func (t *translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
 	if len(in) == 0 {
 		return nil, nil
 	}
-	if fact := conditionRule.missing(t.who.Scopes); fact != nil {
+	if fact := conditionRule.Missing(t.who.Scopes); fact != nil {
 		return nil, fact
 	}
 	out := make([]*core.KVCheck, len(in))
 	for i, c := range in {
 		var fact core.Fact
 		if out[i], fact = t.kvCheck(c); fact != nil {
-			return nil, within(item("conditions", i), fact)
+			return nil, edge.Within(edge.Item("conditions", i), fact)
 		}
 	}
 	return out, nil
@@ -110,7 +111,7 @@ func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
 	for i, o := range in {
 		op, fact := t.op(o)
 		if fact != nil {
-			return nil, atOp{within(item("ops", i), fact), i} // not all facts have a field
+			return nil, edge.AtOp{Fact: edge.Within(edge.Item("ops", i), fact), Op: i} // not all facts have a field
 		}
 		out = append(out, op)
 	}
@@ -124,52 +125,52 @@ func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
 	}
 	switch o := in.GetOp().(type) {
 	case *pb.Op_TaskCreate:
-		if fact := ops["task_create"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["task_create"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.taskCreate(o.TaskCreate))
 	case *pb.Op_TaskComplete:
-		if fact := ops["task_complete"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["task_complete"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.taskComplete(o.TaskComplete))
 	case *pb.Op_TaskFail:
-		if fact := ops["task_fail"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["task_fail"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.taskFail(o.TaskFail))
 	case *pb.Op_TaskSnooze:
-		if fact := ops["task_snooze"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["task_snooze"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.taskSnooze(o.TaskSnooze))
 	case *pb.Op_KvPut:
-		if fact := ops["kv_put"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["kv_put"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.kvPut(o.KvPut))
 	case *pb.Op_KvDelete:
-		if fact := ops["kv_delete"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["kv_delete"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.kvDelete(o.KvDelete))
 	case *pb.Op_KvCheck:
-		if fact := ops["kv_check"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["kv_check"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.kvCheck(o.KvCheck))
 	case *pb.Op_RefTransaction:
-		if fact := ops["ref_transaction"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["ref_transaction"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.refTransaction(o.RefTransaction))
 	case *pb.Op_VectorUpsert:
-		if fact := ops["vector_upsert"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["vector_upsert"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.vectorUpsert(o.VectorUpsert))
 	case *pb.Op_VectorDelete:
-		if fact := ops["vector_delete"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["vector_delete"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.vectorDelete(o.VectorDelete))
@@ -211,9 +212,9 @@ func (t *translator) taskSnooze(in *pb.TaskSnooze) (*core.TaskSnooze, core.Fact)
 
 func (t *translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskComplete, core.Fact) {
 	if int64(len(in.GetResult())) > t.l.ResultBytes {
-		return nil, tooLarge("complete.result", "result_bytes", t.l.ResultBytes)
+		return nil, edge.TooLarge("complete.result", "result_bytes", t.l.ResultBytes)
 	}
-	fact := textUpTo("complete.result_type", in.GetResultType(), "content_type_bytes", t.l.ContentTypeBytes)
+	fact := TextUpTo("complete.result_type", in.GetResultType(), "content_type_bytes", t.l.ContentTypeBytes)
 	if fact != nil {
 		return nil, fact
 	}
@@ -228,32 +229,32 @@ func (t *translator) fail(h core.TaskHold, in *pb.Fail) (*core.TaskFail, core.Fa
 		Stack:   core.Cut(in.GetError().GetStack(), errorStackBytes),
 	}
 	var fact core.Fact
-	op.RetryAfter, fact = millis("fail.retry_after", in.GetRetryAfter(), span{0, t.l.RetryAfterMs, "retry_after_ms"})
+	op.RetryAfter, fact = Millis("fail.retry_after", in.GetRetryAfter(), Span{0, t.l.RetryAfterMs, "retry_after_ms"})
 	return op, fact
 }
 
 func (t *translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, core.Fact) {
 	op := &core.TaskSnooze{Task: h.Task, Token: h.Token}
 	if (in.GetUntil() == nil) == (in.GetDelay() == nil) {
-		return nil, invalid("snooze", "give either until or delay")
+		return nil, edge.Invalid("snooze", "give either until or delay")
 	}
 	var fact core.Fact
 	if op.Until, fact = moment("snooze.until", in.GetUntil(), t.now, t.l.HorizonMs); fact != nil {
 		return nil, fact
 	}
-	op.Delay, fact = millis("snooze.delay", in.GetDelay(), t.horizon())
+	op.Delay, fact = Millis("snooze.delay", in.GetDelay(), HorizonSpan(t.l))
 	return op, fact
 }
 
 func (t *translator) key(keyspace string, key []byte) core.Fact {
-	if fact := spaceName("keyspace", keyspace); fact != nil {
+	if fact := SpaceName("keyspace", keyspace); fact != nil {
 		return fact
 	}
 	if len(key) == 0 {
-		return invalid("key", "must not be empty")
+		return edge.Invalid("key", "must not be empty")
 	}
 	if int64(len(key)) > t.l.KeyBytes {
-		return tooLarge("key", "key_bytes", t.l.KeyBytes)
+		return edge.TooLarge("key", "key_bytes", t.l.KeyBytes)
 	}
 	return nil
 }
@@ -263,13 +264,13 @@ func (t *translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
 		return nil, fact
 	}
 	if int64(len(in.GetValue())) > t.l.ValueBytes {
-		return nil, tooLarge("value", "value_bytes", t.l.ValueBytes)
+		return nil, edge.TooLarge("value", "value_bytes", t.l.ValueBytes)
 	}
-	if in.GetWantPrev() && !t.who.Scopes.Has(readsValues) {
-		return nil, core.Denied{Scope: readsValues.String()}
+	if in.GetWantPrev() && !t.who.Scopes.Has(edge.ReadsValues) {
+		return nil, core.Denied{Scope: edge.ReadsValues.String()}
 	}
 	if in.GetIfAbsent() && in.GetIfRev() != 0 {
-		return nil, invalid("if_rev", "and if_absent are mutually exclusive")
+		return nil, edge.Invalid("if_rev", "and if_absent are mutually exclusive")
 	}
 	return &core.KVPut{
 		Keyspace: in.GetKeyspace(), Key: in.GetKey(), Value: in.GetValue(),
@@ -296,23 +297,23 @@ func (t *translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 		op.Target, op.Rev = core.TargetRev, o.Rev
 	case *pb.KVCheck_Value:
 		if int64(len(o.Value)) > t.l.ValueBytes {
-			return nil, tooLarge("value", "value_bytes", t.l.ValueBytes)
+			return nil, edge.TooLarge("value", "value_bytes", t.l.ValueBytes)
 		}
 		op.Target, op.Value = core.TargetValue, o.Value
 	}
 	switch in.GetCompare() {
 	case pb.KVCheck_EXISTS, pb.KVCheck_ABSENT:
 		if op.Target != 0 {
-			return nil, invalid("compare", "takes no operand")
+			return nil, edge.Invalid("compare", "takes no operand")
 		}
 	case pb.KVCheck_EQUAL, pb.KVCheck_NOT_EQUAL, pb.KVCheck_LESS, pb.KVCheck_GREATER:
 		if op.Target == 0 {
-			return nil, invalid("compare", "needs rev or value to compare with")
+			return nil, edge.Invalid("compare", "needs rev or value to compare with")
 		}
 	case pb.KVCheck_COMPARE_UNSPECIFIED:
-		return nil, invalid("compare", "is required")
+		return nil, edge.Invalid("compare", "is required")
 	default:
-		return nil, notSupported("compare")
+		return nil, edge.NotSupported("compare")
 	}
 	return op, nil
 }

@@ -7,12 +7,13 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // queueConfig reads a queue's configuration; its version, which is read-only, is not looked at.
 func (t *translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact core.Fact) {
 	if in == nil {
-		return c, invalid("", "is required")
+		return c, edge.Invalid("", "is required")
 	}
 	if fact = count("max_attempts", in.GetMaxAttempts(), "max_attempts", t.l.Attempts); fact != nil {
 		return c, fact
@@ -24,17 +25,17 @@ func (t *translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact c
 	if c.MaxDeliveries, fact = t.deliveries(in.MaxDeliveries); fact != nil {
 		return c, fact
 	}
-	if c.Lease, fact = millis("lease", in.GetLease(), t.leases()); fact != nil {
+	if c.Lease, fact = Millis("lease", in.GetLease(), LeaseSpan(t.l)); fact != nil {
 		return c, fact
 	}
-	if c.MaxRun, fact = millis("max_run", in.GetMaxRun(), t.positive()); fact != nil {
+	if c.MaxRun, fact = Millis("max_run", in.GetMaxRun(), PositiveSpan(t.l)); fact != nil {
 		return c, fact
 	}
 	if c.Retry, fact = t.retry(in.GetRetry()); fact != nil {
 		return c, fact
 	}
 	if in.GetMaxPayload() < 0 || in.GetMaxPayload() > t.l.PayloadBytes {
-		return c, beyond("max_payload", "payload_bytes", t.l.PayloadBytes, "is out of range")
+		return c, edge.Beyond("max_payload", "payload_bytes", t.l.PayloadBytes, "is out of range")
 	}
 	c.MaxPayload = in.GetMaxPayload()
 	return c, t.spans(&c, in)
@@ -56,7 +57,7 @@ func (t *translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.F
 
 // orOff reads a duration of which 0 means none at all, and unset the default.
 func (t *translator) orOff(field string, d *durationpb.Duration) (core.Millis, core.Fact) {
-	ms, fact := millis(field, d, t.horizon())
+	ms, fact := Millis(field, d, HorizonSpan(t.l))
 	if fact == nil && d != nil && ms == 0 {
 		return -1, nil
 	}
@@ -65,10 +66,10 @@ func (t *translator) orOff(field string, d *durationpb.Duration) (core.Millis, c
 
 func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceConfig, fact core.Fact) {
 	if in == nil {
-		return c, invalid("", "is required")
+		return c, edge.Invalid("", "is required")
 	}
 	if in.GetRetainBytes() < 0 {
-		return c, invalid("retain_bytes", "must not be negative")
+		return c, edge.Invalid("retain_bytes", "must not be negative")
 	}
 	for _, bound := range []struct {
 		field string
@@ -80,7 +81,7 @@ func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceCo
 		{"key_bytes_per_second", in.GetKeyBytesPerSecond(), &c.KeyByteRate},
 	} {
 		if bound.value < 0 {
-			return c, invalid(bound.field, "must not be negative")
+			return c, edge.Invalid(bound.field, "must not be negative")
 		}
 		*bound.to = bound.value
 	}
@@ -96,7 +97,7 @@ func ifVersion(v *uint64) (int64, core.Fact) {
 	case v == nil:
 		return -1, nil
 	case *v > math.MaxInt64:
-		return 0, invalid("if_version", "is out of range")
+		return 0, edge.Invalid("if_version", "is out of range")
 	}
 	return int64(*v), nil
 }

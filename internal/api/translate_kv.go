@@ -3,18 +3,19 @@ package api
 import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // keyOp reads the ops on keys that are neither puts nor deletes nor checks of one.
 func (t *translator) keyOp(in *pb.Op) (core.Op, core.Fact) {
 	switch o := in.GetOp().(type) {
 	case *pb.Op_KvAdd:
-		if fact := ops["kv_add"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["kv_add"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		return asOp(t.kvAdd(o.KvAdd))
 	case *pb.Op_KvDeleteRange:
-		if fact := ops["kv_delete_range"].missing(t.who.Scopes); fact != nil {
+		if fact := ops["kv_delete_range"].Missing(t.who.Scopes); fact != nil {
 			return nil, fact
 		}
 		op, fact := t.kvDeleteRange(o.KvDeleteRange)
@@ -27,7 +28,7 @@ func (t *translator) keyOp(in *pb.Op) (core.Op, core.Fact) {
 		}
 		return asOp(op, fact)
 	}
-	return nil, notSupported("")
+	return nil, edge.NotSupported("")
 }
 
 func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
@@ -35,7 +36,7 @@ func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
 		return nil, fact
 	}
 	if in.Floor != nil && in.Ceiling != nil && in.GetFloor() > in.GetCeiling() {
-		return nil, invalid("floor", "must not be above the ceiling")
+		return nil, edge.Invalid("floor", "must not be above the ceiling")
 	}
 	return &core.KVAdd{
 		Keyspace: in.GetKeyspace(), Key: in.GetKey(), Delta: in.GetDelta(), HasRev: in.IfRev != nil, IfRev: in.GetIfRev(),
@@ -54,7 +55,7 @@ func (t *translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, c
 
 // keyRange checks a keyspace and the bounds of a range of its keys.
 func (t *translator) keyRange(keyspace string, from, to, prefix []byte) core.Fact {
-	if fact := spaceName("keyspace", keyspace); fact != nil {
+	if fact := SpaceName("keyspace", keyspace); fact != nil {
 		return fact
 	}
 	for _, bound := range []struct {
@@ -62,11 +63,11 @@ func (t *translator) keyRange(keyspace string, from, to, prefix []byte) core.Fac
 		key   []byte
 	}{{"from", from}, {"to", to}, {"prefix", prefix}} {
 		if int64(len(bound.key)) > t.l.KeyBytes {
-			return tooLarge(bound.field, "key_bytes", t.l.KeyBytes)
+			return edge.TooLarge(bound.field, "key_bytes", t.l.KeyBytes)
 		}
 	}
 	if len(prefix) > 0 && (len(from) > 0 || len(to) > 0) {
-		return invalid("prefix", "and from or to are mutually exclusive")
+		return edge.Invalid("prefix", "and from or to are mutually exclusive")
 	}
 	return nil
 }

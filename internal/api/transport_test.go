@@ -11,6 +11,8 @@ import (
 	"golang.org/x/net/http2"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // peer speaks HTTP/2 by hand, so that it may do what no client library does.
@@ -57,7 +59,7 @@ func (p *peer) goaway() *http2.GoAwayFrame {
 }
 
 func TestAClientThatPingsTooOftenIsToldToGo(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	p := r.peer()
 	for range 10 {
 		if err := p.WritePing(false, [8]byte{1}); err != nil {
@@ -75,7 +77,7 @@ func TestAClientThatPingsTooOftenIsToldToGo(t *testing.T) {
 // TestAConnectionIsToldToGoAfterAnHour so that clients spread over servers again. It is an hour, give or take a tenth.
 func TestAConnectionIsToldToGoAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Limits{GRPCIdleMs: 10 * hour})
+		r := newRig(t, edge.Limits{GRPCIdleMs: 10 * hour})
 		p := r.peer()
 		begin := time.Now()
 		f := p.goaway()
@@ -90,7 +92,7 @@ func TestAConnectionIsToldToGoAfterAnHour(t *testing.T) {
 
 func TestAnIdleConnectionIsToldToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Limits{})
+		r := newRig(t, edge.Limits{})
 		p := r.peer()
 		begin := time.Now()
 		if f := p.goaway(); f.ErrCode != http2.ErrCodeNo || time.Since(begin) < 10*time.Minute || time.Since(begin) > 11*time.Minute {
@@ -102,7 +104,7 @@ func TestAnIdleConnectionIsToldToGo(t *testing.T) {
 // TestAConnectionThatSaysNothingIsClosed and does not count against the limits for long.
 func TestAConnectionThatSaysNothingIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, Limits{ConnectionsNode: 2})
+		r := newRig(t, edge.Limits{ConnectionsNode: 2})
 		conn, err := r.lis.Dial()
 		if err != nil {
 			t.Fatal(err)
@@ -119,9 +121,9 @@ func TestAConnectionThatSaysNothingIsClosed(t *testing.T) {
 }
 
 func TestACallWithTooMuchMetadataIsRefused(t *testing.T) {
-	r := newRig(t, Limits{})
+	r := newRig(t, edge.Limits{})
 	get := func(bytes int) error {
-		_, err := pb.NewKVServiceClient(r.conn).Get(as("acme/all", "x-long", strings.Repeat("v", bytes)), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
+		_, err := pb.NewKVServiceClient(r.conn).Get(apitest.As("acme/all", "x-long", strings.Repeat("v", bytes)), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
 		return err
 	}
 	if err := get(headerListBytes); err == nil {

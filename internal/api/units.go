@@ -14,17 +14,17 @@ const (
 const (
 	// leaseMinMs is the shortest lease: below it renewals at a third of it would be the whole load.
 	leaseMinMs = second
-	// requestIDBytes and sessionBytes are the sizes of a request id and a session id.
-	requestIDBytes = 16
+	// RequestIDBytes and sessionBytes are the sizes of a request id and a session id.
+	RequestIDBytes = 16
 	sessionBytes   = 16
-	// maxQuota bounds what bounds the keys of a tenant, a namespace or a keyspace: sums of two do not overflow.
-	maxQuota = 1 << 62
-	// maxShard is the highest number of a shard.
-	maxShard = 1<<16 - 1
-	// listDefault is the length of a page that names none.
-	listDefault = 100
-	// cursorBytes bounds a cursor before it is decoded.
-	cursorBytes = 1 * kib
+	// MaxQuota bounds what bounds the keys of a tenant, a namespace or a keyspace: sums of two do not overflow.
+	MaxQuota = 1 << 62
+	// MaxShard is the highest number of a shard.
+	MaxShard = 1<<16 - 1
+	// ListDefault is the length of a page that names none.
+	ListDefault = 100
+	// CursorBytes bounds a cursor before it is decoded.
+	CursorBytes = 1 * kib
 	// prevBytes bounds the old values that one answer carries, so that it fits the message that a client accepts.
 	prevBytes = 3 * mib
 	// assignBytes is what one frame of assigned tasks aims at, so that small frames are not stuck behind large ones.

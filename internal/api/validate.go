@@ -9,33 +9,34 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// nameBytes bounds the names of queues, kinds, keyspaces and namespaces.
-const nameBytes = 128
+// NameBytes bounds the names of queues, kinds, keyspaces and namespaces.
+const NameBytes = 128
 
 const nameRule = "letters, digits, dot, underscore and hyphen, from a letter or digit on, at most 128"
 
-// queueName holds names of queues and kinds to their alphabet, which has the colon.
-func queueName(field, s string) core.Fact {
+// QueueName holds names of queues and kinds to their alphabet, which has the colon.
+func QueueName(field, s string) core.Fact {
 	if !isName(s, true) {
-		return invalid(field, "must be made of colon, "+nameRule)
+		return edge.Invalid(field, "must be made of colon, "+nameRule)
 	}
 	return nil
 }
 
-// spaceName holds names of namespaces and keyspaces to their alphabet, which lacks the colon: it separates them where
+// SpaceName holds names of namespaces and keyspaces to their alphabet, which lacks the colon: it separates them where
 // they are written together.
-func spaceName(field, s string) core.Fact {
+func SpaceName(field, s string) core.Fact {
 	if !core.ValidName(s) {
-		return invalid(field, "must be made of "+nameRule)
+		return edge.Invalid(field, "must be made of "+nameRule)
 	}
 	return nil
 }
 
 // isName reports whether s is a name, in which colons are allowed when colon is set.
 func isName(s string, colon bool) bool {
-	if s == "" || len(s) > nameBytes {
+	if s == "" || len(s) > NameBytes {
 		return false
 	}
 	for i := range len(s) {
@@ -50,68 +51,69 @@ func isName(s string, colon bool) bool {
 	return true
 }
 
-// text refuses control characters, which have no place in a name or a header.
-func text(field, s string) core.Fact {
+// Text refuses control characters, which have no place in a name or a header.
+func Text(field, s string) core.Fact {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-		return invalid(field, "must be UTF-8 without control characters")
+		return edge.Invalid(field, "must be UTF-8 without control characters")
 	}
 	return nil
 }
 
-// textUpTo is text of at most top bytes.
-func textUpTo(field, s, limit string, top int64) core.Fact {
+// TextUpTo is text of at most top bytes.
+func TextUpTo(field, s, limit string, top int64) core.Fact {
 	if int64(len(s)) > top {
-		return tooLarge(field, limit, top)
+		return edge.TooLarge(field, limit, top)
 	}
-	return text(field, s)
+	return Text(field, s)
 }
 
-func taskID(field, s string) (core.TaskID, core.Fact) {
+// TaskID reads the id of a task.
+func TaskID(field, s string) (core.TaskID, core.Fact) {
 	id, err := core.ParseTaskID(s)
 	if err != nil || id.IsZero() {
-		return core.TaskID{}, invalid(field, core.ErrTaskID.Error())
+		return core.TaskID{}, edge.Invalid(field, core.ErrTaskID.Error())
 	}
 	return id, nil
 }
 
 // hold reads a lease's name. Any number may be somebody's guess at a token: which ones are live is not judged here.
 func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fact) {
-	task, fact := taskID(idField, id)
+	task, fact := TaskID(idField, id)
 	if fact != nil {
 		return core.TaskHold{}, fact
 	}
 	if token == 0 {
-		return core.TaskHold{}, invalid(tokenField, "is required")
+		return core.TaskHold{}, edge.Invalid(tokenField, "is required")
 	}
 	return core.TaskHold{Task: task, Token: core.Token(token)}, nil
 }
 
-// span is a range of durations, in milliseconds, and the name of the limit that ends it.
-type span struct {
-	min, max int64
-	limit    string
+// Span is a range of durations, in milliseconds, and the name of the limit that ends it.
+type Span struct {
+	Min, Max int64
+	Limit    string
 }
 
-// millis reads a duration that must lie in a span; nil is 0.
-func millis(field string, d *durationpb.Duration, in span) (core.Millis, core.Fact) {
+// Millis reads a duration that must lie in a span; nil is 0.
+func Millis(field string, d *durationpb.Duration, in Span) (core.Millis, core.Fact) {
 	if d == nil {
 		return 0, nil
 	}
 	if err := d.CheckValid(); err != nil {
-		return 0, invalid(field, "must be a valid duration")
+		return 0, edge.Invalid(field, "must be a valid duration")
 	}
 	// Compared in seconds first: a valid duration of protobuf is longer than a time.Duration can say.
-	if d.GetSeconds() > in.max/second {
-		return 0, beyond(field, in.limit, in.max, "is too long")
+	if d.GetSeconds() > in.Max/second {
+		return 0, edge.Beyond(field, in.Limit, in.Max, "is too long")
 	}
 	ms := int64(core.MillisOf(time.Duration(d.GetSeconds())*time.Second + time.Duration(d.GetNanos())))
 	switch {
 	case d.GetSeconds() < 0 || d.GetNanos() < 0:
-		return 0, invalid(field, "must not be negative")
-	case ms > in.max:
-		return 0, beyond(field, in.limit, in.max, "is too long")
-	case ms < in.min:
-		return 0, beyond(field, in.limit, in.max, "is too short")
+		return 0, edge.Invalid(field, "must not be negative")
+	case ms > in.Max:
+		return 0, edge.Beyond(field, in.Limit, in.Max, "is too long")
+	case ms < in.Min:
+		return 0, edge.Beyond(field, in.Limit, in.Max, "is too short")
 	}
 	return core.Millis(ms), nil
 }
@@ -122,11 +124,11 @@ func moment(field string, t *timestamppb.Timestamp, now core.ShardTime, horizon 
 		return 0, nil
 	}
 	if err := t.CheckValid(); err != nil {
-		return 0, invalid(field, "must be a valid timestamp")
+		return 0, edge.Invalid(field, "must be a valid timestamp")
 	}
 	at := core.ShardTimeOf(t.AsTime())
 	if at > now.Add(core.Millis(horizon)) {
-		return 0, beyond(field, "horizon_ms", horizon, "lies too far ahead")
+		return 0, edge.Beyond(field, "horizon_ms", horizon, "lies too far ahead")
 	}
 	return max(at, 1), nil
 }
@@ -134,7 +136,7 @@ func moment(field string, t *timestamppb.Timestamp, now core.ShardTime, horizon 
 // count reads a number from 0, which means unset, to top.
 func count(field string, n int32, limit string, top int64) core.Fact {
 	if n < 0 || int64(n) > top {
-		return beyond(field, limit, top, "is out of range")
+		return edge.Beyond(field, limit, top, "is out of range")
 	}
 	return nil
 }

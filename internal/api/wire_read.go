@@ -181,17 +181,17 @@ func (r *wireReader) createField(op *core.TaskCreate, num protowire.Number, v []
 		return int64(len(v)) <= r.t.l.PayloadBytes
 	case 5:
 		op.ContentType = kept(&r.contentType, v)
-		return textUpTo("", op.ContentType, "", r.t.l.ContentTypeBytes) == nil
+		return TextUpTo("", op.ContentType, "", r.t.l.ContentTypeBytes) == nil
 	case 13:
 		var d durationpb.Duration
 		if !consumeDuration(&d, v) {
 			return false
 		}
-		op.Lease, fact = millis("", &d, r.t.leases())
+		op.Lease, fact = Millis("", &d, LeaseSpan(r.t.l))
 		return fact == nil
 	case 22:
 		op.Tag = kept(&r.tag, v)
-		return textUpTo("", op.Tag, "", r.t.l.TagBytes) == nil
+		return TextUpTo("", op.Tag, "", r.t.l.TagBytes) == nil
 	}
 	return false
 }
@@ -304,7 +304,7 @@ func (r *wireReader) result(op *core.TaskComplete, b []byte) bool {
 		}
 		b = b[n+m:]
 	}
-	return int64(len(op.Result)) <= r.t.l.ResultBytes && textUpTo("", op.ResultType, "", r.t.l.ContentTypeBytes) == nil
+	return int64(len(op.Result)) <= r.t.l.ResultBytes && TextUpTo("", op.ResultType, "", r.t.l.ContentTypeBytes) == nil
 }
 
 // takeWire handles a frame that was read the short way, as take does one that was not.

@@ -12,6 +12,7 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 func drawTaskID(t *rapid.T) core.TaskID {
@@ -106,7 +107,7 @@ func drawClientFrame(t *rapid.T) *pb.ClientFrame {
 // TestTheShortWayReadsWhatTheLongWayReads holds the hand-written reader to the generated one and the translator: what it
 // takes, they take, and make the same commits of. Bytes are damaged in half of the runs.
 func TestTheShortWayReadsWhatTheLongWayReads(t *testing.T) {
-	limits, err := Limits{}.withDefaults()
+	limits, err := edge.Limits{}.WithDefaults()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,11 +5,12 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // Heartbeat extends leases.
-func (ts *taskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
-	t := translator{l: &ts.s.l}
+func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
+	t := translator{l: &ts.s.Limits}
 	if fact := t.items("items", len(in.GetItems())); fact != nil {
 		return nil, fact
 	}
@@ -17,13 +18,13 @@ func (ts *taskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 	if fact != nil {
 		return nil, fact
 	}
-	extend, fact := millis("extend", in.GetExtend(), t.leases())
+	extend, fact := Millis("extend", in.GetExtend(), LeaseSpan(t.l))
 	if fact != nil {
 		return nil, fact
 	}
 	c, err := ts.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.HeartbeatResponse{Results: allLost(len(holds)), At: showAt(core.At{})}, nil
+		return &pb.HeartbeatResponse{Results: allLost(len(holds)), At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -36,9 +37,9 @@ func (ts *taskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 		return nil, err
 	}
 	if r := p.Results[0].Refusal; r != nil {
-		return nil, refusal{r, 0}
+		return nil, edge.Refused(r, 0)
 	}
-	return &pb.HeartbeatResponse{Results: heartbeats(p.Results, ts.s.o.Backend.Shift(c.t.part)), At: showAt(p.At)}, nil
+	return &pb.HeartbeatResponse{Results: heartbeats(p.Results, ts.s.o.Backend.Shift(c.t.part)), At: ShowAt(p.At)}, nil
 }
 
 func allLost(n int) []*pb.HeartbeatResult {
@@ -52,7 +53,7 @@ func allLost(n int) []*pb.HeartbeatResult {
 // renewEach extends leases of several partitions. An item has no error of its own, so where one partition does not answer,
 // the outcome of the whole is unknown; a repetition does no harm.
 func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core.Millis) (*pb.HeartbeatResponse, error) {
-	out := &pb.HeartbeatResponse{Results: allLost(len(holds)), At: showAt(core.At{})}
+	out := &pb.HeartbeatResponse{Results: allLost(len(holds)), At: ShowAt(core.At{})}
 	var commits []core.Commit
 	var places [][]int // of each commit's items
 	known := make(map[core.Partition]int)
@@ -81,7 +82,7 @@ func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core
 	for n, r := range p.Results {
 		switch {
 		case r.Refusal != nil && len(commits) == 1:
-			return nil, refusal{r.Refusal, 0}
+			return nil, edge.Refused(r.Refusal, 0)
 		case r.Refusal != nil:
 			return nil, halfway(r.Refusal.Fact)
 		}
@@ -89,19 +90,19 @@ func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core
 			out.Results[places[n][i]] = result
 		}
 	}
-	out.At = showAt(p.At)
+	out.At = ShowAt(p.At)
 	return out, nil
 }
 
 // Settle ends attempts.
-func (ts *taskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.SettleResponse, error) {
+func (ts *TaskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.SettleResponse, error) {
 	c, err := ts.s.begin(ctx, false)
 	missing := unknownNamespace(err)
 	if err != nil && !missing {
 		return nil, err
 	}
 	if missing { // its tasks are unknown; other mistakes of the items are reported as usual
-		who, _ := callerOf(ctx)
+		who, _ := edge.CallerOf(ctx)
 		c = &call{s: ts.s, who: who, t: ts.s.translator(who, core.Partition{}, 1)}
 	}
 	a := c.answers("Settle")
@@ -121,9 +122,9 @@ func (ts *taskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.Se
 			return nil, err
 		}
 	}
-	return &pb.SettleResponse{Results: b.answer(a, p.Results), At: showAt(p.At)}, nil
+	return &pb.SettleResponse{Results: b.answer(a, p.Results), At: ShowAt(p.At)}, nil
 }
 
 func (c *call) answers(method string) *answers {
-	return c.s.answers(method, c.who.Scopes.Has(readsValues))
+	return c.s.answers(method, c.who.Scopes.Has(edge.ReadsValues))
 }

@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/rest"
 )
 
 const about = `A durable work queue whose side effects commit with the task.
@@ -29,8 +30,8 @@ An error is {"error": {...}}. Its outcome is "refused" when nothing was changed.
 have been applied: repeat it under the same id, token, key or request id.`
 
 // document makes the whole of it.
-func document(c *contract.Contract, routes []*api.Route) (object, error) {
-	s := &schemas{contract: c, made: make(map[string]object), forms: api.FieldForms()}
+func document(c *contract.Contract, routes []*rest.Route) (object, error) {
+	s := &schemas{contract: c, made: make(map[string]object), forms: rest.FieldForms()}
 	s.input = true // what requests and answers share is made for requests, which are stricter
 	for _, r := range routes {
 		if r.Body != "" {
@@ -75,7 +76,7 @@ func document(c *contract.Contract, routes []*api.Route) (object, error) {
 func failures() string {
 	var out strings.Builder
 	out.WriteString("Codes and their statuses:")
-	for i, c := range api.Codes() {
+	for i, c := range edge.Codes() {
 		if i > 0 {
 			out.WriteByte(',')
 		}
@@ -91,7 +92,7 @@ var (
 )
 
 // operation documents one route.
-func operation(s *schemas, r *api.Route) field {
+func operation(s *schemas, r *rest.Route) field {
 	scopes, public := r.Scopes()
 	op := object{{"operationId", operationID(r)}, {"summary", strings.SplitAfter(r.Doc, ". ")[0]}}
 	doc := r.Doc
@@ -108,7 +109,7 @@ func operation(s *schemas, r *api.Route) field {
 			{"schema", shaped(object{{"type", "string"}}, r.PathForm(m[1]))},
 		})
 	}
-	for _, p := range api.Shared() {
+	for _, p := range rest.Shared() {
 		parameters = append(parameters, parameterOf("query", p))
 	}
 	for _, p := range r.Query {
@@ -138,7 +139,7 @@ func operation(s *schemas, r *api.Route) field {
 }
 
 // operationID is made of the method and the path: GET /v1/queues/{queue}/stats is getQueuesQueueStats.
-func operationID(r *api.Route) string {
+func operationID(r *rest.Route) string {
 	id := strings.ToLower(r.Method)
 	for _, word := range separator.Split(strings.TrimPrefix(r.Path, "/v1/"), -1) {
 		if word != "" {
@@ -148,7 +149,7 @@ func operationID(r *api.Route) string {
 	return id
 }
 
-func parameterOf(in string, p api.Param) object {
+func parameterOf(in string, p rest.Param) object {
 	out := object{{"name", p.Name}, {"in", in}}.with("description", p.Doc)
 	if p.Required {
 		out = append(out, field{"required", true})
@@ -173,7 +174,7 @@ func parameterOf(in string, p api.Param) object {
 	return append(out, field{"schema", shaped(schema, p.Form)})
 }
 
-func responses(s *schemas, r *api.Route) object {
+func responses(s *schemas, r *rest.Route) object {
 	var out object
 	for _, status := range r.Status {
 		answer := object{{"description", http.StatusText(status)}}.with("headers", answerHeaders(r, status))

@@ -4,14 +4,14 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/rest"
 )
 
 // shaped adds to the schema of a field what its form says. A text of a request without a form may not hold NUL.
 func (s *schemas) shaped(name string, schema object) object {
 	form, ok := s.forms[name]
 	if !ok && s.input && typeOf(elementOf(schema)) == "string" && indexOf(elementOf(schema), "enum") < 0 && indexOf(elementOf(schema), "format") < 0 {
-		form = api.AnyText
+		form = rest.AnyText
 	}
 	return shaped(schema, form)
 }
@@ -37,7 +37,7 @@ func typeOf(schema object) string {
 }
 
 // shaped adds to a schema what a form says: to a list what it says of the length, to its elements the rest.
-func shaped(schema object, form api.Form) object {
+func shaped(schema object, form rest.Form) object {
 	if i := indexOf(schema, "items"); i >= 0 {
 		length := form
 		form.MinItems, form.MaxItems = 0, 0

@@ -2,7 +2,7 @@
 // from the contract in proto/, of which it reads the compiled form with its comments from the standard input.
 //
 // What REST says differently from the contract stands in the contract too, as options. That bodies are read and answers written as the
-// document says is tested in internal/api.
+// document says is tested in internal/rest.
 package main
 
 import (
@@ -12,8 +12,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/rest"
 )
 
 func main() {
@@ -28,7 +28,7 @@ func run(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	doc, err := document(c, api.Routes())
+	doc, err := document(c, rest.Routes())
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ import (
 	restpb "github.com/millrace/millrace/gen/millrace/rest"
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/gen/openapi"
-	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/rest"
 )
 
 // compiled is the contract as this binary has it: whole, but without its comments.
@@ -111,7 +111,7 @@ func TestWhatIsNoContractIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	routes := []*api.Route{{Method: "GET", Path: "/v1/x", Answer: "Nothing", Status: []int{200}}}
+	routes := []*rest.Route{{Method: "GET", Path: "/v1/x", Answer: "Nothing", Status: []int{200}}}
 	if _, err := document(c, routes); err == nil || !strings.Contains(err.Error(), "Nothing") {
 		t.Errorf("a schema of no message: %v", err)
 	}
@@ -119,7 +119,7 @@ func TestWhatIsNoContractIsRefused(t *testing.T) {
 
 func TestOperationsHaveNamesOfTheirOwn(t *testing.T) {
 	var ids []string
-	for _, r := range api.Routes() {
+	for _, r := range rest.Routes() {
 		ids = append(ids, operationID(r))
 	}
 	slices.Sort(ids)
@@ -134,7 +134,7 @@ func TestAFieldThatIsThereTwiceIsAnError(t *testing.T) {
 		"of a schema":      {{"schemas", object{{"Failure", object{}}, {"Failure", object{}}}}},
 		"within a list":    {{"list", []any{object{{"x", 1}, {"x", 2}}}}},
 		"with one value":   {{"a", nil}, {"a", nil}},
-		"of a made schema": shaped(object{{"pattern", "^a$"}, {"type", "string"}, {"pattern", "^b$"}}, api.Form{}),
+		"of a made schema": shaped(object{{"pattern", "^a$"}, {"type", "string"}, {"pattern", "^b$"}}, rest.Form{}),
 	} {
 		if text, err := json.Marshal(o); err == nil || !strings.Contains(err.Error(), "twice") {
 			t.Errorf("%s: %s %v", name, text, err)
@@ -183,7 +183,7 @@ func TestNoFieldOfTheDocumentIsThereTwice(t *testing.T) {
 
 func TestEveryStatusAndParameterOfARouteIsInTheDocument(t *testing.T) {
 	paths := parsed(t, openapi.Document)["paths"].(map[string]any)
-	for _, r := range api.Routes() {
+	for _, r := range rest.Routes() {
 		op := paths[r.Path].(map[string]any)[strings.ToLower(r.Method)].(map[string]any)
 		responses := op["responses"].(map[string]any)
 		for _, status := range append(slices.Clone(r.Status), refused(r)...) {
@@ -198,7 +198,7 @@ func TestEveryStatusAndParameterOfARouteIsInTheDocument(t *testing.T) {
 				t.Errorf("%s %s: %s has no schema", r.Method, r.Path, names[len(names)-1])
 			}
 		}
-		for _, p := range slices.Concat(r.Query, r.Header, api.Shared()) {
+		for _, p := range slices.Concat(r.Query, r.Header, rest.Shared()) {
 			if !slices.Contains(names, p.Name) {
 				t.Errorf("%s %s: no parameter %s in %v", r.Method, r.Path, p.Name, names)
 			}

@@ -6,7 +6,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/rest"
 )
 
 // errorAnswer is the name of the schema of answers that are errors.
@@ -15,7 +16,7 @@ const errorAnswer = "ErrorAnswer"
 // refusalStatuses lists the statuses of errors, each once.
 func refusalStatuses() []int {
 	var out []int
-	for _, c := range api.Codes() {
+	for _, c := range edge.Codes() {
 		out = append(out, c.Status)
 	}
 	slices.Sort(out)
@@ -24,7 +25,7 @@ func refusalStatuses() []int {
 
 // refused lists the statuses of errors that a route may have. A route that the document names has the method; one without a
 // token asks for no right; only a condition can fail.
-func refused(r *api.Route) []int {
+func refused(r *rest.Route) []int {
 	_, public := r.Scopes()
 	return slices.DeleteFunc(refusalStatuses(), func(status int) bool {
 		switch status {
@@ -57,7 +58,7 @@ func refusal(status int, schema object) object {
 
 func codesOf(status int) []string {
 	var out []string
-	for _, c := range api.Codes() {
+	for _, c := range edge.Codes() {
 		if c.Status == status && !slices.Contains(out, c.Code) {
 			out = append(out, c.Code)
 		}
@@ -101,7 +102,7 @@ func headersOf(names ...string) object {
 }
 
 // answerHeaders are those of an answer other than an error.
-func answerHeaders(r *api.Route, status int) object {
+func answerHeaders(r *rest.Route, status int) object {
 	if status == http.StatusNoContent {
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	restpb "github.com/millrace/millrace/gen/millrace/rest"
-	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/contract"
+	"github.com/millrace/millrace/internal/rest"
 )
 
 // byHand are the schemas that the contract knows nothing of: those of another API's requests, answers and errors.
@@ -103,8 +103,8 @@ type schemas struct {
 	contract *contract.Contract
 	made     map[string]object
 	order    []string
-	forms    map[string]api.Form // of fields, as message and field
-	input    bool                // of what is being made: it is a request's
+	forms    map[string]rest.Form // of fields, as message and field
+	input    bool                 // of what is being made: it is a request's
 	err      error
 }
 
@@ -179,7 +179,7 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 	case f.Kind() == protoreflect.BytesKind:
 		return anyBytes(name, note, form)
 	case f.Kind() == protoreflect.FloatKind && s.input:
-		list, packed := api.VectorForms()
+		list, packed := rest.VectorForms()
 		return object{described(name, object{{"oneOf", []any{
 			shaped(object{{"type", "array"}, {"items", object{{"type", "number"}}}}, list),
 			shaped(object{{"type", "string"}, {"contentEncoding", "base64"}, {"description", "Numbers of 32 bits, little-endian."}}, packed),

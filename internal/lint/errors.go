@@ -95,7 +95,7 @@ func commentedLines(t *tree, s *source) map[int]bool {
 
 const (
 	codesDir  = "internal/errs"
-	tableFile = "internal/api/errors.go"
+	tableFile = "internal/edge/errors.go"
 )
 
 // checkErrorTable finds codes of errs that no package variable of the edge's error table mentions.

@@ -7,7 +7,7 @@ import (
 )
 
 // serverTests are packages whose tests may start a whole server.
-var serverTests = []string{"internal/api", "internal/etcdapi", "internal/githttp", "sdk/go"}
+var serverTests = []string{"internal/api", "internal/api/stream", "internal/etcdapi", "internal/githttp", "internal/rest", "sdk/go"}
 
 // checkImports finds imports of the module that imports.txt does not allow, packages without a row, and rows whose
 // package is gone.

@@ -69,7 +69,7 @@ const (
 	Internal Code = 2
 )
 const Other = 3
--- internal/api/errors.go --
+-- internal/edge/errors.go --
 package api
 import "example.com/m/internal/errs"
 var facts = []errs.Code{
@@ -80,9 +80,9 @@ func f() errs.Code { return errs.NotFound }
 `
 	wantFindings(t, checkErrorTable(plant(t, codes)))
 	wantFindings(t, checkErrorTable(plant(t, strings.Replace(codes, "\terrs.NotFound,\n", "", 1))),
-		"internal/errs/errs.go:5: errs.NotFound has no row in the table of internal/api/errors.go")
-	gone := strings.Replace(codes, "internal/api/errors.go", "internal/api/other.go", 1)
-	wantFindings(t, checkErrorTable(plant(t, gone)), "internal/api/errors.go:1: is missing: it holds the table from facts to codes")
+		"internal/errs/errs.go:5: errs.NotFound has no row in the table of internal/edge/errors.go")
+	gone := strings.Replace(codes, "internal/edge/errors.go", "internal/edge/other.go", 1)
+	wantFindings(t, checkErrorTable(plant(t, gone)), "internal/edge/errors.go:1: is missing: it holds the table from facts to codes")
 }
 
 func TestPackageCommentAndExportedCommentsAreWanted(t *testing.T) {

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // A limit that does not fit keeps the server from starting; one that was not set becomes what fits.
 func TestWhatMayBeOpenFitsOrTheServerDoesNotStart(t *testing.T) {
-	o, err := Dev(Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", openFiles: 1024, Limits: api.Limits{ConnectionsNode: 20_000}}, NewToken())
+	o, err := Dev(Options{Dir: t.TempDir(), Listen: "127.0.0.1:0", openFiles: 1024, Limits: edge.Limits{ConnectionsNode: 20_000}}, NewToken())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/replog/transport"
+	"github.com/millrace/millrace/internal/rest"
 )
 
 // Requests of clients that another node must serve carry the clients' tokens. They go over the connections between nodes,
@@ -74,7 +74,7 @@ func (r *Running) dialNode(ctx context.Context, _, address string) (net.Conn, er
 	refused, _ := errors.AsType[*transport.RefusedError](err)
 	switch {
 	case errors.Is(err, transport.ErrTooManyStreams), refused != nil && refused.Reason == transport.TooManyStreams:
-		return nil, errors.Join(api.ErrForwards, err)
+		return nil, errors.Join(rest.ErrForwards, err)
 	case err != nil:
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/githttp"
@@ -47,7 +48,7 @@ func (r *Running) openGit(ctx context.Context, fs env.FS) error {
 	r.git = githttp.New(githttp.Options{
 		Backend: gitBackend{r.node, r.o.Rand}, Objects: gitObjects{r.objects}, Auth: r.o.Tokens, Calls: r.calls, Refused: r.refusals.Note,
 		Clock: r.o.Clock, Rand: r.o.Rand, Logger: r.o.Logger, Version: r.o.Version,
-		Limits: githttp.Limits{HeldBytes: memory.GitCommands}, Authenticated: api.Authenticated,
+		Limits: githttp.Limits{HeldBytes: memory.GitCommands}, Authenticated: edge.Authenticated,
 	})
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/node"
 	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog/wal"
@@ -351,7 +352,7 @@ func refusing() []string {
 		"request_ids", "rulesets", "search_memory", "sessions", "tenant_key_bytes", "tenants", "uncommitted_log", "waiting_claims", "waits",
 		"writes_per_second",
 	}
-	for _, row := range new(api.Limits).Rows() {
+	for _, row := range new(edge.Limits).Rows() {
 		names = append(names, row.Key)
 	}
 	return names

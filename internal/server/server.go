@@ -40,6 +40,7 @@ import (
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/config"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/githttp"
 	"github.com/millrace/millrace/internal/gitobj"
@@ -47,6 +48,7 @@ import (
 	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/replog/transport"
 	"github.com/millrace/millrace/internal/replog/wal"
+	"github.com/millrace/millrace/internal/rest"
 	"github.com/millrace/millrace/internal/store"
 )
 
@@ -87,7 +89,7 @@ type Options struct {
 	Git           string   // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
 	Services      []string // whose doors are open: queue and any of kv, refs and search; none: all
 	Version       string
-	Limits        api.Limits // of the gRPC edge; a zero one means its default
+	Limits        edge.Limits // of the gRPC edge; a zero one means its default
 	Cluster       config.Cluster
 	EmbeddersFile string // YAML of embedders of texts; none: the built-in one
 	NoSearch      bool   // keep no index of collections, and answer no search
@@ -141,7 +143,7 @@ type Running struct {
 	objects *gitobj.Area // of repositories
 	git     *githttp.Server
 	api     *api.Server
-	rest    *api.REST // over HTTP
+	rest    *rest.Server // over HTTP
 	embed   *embedders
 	// The calls of clients that are under way; a call ends when its token is removed.
 	calls    *auth.Calls      // of clients, under way
@@ -215,13 +217,13 @@ func (r *Running) open(ctx context.Context) error {
 	r.api, err = api.New(api.Options{
 		Embedder: r.embed, NoSearch: o.NoSearch, Closed: closed,
 		Backend: r.node, Auth: o.Tokens, Calls: r.calls, Refused: r.refusals.Note, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Version: o.Version,
-		Limits: o.Limits, Memory: api.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Backups: backups{r}, Operator: operator{r.asks},
+		Limits: o.Limits, Memory: edge.Memory{Frames: memory.Frames, Requests: memory.Requests, Sends: memory.Sends}, Backups: backups{r}, Operator: operator{r.asks},
 		Refs: r.node, Objects: r.objectsOf(),
 	})
 	if err != nil {
 		return errors.Join(err, lis.Close())
 	}
-	r.rest, err = api.NewREST(r.api, api.RESTOptions{
+	r.rest, err = rest.New(r.api, rest.Options{
 		Git: r.gitHandler(), Forward: o.Forward, Peers: r.forwarder(), PeerOf: r.peerOf, WebOf: r.webOf,
 	})
 	if err != nil {

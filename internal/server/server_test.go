@@ -9,8 +9,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/replog/wal"
 	"github.com/millrace/millrace/internal/store"
@@ -52,7 +52,7 @@ func TestOnlySafeOptionsStart(t *testing.T) {
 		{"no port", Options{Listen: "127.0.0.1", TokensFile: tokens}, "listen"},
 		{"unknown durability", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Durability: "some"}, "durability"},
 		{"too many shards", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Shards: 65}, "shards"},
-		{"a limit beyond its bound", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Limits: api.Limits{CommitOps: 1025}}, "commit_ops"},
+		{"a limit beyond its bound", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Limits: edge.Limits{CommitOps: 1025}}, "commit_ops"},
 		{"too little memory", Options{Listen: "127.0.0.1:0", TokensFile: tokens, Memory: 1}, "memory"},
 	} {
 		c.o.Dir = t.TempDir()

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 
-	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 )
 
@@ -31,7 +31,7 @@ func actorOf(ctx context.Context) actor {
 	if a, ok := ctx.Value(actorKey{}).(actor); ok {
 		return a
 	}
-	who, from := api.Asker(ctx)
+	who, from := edge.Asker(ctx)
 	return actor{who, from}
 }
 

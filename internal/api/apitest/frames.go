@@ -1,0 +1,29 @@
+package apitest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/net/http2/hpack"
+)
+
+// RawFrame is a frame as it goes over the wire.
+func RawFrame(kind, flags byte, stream uint32, payload ...byte) []byte {
+	b := []byte{byte(len(payload) >> 16), byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
+}
+
+// Opening is the frame of a request without a token.
+func Opening(t *testing.T, stream uint32, fields ...string) []byte {
+	t.Helper()
+	var block bytes.Buffer
+	e := hpack.NewEncoder(&block)
+	e.SetMaxDynamicTableSize(0)
+	for i := 0; i < len(fields); i += 2 {
+		if err := e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return RawFrame(1, 4, stream, block.Bytes()...)
+}

@@ -1,0 +1,682 @@
+package apitest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Planter panics below a call, for tests of what the calls that recover give back.
+type Planter struct{ PanicIn atomic.Int64 } // steps until then; 0: never
+
+func (p *Planter) step() {
+	if p != nil && p.PanicIn.Load() > 0 && p.PanicIn.Add(-1) == 0 {
+		panic("planted")
+	}
+}
+
+// Node is a Backend whose answers a test can script.
+type Node struct {
+	EntryFormat uint16      // of entries; 0: the current one
+	WallShift   core.Millis // what wall clocks show beyond its shard time
+	Planter
+	Rates    [2]atomic.Int64 // of all puts: how many, and their bytes, per second
+	left     [2]int64        // of them
+	filled   [2]time.Duration
+	tenants  map[string]core.TenantConfig
+	Endless  atomic.Bool // ranges have no end
+	Mu       sync.Mutex
+	Clock    *Clock
+	Spaces   map[string]core.NamespaceInfo
+	Made     int // namespaces
+	Commits  []core.Commit
+	HeldBack []func()                      // ends of proposals that wait for the test, with holding
+	Holding  bool                          // proposals wait for the test
+	Judge    func(core.Commit) core.Result // default: applied
+	Ended    func([]core.Commit) core.Fact // a proposal that ends without results
+	OnClaim  func(context.Context, core.ClaimSpec) ([]core.Assigned, error)
+	Stored   map[core.Partition]map[core.TaskID]core.Task
+	OnPage   func(core.ListQuery) ([]core.Task, []byte, error)
+	KeyErr   error
+	Behind   time.Duration // shard time, of the wall clock
+	Sessions []*Session
+	Opened   chan *Session
+	Welcome  core.Welcome
+	reached  map[core.Partition]bool // by any call but Now
+
+	Members     []string                 // addresses of the cluster
+	Parts       int                      // of namespaces made by their first use; default 1
+	Leaders     map[uint16]string        // by partition; default: this node, and "?" for no node
+	Ready       map[uint16]bool          // partitions with ready tasks
+	moved       chan struct{}            // closed when leaders change
+	Forwarded   []uint16                 // partitions of proposals by Forward, in no order
+	Strays      map[uint16]core.Proposed // ends of proposals to a partition
+	asked       int                      // who follows the leaders since they changed last
+	OnClaimAt   func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
+	OnPageAt    func(core.Partition, core.ListQuery) ([]core.Task, []byte)
+	PayloadText string // of what is embedded of any payload
+	OnSearch    func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
+	Looked      func()           // hears that a definition is looked for; may be nil
+	Defined     *core.Collection // what ws is; nil: Definition
+	Undefined   bool             // only Collection finds ws
+	Removed     bool             // only Definition finds ws: the node's copy is older than the answer to its removal
+	IndexLoaded chan struct{}    // closed when indexes are loaded; nil: they are
+	Settles     chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
+	Mail        core.QueueStats  // of mail; default: one of a configuration of its own
+}
+
+// NewNode returns a node without namespaces.
+func NewNode(clock *Clock) *Node {
+	return &Node{
+		Clock: clock, Spaces: make(map[string]core.NamespaceInfo),
+		Stored: make(map[core.Partition]map[core.TaskID]core.Task), Opened: make(chan *Session, 64),
+		reached: make(map[core.Partition]bool),
+	}
+}
+
+func (n *Node) reach(p core.Partition) {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	n.reached[p] = true
+}
+
+// ReachedBy calls f and returns the partitions that were reached meanwhile.
+func (n *Node) ReachedBy(f func()) []core.Partition {
+	n.Mu.Lock()
+	clear(n.reached)
+	n.Mu.Unlock()
+	f()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return slices.Collect(maps.Keys(n.reached))
+}
+
+// Namespace answers as a test has set.
+func (n *Node) Namespace(_ context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	ns, ok := n.Spaces[tenant+"/"+name]
+	if !ok {
+		if !create {
+			return ns, core.NotFound{Kind: "namespace", ID: name}
+		}
+		n.Made++
+		ns = n.Make(tenant, name, max(n.Parts, 1))
+	}
+	return ns, nil
+}
+
+// Make makes a namespace. The caller holds the lock, and has counted it.
+func (n *Node) Make(tenant, name string, parts int) core.NamespaceInfo {
+	ns := core.NamespaceInfo{Name: name, TenantName: tenant}
+	for i := range parts {
+		ns.Partitions = append(ns.Partitions, core.PartitionInfo{
+			Partition: core.Partition{Tenant: core.TenantID(len(tenant)), Namespace: core.NamespaceID(n.Made), Index: uint16(i)},
+			Shard:     core.ShardID(i % 4),
+		})
+	}
+	n.Spaces[tenant+"/"+name] = ns
+	return ns
+}
+
+// CreateNamespace answers as a test has set.
+func (n *Node) CreateNamespace(_ context.Context, tenant, name string, parts int) (core.NamespaceInfo, bool, error) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	ns, replayed := n.Spaces[tenant+"/"+name]
+	switch {
+	case !replayed:
+		n.Made++
+		ns = n.Make(tenant, name, parts)
+	case len(ns.Partitions) != parts:
+		return ns, false, core.AlreadyExists{Kind: "namespace", ID: name}
+	}
+	n.reached[ns.Partitions[0].Partition] = true
+	return ns, replayed, nil
+}
+
+// RemoveNamespace tells what a node does, and keeps the namespace for the rest of the test.
+func (n *Node) RemoveNamespace(_ context.Context, tenant, name string) (bool, error) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	ns, existed := n.Spaces[tenant+"/"+name]
+	if existed {
+		n.reached[ns.Partitions[0].Partition] = true
+	}
+	return existed, nil
+}
+
+// Leader answers as a test has set.
+func (n *Node) Leader(p core.Partition) (address string, here, known bool) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	address = n.Leaders[p.Index]
+	if address == "?" {
+		return "", false, false
+	}
+	return address, address == "", true
+}
+
+// Nodes answers as a test has set.
+func (n *Node) Nodes() []string {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return n.Members
+}
+
+// Moved answers as a test has set.
+func (n *Node) Moved() <-chan struct{} {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	if n.moved == nil {
+		n.moved = make(chan struct{})
+	}
+	n.asked++
+	return n.moved
+}
+
+// Followers is how many wait for the leaders to change.
+func (n *Node) Followers() int {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return n.asked
+}
+
+// Lead gives partitions leaders, and tells who waits for that.
+func (n *Node) Lead(leaders map[uint16]string) {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	n.Leaders, n.asked = leaders, 0
+	if n.moved != nil {
+		close(n.moved)
+		n.moved = nil
+	}
+}
+
+// Backlog answers as a test has set.
+func (n *Node) Backlog(p core.Partition, _ []core.GrantQueue) bool {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return n.Ready[p.Index]
+}
+
+// Forward answers as a test has set.
+func (n *Node) Forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
+	n.step()
+	n.Mu.Lock()
+	n.Forwarded = append(n.Forwarded, p.Index)
+	end, scripted := n.Strays[p.Index]
+	n.Mu.Unlock()
+	if scripted {
+		return end
+	}
+	out := make(chan core.Proposed, 1)
+	n.proposeAt(p, commits, func(p core.Proposed) { out <- p })
+	select {
+	case p := <-out:
+		return p
+	case <-ctx.Done():
+		return core.Proposed{Err: core.DeadlineExceeded{Unknown: true}}
+	}
+}
+
+// Propose answers as a test has set.
+func (n *Node) Propose(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
+	n.step()
+	if address, here, known := n.Leader(p); !here {
+		end := core.Proposed{Err: core.Unavailable{Reason: "no_leader"}}
+		if known {
+			end.Err = core.NotLeader{Leader: address}
+		}
+		done(end)
+		return
+	}
+	n.proposeAt(p, commits, done)
+}
+
+func (n *Node) proposeAt(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
+	n.reach(p)
+	for _, c := range commits {
+		n.reach(c.Partition)
+	}
+	n.Mu.Lock()
+	n.Commits = append(n.Commits, commits...)
+	out := core.Proposed{At: core.At{Partition: p.Index, Index: uint64(len(n.Commits)), Stamp: core.ShardTimeOf(Now)}}
+	if n.Ended != nil {
+		out.Err = n.Ended(commits)
+	}
+	for _, c := range commits {
+		if out.Err == nil {
+			out.Results = append(out.Results, n.result(c))
+		}
+	}
+	if n.Holding {
+		n.HeldBack = append(n.HeldBack, func() { done(out) })
+		n.Mu.Unlock()
+		return
+	}
+	n.Mu.Unlock()
+	done(out)
+}
+
+func (n *Node) result(c core.Commit) core.Result {
+	if n.Judge != nil {
+		return n.Judge(c)
+	}
+	return Applied(c)
+}
+
+// Applied is the result of a commit that nothing refuses.
+func Applied(c core.Commit) (r core.Result) {
+	for _, op := range c.Ops {
+		o := core.OpResult{Kind: op.Kind(), State: core.Ready}
+		switch op := op.(type) {
+		case *core.TaskCreate:
+			o.Task = op.ID
+		case *core.TaskComplete:
+			o.State = core.Completed
+		case *core.TaskRenew:
+			for range op.Items {
+				o.Renewed = append(o.Renewed, core.Renewed{Until: core.ShardTimeOf(Now)})
+			}
+		case *core.KVPut:
+			o.Rev = 7
+		case *core.QueueSet, *core.NamespaceSet, *core.KeyspaceSet:
+			o.Version = 3
+		case *core.QueueDelete:
+			o.Existed = op.Queue != "gone"
+		case *core.RefTxn:
+			o.Refs = RefAnswer(op)
+		case *core.RepoCreate, *core.RepoSet, *core.RepoDelete, *core.RepoUndelete:
+			o.Version, o.Refs = 2, &core.RefsAnswer{Repo: core.RepoID{1}}
+		}
+		r.Ops = append(r.Ops, o)
+	}
+	return r
+}
+
+// Proposed is what was proposed so far.
+func (n *Node) Proposed() []core.Commit {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return append([]core.Commit(nil), n.Commits...)
+}
+
+// ReleaseHeld ends one held proposal, by its place in the order of arrival.
+func (n *Node) ReleaseHeld(i int) {
+	n.Mu.Lock()
+	f := n.HeldBack[i]
+	n.HeldBack = append(n.HeldBack[:i:i], n.HeldBack[i+1:]...)
+	n.Mu.Unlock()
+	f()
+}
+
+// Waiting is how many proposals wait for the test.
+func (n *Node) Waiting() int {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return len(n.HeldBack)
+}
+
+// Session answers as a test has set.
+func (n *Node) Session(_ context.Context, p core.Partition, s core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error) {
+	n.step()
+	n.reach(p)
+	ses := &Session{n: n, Part: p, Spec: s, Sink: sink}
+	n.Mu.Lock()
+	n.Sessions = append(n.Sessions, ses)
+	w := n.Welcome
+	n.Mu.Unlock()
+	n.Opened <- ses
+	return ses, w, nil
+}
+
+// Claim answers as a test has set.
+func (n *Node) Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
+	n.step()
+	n.reach(p)
+	if address, here, _ := n.Leader(p); !here {
+		return nil, core.At{}, core.NotLeader{Leader: address}
+	}
+	if n.OnClaimAt != nil {
+		tasks, err := n.OnClaimAt(ctx, p, s)
+		return tasks, core.At{Partition: p.Index}, err
+	}
+	if n.OnClaim == nil {
+		return nil, core.At{}, nil
+	}
+	tasks, err := n.OnClaim(ctx, s)
+	return tasks, core.At{}, err
+}
+
+// Task answers as a test has set.
+func (n *Node) Task(_ context.Context, p core.Partition, id core.TaskID, _ core.ReadOptions) (core.Task, core.At, error) {
+	n.step()
+	n.reach(p)
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	t, ok := n.Stored[p][id]
+	if !ok {
+		return t, core.At{}, core.NotFound{Kind: "task", ID: id.String()}
+	}
+	return t, core.At{Index: 1}, nil
+}
+
+// Attempts answers as a test has set.
+func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error) {
+	n.step()
+	_, at, err := n.Task(ctx, p, id, o)
+	return []core.Attempt{{Number: 1, Outcome: core.OutcomeFailed, Error: core.TaskError{Code: "x"}}}, at, err
+}
+
+// Tasks answers as a test has set.
+func (n *Node) Tasks(_ context.Context, p core.Partition, q core.ListQuery) ([]core.Task, []byte, core.At, error) {
+	n.step()
+	n.reach(p)
+	if n.OnPageAt != nil {
+		tasks, next := n.OnPageAt(p, q)
+		return tasks, next, core.At{}, nil
+	}
+	if n.OnPage == nil {
+		return nil, nil, core.At{}, nil
+	}
+	tasks, next, err := n.OnPage(q)
+	return tasks, next, core.At{}, err
+}
+
+// Wait answers as a test has set.
+func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error) {
+	n.step()
+	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+	if err != nil || t.State.Terminal() {
+		return t, at, err
+	}
+	<-ctx.Done()
+	return t, at, ctx.Err()
+}
+
+// Key answers as a test has set.
+func (n *Node) Key(_ context.Context, p core.Partition, _ string, key []byte, _ core.ReadOptions) ([]byte, uint64, core.At, error) {
+	n.step()
+	n.reach(p)
+	return key, 5, core.At{}, n.KeyErr
+}
+
+// Queue answers as a test has set.
+func (n *Node) Queue(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.QueueStats, core.At, error) {
+	n.step()
+	n.reach(p)
+	if name != "mail" {
+		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
+	}
+	if n.Mail.Queue != "" {
+		return n.Mail, core.At{}, nil
+	}
+	return core.QueueStats{Queue: name, Config: core.QueueConfig{Version: 2, Aging: -1, MaxDeliveries: -1}}, core.At{}, nil
+}
+
+// Queues answers as a test has set.
+func (n *Node) Queues(_ context.Context, p core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
+	n.step()
+	n.reach(p)
+	for i := range 5 {
+		if name := fmt.Sprintf("q%d", i); name > after && len(out) < limit {
+			out = append(out, core.QueueStats{Queue: name})
+		}
+	}
+	return out, core.At{}, nil
+}
+
+// NamespaceConfig answers as a test has set.
+func (n *Node) NamespaceConfig(_ context.Context, p core.Partition, _ core.ReadOptions) (core.NamespaceConfig, core.At, error) {
+	n.step()
+	n.reach(p)
+	return core.NamespaceConfig{Version: 4, NoAutoCreate: true}, core.At{}, nil
+}
+
+// Format answers as a test has set.
+func (n *Node) Format() uint16 { return cmp.Or(n.EntryFormat, core.FormatCurrent) }
+
+// Status answers as a test has set.
+func (n *Node) Status() core.NodeStatus {
+	n.step()
+	return core.NodeStatus{Node: "n1", Durability: "fsync", Shards: 1, Fsyncs: 9}
+}
+
+// Shift answers as a test has set.
+func (n *Node) Shift(core.Partition) core.Millis { return n.WallShift }
+
+// Now answers as a test has set.
+func (n *Node) Now(core.Partition) core.ShardTime {
+	n.step()
+	return core.ShardTimeOf(n.Clock.Wall().Add(-n.Behind))
+}
+
+// Session records what a stream asks of its session.
+type Session struct {
+	n    *Node
+	Part core.Partition
+	Spec core.SessionSpec
+	Sink core.Sink
+
+	Mu      sync.Mutex
+	Subs    []core.Subscription
+	slots   []uint32
+	Holds   []core.TaskHold
+	Settled []core.TaskHold
+	drained bool
+	closed  bool
+}
+
+// Subscribe notes that it was called.
+func (s *Session) Subscribe(sub core.Subscription) {
+	s.n.step()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Subs = append(s.Subs, sub)
+}
+
+// Slots notes that it was called.
+func (s *Session) Slots(_, free uint32) {
+	s.n.step()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.slots = append(s.slots, free)
+}
+
+// Settle notes that it was called.
+func (s *Session) Settle(p core.Partition, commits []core.Commit, holds []core.TaskHold, done func(core.Proposed)) {
+	s.n.step()
+	s.Mu.Lock()
+	s.Settled = append(s.Settled, holds...)
+	s.Mu.Unlock()
+	s.n.Propose(p, commits, done)
+}
+
+// Held are the leases of the session.
+func (s *Session) Held() []core.TaskHold {
+	s.n.step()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.Holds
+}
+
+// Drain notes that it was called.
+func (s *Session) Drain() {
+	s.n.step()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.drained = true
+}
+
+// Close notes that it was called.
+func (s *Session) Close() {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.closed = true
+}
+
+// State is what the session was told.
+func (s *Session) State() (subs int, drained, closed bool) {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return len(s.Subs), s.drained, s.closed
+}
+
+// Keys answers as a test has set.
+func (n *Node) Keys(_ context.Context, p core.Partition, _ string, keys [][]byte, _ int, _ core.ReadOptions) ([]core.KeyRead, core.At, error) {
+	n.step()
+	n.reach(p)
+	out := make([]core.KeyRead, len(keys))
+	for i, key := range keys {
+		out[i] = core.KeyRead{Value: key, Rev: 7}
+	}
+	return out, core.At{Partition: p.Index, Index: 9}, nil
+}
+
+// KeyRange answers as a test has set.
+func (n *Node) KeyRange(_ context.Context, p core.Partition, r core.KeyRange, _ core.ReadOptions) (core.KeyCursor, core.At, error) {
+	n.step()
+	n.reach(p)
+	pairs := []core.KeyPair{{Key: []byte("a"), Value: []byte("1"), Rev: 7}, {Key: []byte("b"), Value: []byte("2"), Rev: 8}}
+	if len(r.From) > 0 {
+		pairs = nil
+	}
+	if n.Endless.Load() {
+		return endlessCursor{}, core.At{Partition: p.Index, Index: 9}, nil
+	}
+	return &cursor{pairs}, core.At{Partition: p.Index, Index: 9}, nil
+}
+
+// endlessCursor has as many keys as are asked for.
+type endlessCursor struct{}
+
+// Incarnation answers as a test has set.
+func (endlessCursor) Incarnation() uint32 { return 3 }
+
+// Close answers as a test has set.
+func (endlessCursor) Close() error { return nil }
+
+// Next answers as a test has set.
+func (endlessCursor) Next(int, int, bool) ([]core.KeyPair, error) {
+	return []core.KeyPair{{Key: []byte("a"), Value: make([]byte, 64<<10), Rev: 7}}, nil
+}
+
+type cursor struct{ pairs []core.KeyPair }
+
+// Incarnation answers as a test has set.
+func (c *cursor) Incarnation() uint32 { return 3 }
+
+// Close answers as a test has set.
+func (c *cursor) Close() error { return nil }
+
+// Next answers as a test has set.
+func (c *cursor) Next(items, _ int, _ bool) ([]core.KeyPair, error) {
+	n := min(items, len(c.pairs))
+	out := c.pairs[:n]
+	c.pairs = c.pairs[n:]
+	return out, nil
+}
+
+// Keyspace answers as a test has set.
+func (n *Node) Keyspace(_ context.Context, p core.Partition, name string, _ bool, _ core.ReadOptions) (core.KeyspaceInfo, core.At, error) {
+	n.step()
+	n.reach(p)
+	config := core.KeyspaceConfig{Version: 2, Bytes: 100, WriteRate: 5, ByteRate: 6}
+	return core.KeyspaceInfo{Name: name, Incarnation: 3, Config: config, Keys: 2, Bytes: 50, Measured: 40}, core.At{Index: 9}, nil
+}
+
+// Keyspaces answers as a test has set.
+func (n *Node) Keyspaces(ctx context.Context, p core.Partition, _ string, _ int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error) {
+	n.step()
+	k, at, err := n.Keyspace(ctx, p, "ks", false, o)
+	return []core.KeyspaceInfo{k}, at, err
+}
+
+// KeyBytes answers as a test has set.
+func (n *Node) KeyBytes(_ context.Context, p core.Partition, _ core.ReadOptions) (uint64, core.At, error) {
+	n.step()
+	n.reach(p)
+	return 60, core.At{Index: 9}, nil
+}
+
+// TakeRate holds all puts together to rates, from buckets of a second's worth.
+func (n *Node) TakeRate(_ core.Partition, ops []core.Op, _ bool) (wait time.Duration, limit string) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	var what [2]int64
+	for _, op := range ops {
+		if w, ok := core.KeysOf(op); ok && op.Kind().Has(core.OpPutsKeys) {
+			what[0] += int64(w.Writes)
+			what[1] += int64(w.Bytes)
+		}
+	}
+	if what[0] == 0 {
+		return 0, ""
+	}
+	for i, limit := range []string{"writes_per_second", "bytes_per_second"} {
+		rate := n.Rates[i].Load()
+		if rate == 0 {
+			continue
+		}
+		now := n.Clock.Boot()
+		if n.filled[i] == 0 || now-n.filled[i] >= time.Second {
+			n.left[i], n.filled[i] = rate, now
+		}
+		if n.left[i] <= 0 {
+			return time.Second, limit
+		}
+		n.left[i] -= what[i]
+	}
+	return 0, ""
+}
+
+// KeyPace answers as a test has set.
+func (n *Node) KeyPace(core.Partition, bool) core.KeyPace {
+	n.step()
+	return core.KeyPace{Puts: 3, Bytes: 30, OverPuts: 1, OverBytes: 10}
+}
+
+// SetTenant answers as a test has set.
+func (n *Node) SetTenant(_ context.Context, tenant string, c core.TenantConfig, ifVersion int64) (uint64, error) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	now := n.tenants[tenant]
+	if ifVersion >= 0 && uint64(ifVersion) != now.Version {
+		return 0, core.RevMismatch{Rev: now.Version, Missing: now.Version == 0}
+	}
+	if n.tenants == nil {
+		n.tenants = make(map[string]core.TenantConfig)
+	}
+	c.Version = now.Version + 1
+	n.tenants[tenant] = c
+	return c.Version, nil
+}
+
+// Tenant answers as a test has set.
+func (n *Node) Tenant(_ context.Context, name string) (core.TenantInfo, error) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	c, ok := n.tenants[name]
+	if !ok {
+		return core.TenantInfo{Name: name}, nil
+	}
+	return core.TenantInfo{ID: 7, Name: name, Namespaces: 2, Config: c, Measured: 60, Over: c.KeyBytes > 0 && c.KeyBytes < 60, Pace: n.KeyPace(core.Partition{}, true)}, nil
+}

@@ -1,0 +1,120 @@
+package edge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"sync"
+
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/errs"
+)
+
+// Options are the options of an edge. Auth is required; a zero field else means its default.
+type Options struct {
+	Auth    Auth
+	Calls   *auth.Calls                           // ends calls whose token does not allow them any more; default: one of its own, by Auth
+	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
+	Clock   env.Clock                             // default: the machine's
+	Limits  Limits
+	Memory  Memory
+	Logger  *slog.Logger
+}
+
+// Edge is what all doors of a node share: who calls, how much is under way, and how errors leave. It is safe for concurrent use.
+type Edge struct {
+	o        Options
+	Clock    env.Clock
+	Limits   Limits
+	Log      *slog.Logger
+	Conns    connections
+	Calls    Gauge // unary calls, and requests of REST
+	Streams  Gauge
+	Forwards Gauge // requests that another node answers
+	Refusals refusals
+	Outcomes outcomes
+	Recovers bool // panics of calls become errors: not in builds that check invariants
+
+	Frames, Requests, Sends    *Budget      // bytes that are held
+	RequestShares, FrameShares tenantShares // of requests and frames, by tenant, for what is on its way
+
+	Live *auth.Calls        // calls and streams under way
+	Life context.Context    // until the server stops
+	End  context.CancelFunc // of life
+	Work sync.WaitGroup     // goroutines that the server waits for
+}
+
+// New makes an edge. It fails on limits out of bounds.
+func New(o Options) (*Edge, error) {
+	if o.Auth == nil {
+		return nil, errors.New("edge: Auth is required")
+	}
+	if o.Clock == nil {
+		o.Clock = env.SystemClock{}
+	}
+	if o.Refused == nil {
+		o.Refused = func(auth.Principal, string) {}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	limits, err := o.Limits.WithDefaults()
+	if err != nil {
+		return nil, err
+	}
+	e := &Edge{
+		o: o, Clock: o.Clock, Limits: limits, Log: o.Logger, Recovers: !errs.Invariants,
+		Calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
+		Streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
+		Forwards: newGauge(LimitForwards, ForwardsNode, "forwards_tenant", ForwardsTenant),
+		Frames:   newBudget(o.Memory.Frames), Requests: newBudget(o.Memory.Requests), Sends: newBudget(o.Memory.Sends),
+		Live: o.Calls,
+	}
+	largest := max(limits.MessageBytes, limits.RESTBodyBytes) + 1
+	e.RequestShares = newShares("requests_tenant", max(e.Requests.Most/2, largest))
+	e.FrameShares = newShares("frames_tenant", max(e.Frames.Most/2, largest))
+	e.Life, e.End = context.WithCancel(context.Background())
+	if e.Live == nil {
+		e.Live = auth.NewCalls(o.Auth, o.Clock)
+	}
+	return e, nil
+}
+
+// Close ends what the edge has started, once all calls have ended.
+func (e *Edge) Close() {
+	if e.o.Calls == nil {
+		e.Live.Close()
+	}
+}
+
+// Requests that are forwarded at once, of all tenants and of one: each has a connection to the leader while it is under way,
+// and a claim may wait for long.
+const (
+	ForwardsNode   = 128
+	ForwardsTenant = ForwardsNode / 2
+	LimitForwards  = "forwards"
+)
+
+// Recovered makes an error of a panic, for deferred use: what panicked costs its own call and no other. Whatever such a call
+// holds must therefore be given back by defer. Builds that check invariants let panics pass.
+func (e *Edge) Recovered(err *error) {
+	if !e.Recovers {
+		return
+	}
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+	}
+}
+
+// Safely runs a call, or the part of one that has a goroutine of its own, and makes an error of its panic, which would else end
+// the process.
+func (e *Edge) Safely(do func() error) (err error) {
+	defer e.Recovered(&err)
+	return do()
+}
+
+// Stopping reports whether Shutdown has begun.
+func (e *Edge) Stopping() bool { return e.Life.Err() != nil }

@@ -1,0 +1,395 @@
+package rest
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/strictjson"
+)
+
+// Parameters of routes of keys.
+var (
+	boundForm = Form{MaxLength: urlKeyBytes}
+	maxStale  = Param{Name: "max_staleness", Type: "duration", Form: stalenessForm, Doc: "With consistency=stale: ask a majority when what this node has may be older."}
+	ifRevOf   = Param{Name: "if_rev", Type: "integer", Form: unsignedForm, Doc: "Refuse unless the key is at this revision; 0: absent."}
+	keyReads  = []Param{minIndex, freshly, maxStale}
+	rangeKeys = []Param{
+		{Name: "prefix", Type: "string", Form: boundForm, Doc: "The keys that begin with it; mutually exclusive with from and to."},
+		{Name: "from", Type: "string", Form: boundForm, Doc: "The first key."},
+		{Name: "to", Type: "string", Form: boundForm, Doc: "The end, without this key."},
+	}
+)
+
+const keyspacesService = "/millrace.v1.KeyspaceService/"
+
+// keyRoutes read and write keys, and configure keyspaces.
+func keyRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev"}, Status: statusOK, Query: keyReads,
+			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
+			handle: (*restCall).getKey,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/kv/{keyspace}/keys/{key}", Repeat: RepeatByKey, Native: keysService + "Put", Header: []Param{keyParam}, Answer: "KeyWritten", Headers: []string{"Millrace-Rev"}, Status: statusOK, Raw: true,
+			Doc:    "Store a value, which is the body, byte for byte.",
+			Query:  []Param{ifRevOf, {Name: "if_absent", Type: "true|false", Doc: "Refuse when the key exists."}},
+			handle: (*restCall).putKey,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}/keys/{key}", Repeat: RepeatByKey, Native: keysService + "Delete", Header: []Param{keyParam}, Answer: "KVDeleteResponse", Status: statusOK,
+			Doc: "Remove a key. An absent key is not an error.", Query: []Param{ifRevOf}, handle: (*restCall).deleteKey,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/kv/{keyspace}/get", Repeat: RepeatRead, Native: keysService + "BatchGet", Body: "KVBatchGetRequest", Answer: "KVBatchGetResponse", Status: statusOK,
+			Doc:    "Read up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.",
+			fields: fieldNames(batchGetFields), handle: (*restCall).batchGet,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}", Native: keysService + "Range", Answer: "KeyPage", Status: statusOK,
+			Doc: "List the keys of a range in byte order, page by page. Each page is consistent in itself, in each partition.",
+			Query: append(append([]Param{}, rangeKeys...), limitOf, cursorOf,
+				Param{Name: "keys_only", Type: "true|false", Doc: "Leave the values out."}, minIndex, freshly, maxStale),
+			handle: (*restCall).listKeys,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/kv/{keyspace}", Repeat: RepeatSame, Native: keysService + "DeleteRange", Answer: "KVDeleteRangeResponse", Status: statusOK,
+			Doc: "Remove the keys of a range, in each partition at once. One of prefix, from and to must be given; prefix= is all keys.",
+			Query: append(append([]Param{}, rangeKeys...),
+				Param{Name: "count", Type: "true|false", Doc: "Tell how many there were, at most 100,000 in each partition."}),
+			handle: (*restCall).deleteKeys,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/keyspaces", Native: keyspacesService + "List", Answer: "ListKeyspacesResponse", Status: statusOK, Query: pageParams,
+			Doc: "List keyspaces by name, with their configuration.", handle: (*restCall).listKeyspaces,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Headers: []string{"ETag"}, Status: statusOK,
+			Doc: "Read a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.", handle: (*restCall).getKeyspace,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatCondition, Native: keyspacesService + "Set", Body: "KeyspaceConfig", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
+			Header: []Param{ifMatch},
+			Doc:    "Replace a keyspace's configuration, or make the keyspace. The version rises only when something changes.",
+			fields: fieldNames(keyspaceConfigFields), handle: (*restCall).setKeyspace,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatSame, Native: keyspacesService + "Delete", Answer: "DeleteKeyspaceResponse", Status: statusOK,
+			Doc: "Remove a keyspace and all its keys. Its name is free at once.", handle: (*restCall).deleteKeyspace,
+		},
+	}
+}
+
+var batchGetFields = []jsonField[pb.KVBatchGetRequest]{
+	{"keys", func(d *jsonReader, m *pb.KVBatchGetRequest) {
+		d.Array("batch_keys", api.BatchGetKeys, func() { m.Keys = append(m.Keys, []byte(d.Text())) })
+	}},
+	{"keys_base64", func(d *jsonReader, m *pb.KVBatchGetRequest) {
+		if m.Keys != nil {
+			d.Refuse("must be given only once, as text or as base64")
+			return
+		}
+		d.Array("batch_keys", api.BatchGetKeys, func() { m.Keys = append(m.Keys, d.Base64()) })
+	}},
+	{"stale", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.Stale = d.Boolean() }},
+	{"max_staleness", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.MaxStaleness = d.duration() }},
+}
+
+var keyspaceConfigFields = []jsonField[pb.KeyspaceConfig]{
+	{"version", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Version = d.Unsigned() }},
+	{"kind", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Kind = pb.KeyspaceConfig_Kind(d.OneOf(keyspaceKinds)) }},
+	{"quota", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Quota = readNew(d, keyspaceQuotaFields) }},
+}
+
+var keyspaceKinds = []string{"plain", "history"}
+
+var keyspaceQuotaFields = []jsonField[pb.KeyspaceQuota]{
+	{"bytes", func(d *jsonReader, m *pb.KeyspaceQuota) { m.Bytes = d.Integer(0, api.MaxQuota) }},
+	{"writes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.WritesPerSecond = d.Integer(0, api.MaxQuota) }},
+	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.Integer(0, api.MaxQuota) }},
+}
+
+// maxStaleness reads how old an answer may be; nil is as old as it is.
+func (c *restCall) maxStaleness() (*durationpb.Duration, core.Fact) {
+	s, ok := c.query.get("max_staleness")
+	if !ok {
+		return nil, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return nil, edge.Invalid("max_staleness", "must be a duration, such as 5s")
+	}
+	return durationpb.New(d), nil
+}
+
+func (c *restCall) ifRev() (*uint64, core.Fact) {
+	s, ok := c.query.get("if_rev")
+	if !ok {
+		return nil, nil
+	}
+	n, wrong := strictjson.ParseUnsigned(s)
+	if wrong != "" {
+		return nil, edge.Invalid("if_rev", wrong)
+	}
+	return &n, nil
+}
+
+// flag reads a parameter that is true or false.
+func (c *restCall) flag(name string) bool {
+	s, _ := c.query.get(name)
+	return s == "true"
+}
+
+// putKey serves PUT /v1/kv/{keyspace}/keys/{key}.
+func (c *restCall) putKey() error {
+	put := &pb.KVPut{Keyspace: c.params[0], Key: []byte(c.params[1])}
+	var fact core.Fact
+	if put.IfRev, fact = c.ifRev(); fact != nil {
+		return fact
+	}
+	put.IfAbsent = c.flag("if_absent")
+	var err error
+	if put.Value, err = c.body(); err != nil {
+		return err
+	}
+	in := &pb.KVPutRequest{Put: put}
+	if in.RequestId, fact = c.requestKey(nil); fact != nil {
+		return fact
+	}
+	out, err := c.s.Keys().Put(c.ctx, in)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	c.w.Header()[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.Exact("rev", out.GetRev())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// deleteKey serves DELETE /v1/kv/{keyspace}/keys/{key}.
+func (c *restCall) deleteKey() error {
+	in := &pb.KVDelete{Keyspace: c.params[0], Key: []byte(c.params[1])}
+	var fact core.Fact
+	if in.IfRev, fact = c.ifRev(); fact != nil {
+		return fact
+	}
+	request := &pb.KVDeleteRequest{Delete: in}
+	if request.RequestId, fact = c.requestKey(nil); fact != nil {
+		return fact
+	}
+	out, err := c.s.Keys().Delete(c.ctx, request)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.Bool("existed", out.GetExisted())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// batchGet serves POST /v1/kv/{keyspace}/get.
+func (c *restCall) batchGet() error {
+	in := &pb.KVBatchGetRequest{Keyspace: c.params[0]}
+	if err := readBody(c, in, batchGetFields); err != nil {
+		return err
+	}
+	out, err := c.s.Keys().BatchGet(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ats(out.GetAt(), func(w *jsonWriter) {
+		w.List("results", len(out.GetResults()), func(i int) {
+			r := out.GetResults()[i]
+			w.Open('{')
+			if r.GetFound() {
+				w.AnyBytes("value", r.GetValue())
+				w.Exact("rev", r.GetRev())
+			}
+			w.Bool("found", r.GetFound())
+			w.Close('}')
+		})
+	})
+}
+
+// ats answers with an object of several partitions, or of one.
+func (c *restCall) ats(list []*pb.At, fields func(w *jsonWriter)) error {
+	if len(list) == 1 {
+		c.showIndex(list[0])
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) {
+		fields(w)
+		writeAts(w, list)
+	})
+}
+
+// writeAts tells where an answer of several partitions stands in each.
+func writeAts(w *jsonWriter, list []*pb.At) {
+	w.List("at", len(list), func(i int) {
+		w.Open('{')
+		w.Count("partition", uint64(list[i].GetPartition()))
+		w.Exact("index", list[i].GetIndex())
+		w.Close('}')
+	})
+}
+
+// keyRange reads the range that a query names; given says that it names one.
+func (c *restCall) keyRange() (r core.KeyRange, given bool) {
+	r.Keyspace = c.params[0]
+	for _, bound := range []struct {
+		name string
+		to   *[]byte
+	}{{"prefix", &r.Prefix}, {"from", &r.From}, {"to", &r.To}} {
+		if s, ok := c.query.get(bound.name); ok {
+			given = true
+			*bound.to = []byte(s)
+		}
+	}
+	return r, given
+}
+
+// listKeys serves GET /v1/kv/{keyspace}.
+func (c *restCall) listKeys() error {
+	in := api.KeyPageRequest{Values: !c.flag("keys_only")}
+	in.Range, _ = c.keyRange()
+	if fact := c.s.Keys().CheckRange(in.Range); fact != nil {
+		return fact
+	}
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
+		return fact
+	}
+	if in.MaxStaleness, fact = c.maxStaleness(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Keys().ReadPage(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ats(out.At, func(w *jsonWriter) {
+		w.List("items", len(out.Pairs), func(i int) {
+			p := &out.Pairs[i]
+			w.Open('{')
+			w.AnyBytes("key", p.Key)
+			if in.Values {
+				w.AnyBytes("value", p.Value)
+			}
+			w.Exact("rev", p.Rev)
+			w.Close('}')
+		})
+		w.OptStr("cursor", out.Cursor)
+	})
+}
+
+// deleteKeys serves DELETE /v1/kv/{keyspace}.
+func (c *restCall) deleteKeys() error {
+	r, given := c.keyRange()
+	if !given {
+		return edge.Invalid("prefix", "is required, or from and to: prefix= (empty) means all keys")
+	}
+	out, err := c.s.Keys().DeleteRange(c.ctx, &pb.KVDeleteRangeRequest{Range: &pb.KVDeleteRange{
+		Keyspace: r.Keyspace, From: r.From, To: r.To, Prefix: r.Prefix, Count: c.flag("count"),
+	}})
+	if err != nil {
+		return edge.Unprefixed("range", err)
+	}
+	return c.ats(out.GetAt(), func(w *jsonWriter) { w.Count("count", out.GetCount()) })
+}
+
+// listKeyspaces serves GET /v1/keyspaces.
+func (c *restCall) listKeyspaces() error {
+	in := new(pb.ListKeyspacesRequest)
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Keyspaces().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("keyspaces", len(out.GetKeyspaces()), func(i int) {
+			w.Open('{')
+			writeKeyspace(w, out.GetKeyspaces()[i])
+			w.Close('}')
+		})
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// getKeyspace serves GET /v1/keyspaces/{keyspace}.
+func (c *restCall) getKeyspace() error {
+	out, err := c.s.Keyspaces().Get(c.ctx, &pb.GetKeyspaceRequest{Keyspace: c.params[0]})
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetStats().GetConfig().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		writeKeyspace(w, out.GetStats())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// setKeyspace serves PUT /v1/keyspaces/{keyspace}.
+func (c *restCall) setKeyspace() error {
+	in := &pb.SetKeyspaceRequest{Keyspace: c.params[0], Config: new(pb.KeyspaceConfig)}
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	if err := readBody(c, in.GetConfig(), keyspaceConfigFields); err != nil {
+		return err
+	}
+	out, err := c.s.Keyspaces().Set(c.ctx, in)
+	if err != nil {
+		return edge.Unprefixed("config", err)
+	}
+	return c.configured(http.StatusOK, out.GetVersion(), out.GetAt())
+}
+
+// deleteKeyspace serves DELETE /v1/keyspaces/{keyspace}.
+func (c *restCall) deleteKeyspace() error {
+	out, err := c.s.Keyspaces().Delete(c.ctx, &pb.DeleteKeyspaceRequest{Keyspace: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.Bool("existed", out.GetExisted())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+func writeKeyspace(w *jsonWriter, k *pb.KeyspaceStats) {
+	w.Str("keyspace", k.GetKeyspace())
+	w.Object("config", func() { writeKeyspaceConfig(w, k.GetConfig()) })
+	w.Count("keys", k.GetKeys())
+	w.Bool("more_keys", k.GetMoreKeys())
+	w.Count("bytes", k.GetBytes())
+	w.Count("measured_bytes", k.GetMeasuredBytes())
+	w.Bool("over_quota", k.GetOverQuota())
+}
+
+func writeKeyspaceConfig(w *jsonWriter, c *pb.KeyspaceConfig) {
+	w.Exact("version", c.GetVersion())
+	w.Str("kind", keyspaceKinds[pb.KeyspaceConfig_PLAIN])
+	if q := c.GetQuota(); q != nil {
+		w.Object("quota", func() { writeKeyspaceQuota(w, q) })
+	}
+}
+
+func writeKeyspaceQuota(w *jsonWriter, q *pb.KeyspaceQuota) {
+	w.OptInt("bytes", q.GetBytes())
+	w.OptInt("writes_per_second", q.GetWritesPerSecond())
+	w.OptInt("bytes_per_second", q.GetBytesPerSecond())
+}

@@ -1,0 +1,422 @@
+package rest
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/strictjson"
+)
+
+var (
+	tagOf  = Param{Name: "tag", Type: "string", Form: plainText.filled().upTo(defaults.TagBytes), Doc: "Of the repository, if it has one."}
+	peelOf = Param{Name: "peel", Type: "true|false", Doc: "A symbolic ref has the id of what it finally points to."}
+)
+
+// repoRoutes keep repositories.
+func repoRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/repos", Repeat: RepeatByKey, Native: api.RefsService + "CreateRepo", Header: []Param{keyParam}, Body: "CreateRepoRequest", Answer: "Repo", Status: statusMade,
+			Doc:    "Make a repository. With an Idempotency-Key or a request_id it can be repeated safely: a repetition is answered with 200.",
+			fields: fieldNames(createRepoFields), handle: (*restCall).createRepo,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/repos", Native: api.RefsService + "ListRepos", Answer: "ListReposResponse", Status: statusOK,
+			Query: append([]Param{{Name: "deleted", Type: "true|false", Doc: "Those that can still be brought back."}}, pageParams...),
+			Doc:   "List repositories by name.", handle: (*restCall).listRepos,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/repos/{repo}", Native: api.RefsService + "GetRepo", Answer: "Repo", Headers: []string{"ETag"}, Status: statusOK,
+			Query: append([]Param{tagOf}, readParams...),
+			Doc:   "Read a repository. The ETag is the version of its settings.", handle: (*restCall).getRepo,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: api.RefsService + "UpdateRepo", Body: "UpdateRepoBody", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
+			Query: []Param{tagOf}, Header: []Param{ifMatch},
+			Doc:    "Replace the settings of a repository, or its default branch.",
+			fields: fieldNames(updateRepoFields), handle: (*restCall).updateRepo,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: api.RefsService + "DeleteRepo", Answer: "RepoID", Status: statusOK,
+			Query: []Param{tagOf}, Header: []Param{ifMatch},
+			Doc: "Delete a repository. Its name is free at once; for 7 days it can be brought back.", handle: (*restCall).deleteRepo,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/repos/{repo}/undelete", Repeat: RepeatCondition, Native: api.RefsService + "UndeleteRepo", Body: "UndeleteRepoBody", Answer: "RepoID", Status: statusOK,
+			Query:  []Param{tagOf},
+			Doc:    "Bring a deleted repository back: that of the id, or the one of the name that was deleted last.",
+			fields: fieldNames(undeleteRepoFields), handle: (*restCall).undeleteRepo,
+		},
+	}
+}
+
+// refRoutes read refs and move them.
+func refRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodGet, Path: "/v1/repos/{repo}/refs", Native: api.RefsService + "ListRefs", Answer: "RefPage", Lines: "Ref", Status: statusOK,
+			Query: append([]Param{
+				tagOf,
+				{Name: "prefix", Type: "string", Form: Form{MaxLength: core.MaxRefName}, Doc: "Of their names."},
+				{Name: "glob", Type: "string", Form: Form{MinLength: 1, MaxLength: core.MaxRefName, MaxItems: api.MaxListGlobs}, Many: true, Doc: "That their names match: * within a component, ** across. Given several times, any of them."},
+				{Name: "points_at", Type: "string", Form: objectForm.filled(), Doc: "The id that they point to, or peel to."},
+				{Name: "after", Type: "string", Form: Form{MaxLength: core.MaxRefName}, Doc: "Names after this one: the last of the page before. Compare rev: pages of one rev are of one instant."},
+				{Name: "format", Type: "json|ndjson", Doc: "ndjson streams all refs of one instant, one a line; without it, a page."},
+				limitOf,
+			}, readParams...),
+			Doc: "List refs in byte order.", handle: (*restCall).listRefs,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs", Repeat: RepeatByKey, Native: api.RefsService + "UpdateRefs", Header: []Param{keyParam}, Body: "UpdateRefsBody", Answer: "UpdateRefsResponse", Status: statusOK,
+			Query:  []Param{tagOf},
+			Doc:    "Change refs in one log entry: all changes or, with allow_partial, each that may.",
+			fields: fieldNames(updateRefsFields), handle: (*restCall).updateRefs,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs:get", Repeat: RepeatRead, Native: api.RefsService + "BatchGetRefs", Body: "BatchGetRefsBody", Answer: "RefPage", Status: statusOK,
+			Query:  append([]Param{tagOf}, readParams...),
+			Doc:    "Read up to 1,000 refs by name, all of one instant. One that is not there has no id and no target.",
+			fields: fieldNames(batchRefFields), handle: (*restCall).batchGetRefs,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/repos/{repo}/refs/{name}", Native: api.RefsService + "GetRef", Answer: "Ref", Status: statusOK,
+			Query: append([]Param{tagOf, peelOf}, readParams...),
+			Doc:   "Read one ref. Slashes of its name may be written as they are.", handle: (*restCall).getRef,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/repos/{repo}/reflog", Native: api.RefsService + "ReadReflog", Answer: "ReadReflogResponse", Status: statusOK,
+			Query: append([]Param{
+				tagOf,
+				{Name: "name", Type: "string", Form: refForm, Required: true, Doc: "Of a ref, deleted or not."},
+				{Name: "n", Type: "integer", Form: wholes[int64](0, math.MaxUint32), Doc: "name@{n}: only the record that is n before the newest."},
+				{Name: "time", Type: "time", Doc: "name@{time}: only the newest record at that time, RFC 3339."},
+			}, append(pageParams[:2:2], readParams...)...),
+			Doc: "Read the log of a ref, newest first.", handle: (*restCall).readReflog,
+		},
+	}
+}
+
+// joinName lets the slashes of a ref's name, and of a model's id, stand in a path as they are.
+func joinName(path string) string {
+	if id, ok := strings.CutPrefix(path, "/v1/models/"); ok && strings.Contains(id, "/") {
+		return path[:len(path)-len(id)] + strings.ReplaceAll(id, "/", "%2F")
+	}
+	parts := strings.SplitN(path, "/", 6) // "", v1, repos, name, refs, the rest
+	if len(parts) == 6 && parts[1] == "v1" && parts[2] == "repos" && parts[4] == "refs" && strings.Contains(parts[5], "/") {
+		return path[:len(path)-len(parts[5])] + strings.ReplaceAll(parts[5], "/", "%2F")
+	}
+	return path
+}
+
+func (c *restCall) tagParam() string {
+	tag, _ := c.query.get("tag")
+	return tag
+}
+
+// createRepo serves POST /v1/repos.
+func (c *restCall) createRepo() error {
+	in := new(pb.CreateRepoRequest)
+	if err := readBody(c, in, createRepoFields); err != nil {
+		return err
+	}
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
+	out, err := c.s.Refs().CreateRepo(c.ctx, in)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	status := http.StatusCreated
+	if out.GetReplayed() {
+		status = http.StatusOK
+	}
+	return c.ok(status, out.GetAt(), func(w *jsonWriter) { writeRepo(w, out.GetRepo()) })
+}
+
+// listRepos serves GET /v1/repos.
+func (c *restCall) listRepos() error {
+	in := new(pb.ListReposRequest)
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	in.Deleted = c.flag("deleted")
+	out, err := c.s.Refs().ListRepos(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("repos", len(out.GetRepos()), func(i int) {
+			w.Open('{')
+			writeRepo(w, out.GetRepos()[i])
+			w.Close('}')
+		})
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// getRepo serves GET /v1/repos/{repo}.
+func (c *restCall) getRepo() error {
+	in := &pb.GetRepoRequest{Name: c.params[0], Tag: c.tagParam()}
+	var fact core.Fact
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Refs().GetRepo(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	c.tag(out.GetRepo().GetConfig().GetVersion())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeRepo(w, out.GetRepo()) })
+}
+
+// updateRepo serves PUT /v1/repos/{repo}.
+func (c *restCall) updateRepo() error {
+	in := &pb.UpdateRepoRequest{}
+	if err := readBody(c, in, updateRepoFields); err != nil {
+		return err
+	}
+	in.Name, in.Tag = c.params[0], c.tagParam()
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Refs().UpdateRepo(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.configured(http.StatusOK, out.GetVersion(), out.GetAt())
+}
+
+// deleteRepo serves DELETE /v1/repos/{repo}.
+func (c *restCall) deleteRepo() error {
+	in := &pb.DeleteRepoRequest{Name: c.params[0], Tag: c.tagParam()}
+	var fact core.Fact
+	if in.IfVersion, fact = c.ifMatch(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Refs().DeleteRepo(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.repoID(out.GetId(), out.GetAt())
+}
+
+func (c *restCall) repoID(id string, at *pb.At) error {
+	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
+		w.Str("id", id)
+		w.Exact("index", at.GetIndex())
+	})
+}
+
+// undeleteRepo serves POST /v1/repos/{repo}/undelete.
+func (c *restCall) undeleteRepo() error {
+	in := &pb.UndeleteRepoRequest{}
+	if err := readBody(c, in, undeleteRepoFields); err != nil {
+		return err
+	}
+	in.Name, in.Tag = c.params[0], c.tagParam()
+	out, err := c.s.Refs().UndeleteRepo(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.repoID(out.GetId(), out.GetAt())
+}
+
+// getRef serves GET /v1/repos/{repo}/refs/{name}.
+func (c *restCall) getRef() error {
+	in := &pb.GetRefRequest{Repo: c.params[0], Tag: c.tagParam(), Name: c.params[1]}
+	var fact core.Fact
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
+		return fact
+	}
+	in.Peel = c.flag("peel")
+	if in.GetName() != "HEAD" && !strings.HasPrefix(in.GetName(), "refs/") {
+		in.Name = "refs/" + in.GetName() // the path itself says refs/
+	}
+	out, err := c.s.Refs().GetRef(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeRef(w, out.GetRef()) })
+}
+
+// batchGetRefs serves POST /v1/repos/{repo}/refs:get.
+func (c *restCall) batchGetRefs() error {
+	in := &pb.BatchGetRefsRequest{}
+	if err := readBody(c, in, batchRefFields); err != nil {
+		return err
+	}
+	in.Repo, in.Tag = c.params[0], c.tagParam()
+	var fact core.Fact
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Refs().BatchGetRefs(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		writeRefs(w, out.GetRefs())
+		w.Exact("rev", out.GetRev())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// updateRefs serves POST /v1/repos/{repo}/refs.
+func (c *restCall) updateRefs() error {
+	in := &pb.UpdateRefsRequest{}
+	if err := readBody(c, in, updateRefsFields); err != nil {
+		return err
+	}
+	in.Repo, in.Tag = c.params[0], c.tagParam()
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
+	out, err := c.s.Refs().UpdateRefs(c.ctx, in)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		writeChanged(w, out.GetResults())
+		w.Exact("rev", out.GetRev())
+		w.Bool("replayed", out.GetReplayed())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// listRefs serves GET /v1/repos/{repo}/refs.
+func (c *restCall) listRefs() error {
+	in := &pb.ListRefsRequest{Repo: c.params[0], Tag: c.tagParam()}
+	var fact core.Fact
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
+		return fact
+	}
+	if in.Limit, _, fact = c.page(); fact != nil {
+		return fact
+	}
+	in.Prefix, _ = c.query.get("prefix")
+	in.PointsAt, _ = c.query.get("points_at")
+	in.After, _ = c.query.get("after")
+	in.Globs = c.query.values["glob"]
+	format, _ := c.query.get("format")
+	if format != "ndjson" && in.GetLimit() == 0 {
+		in.Limit = api.ListDefault
+	}
+	if format == "ndjson" {
+		return c.streamRefs(in)
+	}
+	var refs []*pb.Ref
+	var info core.RepoInfo
+	var at core.At
+	err := c.s.Refs().EachRef(c.ctx, in, func(i core.RepoInfo, a core.At) error {
+		info, at = i, a
+		return nil
+	}, func(r *core.Ref) error {
+		refs = append(refs, api.ShowRef(r))
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, api.ShowAt(at), func(w *jsonWriter) {
+		writeRefs(w, refs)
+		w.Exact("rev", info.Stats.Rev)
+		if len(refs) == int(in.GetLimit()) {
+			w.Str("after", refs[len(refs)-1].GetName())
+		}
+		w.Exact("index", at.Index)
+	})
+}
+
+var contentLines = []string{"application/x-ndjson"}
+
+// streamRefs answers with one ref a line. The header Millrace-Rev is their rev. One that ends without a line break was
+// cut.
+func (c *restCall) streamRefs(in *pb.ListRefsRequest) error {
+	w, _ := c.h.writers.Get().(*jsonWriter)
+	defer c.h.writers.Put(w)
+	w.B = w.B[:0]
+	flush := func() error {
+		c.setDeadline(c.control.SetWriteDeadline, c.s.Limits.SendStallMs)
+		_, err := c.w.Write(w.B)
+		w.B = w.B[:0]
+		if err != nil {
+			return errGone
+		}
+		return nil
+	}
+	err := c.s.Refs().EachRef(c.ctx, in, func(info core.RepoInfo, at core.At) error {
+		c.showIndex(api.ShowAt(at))
+		h := c.w.Header()
+		h[headerRev] = []string{strconv.FormatUint(info.Stats.Rev, 10)}
+		h["Content-Type"] = contentLines
+		c.head(http.StatusOK, nil, 0)
+		return nil
+	}, func(r *core.Ref) error {
+		w.Open('{')
+		writeRef(w, api.ShowRef(r))
+		w.Close('}')
+		w.Line()
+		if len(w.B) >= pooledBytes/2 {
+			return flush()
+		}
+		return nil
+	})
+	if err == nil {
+		err = flush()
+	}
+	return err
+}
+
+// readReflog serves GET /v1/repos/{repo}/reflog.
+func (c *restCall) readReflog() error {
+	in := &pb.ReadReflogRequest{Repo: c.params[0], Tag: c.tagParam()}
+	var fact core.Fact
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
+		return fact
+	}
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	in.Name, _ = c.query.get("name")
+	if s, ok := c.query.get("n"); ok {
+		n, wrong := strictjson.ParseUnsigned(s)
+		if wrong != "" || n > math.MaxUint32 {
+			return edge.Invalid("n", "must be an integer from 0 to 4294967295")
+		}
+		in.N = new(uint32(n))
+	}
+	if s, ok := c.query.get("time"); ok {
+		t, err := time.Parse(time.RFC3339, s)
+		if err != nil {
+			return edge.Invalid("time", "must be a time, such as 2026-01-02T15:04:05Z")
+		}
+		in.Time = timestamppb.New(t)
+	}
+	out, err := c.s.Refs().ReadReflog(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("entries", len(out.GetEntries()), func(i int) {
+			w.Open('{')
+			writeLogEntry(w, out.GetEntries()[i])
+			w.Close('}')
+		})
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}

@@ -1,0 +1,306 @@
+package rest
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/strictjson"
+)
+
+// Route is one row of the table of REST routes, from which requests are served and the OpenAPI document is made.
+type Route struct {
+	Method  string
+	Path    string // in which {name} stands for one segment, percent-encoded
+	Native  string // the gRPC method that does the same, whose rule is the same too; empty for none
+	Doc     string // one sentence
+	Query   []Param
+	Header  []Param
+	Repeat  Repeat   // how its requests are repeated; empty for GET
+	Body    string   // name of the schema of the request; empty for none
+	Raw     bool     // the body is any bytes, and may be empty
+	Answer  string   // name of the schema of the answer; empty for one that is not an object
+	Lines   string   // of the answer where lines are asked for: name of the schema of each
+	Status  []int    // of answers other than errors, the most frequent first
+	Headers []string // of such answers, those with a meaning of their own besides Millrace-Index
+	Failed  string   // name of the schema of errors; empty for that of all other routes
+
+	rule   edge.Rule   // of its method; of the route itself where Native is empty
+	rights auth.Rights // that a call needs to go on
+	waits  bool        // for a task, or its end
+	fields []string    // that the body may have
+	handle func(*restCall) error
+	// failure writes errors in another form than all other routes have.
+	failure func(w *jsonWriter, status int, e *pb.Error)
+}
+
+// Indexed says whether answers have the header Millrace-Index: those about one partition.
+func (r *Route) Indexed() bool {
+	for _, whole := range []string{api.ClusterMethods, tenantsService, serversService, searchesService + "Embed", queuesService + "CreateNamespace", queuesService + "DeleteNamespace"} {
+		if strings.HasPrefix(r.Native, whole) {
+			return false
+		}
+	}
+	return r.Native != ""
+}
+
+// Param is a parameter of a query, or a header, of one route.
+type Param struct {
+	Name     string
+	Type     string // string, integer, number of a version, duration, time, or words joined by |
+	Form     Form
+	Required bool
+	Many     bool // it may be given several times
+	Doc      string
+}
+
+// check refuses a word that is not of the set, and an empty text where that would count as left out: that the sender meant
+// something else is more likely.
+func (p *Param) check(value string) core.Fact {
+	switch {
+	case strings.Contains(p.Type, "|"):
+		for word := range strings.SplitSeq(p.Type, "|") {
+			if word == value {
+				return nil
+			}
+		}
+		return edge.Invalid(p.Name, strictjson.MustBe(strings.Split(p.Type, "|")))
+	case value == "" && p.Form.MinLength > 0:
+		return edge.Invalid(p.Name, "must not be empty; leave the parameter out instead")
+	}
+	return nil
+}
+
+// Words lists the words of a parameter of a closed set.
+func (p *Param) Words() []string {
+	if !strings.Contains(p.Type, "|") {
+		return nil
+	}
+	return strings.Split(p.Type, "|")
+}
+
+// Shared lists the parameters that every route takes.
+func Shared() []Param { return slices.Clone(sharedParams) }
+
+var sharedParams = []Param{
+	{Name: "ns", Type: "string", Form: spaceForm, Doc: "The namespace; default \"default\"."},
+	{Name: forwardParam, Type: "0|1", Doc: "1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's."},
+	{Name: hopParam, Type: "0|1", Doc: "1: the node that is asked answers by itself, or not at all. It is on addresses that a node names."},
+}
+
+// Routes lists every route, in the order of the document.
+func Routes() []*Route {
+	out := routes()
+	_ = setRules(out) // a server with a route without a rule is not made
+	return out
+}
+
+// setRules gives each route the rule of its method. It fails when a route has neither a method with a rule nor a rule of its own.
+func setRules(routes []*Route) error {
+	for _, r := range routes {
+		if r.Native != "" {
+			r.rule = api.RuleOf(r.Native)
+		}
+		if r.rule.Empty() {
+			return fmt.Errorf("route %s: who may call it is not said: name its method, or a rule", r.name())
+		}
+	}
+	return nil
+}
+
+// Scopes says who may call a route: the scopes that a token needs, all of them. public says that it needs no token.
+func (r *Route) Scopes() (names []string, public bool) { return r.rule.Scope.Names(), r.rule.Public }
+
+// name is the route's name in tables and logs.
+func (r *Route) name() string { return r.Method + " " + r.Path }
+
+// params are the values of a path's {name} segments, by their place.
+type params [2]string
+
+// router finds the route of a request. There are few routes, so it looks at each of the same length.
+type router struct {
+	byLength [8][]*pattern
+}
+
+type pattern struct {
+	segments []string // empty for a parameter
+	routes   []*Route
+}
+
+func (rt *router) add(r *Route) {
+	segments := strings.Split(r.Path[1:], "/")
+	for i, s := range segments {
+		if s[0] == '{' {
+			segments[i] = ""
+		}
+	}
+	same := &rt.byLength[len(segments)]
+	for _, p := range *same {
+		if slices.Equal(p.segments, segments) {
+			p.routes = append(p.routes, r)
+			return
+		}
+	}
+	*same = append(*same, &pattern{segments, []*Route{r}})
+}
+
+// find returns the route of a request and fills in the parameters of its path.
+func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
+	path := joinName(r.URL.EscapedPath())
+	var buf [len(rt.byLength)]string
+	if segments, ok := splitPath(path, buf[:0]); ok {
+		for _, p := range rt.byLength[len(segments)] {
+			if p.match(segments, out) {
+				return p.route(r.Method)
+			}
+		}
+	}
+	return nil, core.NotFound{Kind: "route", ID: core.Cut(path, 2*api.NameBytes)}
+}
+
+// splitPath takes a path apart, each segment as it came.
+func splitPath(path string, out []string) ([]string, bool) {
+	rest, ok := strings.CutPrefix(path, "/")
+	for more := ok; more; {
+		if len(out) == cap(out)-1 {
+			return nil, false
+		}
+		var segment string
+		segment, rest, more = strings.Cut(rest, "/")
+		out = append(out, segment)
+	}
+	return out, ok
+}
+
+// match fills in the parameters, each unescaped by itself, so that a slash within one stays in it. The other segments must
+// stand as they are: a rule of a proxy in front, which compares paths, sees the route that is served.
+func (p *pattern) match(segments []string, out *params) bool {
+	for i, s := range p.segments {
+		if s != "" && s != segments[i] || segments[i] == "" {
+			return false
+		}
+	}
+	n := 0
+	for i, s := range p.segments {
+		if s != "" {
+			continue
+		}
+		out[n] = segments[i]
+		if strings.IndexByte(out[n], '%') >= 0 {
+			var err error
+			if out[n], err = url.PathUnescape(out[n]); err != nil {
+				return false
+			}
+		}
+		n++
+	}
+	return true
+}
+
+func (p *pattern) route(method string) (*Route, core.Fact) {
+	var allow []string
+	for _, r := range p.routes {
+		if r.Method == method {
+			return r, nil
+		}
+		allow = append(allow, r.Method)
+	}
+	slices.Sort(allow)
+	f := edge.WrongMethod{Allow: strings.Join(allow, ", ")}
+	f.Field, f.Message = "method", "this path has "+f.Allow
+	return nil, f
+}
+
+// query holds the parameters of one request: mostly there is one, of which no table is made.
+type query struct {
+	name, value string
+	values      url.Values // of any others
+}
+
+// single reads a query of one parameter without escapes.
+func (q *query) single(raw string) bool {
+	if len(raw) > api.NameBytes || strings.ContainsAny(raw, "%+&;") {
+		return false
+	}
+	var ok bool
+	q.name, q.value, ok = strings.Cut(raw, "=")
+	return ok && q.name != ""
+}
+
+func (r *Route) takes(name string) bool {
+	named := func(p Param) bool { return p.Name == name }
+	return slices.ContainsFunc(sharedParams, named) || slices.ContainsFunc(r.Query, named)
+}
+
+// parse refuses what the route does not have, and what is given twice.
+func (q *query) parse(raw string, r *Route) core.Fact {
+	if raw == "" {
+		return nil
+	}
+	if q.single(raw) && r.takes(q.name) && !r.many(q.name) {
+		return r.checkParam(q.name, q.value)
+	}
+	q.name = ""
+	var err error
+	if q.values, err = url.ParseQuery(raw); err != nil {
+		return edge.Invalid("query", "is malformed")
+	}
+	for _, name := range sortedKeys(q.values) {
+		if !r.takes(name) {
+			return core.Invalid{Field: core.Cut(name, api.NameBytes), Reason: "unknown_field", Message: "is not known"}
+		}
+		if len(q.values[name]) > 1 && !r.many(name) {
+			return edge.Invalid(name, "must be given only once")
+		}
+		for _, value := range q.values[name] {
+			if fact := r.checkParam(name, value); fact != nil {
+				return fact
+			}
+		}
+	}
+	return nil
+}
+
+// checkParam holds a value of a parameter to what the document says of it.
+func (r *Route) checkParam(name, value string) core.Fact {
+	for _, list := range [][]Param{r.Query, sharedParams} {
+		for i := range list {
+			if list[i].Name == name {
+				return list[i].check(value)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *Route) many(name string) bool {
+	return slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name && p.Many })
+}
+
+func sortedKeys(v url.Values) []string {
+	out := make([]string, 0, len(v))
+	for name := range v {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// get returns a parameter, and whether it was given.
+func (q *query) get(name string) (string, bool) {
+	if q.values == nil && q.name == name {
+		return q.value, true
+	}
+	v, ok := q.values[name]
+	if !ok {
+		return "", false
+	}
+	return v[0], true
+}

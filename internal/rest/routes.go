@@ -1,0 +1,202 @@
+package rest
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/edge"
+)
+
+// Parameters that several routes have.
+var (
+	minIndex = Param{Name: "min_index", Type: "integer", Form: unsignedForm, Doc: "Wait until this index of the partition is applied."}
+	freshly  = Param{Name: "consistency", Type: "linearizable|stale", Doc: "stale reads what this node has, without asking a majority."}
+	limitOf  = Param{Name: "limit", Type: "integer", Form: wholes(1, defaults.ListItems), Doc: "Length of the page, 1 to 1,000; default 100."}
+	cursorOf = Param{Name: "cursor", Type: "string", Form: cursorForm, Doc: "Of the page before; empty for the first page."}
+	ifMatch  = Param{Name: "If-Match", Type: "string", Form: etagForm, Doc: "The version that the change expects, as its ETag; 0 for none yet."}
+)
+
+const (
+	tasksService    = "/millrace.v1.TaskService/"
+	commitsService  = "/millrace.v1.CommitService/"
+	keysService     = "/millrace.v1.KVService/"
+	queuesService   = "/millrace.v1.QueueService/"
+	searchesService = "/millrace.v1.SearchService/"
+	serversService  = "/millrace.v1.ServerService/"
+)
+
+// The statuses of answers, and the parameters of reads and of pages.
+var (
+	statusOK   = []int{http.StatusOK}
+	statusMade = []int{http.StatusCreated, http.StatusOK}
+	readParams = []Param{minIndex, freshly}
+	pageParams = []Param{limitOf, cursorOf}
+)
+
+// routes makes the table.
+func routes() []*Route {
+	return slices.Concat(
+		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
+	)
+}
+
+// producerRoutes make tasks and read them.
+func producerRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/tasks", Repeat: RepeatByKey, Native: tasksService + "Create", Body: "TaskSpec", Answer: "Created", Headers: []string{"Location"}, Status: statusMade,
+			Doc: "Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.",
+			Header: []Param{{
+				Name: "Idempotency-Key", Type: "string", Form: keyForm,
+				Doc: "1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.",
+			}},
+			fields: fieldNames(taskFields), handle: (*restCall).create,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:batch", Repeat: RepeatByID, Native: tasksService + "BatchCreate", Body: "BatchCreateRequest", Answer: "BatchCreateResponse", Status: statusOK,
+			Doc:    "Make up to 512 tasks, each by itself, or all or none of them.",
+			fields: fieldNames(batchFields), handle: (*restCall).batchCreate,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks", Native: tasksService + "List", Answer: "ListResponse", Status: statusOK,
+			Doc: "List the tasks of a queue in one state, without their payloads and results.",
+			Query: append([]Param{
+				{Name: "queue", Type: "string", Form: queueForm, Required: true, Doc: "Name of the queue."},
+				{Name: "state", Type: "blocked|scheduled|ready|running|completed|dead|cancelled", Required: true, Doc: "State of the tasks."},
+			}, pageParams...),
+			handle: (*restCall).listTasks,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}", Native: tasksService + "Get", Answer: "Task", Status: statusOK, Query: readParams,
+			Doc: "Read one task.", handle: (*restCall).getTask,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/attempts", Native: tasksService + "ListAttempts", Answer: "ListAttemptsResponse", Status: statusOK,
+			Doc: "List the last 20 attempts of a task, oldest first.", handle: (*restCall).attempts,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/result", Native: tasksService + "Wait", Answer: "Result", Status: statusOK, waits: true,
+			Doc:    "Read what became of a task, waiting for its end.",
+			Query:  []Param{{Name: "wait", Type: "duration", Form: spans(api.Span{Max: defaults.ResultWaitMs}), Doc: "How long to wait for the end; default 0s."}},
+			handle: (*restCall).result,
+		},
+	}
+}
+
+// workerRoutes are for who works on tasks, and for who looks after them.
+func workerRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:claim", Repeat: RepeatClaim, Native: tasksService + "Claim", Body: "ClaimRequest", Answer: "ClaimResponse",
+			Status: []int{http.StatusOK, http.StatusNoContent}, waits: true,
+			Doc:    "Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.",
+			fields: fieldNames(claimFields), handle: (*restCall).claim,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:settle", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "SettleRequest", Answer: "SettleResponse", Status: statusOK,
+			Doc: "End up to 512 attempts, each by itself.", fields: fieldNames(settleFields), handle: (*restCall).settle,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:heartbeat", Repeat: RepeatSame, Native: tasksService + "Heartbeat", Body: "HeartbeatRequest", Answer: "HeartbeatResponse", Status: statusOK,
+			Doc: "Extend up to 512 leases.", fields: fieldNames(heartbeatFields), handle: (*restCall).heartbeat,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/complete", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "CompleteOne", Answer: "Settled", Status: statusOK,
+			Doc:    "End an attempt with its result. Its effects commit with it, or nothing does.",
+			fields: fieldNames(completeOneFields), handle: (*restCall).complete,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/fail", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "FailOne", Answer: "Settled", Status: statusOK,
+			Doc: "End an attempt that failed.", fields: fieldNames(failOneFields), handle: (*restCall).failTask,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/snooze", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "SnoozeOne", Answer: "Settled", Status: statusOK,
+			Doc: "Give a task back until a time. It counts as no failure.", fields: fieldNames(snoozeOneFields), handle: (*restCall).snooze,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/release", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "ReleaseOne", Answer: "Settled", Status: statusOK,
+			Doc: "Give a task back to its old place in the queue.", fields: fieldNames(releaseOneFields), handle: (*restCall).release,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/heartbeat", Repeat: RepeatSame, Native: tasksService + "Heartbeat", Body: "HeartbeatOne", Answer: "Renewed", Status: statusOK,
+			Doc: "Extend the lease of a task.", fields: fieldNames(heartbeatOneFields), handle: (*restCall).heartbeatOne,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/run-now", Repeat: RepeatCondition, Native: tasksService + "RunNow", Answer: "Done", Status: statusOK,
+			Doc: "Make a scheduled task ready.", handle: (*restCall).runNow,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/tasks/{id}", Repeat: RepeatCondition, Native: tasksService + "Delete", Answer: "Done", Status: statusOK,
+			Doc: "Remove a task that has ended.", handle: (*restCall).deleteTask,
+		},
+	}
+}
+
+// dataRoutes commit, read keys, and look into queues.
+func dataRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/commit", Repeat: RepeatByKey, Native: commitsService + "Commit", Body: "CommitRequest", Answer: "CommitResponse", Status: statusOK,
+			Header: []Param{keyParam},
+			Doc:    "Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.", fields: fieldNames(commitFields), handle: (*restCall).commit,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: pageParams,
+			Doc: "List queues by name, with their counters.", handle: (*restCall).listQueues,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Headers: []string{"ETag"}, Status: statusOK,
+			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).getQueue,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Set", Body: "QueueConfig", Answer: "Configured",
+			Headers: []string{"ETag"}, Status: []int{http.StatusOK, http.StatusCreated}, Header: []Param{ifMatch},
+			Doc:    "Replace a queue's configuration, or make the queue. The version rises only when something changes.",
+			fields: fieldNames(queueConfigFields), handle: (*restCall).setQueue,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Delete",
+			Status: []int{http.StatusNoContent}, Header: []Param{ifMatch},
+			Query: []Param{{Name: "purge", Type: "true|false", Doc: "Remove the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them."}},
+			Doc:   "Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.", handle: (*restCall).deleteQueue,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,
+			Doc: "Count what is in a queue.", handle: (*restCall).stats,
+		},
+	}
+}
+
+// serverRoutes are of the namespace and of the server.
+func serverRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/namespace", Repeat: RepeatSame, Native: queuesService + "CreateNamespace", Body: "CreateNamespaceRequest", Answer: "CreateNamespaceResponse", Status: statusMade,
+			Doc:    "Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.",
+			fields: fieldNames(createNamespaceFields), handle: (*restCall).createNamespace,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "Namespace", Headers: []string{"ETag"}, Status: statusOK,
+			Doc: "Read the configuration of the namespace, and where its partitions lie. The ETag is its version.", handle: (*restCall).getNamespace,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/namespace", Repeat: RepeatCondition, Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
+			Header: []Param{ifMatch},
+			Doc:    "Replace the configuration of the namespace, or make it.",
+			fields: fieldNames(namespaceConfigFields), handle: (*restCall).setNamespace,
+		},
+		{
+			Method: http.MethodDelete, Path: "/v1/namespace", Repeat: RepeatSame, Native: queuesService + "DeleteNamespace", Answer: "DeleteNamespaceResponse", Status: statusOK,
+			Doc: "Remove the namespace with its configuration, its queues and its keyspaces. Refused while it has tasks, keys, repositories, also deleted ones that can be brought back, collections or rulesets. Its name is free at once.", handle: (*restCall).deleteNamespace,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/status", Native: serversService + "Status", Answer: "StatusResponse", Status: statusOK,
+			Doc: "Tell what this server is, and, to an operator (a token with the scope cluster or tenant:admin), what it has done for all tenants.", handle: (*restCall).status,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/openapi.json", rule: edge.Public(), Status: statusOK,
+			Doc: "This document.", handle: (*restCall).openAPI,
+		},
+	}
+}

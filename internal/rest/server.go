@@ -1,0 +1,285 @@
+package rest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/metadata"
+
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/strictjson"
+)
+
+// Options are the options of the HTTP side. A zero field means its default.
+type Options struct {
+	Git     http.Handler // serves git clients, below /git/; none: nothing does
+	Forward bool         // requests for another node are forwarded unless they say otherwise; else their callers are sent there
+	// Peers sends what is forwarded, by the bases of PeerOf alone: over connections whose other end has proved which node it is. None:
+	// nothing is forwarded.
+	Peers *http.Client
+	// PeerOf is the base of the URLs by which Peers reaches the node whose gRPC side has an address; empty: it is not known.
+	PeerOf func(address string) string
+	// WebOf is the base of the URLs of a node's REST side, given the address of its gRPC side; empty if it has none, or if this
+	// node is alone.
+	WebOf func(address string) string
+}
+
+// Server is the HTTP side of the edge: each route reads JSON into the message that the gRPC method takes, calls that
+// method, and writes its answer as JSON. So both doors have one set of rules, limits and errors.
+type Server struct {
+	s        *api.Server
+	o        Options
+	http     *http.Server // HTTP/1
+	secure   *http.Server // HTTP/1 and HTTP/2 above TLS
+	routes   router
+	bodies   atomic.Int64 // bytes of request bodies that are held
+	writers  sync.Pool    // of *jsonWriter
+	outcomes map[*Route]*edge.Ended
+
+	mu     sync.Mutex // guards closed, and requests while it grows
+	closed bool
+	work   sync.WaitGroup // requests in hand
+}
+
+const (
+	// gitPrefix begins the paths of git clients, which speak no JSON and have a handler of their own.
+	gitPrefix = "/git/"
+	// headerFactor is how much larger than their limit headers may be to be refused by name. What is larger still is
+	// refused unread by package http, in words of its own.
+	headerFactor = 4
+	// pooledBytes bounds the buffer that an answer leaves for the next.
+	pooledBytes = 64 * kib
+)
+
+// New makes the HTTP side. It fails when a route has no rule that says who may use it.
+func New(s *api.Server, o Options) (*Server, error) {
+	h := &Server{s: s, o: o, outcomes: make(map[*Route]*edge.Ended)}
+	routes := routes()
+	if err := setRules(routes); err != nil {
+		return nil, err
+	}
+	for _, r := range routes {
+		if !s.Enabled(r.Native) {
+			continue
+		}
+		if !r.checkRepeats() {
+			return nil, fmt.Errorf("route %s does not say how its requests are repeated, or says what its headers do not", r.name())
+		}
+		r.rights = edge.RightsOf(r.rule, false)
+		h.outcomes[r] = s.Outcomes.Of(r.name())
+		h.routes.add(r)
+	}
+	h.writers.New = func() any { return &jsonWriter{l: &s.Limits} }
+	var plain, both http.Protocols
+	plain.SetHTTP1(true)
+	both.SetHTTP1(true)
+	both.SetUnencryptedHTTP2(true) // TLS ends before package http
+	h.http, h.secure = h.server(&plain), h.server(&both)
+	s.Join(h)
+	return h, nil
+}
+
+// server makes a server of the routes.
+func (h *Server) server(protocols *http.Protocols) *http.Server {
+	s := h.s
+	return &http.Server{
+		Handler:           h,
+		Protocols:         protocols,
+		ConnContext:       edge.WithConn,
+		ReadHeaderTimeout: time.Duration(s.Limits.HTTPHeaderMs) * time.Millisecond,
+		IdleTimeout:       time.Duration(s.Limits.HTTPIdleMs) * time.Millisecond,
+		MaxHeaderBytes:    int(s.Limits.HTTPHeaderBytes) * headerFactor,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: int(s.Limits.StreamsConnection),
+			WriteByteTimeout:     time.Duration(s.Limits.SendStallMs) * time.Millisecond,
+			SendPingTimeout:      api.PingIdle,
+			PingTimeout:          api.PingTimeout,
+		},
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug), // noise of strangers at a port is not worth more
+	}
+}
+
+// Serve accepts HTTP connections until Shutdown of the server; then it returns nil. It takes lis over, and bounds its
+// connections together with those of gRPC. With a configuration of TLS it speaks HTTP/2 too.
+func (h *Server) Serve(lis net.Listener, config *tls.Config) error {
+	h.s.StartSweep()
+	l, serve := h.s.Limited(lis, true), h.http.Serve
+	if config != nil {
+		l, serve = h.s.Secured(lis, config), h.secure.Serve
+	}
+	if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve REST: %w", err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting and returns when no request is in hand.
+func (h *Server) Shutdown() {
+	for _, server := range []*http.Server{h.http, h.secure} {
+		_ = server.Shutdown(context.Background()) // of its listeners, whose errors Serve returned; Cut ends the wait
+	}
+	h.mu.Lock()
+	h.closed = true
+	h.mu.Unlock()
+	h.work.Wait()
+}
+
+// Cut closes all connections; requests in hand see their callers gone.
+func (h *Server) Cut() {
+	for _, server := range []*http.Server{h.http, h.secure} {
+		_ = server.Close() // as above
+	}
+}
+
+func (h *Server) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.work.Add(1)
+	}
+	return !h.closed
+}
+
+// restCall is one request.
+type restCall struct {
+	h       *Server
+	s       *api.Server
+	w       http.ResponseWriter
+	r       *http.Request
+	ctx     context.Context
+	control *http.ResponseController
+	conn    *edge.Conn // nil: no listener accepted it
+	who     edge.Caller
+	call    *auth.Call // of who; nil before they are known
+	route   *Route
+	params  params
+	query   query
+	held    int64  // bytes of its body
+	shared  int64  // of them, of the tenant's share of what is on its way
+	sent    []byte // the body, once it is read
+	ended   bool   // the body was read to its end
+	written bool
+}
+
+// ServeHTTP serves one request.
+func (h *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !h.enter() {
+		panic(http.ErrAbortHandler) // only after Cut: the connection is closed
+	}
+	defer h.work.Done()
+	clientAddress(r)
+	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
+	c.conn = edge.HTTPConn(c.ctx)
+	c.bound()
+	if c.ambiguous() {
+		c.fail(edge.Invalid("Transfer-Encoding", "and Content-Length are mutually exclusive"))
+		return
+	}
+	if h.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
+		c.setDeadline(c.control.SetWriteDeadline, h.s.Limits.SendStallMs)
+		h.o.Git.ServeHTTP(w, r)
+		return
+	}
+	defer func() {
+		h.bodies.Add(-c.held)
+		c.s.Requests.Give(c.held)
+		c.unshare()
+		if c.call != nil {
+			c.call.End()
+		}
+	}()
+	err := c.s.Safely(c.serve)
+	err = edge.Revoked(c.call, err)
+	if err != nil {
+		c.fail(err)
+	}
+	if e := h.outcomes[c.route]; e != nil {
+		e.Count(err)
+	}
+}
+
+// serve finds the route and stands before it: who calls, whether they may, whether there is room.
+func (c *restCall) serve() (err error) {
+	if n := headerBytes(c.r); n > c.s.Limits.HTTPHeaderBytes {
+		return core.TooLarge{Field: "headers", Limit: edge.LimitHeader, Max: c.s.Limits.HTTPHeaderBytes}
+	}
+	route, fact := c.h.routes.find(c.r, &c.params)
+	if fact != nil {
+		return fact
+	}
+	c.route = route
+	if !route.rule.Public {
+		if c.who, fact = c.s.Authenticate(metadata.MD{"authorization": c.r.Header["Authorization"]}, c.r.RemoteAddr); fact != nil {
+			return fact
+		}
+		c.conn.Begin()
+		defer c.conn.End()
+		if fact := route.rule.Missing(c.who.Scopes); fact != nil {
+			return fact
+		}
+		if fact := c.s.Calls.Enter(c.who.Tenant); fact != nil {
+			return fact
+		}
+		defer c.s.Calls.Leave(c.who.Tenant)
+		c.call = c.s.Live.Begin(c.ctx, c.who, route.rights)
+		c.ctx = c.call
+	} else {
+		c.conn.Served()
+	}
+	if fact := c.readQuery(); fact != nil {
+		return fact
+	}
+	if fact := c.checkHeaders(); fact != nil {
+		return fact
+	}
+	if c.r.ContentLength != 0 && route.Body == "" && !route.Raw {
+		return edge.Invalid(strictjson.Document, "is not allowed on this route")
+	}
+	limit := time.Duration(c.s.Limits.RESTCallMs) * time.Millisecond
+	if route.waits {
+		limit += time.Duration(max(c.s.Limits.ClaimWaitMs, c.s.Limits.ResultWaitMs)) * time.Millisecond
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	defer cancel()
+	c.ctx = ctx
+	return c.route.handle(c)
+}
+
+// headerBytes is about what the request line and the headers took on the wire.
+func headerBytes(r *http.Request) int64 {
+	n := len(r.Method) + len(r.RequestURI) + len(r.Host)
+	for name, values := range r.Header {
+		for _, v := range values {
+			n += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return int64(n)
+}
+
+// readQuery reads the query: the namespace, and the route's own parameters. Any other is refused.
+func (c *restCall) readQuery() core.Fact {
+	if fact := c.query.parse(c.r.URL.RawQuery, c.route); fact != nil {
+		return fact
+	}
+	ns, ok := c.query.get("ns")
+	if !ok {
+		return nil
+	}
+	if fact := api.SpaceName("ns", ns); fact != nil {
+		return fact
+	}
+	c.ctx = metadata.NewIncomingContext(c.ctx, metadata.MD{api.NamespaceKey: {ns}})
+	return nil
+}

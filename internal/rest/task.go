@@ -1,0 +1,267 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"time"
+
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/strictjson"
+)
+
+// readBody reads the body of a request as one object.
+func readBody[T any](c *restCall, m *T, fields []jsonField[T]) error {
+	b, err := c.body()
+	if err != nil {
+		return err
+	}
+	if fact := decodeJSON(b, &c.s.Limits, m, fields); fact != nil {
+		return fact
+	}
+	return nil
+}
+
+// create serves POST /v1/tasks.
+func (c *restCall) create() error {
+	b, err := c.body()
+	if err != nil {
+		return err
+	}
+	d := newJSONReader(b, &c.s.Limits)
+	spec := readTask(d)
+	d.End()
+	if d.Fact() != nil {
+		return d.Fact()
+	}
+	key, fact := c.idempotencyKey(spec)
+	if fact != nil {
+		return fact
+	}
+	out, err := c.s.Tasks().CreateKeyed(c.ctx, spec, key != "")
+	if err != nil {
+		return edge.Unprefixed("task", err)
+	}
+	if key != "" && out.GetReplayed() && !out.GetPayloadMatches() {
+		return core.AlreadyExists{Kind: "Idempotency-Key", ID: key}
+	}
+	status := http.StatusCreated
+	if out.GetReplayed() {
+		status = http.StatusOK
+	}
+	c.w.Header()["Location"] = []string{c.location("/v1/tasks/" + out.GetId())}
+	return c.ok(status, out.GetAt(), func(w *jsonWriter) {
+		writeCreated(w, &pb.CreateResult{Id: out.GetId(), Replayed: out.GetReplayed(), PayloadMatches: out.GetPayloadMatches()})
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// location is a path within the namespace of the request.
+func (c *restCall) location(path string) string {
+	if ns, ok := c.query.get("ns"); ok {
+		return path + "?ns=" + url.QueryEscape(ns)
+	}
+	return path
+}
+
+// idempotencyKey reads the header of that name, which is like a unique key with the default window, in a space of its own.
+func (c *restCall) idempotencyKey(spec *pb.TaskSpec) (string, core.Fact) {
+	const name = headerKey
+	values := c.r.Header[name]
+	switch {
+	case len(values) == 0:
+		return "", nil
+	case values[0] == "":
+		return "", edge.Invalid(name, "must not be empty")
+	case spec.GetUnique() != nil:
+		return "", edge.Invalid(name, "and unique are mutually exclusive")
+	}
+	if fact := api.TextUpTo(name, values[0], "unique_key_bytes", c.s.Limits.UniqueKeyBytes); fact != nil {
+		return "", fact
+	}
+	spec.Unique = &pb.Unique{Key: values[0]}
+	return values[0], nil
+}
+
+// batchCreate serves POST /v1/tasks:batch.
+func (c *restCall) batchCreate() error {
+	in := new(pb.BatchCreateRequest)
+	if err := readBody(c, in, batchFields); err != nil {
+		return err
+	}
+	out, err := c.s.Tasks().BatchCreate(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
+			writeCreated(w, out.GetResults()[i])
+			w.Close('}')
+		})
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// readOptions reads how fresh a read must be.
+func (c *restCall) readOptions() (minIndex uint64, stale bool, fact core.Fact) {
+	if s, ok := c.query.get("min_index"); ok {
+		n, wrong := strictjson.ParseUnsigned(s)
+		if wrong != "" {
+			return 0, false, edge.Invalid("min_index", wrong)
+		}
+		minIndex = n
+	}
+	s, _ := c.query.get("consistency")
+	return minIndex, s == "stale", nil
+}
+
+// getTask serves GET /v1/tasks/{id}.
+func (c *restCall) getTask() error {
+	minIndex, stale, fact := c.readOptions()
+	if fact != nil {
+		return fact
+	}
+	out, err := c.s.Tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0], MinIndex: minIndex, Stale: stale})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeTask(w, out.GetTask(), true) })
+}
+
+// attempts serves GET /v1/tasks/{id}/attempts.
+func (c *restCall) attempts() error {
+	out, err := c.s.Tasks().ListAttempts(c.ctx, &pb.ListAttemptsRequest{Id: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("attempts", len(out.GetAttempts()), func(i int) {
+			w.Open('{')
+			writeAttempt(w, out.GetAttempts()[i])
+			w.Close('}')
+		})
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// page reads the parameters of a page.
+func (c *restCall) page() (limit uint32, cursor string, fact core.Fact) {
+	cursor, _ = c.query.get("cursor")
+	s, ok := c.query.get("limit")
+	if !ok {
+		return 0, cursor, nil
+	}
+	n, wrong := strictjson.ParseUnsigned(s)
+	switch {
+	case wrong != "":
+		return 0, "", edge.Invalid("limit", wrong)
+	case n == 0 || n > uint64(c.s.Limits.ListItems):
+		return 0, "", edge.Beyond("limit", "list_items", c.s.Limits.ListItems, "is out of range")
+	}
+	return uint32(n), cursor, nil
+}
+
+// listTasks serves GET /v1/tasks.
+func (c *restCall) listTasks() error {
+	in := new(pb.ListRequest)
+	var fact core.Fact
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	in.Queue, _ = c.query.get("queue")
+	if s, ok := c.query.get("state"); ok {
+		state, _ := core.ParseState(s)
+		in.State = pb.State(state)
+	}
+	out, err := c.s.Tasks().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("tasks", len(out.GetTasks()), func(i int) {
+			w.Open('{')
+			writeTask(w, out.GetTasks()[i], false)
+			w.Close('}')
+		})
+		w.OptStr("cursor", out.GetCursor())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// wait reads how long a caller waits.
+func (c *restCall) wait() (time.Duration, core.Fact) {
+	s, ok := c.query.get("wait")
+	if !ok {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil {
+		return 0, edge.Invalid("wait", strictjson.NotDuration)
+	}
+	ms, fact := api.Millis("wait", durationpb.New(d), api.Span{Max: c.s.Limits.ResultWaitMs, Limit: "result_wait_ms"})
+	return ms.Duration(), fact
+}
+
+// result serves GET /v1/tasks/{id}/result: it is woken when the task ends, and answers with how it stands when the time
+// is over.
+func (c *restCall) result() error {
+	wait, fact := c.wait()
+	if fact != nil {
+		return fact
+	}
+	task, at, err := c.waitFor(wait)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
+		writeResult(w, task)
+		w.Exact("index", at.GetIndex())
+	})
+}
+
+func (c *restCall) waitFor(wait time.Duration) (*pb.Task, *pb.At, error) {
+	if wait > 0 {
+		ctx, cancel := context.WithTimeout(c.ctx, wait)
+		defer cancel()
+		out, err := c.s.Tasks().Wait(ctx, &pb.WaitRequest{Id: c.params[0]})
+		if err == nil {
+			return out.GetTask(), out.GetAt(), nil
+		}
+		over := errors.Is(ctx.Err(), context.DeadlineExceeded) && c.ctx.Err() == nil
+		if !over || edge.Is[core.NotFound](err) {
+			return nil, nil, err
+		}
+	}
+	out, err := c.s.Tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0]})
+	return out.GetTask(), out.GetAt(), err
+}
+
+// runNow serves POST /v1/tasks/{id}/run-now.
+func (c *restCall) runNow() error {
+	out, err := c.s.Tasks().RunNow(c.ctx, &pb.RunNowRequest{Id: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.done(out.GetAt())
+}
+
+// deleteTask serves DELETE /v1/tasks/{id}.
+func (c *restCall) deleteTask() error {
+	out, err := c.s.Tasks().Delete(c.ctx, &pb.DeleteRequest{Id: c.params[0]})
+	if err != nil {
+		return err
+	}
+	return c.done(out.GetAt())
+}
+
+// done answers a change that has no more to tell than where it stands.
+func (c *restCall) done(at *pb.At) error {
+	return c.ok(http.StatusOK, at, func(w *jsonWriter) { w.Exact("index", at.GetIndex()) })
+}

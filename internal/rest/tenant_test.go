@@ -1,0 +1,59 @@
+package rest
+
+import (
+	"net/http"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api/apitest"
+	"github.com/millrace/millrace/internal/edge"
+)
+
+func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
+	r := newRESTRig(t, edge.Limits{})
+	tenants := pb.NewTenantServiceClient(r.conn)
+	set := func(token string, in *pb.SetTenantRequest) error {
+		_, err := tenants.Set(apitest.As(token), in)
+		return err
+	}
+	bounds := &pb.TenantConfig{KeyBytes: 50, KeyWritesPerSecond: 6, KeyBytesPerSecond: 7}
+	expectCode(t, "an admin", set("acme/admin", &pb.SetTenantRequest{Tenant: "acme", Config: bounds}), codes.PermissionDenied)
+	expectCode(t, "one who may", set("acme/all", &pb.SetTenantRequest{Tenant: "rival", Config: bounds}), codes.OK)
+	expectCode(t, "the version before", set("acme/all", &pb.SetTenantRequest{Tenant: "rival", IfVersion: proto.Uint64(0)}), codes.FailedPrecondition)
+	expectCode(t, "no name", set("acme/all", &pb.SetTenantRequest{}), codes.InvalidArgument)
+	err := set("acme/all", &pb.SetTenantRequest{Tenant: "rival", Config: &pb.TenantConfig{KeyBytesPerSecond: -1}})
+	if e := apitest.ErrorOf(t, err); e.GetField() != "config.key_bytes_per_second" {
+		t.Errorf("a negative bound: %v", e)
+	}
+	got, err := tenants.Get(apitest.As("rival/admin"), &pb.GetTenantRequest{})
+	if err != nil || got.GetTenant() != "rival" || got.GetConfig().GetKeyBytes() != 50 || got.GetMeasuredKeyBytes() != 60 || !got.GetOverKeyBytes() {
+		t.Errorf("its own: %v, %v", got, err)
+	}
+	for what, c := range map[string]struct {
+		token, name string
+		want        codes.Code
+	}{
+		"another's, by an admin": {"acme/admin", "rival", codes.PermissionDenied}, "an unknown one, by an admin": {"acme/admin", "unknown", codes.PermissionDenied},
+		"another's": {"acme/all", "rival", codes.OK}, "an unknown one": {"acme/all", "unknown", codes.NotFound},
+		"its own, without a configuration": {"acme/admin", "", codes.OK}, "by a worker": {"rival/work", "", codes.PermissionDenied},
+	} {
+		_, err := tenants.Get(apitest.As(c.token), &pb.GetTenantRequest{Tenant: c.name})
+		expectCode(t, what, err, c.want)
+	}
+	a := r.do("PUT", "/v1/tenants/acme", `{"key_bytes":80,"key_writes_per_second":3}`).expect(t, "over REST", http.StatusOK)
+	if want := `{"version":"1"}` + "\n"; a.body != want {
+		t.Errorf("%s", a.body)
+	}
+	r.do("PUT", "/v1/tenants/acme", `{"key_byte":80}`).expect(t, "an unknown field", http.StatusBadRequest)
+	for _, path := range []string{"/v1/tenant", "/v1/tenants/acme"} {
+		a := r.do("GET", path, "").expect(t, path, http.StatusOK)
+		want := `{"tenant":"acme","version":"1","key_bytes":80,"key_writes_per_second":3,"namespaces":2,"measured_key_bytes":60,"over_key_bytes":false,` +
+			`"recent_key_writes_per_second":3,"recent_key_bytes_per_second":30,"overshoot_key_writes":1,"overshoot_key_bytes_written":10}` + "\n"
+		if a.body != want {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+}

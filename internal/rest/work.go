@@ -1,0 +1,168 @@
+package rest
+
+import (
+	"net/http"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+)
+
+// claim serves POST /v1/tasks:claim. Tasks go back to their queues at once if the client does not get the answer.
+func (c *restCall) claim() error {
+	in := new(pb.ClaimRequest)
+	if err := readBody(c, in, claimFields); err != nil {
+		return err
+	}
+	out, err := c.s.Tasks().ClaimFor(c.ctx, in, c.asks(hopParam))
+	if err != nil {
+		return err
+	}
+	if len(out.GetTasks()) == 0 {
+		c.showIndex(out.GetAt())
+		c.head(http.StatusNoContent, nil, 0)
+		return nil
+	}
+	if c.r.Context().Err() == nil {
+		err = c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+			w.List("tasks", len(out.GetTasks()), func(i int) {
+				w.Open('{')
+				writeAssignment(w, out.GetTasks()[i])
+				w.Close('}')
+			})
+			w.Exact("index", out.GetAt().GetIndex())
+		})
+		if err == nil {
+			return nil
+		}
+	}
+	c.s.Tasks().GiveBack(c.ctx, out.GetTasks())
+	return errGone
+}
+
+// settle serves POST /v1/tasks:settle.
+func (c *restCall) settle() error {
+	in := new(pb.SettleRequest)
+	if err := readBody(c, in, settleFields); err != nil {
+		return err
+	}
+	out, err := c.s.Tasks().Settle(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
+			writeSettled(w, out.GetResults()[i])
+			w.Close('}')
+		})
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// heartbeat serves POST /v1/tasks:heartbeat.
+func (c *restCall) heartbeat() error {
+	in := new(pb.HeartbeatRequest)
+	if err := readBody(c, in, heartbeatFields); err != nil {
+		return err
+	}
+	out, err := c.s.Tasks().Heartbeat(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.List("results", len(out.GetResults()), func(i int) {
+			w.Open('{')
+			writeHeartbeat(w, out.GetResults()[i])
+			w.Close('}')
+		})
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
+
+// complete serves POST /v1/tasks/{id}/complete.
+func (c *restCall) complete() error {
+	m := oneBody[completeBody]{item: new(pb.SettleItem), outcome: completeBody{Complete: new(pb.Complete)}}
+	b, err := c.body()
+	if err != nil {
+		return err
+	}
+	d := newJSONReader(b, &c.s.Limits)
+	readObject(d, &m, completeOneFields)
+	d.End()
+	m.outcome.finish(d)
+	if d.Fact() != nil {
+		return d.Fact()
+	}
+	m.item.Outcome = &pb.SettleItem_Complete{Complete: m.outcome.Complete}
+	return c.settleOne(m.item, "complete")
+}
+
+// failTask serves POST /v1/tasks/{id}/fail.
+func (c *restCall) failTask() error {
+	m := oneBody[pb.Fail]{item: new(pb.SettleItem)}
+	if err := readBody(c, &m, failOneFields); err != nil {
+		return err
+	}
+	m.item.Outcome = &pb.SettleItem_Fail{Fail: &m.outcome}
+	return c.settleOne(m.item, "fail")
+}
+
+// snooze serves POST /v1/tasks/{id}/snooze.
+func (c *restCall) snooze() error {
+	m := oneBody[pb.Snooze]{item: new(pb.SettleItem)}
+	if err := readBody(c, &m, snoozeOneFields); err != nil {
+		return err
+	}
+	m.item.Outcome = &pb.SettleItem_Snooze{Snooze: &m.outcome}
+	return c.settleOne(m.item, "snooze")
+}
+
+// release serves POST /v1/tasks/{id}/release.
+func (c *restCall) release() error {
+	m := oneBody[pb.Release]{item: new(pb.SettleItem)}
+	if err := readBody(c, &m, releaseOneFields); err != nil {
+		return err
+	}
+	m.item.Outcome = &pb.SettleItem_Release{Release: &m.outcome}
+	return c.settleOne(m.item, "release")
+}
+
+// settleOne settles one task, whose refusal is the answer's.
+func (c *restCall) settleOne(item *pb.SettleItem, outcome string) error {
+	item.Id = c.params[0]
+	settled, at, err := c.s.Tasks().SettleOne(c.ctx, item, outcome, c.route.name())
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
+		writeSettled(w, settled)
+		w.Exact("index", at.GetIndex())
+	})
+}
+
+// heartbeatOne serves POST /v1/tasks/{id}/heartbeat.
+func (c *restCall) heartbeatOne() error {
+	in := new(pb.HeartbeatRequest)
+	if err := readBody(c, in, heartbeatOneFields); err != nil {
+		return err
+	}
+	if len(in.GetItems()) == 0 {
+		in.Items = []*pb.Hold{{}}
+	}
+	hold := in.GetItems()[0]
+	hold.Id = c.params[0]
+	out, err := c.s.Tasks().Heartbeat(c.ctx, in)
+	if err != nil {
+		return edge.Unprefixed("items[0]", err)
+	}
+	r := out.GetResults()[0]
+	if r.GetLost() {
+		id, _ := core.ParseTaskID(hold.GetId()) // Heartbeat read it
+		return core.LeaseLost{Task: id, Given: core.Token(hold.GetToken())}
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.time("lease_until", r.GetLeaseUntil())
+		w.Exact("index", out.GetAt().GetIndex())
+	})
+}
