@@ -13,8 +13,9 @@ trap 'rm -rf "$bin"' EXIT
 PATH="$bin:$PATH" "$bin/buf" generate
 
 # The code that maps the bodies of REST to messages, as the options of the contract say.
-go run -tags "$tags" ./internal/restgen client >"$bin/client.go"
-cat "$bin/client.go" >sdk/go/internal/rest/contract_gen.go
+go build -o "$bin/restgen" ./internal/restgen
+"$bin/restgen" client >sdk/go/internal/rest/contract_gen.go
+"$bin/restgen" server >internal/rest/contract_gen.go
 
 # The OpenAPI document. Its package must be there for the program that writes it to be built.
 mkdir gen/openapi

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -234,4 +235,53 @@ func TestACommitOfNothingIsRefusedByTheDocument(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The table of routes that the server serves is written in Go, and the contract says the same for clients.
+func TestTheTableOfRoutesIsThatOfTheContract(t *testing.T) {
+	c, err := contract.Linked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(map[string]*rest.Route)
+	for _, r := range rest.Routes() {
+		if r.Native != "" && r.Failed == "" { // neither the document nor a route in the form of another API
+			served[r.Method+" "+r.Path] = r
+		}
+	}
+	for _, r := range c.Routes() {
+		name := r.Verb + " " + r.Path
+		have := served[name]
+		delete(served, name)
+		if have == nil {
+			t.Errorf("%s is not served", name)
+			continue
+		}
+		status := r.GetStatus()
+		if status == nil {
+			status = []int32{200}
+		}
+		want := fmt.Sprint(r.Native(), r.GetDoc(), r.BodyName(), r.Raw(), r.AnswerName(), r.GetLines(), status, r.GetAnswerHeader(), params(r.Query), params(r.Header), r.GetRepeat() == 0)
+		got := fmt.Sprint(have.Native, have.Doc, have.Body, have.Raw, have.Answer, have.Lines, have.Status, have.Headers, tabled(have.Query), tabled(have.Header), have.Repeat == "")
+		if got != want {
+			t.Errorf("%s: the server has\n%s\nand the contract\n%s", name, got, want)
+		}
+	}
+	for name := range served {
+		t.Errorf("%s is served, and not in the contract", name)
+	}
+}
+
+func params(list []*restpb.Param) (out []string) {
+	for _, p := range list {
+		out = append(out, fmt.Sprint(p.GetName(), p.GetType(), p.GetDoc(), p.GetRequired(), p.GetMany()))
+	}
+	return out
+}
+
+func tabled(list []rest.Param) (out []string) {
+	for _, p := range list {
+		out = append(out, fmt.Sprint(p.Name, p.Type, p.Doc, p.Required, p.Many))
+	}
+	return out
 }

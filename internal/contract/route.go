@@ -200,7 +200,7 @@ type Schema struct {
 func (c *Contract) Schema(name string) (*Schema, error) {
 	s := c.shapes[name]
 	if len(s.GetPart()) > 0 {
-		out := &Schema{Doc: s.GetDoc(), Extra: s.GetExtra(), Mixed: len(s.GetPart()) > 1}
+		out := &Schema{Doc: s.GetDoc(), Extra: s.GetExtra(), Mixed: len(s.GetPart()) > 1 || len(s.GetPart()[0].GetField()) > 0}
 		for _, p := range s.GetPart() {
 			m, err := c.Message(p.GetMessage())
 			if err != nil {

@@ -219,6 +219,7 @@ func (c *restCall) ok(status int, at *pb.At, fields func(w *jsonWriter)) error {
 func (c *restCall) object(status int, fields func(w *jsonWriter)) error {
 	w, _ := c.h.writers.Get().(*jsonWriter)
 	w.Reset()
+	w.lean = false
 	w.Open('{')
 	fields(w)
 	w.Close('}')
@@ -276,7 +277,7 @@ func (c *restCall) fail(err error) {
 			c.route.failure(w, row.HTTP, e)
 			return
 		}
-		writeError(w, e)
+		writeErrorAnswer(w, e)
 	})
 }
 

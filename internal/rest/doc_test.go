@@ -228,7 +228,7 @@ func sameFields(t *testing.T, what string, s schema, fields []string) {
 func TestTheDocumentHasTheFieldsOfEveryObjectThatIsRead(t *testing.T) {
 	c := readContract(t)
 	for name, fields := range map[string][]string{
-		"TaskSpec": fieldNames(taskFields), "Header": fieldNames(headerFields), "Retry": fieldNames(retryFields),
+		"TaskSpec": fieldNames(taskSpecFields), "Header": fieldNames(headerFields), "Retry": fieldNames(retryFields),
 		"Unique": fieldNames(uniqueFields), "QueueWeight": fieldNames(queueWeightFields), "Hold": fieldNames(holdFields),
 		"SettleItem": fieldNames(settleItemFields), "Complete": fieldNames(completeFields), "Fail": fieldNames(failFields),
 		"Snooze": fieldNames(snoozeFields), "TaskError": fieldNames(taskErrorFields), "Effects": fieldNames(effectsFields),
@@ -238,18 +238,18 @@ func TestTheDocumentHasTheFieldsOfEveryObjectThatIsRead(t *testing.T) {
 		"KVAdd": fieldNames(kvAddFields), "KVDeleteRange": fieldNames(kvDeleteRangeFields),
 		"Collection": fieldNames(collectionFields), "SchemaField": fieldNames(schemaFieldFields), "TextField": fieldNames(textFieldFields),
 		"Point": fieldNames(pointFields), "PointVersion": fieldNames(pointVersionFields), "Gate": fieldNames(gateFields), "Rule": fieldNames(ruleFields),
-		"Judge": fieldNames(judgeFields), "Merge": fieldNames(mergeFields), "Decay": fieldNames(decayFields), "SearchRequest": fieldNames(searchFields),
+		"Judge": fieldNames(judgeFields), "Merge": fieldNames(mergeFields), "Decay": fieldNames(decayFields), "SearchRequest": fieldNames(searchRequestFields),
 		"VectorUpsert": fieldNames(vectorUpsertFields), "VectorDelete": fieldNames(vectorDeleteFields),
-		"KVBatchGetRequest": fieldNames(batchGetFields), "KeyspaceConfig": fieldNames(keyspaceConfigFields),
-		"KeyspaceQuota": fieldNames(keyspaceQuotaFields), "ChangeMembersRequest": fieldNames(changeMembersFields),
-		"TransferShardRequest": fieldNames(transferShardFields), "EmbeddingsRequest": fieldNames(embeddingsFields),
+		"KVBatchGetRequest": fieldNames(kvBatchGetRequestFields), "KeyspaceConfig": fieldNames(keyspaceConfigFields),
+		"KeyspaceQuota": fieldNames(keyspaceQuotaFields), "ChangeMembersRequest": fieldNames(changeMembersRequestFields),
+		"TransferShardRequest": fieldNames(transferShardRequestFields), "EmbeddingsRequest": fieldNames(embeddingsFields),
 	} {
 		sameFields(t, name, c.Components.Schemas[name], fields)
 	}
 	for field, words := range map[string][]string{
-		"Retry.backoff": backoffWords[1:], "Unique.until": untilWords[:1], "Unique.on_conflict": conflictWords[:2],
+		"Retry.backoff": backoffWords[1:], "Unique.until": uniqueUntilWords[:1], "Unique.on_conflict": uniqueOnConflictWords[:2],
 		"Collection.metric": metricWords[1:], "SchemaField.type": fieldTypeWords[1:], "SchemaField.gate": fieldGateWords[1:],
-		"KVCheck.compare": compareWords[1:], "Task.state": stateWords[1:], "Attempt.outcome": outcomeWords[1:], "KeyspaceConfig.kind": keyspaceKinds[:1],
+		"KVCheck.compare": kvCheckCompareWords[1:], "Task.state": stateWords[1:], "Attempt.outcome": outcomeWords[1:], "KeyspaceConfig.kind": keyspaceConfigKindWords[:1],
 		"ChangeMembersRequest.verb": memberVerbWords[1:],
 	} {
 		message, name, _ := strings.Cut(field, ".")

@@ -4,7 +4,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
-	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/strictjson"
@@ -74,7 +73,8 @@ func (d *jsonReader) time() *timestamppb.Timestamp {
 // jsonWriter writes the body of an answer.
 type jsonWriter struct {
 	strictjson.Writer
-	l *edge.Limits
+	l    *edge.Limits
+	lean bool // the answer leaves out what only one of its own has: payloads and results in a list, counters of the node
 }
 
 // time is a time in RFC 3339, left out when unset.
@@ -100,17 +100,4 @@ func (w *jsonWriter) content(name string, b []byte, contentType string) {
 		return
 	}
 	w.Base64(name, b)
-}
-
-// headers are the headers of a task, left out when there are none.
-func (w *jsonWriter) headers(h []*pb.Header) {
-	if len(h) == 0 {
-		return
-	}
-	w.List("headers", len(h), func(i int) {
-		w.Open('{')
-		w.Str("name", h[i].GetName())
-		w.Str("value", h[i].GetValue())
-		w.Close('}')
-	})
 }

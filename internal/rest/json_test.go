@@ -17,7 +17,7 @@ import (
 // readTasks reads a batch, which holds most of what can be wrong with a body.
 func readTasks(l *edge.Limits, body string) (*pb.BatchCreateRequest, core.Fact) {
 	m := new(pb.BatchCreateRequest)
-	fact := decodeJSON([]byte(body), l, m, batchFields)
+	fact := decodeJSON([]byte(body), l, m, batchCreateRequestFields)
 	return m, fact
 }
 
@@ -131,7 +131,7 @@ func TestIntegersOf64BitsAreExact(t *testing.T) {
 	l := defaultLimits(t)
 	for _, number := range []string{"9007199254740993", `"9007199254740993"`, ` "9007199254740993" `} {
 		m := new(pb.HeartbeatRequest)
-		if fact := decodeJSON([]byte(`{"items":[{"id":"x","token":`+number+`}]}`), l, m, heartbeatFields); fact != nil {
+		if fact := decodeJSON([]byte(`{"items":[{"id":"x","token":`+number+`}]}`), l, m, heartbeatRequestFields); fact != nil {
 			t.Fatal(fact)
 		}
 		if got := m.GetItems()[0].GetToken(); got != 9007199254740993 {
@@ -139,11 +139,11 @@ func TestIntegersOf64BitsAreExact(t *testing.T) {
 		}
 	}
 	m := new(pb.HeartbeatRequest)
-	if fact := decodeJSON([]byte(`{"items":[{"token":18446744073709551615}]}`), l, m, heartbeatFields); fact != nil || m.GetItems()[0].GetToken() != 1<<64-1 {
+	if fact := decodeJSON([]byte(`{"items":[{"token":18446744073709551615}]}`), l, m, heartbeatRequestFields); fact != nil || m.GetItems()[0].GetToken() != 1<<64-1 {
 		t.Errorf("the largest: %v, %v", m, fact)
 	}
 	for _, number := range []string{"18446744073709551616", "-1", "1.0", `"1.0"`, `"-1"`, `"+1"`, `"01"`, `""`, `" 1"`, `"0x1"`, `"1_0"`, "true", "null"} {
-		fact := decodeJSON([]byte(`{"items":[{"token":`+number+`}]}`), l, new(pb.HeartbeatRequest), heartbeatFields)
+		fact := decodeJSON([]byte(`{"items":[{"token":`+number+`}]}`), l, new(pb.HeartbeatRequest), heartbeatRequestFields)
 		if f, ok := fact.(core.Invalid); !ok || f.Field != "items[0].token" {
 			t.Errorf("%s: %v", number, fact)
 		}
@@ -195,11 +195,11 @@ func FuzzJSONReader(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d := newJSONReader(b, l)
-		spec := readTask(d)
+		spec := readTaskSpec(d)
 		d.End()
 		if d.Fact() == nil {
 			again := newJSONReader(b, l)
-			if !proto.Equal(spec, readTask(again)) {
+			if !proto.Equal(spec, readTaskSpec(again)) {
 				t.Error("one body was read in two ways")
 			}
 			if p := spec.GetPayload(); len(p) > 0 && !strings.Contains(string(b), "payload_base64") && !json.Valid(p) {
@@ -212,7 +212,7 @@ func FuzzJSONReader(f *testing.F) {
 		}
 		commit, claim, settle := new(pb.CommitRequest), new(pb.ClaimRequest), new(pb.SettleRequest)
 		for _, fact := range []core.Fact{
-			decodeJSON(b, l, commit, commitFields), decodeJSON(b, l, claim, claimFields), decodeJSON(b, l, settle, settleFields),
+			decodeJSON(b, l, commit, commitRequestFields), decodeJSON(b, l, claim, claimRequestFields), decodeJSON(b, l, settle, settleRequestFields),
 			decodeJSON(b, l, new(pb.QueueConfig), queueConfigFields),
 		} {
 			if fact == nil && !json.Valid(b) {

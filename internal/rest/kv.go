@@ -50,7 +50,7 @@ func keyRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/kv/{keyspace}/get", Repeat: RepeatRead, Native: keysService + "BatchGet", Body: "KVBatchGetRequest", Answer: "KVBatchGetResponse", Status: statusOK,
 			Doc:    "Read up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.",
-			fields: fieldNames(batchGetFields), handle: (*restCall).batchGet,
+			fields: fieldNames(kvBatchGetRequestFields), handle: (*restCall).kvBatchGet,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/kv/{keyspace}", Native: keysService + "Range", Answer: "KeyPage", Status: statusOK,
@@ -68,52 +68,23 @@ func keyRoutes() []*Route {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/keyspaces", Native: keyspacesService + "List", Answer: "ListKeyspacesResponse", Status: statusOK, Query: pageParams,
-			Doc: "List keyspaces by name, with their configuration.", handle: (*restCall).listKeyspaces,
+			Doc: "List keyspaces by name, with their configuration.", handle: (*restCall).keyspaceList,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Headers: []string{"ETag"}, Status: statusOK,
-			Doc: "Read a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.", handle: (*restCall).getKeyspace,
+			Doc: "Read a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.", handle: (*restCall).keyspaceGet,
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatCondition, Native: keyspacesService + "Set", Body: "KeyspaceConfig", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace a keyspace's configuration, or make the keyspace. The version rises only when something changes.",
-			fields: fieldNames(keyspaceConfigFields), handle: (*restCall).setKeyspace,
+			fields: fieldNames(keyspaceConfigFields), handle: (*restCall).keyspaceSet,
 		},
 		{
 			Method: http.MethodDelete, Path: "/v1/keyspaces/{keyspace}", Repeat: RepeatSame, Native: keyspacesService + "Delete", Answer: "DeleteKeyspaceResponse", Status: statusOK,
-			Doc: "Remove a keyspace and all its keys. Its name is free at once.", handle: (*restCall).deleteKeyspace,
+			Doc: "Remove a keyspace and all its keys. Its name is free at once.", handle: (*restCall).keyspaceDelete,
 		},
 	}
-}
-
-var batchGetFields = []jsonField[pb.KVBatchGetRequest]{
-	{"keys", func(d *jsonReader, m *pb.KVBatchGetRequest) {
-		d.Array("batch_keys", api.BatchGetKeys, func() { m.Keys = append(m.Keys, []byte(d.Text())) })
-	}},
-	{"keys_base64", func(d *jsonReader, m *pb.KVBatchGetRequest) {
-		if m.Keys != nil {
-			d.Refuse("must be given only once, as text or as base64")
-			return
-		}
-		d.Array("batch_keys", api.BatchGetKeys, func() { m.Keys = append(m.Keys, d.Base64()) })
-	}},
-	{"stale", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.Stale = d.Boolean() }},
-	{"max_staleness", func(d *jsonReader, m *pb.KVBatchGetRequest) { m.MaxStaleness = d.duration() }},
-}
-
-var keyspaceConfigFields = []jsonField[pb.KeyspaceConfig]{
-	{"version", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Version = d.Unsigned() }},
-	{"kind", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Kind = pb.KeyspaceConfig_Kind(d.OneOf(keyspaceKinds)) }},
-	{"quota", func(d *jsonReader, m *pb.KeyspaceConfig) { m.Quota = readNew(d, keyspaceQuotaFields) }},
-}
-
-var keyspaceKinds = []string{"plain", "history"}
-
-var keyspaceQuotaFields = []jsonField[pb.KeyspaceQuota]{
-	{"bytes", func(d *jsonReader, m *pb.KeyspaceQuota) { m.Bytes = d.Integer(0, api.MaxQuota) }},
-	{"writes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.WritesPerSecond = d.Integer(0, api.MaxQuota) }},
-	{"bytes_per_second", func(d *jsonReader, m *pb.KeyspaceQuota) { m.BytesPerSecond = d.Integer(0, api.MaxQuota) }},
 }
 
 // maxStaleness reads how old an answer may be; nil is as old as it is.
@@ -168,10 +139,7 @@ func (c *restCall) putKey() error {
 		return c.keyTaken(err)
 	}
 	c.w.Header()[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Exact("rev", out.GetRev())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeKVPutResponse(w, out) })
 }
 
 // deleteKey serves DELETE /v1/kv/{keyspace}/keys/{key}.
@@ -189,34 +157,7 @@ func (c *restCall) deleteKey() error {
 	if err != nil {
 		return c.keyTaken(err)
 	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Bool("existed", out.GetExisted())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// batchGet serves POST /v1/kv/{keyspace}/get.
-func (c *restCall) batchGet() error {
-	in := &pb.KVBatchGetRequest{Keyspace: c.params[0]}
-	if err := readBody(c, in, batchGetFields); err != nil {
-		return err
-	}
-	out, err := c.s.Keys().BatchGet(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ats(out.GetAt(), func(w *jsonWriter) {
-		w.List("results", len(out.GetResults()), func(i int) {
-			r := out.GetResults()[i]
-			w.Open('{')
-			if r.GetFound() {
-				w.AnyBytes("value", r.GetValue())
-				w.Exact("rev", r.GetRev())
-			}
-			w.Bool("found", r.GetFound())
-			w.Close('}')
-		})
-	})
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeKVDeleteResponse(w, out) })
 }
 
 // ats answers with an object of several partitions, or of one.
@@ -224,10 +165,7 @@ func (c *restCall) ats(list []*pb.At, fields func(w *jsonWriter)) error {
 	if len(list) == 1 {
 		c.showIndex(list[0])
 	}
-	return c.object(http.StatusOK, func(w *jsonWriter) {
-		fields(w)
-		writeAts(w, list)
-	})
+	return c.object(http.StatusOK, fields)
 }
 
 // writeAts tells where an answer of several partitions stands in each.
@@ -288,6 +226,7 @@ func (c *restCall) listKeys() error {
 			w.Close('}')
 		})
 		w.OptStr("cursor", out.Cursor)
+		writeAts(w, out.At)
 	})
 }
 
@@ -303,93 +242,5 @@ func (c *restCall) deleteKeys() error {
 	if err != nil {
 		return edge.Unprefixed("range", err)
 	}
-	return c.ats(out.GetAt(), func(w *jsonWriter) { w.Count("count", out.GetCount()) })
-}
-
-// listKeyspaces serves GET /v1/keyspaces.
-func (c *restCall) listKeyspaces() error {
-	in := new(pb.ListKeyspacesRequest)
-	var fact core.Fact
-	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
-		return fact
-	}
-	out, err := c.s.Keyspaces().List(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("keyspaces", len(out.GetKeyspaces()), func(i int) {
-			w.Open('{')
-			writeKeyspace(w, out.GetKeyspaces()[i])
-			w.Close('}')
-		})
-		w.OptStr("cursor", out.GetCursor())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// getKeyspace serves GET /v1/keyspaces/{keyspace}.
-func (c *restCall) getKeyspace() error {
-	out, err := c.s.Keyspaces().Get(c.ctx, &pb.GetKeyspaceRequest{Keyspace: c.params[0]})
-	if err != nil {
-		return err
-	}
-	c.tag(out.GetStats().GetConfig().GetVersion())
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		writeKeyspace(w, out.GetStats())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// setKeyspace serves PUT /v1/keyspaces/{keyspace}.
-func (c *restCall) setKeyspace() error {
-	in := &pb.SetKeyspaceRequest{Keyspace: c.params[0], Config: new(pb.KeyspaceConfig)}
-	var fact core.Fact
-	if in.IfVersion, fact = c.ifMatch(); fact != nil {
-		return fact
-	}
-	if err := readBody(c, in.GetConfig(), keyspaceConfigFields); err != nil {
-		return err
-	}
-	out, err := c.s.Keyspaces().Set(c.ctx, in)
-	if err != nil {
-		return edge.Unprefixed("config", err)
-	}
-	return c.configured(http.StatusOK, out.GetVersion(), out.GetAt())
-}
-
-// deleteKeyspace serves DELETE /v1/keyspaces/{keyspace}.
-func (c *restCall) deleteKeyspace() error {
-	out, err := c.s.Keyspaces().Delete(c.ctx, &pb.DeleteKeyspaceRequest{Keyspace: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Bool("existed", out.GetExisted())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-func writeKeyspace(w *jsonWriter, k *pb.KeyspaceStats) {
-	w.Str("keyspace", k.GetKeyspace())
-	w.Object("config", func() { writeKeyspaceConfig(w, k.GetConfig()) })
-	w.Count("keys", k.GetKeys())
-	w.Bool("more_keys", k.GetMoreKeys())
-	w.Count("bytes", k.GetBytes())
-	w.Count("measured_bytes", k.GetMeasuredBytes())
-	w.Bool("over_quota", k.GetOverQuota())
-}
-
-func writeKeyspaceConfig(w *jsonWriter, c *pb.KeyspaceConfig) {
-	w.Exact("version", c.GetVersion())
-	w.Str("kind", keyspaceKinds[pb.KeyspaceConfig_PLAIN])
-	if q := c.GetQuota(); q != nil {
-		w.Object("quota", func() { writeKeyspaceQuota(w, q) })
-	}
-}
-
-func writeKeyspaceQuota(w *jsonWriter, q *pb.KeyspaceQuota) {
-	w.OptInt("bytes", q.GetBytes())
-	w.OptInt("writes_per_second", q.GetWritesPerSecond())
-	w.OptInt("bytes_per_second", q.GetBytesPerSecond())
+	return c.ats(out.GetAt(), func(w *jsonWriter) { writeKVDeleteRangeResponse(w, out) })
 }

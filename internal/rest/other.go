@@ -13,27 +13,6 @@ import (
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
-// commit serves POST /v1/commit.
-func (c *restCall) commit() error {
-	in := new(pb.CommitRequest)
-	if err := readBody(c, in, commitFields); err != nil {
-		return err
-	}
-	var fact core.Fact
-	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
-		return fact
-	}
-	out, err := c.s.Commits().Commit(c.ctx, in)
-	if err != nil {
-		return c.keyTaken(err)
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		writeOpResults(w, "results", out.GetResults())
-		w.Bool("replayed", out.GetReplayed())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
 // getKey serves GET /v1/kv/{keyspace}/keys/{key}.
 func (c *restCall) getKey() error {
 	minIndex, stale, fact := c.readOptions()
@@ -66,38 +45,6 @@ func (c *restCall) bytes(contentType []string, b []byte) error {
 	return nil
 }
 
-// listQueues serves GET /v1/queues.
-func (c *restCall) listQueues() error {
-	in := new(pb.ListQueuesRequest)
-	var fact core.Fact
-	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
-		return fact
-	}
-	out, err := c.s.Queues().List(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("queues", len(out.GetQueues()), func(i int) {
-			w.Open('{')
-			writeStats(w, out.GetQueues()[i])
-			w.Close('}')
-		})
-		w.OptStr("cursor", out.GetCursor())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// getQueue serves GET /v1/queues/{queue}.
-func (c *restCall) getQueue() error {
-	out, err := c.s.Queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
-	if err != nil {
-		return err
-	}
-	c.tag(out.GetConfig().GetVersion())
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeQueueConfig(w, out.GetConfig()) })
-}
-
 // setQueue serves PUT /v1/queues/{queue}. It is 201 for a queue that had no configuration of its own before.
 func (c *restCall) setQueue() error {
 	in := &pb.SetQueueRequest{Queue: c.params[0], Config: new(pb.QueueConfig)}
@@ -121,23 +68,6 @@ func (c *restCall) setQueue() error {
 		status = http.StatusOK // nothing changed
 	}
 	return c.configured(status, out.GetVersion(), out.GetAt())
-}
-
-// deleteQueue serves DELETE /v1/queues/{queue}.
-func (c *restCall) deleteQueue() error {
-	in := &pb.DeleteQueueRequest{Queue: c.params[0]}
-	var fact core.Fact
-	if in.IfVersion, fact = c.ifMatch(); fact != nil {
-		return fact
-	}
-	in.Purge = c.flag("purge")
-	out, err := c.s.Queues().Delete(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	c.showIndex(out.GetAt())
-	c.head(http.StatusNoContent, nil, 0)
-	return nil
 }
 
 // configured answers a change of a configuration.
@@ -172,88 +102,16 @@ func (c *restCall) ifMatch() (*uint64, core.Fact) {
 	return &n, nil
 }
 
-// stats serves GET /v1/queues/{queue}/stats.
-func (c *restCall) stats() error {
-	out, err := c.s.Queues().Stats(c.ctx, &pb.QueueStatsRequest{Queue: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeStats(w, out.GetStats()) })
-}
-
-// getNamespace serves GET /v1/namespace.
-func (c *restCall) getNamespace() error {
-	out, err := c.s.Queues().GetNamespace(c.ctx, new(pb.GetNamespaceRequest))
-	if err != nil {
-		return err
-	}
-	c.tag(out.GetConfig().GetVersion())
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		writeNamespaceConfig(w, out.GetConfig())
-		if out.GetConfig().GetKeyBytes() > 0 {
-			w.Count("measured_key_bytes", out.GetMeasuredKeyBytes())
-			w.Bool("over_key_bytes", out.GetOverKeyBytes())
-		}
-		if out.GetConfig().GetKeyWritesPerSecond() > 0 || out.GetConfig().GetKeyBytesPerSecond() > 0 {
-			writePace(w, out)
-		}
-		writePartitions(w, out.GetPartitions())
-	})
-}
-
-// createNamespace serves POST /v1/namespace.
-func (c *restCall) createNamespace() error {
-	in := new(pb.CreateNamespaceRequest)
-	if err := readBody(c, in, createNamespaceFields); err != nil {
-		return err
-	}
-	out, err := c.s.Queues().CreateNamespace(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	status := http.StatusCreated
-	if out.GetReplayed() {
-		status = http.StatusOK
-	}
-	return c.object(status, func(w *jsonWriter) {
-		w.Bool("replayed", out.GetReplayed())
-		writePartitions(w, out.GetPartitions())
-	})
-}
-
-// deleteNamespace serves DELETE /v1/namespace.
-func (c *restCall) deleteNamespace() error {
-	out, err := c.s.Queues().DeleteNamespace(c.ctx, new(pb.DeleteNamespaceRequest))
-	if err != nil {
-		return err
-	}
-	return c.object(http.StatusOK, func(w *jsonWriter) { w.Bool("existed", out.GetExisted()) })
-}
-
-// setNamespace serves PUT /v1/namespace.
-func (c *restCall) setNamespace() error {
-	in := &pb.SetNamespaceRequest{Config: new(pb.NamespaceConfig)}
-	var fact core.Fact
-	if in.IfVersion, fact = c.ifMatch(); fact != nil {
-		return fact
-	}
-	if err := readBody(c, in.GetConfig(), namespaceConfigFields); err != nil {
-		return err
-	}
-	out, err := c.s.Queues().SetNamespace(c.ctx, in)
-	if err != nil {
-		return edge.Unprefixed("config", err)
-	}
-	return c.configured(http.StatusOK, out.GetVersion(), out.GetAt())
-}
-
 // status serves GET /v1/status.
 func (c *restCall) status() error {
 	out, err := c.s.Info().Status(c.ctx, new(pb.StatusRequest))
 	if err != nil {
 		return err
 	}
-	return c.object(http.StatusOK, func(w *jsonWriter) { writeStatus(w, out, api.SeesNode(c.who.Principal)) })
+	return c.object(http.StatusOK, func(w *jsonWriter) {
+		w.lean = !api.SeesNode(c.who.Principal)
+		writeStatusResponse(w, out)
+	})
 }
 
 // openAPI serves GET /v1/openapi.json.

@@ -27,34 +27,34 @@ func repoRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/repos", Repeat: RepeatByKey, Native: api.RefsService + "CreateRepo", Header: []Param{keyParam}, Body: "CreateRepoRequest", Answer: "Repo", Status: statusMade,
 			Doc:    "Make a repository. With an Idempotency-Key or a request_id it can be repeated safely: a repetition is answered with 200.",
-			fields: fieldNames(createRepoFields), handle: (*restCall).createRepo,
+			fields: fieldNames(createRepoRequestFields), handle: (*restCall).refCreateRepo,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/repos", Native: api.RefsService + "ListRepos", Answer: "ListReposResponse", Status: statusOK,
 			Query: append([]Param{{Name: "deleted", Type: "true|false", Doc: "Those that can still be brought back."}}, pageParams...),
-			Doc:   "List repositories by name.", handle: (*restCall).listRepos,
+			Doc:   "List repositories by name.", handle: (*restCall).refListRepos,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/repos/{repo}", Native: api.RefsService + "GetRepo", Answer: "Repo", Headers: []string{"ETag"}, Status: statusOK,
 			Query: append([]Param{tagOf}, readParams...),
-			Doc:   "Read a repository. The ETag is the version of its settings.", handle: (*restCall).getRepo,
+			Doc:   "Read a repository. The ETag is the version of its settings.", handle: (*restCall).refGetRepo,
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: api.RefsService + "UpdateRepo", Body: "UpdateRepoBody", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
 			Query: []Param{tagOf}, Header: []Param{ifMatch},
 			Doc:    "Replace the settings of a repository, or its default branch.",
-			fields: fieldNames(updateRepoFields), handle: (*restCall).updateRepo,
+			fields: fieldNames(updateRepoBodyFields), handle: (*restCall).refUpdateRepo,
 		},
 		{
 			Method: http.MethodDelete, Path: "/v1/repos/{repo}", Repeat: RepeatCondition, Native: api.RefsService + "DeleteRepo", Answer: "RepoID", Status: statusOK,
 			Query: []Param{tagOf}, Header: []Param{ifMatch},
-			Doc: "Delete a repository. Its name is free at once; for 7 days it can be brought back.", handle: (*restCall).deleteRepo,
+			Doc: "Delete a repository. Its name is free at once; for 7 days it can be brought back.", handle: (*restCall).refDeleteRepo,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/repos/{repo}/undelete", Repeat: RepeatCondition, Native: api.RefsService + "UndeleteRepo", Body: "UndeleteRepoBody", Answer: "RepoID", Status: statusOK,
 			Query:  []Param{tagOf},
 			Doc:    "Bring a deleted repository back: that of the id, or the one of the name that was deleted last.",
-			fields: fieldNames(undeleteRepoFields), handle: (*restCall).undeleteRepo,
+			fields: fieldNames(undeleteRepoBodyFields), handle: (*restCall).refUndeleteRepo,
 		},
 	}
 }
@@ -79,13 +79,13 @@ func refRoutes() []*Route {
 			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs", Repeat: RepeatByKey, Native: api.RefsService + "UpdateRefs", Header: []Param{keyParam}, Body: "UpdateRefsBody", Answer: "UpdateRefsResponse", Status: statusOK,
 			Query:  []Param{tagOf},
 			Doc:    "Change refs in one log entry: all changes or, with allow_partial, each that may.",
-			fields: fieldNames(updateRefsFields), handle: (*restCall).updateRefs,
+			fields: fieldNames(updateRefsBodyFields), handle: (*restCall).refUpdateRefs,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs:get", Repeat: RepeatRead, Native: api.RefsService + "BatchGetRefs", Body: "BatchGetRefsBody", Answer: "RefPage", Status: statusOK,
 			Query:  append([]Param{tagOf}, readParams...),
 			Doc:    "Read up to 1,000 refs by name, all of one instant. One that is not there has no id and no target.",
-			fields: fieldNames(batchRefFields), handle: (*restCall).batchGetRefs,
+			fields: fieldNames(batchGetRefsBodyFields), handle: (*restCall).batchGetRefs,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/repos/{repo}/refs/{name}", Native: api.RefsService + "GetRef", Answer: "Ref", Status: statusOK,
@@ -122,118 +122,6 @@ func (c *restCall) tagParam() string {
 	return tag
 }
 
-// createRepo serves POST /v1/repos.
-func (c *restCall) createRepo() error {
-	in := new(pb.CreateRepoRequest)
-	if err := readBody(c, in, createRepoFields); err != nil {
-		return err
-	}
-	var fact core.Fact
-	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
-		return fact
-	}
-	out, err := c.s.Refs().CreateRepo(c.ctx, in)
-	if err != nil {
-		return c.keyTaken(err)
-	}
-	status := http.StatusCreated
-	if out.GetReplayed() {
-		status = http.StatusOK
-	}
-	return c.ok(status, out.GetAt(), func(w *jsonWriter) { writeRepo(w, out.GetRepo()) })
-}
-
-// listRepos serves GET /v1/repos.
-func (c *restCall) listRepos() error {
-	in := new(pb.ListReposRequest)
-	var fact core.Fact
-	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
-		return fact
-	}
-	in.Deleted = c.flag("deleted")
-	out, err := c.s.Refs().ListRepos(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("repos", len(out.GetRepos()), func(i int) {
-			w.Open('{')
-			writeRepo(w, out.GetRepos()[i])
-			w.Close('}')
-		})
-		w.OptStr("cursor", out.GetCursor())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// getRepo serves GET /v1/repos/{repo}.
-func (c *restCall) getRepo() error {
-	in := &pb.GetRepoRequest{Name: c.params[0], Tag: c.tagParam()}
-	var fact core.Fact
-	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
-		return fact
-	}
-	out, err := c.s.Refs().GetRepo(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	c.tag(out.GetRepo().GetConfig().GetVersion())
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeRepo(w, out.GetRepo()) })
-}
-
-// updateRepo serves PUT /v1/repos/{repo}.
-func (c *restCall) updateRepo() error {
-	in := &pb.UpdateRepoRequest{}
-	if err := readBody(c, in, updateRepoFields); err != nil {
-		return err
-	}
-	in.Name, in.Tag = c.params[0], c.tagParam()
-	var fact core.Fact
-	if in.IfVersion, fact = c.ifMatch(); fact != nil {
-		return fact
-	}
-	out, err := c.s.Refs().UpdateRepo(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.configured(http.StatusOK, out.GetVersion(), out.GetAt())
-}
-
-// deleteRepo serves DELETE /v1/repos/{repo}.
-func (c *restCall) deleteRepo() error {
-	in := &pb.DeleteRepoRequest{Name: c.params[0], Tag: c.tagParam()}
-	var fact core.Fact
-	if in.IfVersion, fact = c.ifMatch(); fact != nil {
-		return fact
-	}
-	out, err := c.s.Refs().DeleteRepo(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.repoID(out.GetId(), out.GetAt())
-}
-
-func (c *restCall) repoID(id string, at *pb.At) error {
-	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
-		w.Str("id", id)
-		w.Exact("index", at.GetIndex())
-	})
-}
-
-// undeleteRepo serves POST /v1/repos/{repo}/undelete.
-func (c *restCall) undeleteRepo() error {
-	in := &pb.UndeleteRepoRequest{}
-	if err := readBody(c, in, undeleteRepoFields); err != nil {
-		return err
-	}
-	in.Name, in.Tag = c.params[0], c.tagParam()
-	out, err := c.s.Refs().UndeleteRepo(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.repoID(out.GetId(), out.GetAt())
-}
-
 // getRef serves GET /v1/repos/{repo}/refs/{name}.
 func (c *restCall) getRef() error {
 	in := &pb.GetRefRequest{Repo: c.params[0], Tag: c.tagParam(), Name: c.params[1]}
@@ -255,7 +143,7 @@ func (c *restCall) getRef() error {
 // batchGetRefs serves POST /v1/repos/{repo}/refs:get.
 func (c *restCall) batchGetRefs() error {
 	in := &pb.BatchGetRefsRequest{}
-	if err := readBody(c, in, batchRefFields); err != nil {
+	if err := readBody(c, in, batchGetRefsBodyFields); err != nil {
 		return err
 	}
 	in.Repo, in.Tag = c.params[0], c.tagParam()
@@ -270,29 +158,6 @@ func (c *restCall) batchGetRefs() error {
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		writeRefs(w, out.GetRefs())
 		w.Exact("rev", out.GetRev())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// updateRefs serves POST /v1/repos/{repo}/refs.
-func (c *restCall) updateRefs() error {
-	in := &pb.UpdateRefsRequest{}
-	if err := readBody(c, in, updateRefsFields); err != nil {
-		return err
-	}
-	in.Repo, in.Tag = c.params[0], c.tagParam()
-	var fact core.Fact
-	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
-		return fact
-	}
-	out, err := c.s.Refs().UpdateRefs(c.ctx, in)
-	if err != nil {
-		return c.keyTaken(err)
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		writeChanged(w, out.GetResults())
-		w.Exact("rev", out.GetRev())
-		w.Bool("replayed", out.GetReplayed())
 		w.Exact("index", out.GetAt().GetIndex())
 	})
 }
@@ -410,13 +275,14 @@ func (c *restCall) readReflog() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("entries", len(out.GetEntries()), func(i int) {
-			w.Open('{')
-			writeLogEntry(w, out.GetEntries()[i])
-			w.Close('}')
-		})
-		w.OptStr("cursor", out.GetCursor())
-		w.Exact("index", out.GetAt().GetIndex())
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeReadReflogResponse(w, out) })
+}
+
+// writeRefs writes the refs of a page.
+func writeRefs(w *jsonWriter, refs []*pb.Ref) {
+	w.List("refs", len(refs), func(i int) {
+		w.Open('{')
+		writeRef(w, refs[i])
+		w.Close('}')
 	})
 }

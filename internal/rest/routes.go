@@ -51,12 +51,12 @@ func producerRoutes() []*Route {
 				Name: "Idempotency-Key", Type: "string", Form: keyForm,
 				Doc: "1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.",
 			}},
-			fields: fieldNames(taskFields), handle: (*restCall).create,
+			fields: fieldNames(taskSpecFields), handle: (*restCall).create,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/tasks:batch", Repeat: RepeatByID, Native: tasksService + "BatchCreate", Body: "BatchCreateRequest", Answer: "BatchCreateResponse", Status: statusOK,
 			Doc:    "Make up to 512 tasks, each by itself, or all or none of them.",
-			fields: fieldNames(batchFields), handle: (*restCall).batchCreate,
+			fields: fieldNames(batchCreateRequestFields), handle: (*restCall).taskBatchCreate,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks", Native: tasksService + "List", Answer: "ListResponse", Status: statusOK,
@@ -69,11 +69,11 @@ func producerRoutes() []*Route {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}", Native: tasksService + "Get", Answer: "Task", Status: statusOK, Query: readParams,
-			Doc: "Read one task.", handle: (*restCall).getTask,
+			Doc: "Read one task.", handle: (*restCall).taskGet,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/attempts", Native: tasksService + "ListAttempts", Answer: "ListAttemptsResponse", Status: statusOK,
-			Doc: "List the last 20 attempts of a task, oldest first.", handle: (*restCall).attempts,
+			Doc: "List the last 20 attempts of a task, oldest first.", handle: (*restCall).taskListAttempts,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/result", Native: tasksService + "Wait", Answer: "Result", Status: statusOK, waits: true,
@@ -91,15 +91,15 @@ func workerRoutes() []*Route {
 			Method: http.MethodPost, Path: "/v1/tasks:claim", Repeat: RepeatClaim, Native: tasksService + "Claim", Body: "ClaimRequest", Answer: "ClaimResponse",
 			Status: []int{http.StatusOK, http.StatusNoContent}, waits: true,
 			Doc:    "Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.",
-			fields: fieldNames(claimFields), handle: (*restCall).claim,
+			fields: fieldNames(claimRequestFields), handle: (*restCall).claim,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/tasks:settle", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "SettleRequest", Answer: "SettleResponse", Status: statusOK,
-			Doc: "End up to 512 attempts, each by itself.", fields: fieldNames(settleFields), handle: (*restCall).settle,
+			Doc: "End up to 512 attempts, each by itself.", fields: fieldNames(settleRequestFields), handle: (*restCall).taskSettle,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/tasks:heartbeat", Repeat: RepeatSame, Native: tasksService + "Heartbeat", Body: "HeartbeatRequest", Answer: "HeartbeatResponse", Status: statusOK,
-			Doc: "Extend up to 512 leases.", fields: fieldNames(heartbeatFields), handle: (*restCall).heartbeat,
+			Doc: "Extend up to 512 leases.", fields: fieldNames(heartbeatRequestFields), handle: (*restCall).taskHeartbeat,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/tasks/{id}/complete", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "CompleteOne", Answer: "Settled", Status: statusOK,
@@ -124,11 +124,11 @@ func workerRoutes() []*Route {
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/tasks/{id}/run-now", Repeat: RepeatCondition, Native: tasksService + "RunNow", Answer: "Done", Status: statusOK,
-			Doc: "Make a scheduled task ready.", handle: (*restCall).runNow,
+			Doc: "Make a scheduled task ready.", handle: (*restCall).taskRunNow,
 		},
 		{
 			Method: http.MethodDelete, Path: "/v1/tasks/{id}", Repeat: RepeatCondition, Native: tasksService + "Delete", Answer: "Done", Status: statusOK,
-			Doc: "Remove a task that has ended.", handle: (*restCall).deleteTask,
+			Doc: "Remove a task that has ended.", handle: (*restCall).taskDelete,
 		},
 	}
 }
@@ -139,15 +139,15 @@ func dataRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/commit", Repeat: RepeatByKey, Native: commitsService + "Commit", Body: "CommitRequest", Answer: "CommitResponse", Status: statusOK,
 			Header: []Param{keyParam},
-			Doc:    "Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.", fields: fieldNames(commitFields), handle: (*restCall).commit,
+			Doc:    "Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.", fields: fieldNames(commitRequestFields), handle: (*restCall).commitCommit,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: pageParams,
-			Doc: "List queues by name, with their counters.", handle: (*restCall).listQueues,
+			Doc: "List queues by name, with their counters.", handle: (*restCall).queueList,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Headers: []string{"ETag"}, Status: statusOK,
-			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).getQueue,
+			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).queueGet,
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Set", Body: "QueueConfig", Answer: "Configured",
@@ -159,11 +159,11 @@ func dataRoutes() []*Route {
 			Method: http.MethodDelete, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Delete",
 			Status: []int{http.StatusNoContent}, Header: []Param{ifMatch},
 			Query: []Param{{Name: "purge", Type: "true|false", Doc: "Remove the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them."}},
-			Doc:   "Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.", handle: (*restCall).deleteQueue,
+			Doc:   "Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.", handle: (*restCall).queueDelete,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,
-			Doc: "Count what is in a queue.", handle: (*restCall).stats,
+			Doc: "Count what is in a queue.", handle: (*restCall).queueStats,
 		},
 	}
 }
@@ -174,21 +174,21 @@ func serverRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/namespace", Repeat: RepeatSame, Native: queuesService + "CreateNamespace", Body: "CreateNamespaceRequest", Answer: "CreateNamespaceResponse", Status: statusMade,
 			Doc:    "Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.",
-			fields: fieldNames(createNamespaceFields), handle: (*restCall).createNamespace,
+			fields: fieldNames(createNamespaceRequestFields), handle: (*restCall).queueCreateNamespace,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/namespace", Native: queuesService + "GetNamespace", Answer: "Namespace", Headers: []string{"ETag"}, Status: statusOK,
-			Doc: "Read the configuration of the namespace, and where its partitions lie. The ETag is its version.", handle: (*restCall).getNamespace,
+			Doc: "Read the configuration of the namespace, and where its partitions lie. The ETag is its version.", handle: (*restCall).queueGetNamespace,
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/namespace", Repeat: RepeatCondition, Native: queuesService + "SetNamespace", Body: "NamespaceConfig", Answer: "Configured", Headers: []string{"ETag"}, Status: statusOK,
 			Header: []Param{ifMatch},
 			Doc:    "Replace the configuration of the namespace, or make it.",
-			fields: fieldNames(namespaceConfigFields), handle: (*restCall).setNamespace,
+			fields: fieldNames(namespaceConfigFields), handle: (*restCall).queueSetNamespace,
 		},
 		{
 			Method: http.MethodDelete, Path: "/v1/namespace", Repeat: RepeatSame, Native: queuesService + "DeleteNamespace", Answer: "DeleteNamespaceResponse", Status: statusOK,
-			Doc: "Remove the namespace with its configuration, its queues and its keyspaces. Refused while it has tasks, keys, repositories, also deleted ones that can be brought back, collections or rulesets. Its name is free at once.", handle: (*restCall).deleteNamespace,
+			Doc: "Remove the namespace with its configuration, its queues and its keyspaces. Refused while it has tasks, keys, repositories, also deleted ones that can be brought back, collections or rulesets. Its name is free at once.", handle: (*restCall).queueDeleteNamespace,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/status", Native: serversService + "Status", Answer: "StatusResponse", Status: statusOK,

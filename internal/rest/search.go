@@ -20,53 +20,53 @@ func collectionRoutes() []*Route {
 		},
 		{
 			Method: http.MethodGet, Path: collection, Native: searchesService + "GetCollection", Answer: "Collection", Status: statusOK,
-			Doc: "Read a collection's definition.", handle: (*restCall).getCollection,
+			Doc: "Read a collection's definition.", handle: (*restCall).searchGetCollection,
 		},
 		{
 			Method: http.MethodDelete, Path: collection, Repeat: RepeatSame, Native: searchesService + "DeleteCollection", Answer: "DeleteCollectionResponse", Status: statusOK,
-			Doc: "Remove a collection with all its points and recordings.", handle: (*restCall).deleteCollection,
+			Doc: "Remove a collection with all its points and recordings.", handle: (*restCall).searchDeleteCollection,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/collections", Native: searchesService + "ListCollections", Answer: "ListCollectionsResponse", Status: statusOK, Query: pageParams,
-			Doc: "List collections by name.", handle: (*restCall).listCollections,
+			Doc: "List collections by name.", handle: (*restCall).searchListCollections,
 		},
 		{
 			Method: http.MethodGet, Path: collection + "/stats", Native: searchesService + "CollectionStats", Answer: "CollectionStatsResponse", Status: statusOK,
-			Doc: "Count what is in a collection.", handle: (*restCall).collectionStats,
+			Doc: "Count what is in a collection.", handle: (*restCall).searchCollectionStats,
 		},
 		{
 			Method: http.MethodPost, Path: collection + "/points:upsert", Repeat: RepeatCondition, Native: searchesService + "UpsertPoints", Body: "UpsertPoints", Answer: "UpsertPointsResponse", Status: statusOK,
 			Doc:    "Store up to 1,000 points, each by itself, or all or none of them. A point without a vector is embedded.",
-			fields: fieldNames(upsertFields), handle: (*restCall).upsertPoints,
+			fields: fieldNames(upsertPointsFields), handle: (*restCall).searchUpsertPoints,
 		},
 		{
 			Method: http.MethodPost, Path: collection + "/points:delete", Repeat: RepeatCondition, Native: searchesService + "DeletePoints", Body: "DeletePoints", Answer: "DeletePointsResponse", Status: statusOK,
-			Doc: "Remove up to 1,000 points, each by itself, or all or none of them.", fields: fieldNames(deletePointsFields), handle: (*restCall).deletePoints,
+			Doc: "Remove up to 1,000 points, each by itself, or all or none of them.", fields: fieldNames(deletePointsFields), handle: (*restCall).searchDeletePoints,
 		},
 		{
 			Method: http.MethodPost, Path: collection + "/points:get", Repeat: RepeatRead, Native: searchesService + "GetPoints", Body: "GetPoints", Answer: "GetPointsResponse", Status: statusOK,
-			Doc: "Read points by their ids. Those that are absent are left out.", fields: fieldNames(getPointsFields), handle: (*restCall).getPoints,
+			Doc: "Read points by their ids. Those that are absent are left out.", fields: fieldNames(getPointsFields), handle: (*restCall).searchGetPoints,
 		},
 		{
 			Method: http.MethodPost, Path: collection + "/points:count", Repeat: RepeatRead, Native: searchesService + "CountPoints", Body: "CountPoints", Answer: "CountPointsResponse", Status: statusOK,
-			Doc: "Count exactly the points that pass a gate.", fields: fieldNames(countPointsFields), handle: (*restCall).countPoints,
+			Doc: "Count exactly the points that pass a gate.", fields: fieldNames(countPointsFields), handle: (*restCall).searchCountPoints,
 		},
 		{
 			Method: http.MethodPut, Path: "/v1/rulesets/{ruleset}", Repeat: RepeatSame, Native: searchesService + "PutRuleset", Body: "PutRuleset", Answer: "PutRulesetResponse", Status: statusMade,
 			Doc:    "Publish the next version of a ruleset. A rule that does not compile is refused with its line and column. The newest rules again are answered with 200.",
-			fields: fieldNames(putRulesetFields), handle: (*restCall).putRuleset,
+			fields: fieldNames(putRulesetFields), handle: (*restCall).searchPutRuleset,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/rulesets/{ruleset}", Native: searchesService + "GetRuleset", Answer: "GetRulesetResponse", Status: statusOK,
-			Doc: "Read a version of a ruleset: NAME@VERSION, or NAME for the newest.", handle: (*restCall).getRuleset,
+			Doc: "Read a version of a ruleset: NAME@VERSION, or NAME for the newest.", handle: (*restCall).searchGetRuleset,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/rulesets", Native: searchesService + "ListRulesets", Answer: "ListRulesetsResponse", Status: statusOK,
-			Doc: "List rulesets by name, each with its newest version.", handle: (*restCall).listRulesets,
+			Doc: "List rulesets by name, each with its newest version.", handle: (*restCall).searchListRulesets,
 		},
 		{
 			Method: http.MethodDelete, Path: "/v1/rulesets/{ruleset}", Repeat: RepeatSame, Native: searchesService + "DeleteRuleset", Answer: "DeleteRulesetResponse", Status: statusOK,
-			Doc: "Remove a ruleset, by NAME, with all its versions. The numbers of removed versions do not come again.", handle: (*restCall).deleteRuleset,
+			Doc: "Remove a ruleset, by NAME, with all its versions. The numbers of removed versions do not come again.", handle: (*restCall).searchDeleteRuleset,
 		},
 	}
 }
@@ -76,7 +76,7 @@ func searchRoutes() []*Route {
 	return []*Route{
 		{
 			Method: http.MethodPost, Path: "/v1/embed", Repeat: RepeatRead, Native: searchesService + "Embed", Body: "EmbedRequest", Answer: "EmbedResponse", Status: statusOK,
-			Doc: "Make vectors of texts.", fields: fieldNames(embedFields), handle: (*restCall).embed,
+			Doc: "Make vectors of texts.", fields: fieldNames(embedRequestFields), handle: (*restCall).embed,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/embeddings", Repeat: RepeatRead, Native: searchesService + "Embed", Body: "EmbeddingsRequest", Answer: "Embeddings", Status: statusOK, Failed: "EmbeddingsFailure",
@@ -94,11 +94,11 @@ func searchRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/matrix/search", Repeat: RepeatRead, Native: searchesService + "Search", Body: "SearchRequest", Answer: "SearchResponse", Status: statusOK,
 			Doc:    "Find who passes the gate, and of them who fits best. There are never fewer results than k, or than rows that pass gate and judge.",
-			fields: fieldNames(searchFields), handle: (*restCall).search,
+			fields: fieldNames(searchRequestFields), handle: (*restCall).search,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/recordings/{search_id}", Native: searchesService + "GetRecording", Answer: "GetRecordingResponse", Status: statusOK,
-			Doc: "Read a search that was recorded.", handle: (*restCall).getRecording,
+			Doc: "Read a search that was recorded.", handle: (*restCall).searchGetRecording,
 		},
 	}
 }
@@ -117,11 +117,7 @@ func (c *restCall) setCollection() error {
 	if err != nil {
 		return err
 	}
-	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) {
-		w.Object("collection", func() { writeCollection(w, out.GetCollection()) })
-		w.Bool("replayed", out.GetReplayed())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
+	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) { writeSetCollectionResponse(w, out) })
 }
 
 func madeOr(replayed bool) int {
@@ -131,210 +127,12 @@ func madeOr(replayed bool) int {
 	return http.StatusCreated
 }
 
-// getCollection serves GET /v1/collections/{collection}.
-func (c *restCall) getCollection() error {
-	out, err := c.s.Searches().GetCollection(c.ctx, &pb.GetCollectionRequest{Collection: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCollection(w, out.GetCollection()) })
-}
-
-// deleteCollection serves DELETE /v1/collections/{collection}.
-func (c *restCall) deleteCollection() error {
-	out, err := c.s.Searches().DeleteCollection(c.ctx, &pb.DeleteCollectionRequest{Collection: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Bool("existed", out.GetExisted())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// listCollections serves GET /v1/collections.
-func (c *restCall) listCollections() error {
-	limit, cursor, fact := c.page()
-	if fact != nil {
-		return fact
-	}
-	out, err := c.s.Searches().ListCollections(c.ctx, &pb.ListCollectionsRequest{Limit: limit, Cursor: cursor})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("collections", len(out.GetCollections()), func(i int) {
-			w.Open('{')
-			writeCollection(w, out.GetCollections()[i])
-			w.Close('}')
-		})
-		w.OptStr("cursor", out.GetCursor())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// collectionStats serves GET /v1/collections/{collection}/stats.
-func (c *restCall) collectionStats() error {
-	out, err := c.s.Searches().CollectionStats(c.ctx, &pb.CollectionStatsRequest{Collection: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Count("points", out.GetPoints())
-		w.Count("slots", out.GetSlots())
-		w.Count("recordings", out.GetRecordings())
-		w.Count("memory_bytes", out.GetMemoryBytes())
-		w.Str("model", out.GetModel())
-		w.Count("graph_rows", out.GetGraphRows())
-		w.Count("tail_rows", out.GetTailRows())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// upsertPoints serves POST /v1/collections/{collection}/points:upsert.
-func (c *restCall) upsertPoints() error {
-	in := &pb.UpsertPointsRequest{}
-	if err := readBody(c, in, upsertFields); err != nil {
-		return err
-	}
-	in.Collection = c.params[0]
-	out, err := c.s.Searches().UpsertPoints(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("results", len(out.GetResults()), func(i int) {
-			w.Open('{')
-			writeUpsertResult(w, out.GetResults()[i])
-			w.Close('}')
-		})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// deletePoints serves POST /v1/collections/{collection}/points:delete.
-func (c *restCall) deletePoints() error {
-	in := &pb.DeletePointsRequest{}
-	if err := readBody(c, in, deletePointsFields); err != nil {
-		return err
-	}
-	in.Collection = c.params[0]
-	out, err := c.s.Searches().DeletePoints(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("results", len(out.GetResults()), func(i int) {
-			w.Open('{')
-			w.Bool("existed", out.GetResults()[i].GetExisted())
-			writeItemError(w, out.GetResults()[i].GetError())
-			w.Close('}')
-		})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// getPoints serves POST /v1/collections/{collection}/points:get.
-func (c *restCall) getPoints() error {
-	in := &pb.GetPointsRequest{}
-	if err := readBody(c, in, getPointsFields); err != nil {
-		return err
-	}
-	in.Collection = c.params[0]
-	out, err := c.s.Searches().GetPoints(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("points", len(out.GetPoints()), func(i int) {
-			w.Open('{')
-			writeStoredPoint(w, out.GetPoints()[i])
-			w.Close('}')
-		})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// countPoints serves POST /v1/collections/{collection}/points:count.
-func (c *restCall) countPoints() error {
-	in := &pb.CountPointsRequest{}
-	if err := readBody(c, in, countPointsFields); err != nil {
-		return err
-	}
-	in.Collection = c.params[0]
-	out, err := c.s.Searches().CountPoints(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Count("count", out.GetCount())
-		w.Object("gate", func() { api.WriteGateCounts(&w.Writer, out.GetGate()) })
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// putRuleset serves PUT /v1/rulesets/{ruleset}.
-func (c *restCall) putRuleset() error {
-	in := &pb.PutRulesetRequest{}
-	if err := readBody(c, in, putRulesetFields); err != nil {
-		return err
-	}
-	in.Ruleset = c.params[0]
-	out, err := c.s.Searches().PutRuleset(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) {
-		w.Count("number", uint64(out.GetNumber()))
-		w.Bool("replayed", out.GetReplayed())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// getRuleset serves GET /v1/rulesets/{ruleset}.
-func (c *restCall) getRuleset() error {
-	out, err := c.s.Searches().GetRuleset(c.ctx, &pb.GetRulesetRequest{Ruleset: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Str("ruleset", out.GetRuleset())
-		w.Str("collection", out.GetCollection())
-		writeRules(w, out.GetRules())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// listRulesets serves GET /v1/rulesets.
-func (c *restCall) listRulesets() error {
-	out, err := c.s.Searches().ListRulesets(c.ctx, &pb.ListRulesetsRequest{})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("rulesets", len(out.GetRulesets()), func(i int) { w.Quote(out.GetRulesets()[i]) })
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// deleteRuleset serves DELETE /v1/rulesets/{ruleset}.
-func (c *restCall) deleteRuleset() error {
-	out, err := c.s.Searches().DeleteRuleset(c.ctx, &pb.DeleteRulesetRequest{Ruleset: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Bool("existed", out.GetExisted())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
 // embed serves POST /v1/embed.
 func (c *restCall) embed() error {
 	pprof.SetGoroutineLabels(api.ParseStage)
 	defer pprof.SetGoroutineLabels(c.ctx)
 	in := new(pb.EmbedRequest)
-	if err := readBody(c, in, embedFields); err != nil {
+	if err := readBody(c, in, embedRequestFields); err != nil {
 		return err
 	}
 	m, out, give, err := c.s.Searches().EmbedTexts(c.ctx, in, false)
@@ -350,7 +148,7 @@ func (c *restCall) search() error {
 	pprof.SetGoroutineLabels(api.ParseStage)
 	defer pprof.SetGoroutineLabels(c.ctx)
 	in := new(pb.SearchRequest)
-	if err := readBody(c, in, searchFields); err != nil {
+	if err := readBody(c, in, searchRequestFields); err != nil {
 		return err
 	}
 	f, err := c.s.Searches().Find(c.ctx, in)
@@ -361,19 +159,4 @@ func (c *restCall) search() error {
 		c.showIndex(&pb.At{Partition: at[0].GetPartition(), Index: at[0].GetIndex()})
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) { writeSearch(w, f) })
-}
-
-// getRecording serves GET /v1/recordings/{search_id}.
-func (c *restCall) getRecording() error {
-	out, err := c.s.Searches().GetRecording(c.ctx, &pb.GetRecordingRequest{SearchId: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.Str("search_id", out.GetSearchId())
-		w.time("recorded_at", out.GetRecordedAt())
-		w.time("expires_at", out.GetExpiresAt())
-		w.JSON("recording", out.GetRecording())
-		w.Exact("index", out.GetAt().GetIndex())
-	})
 }

@@ -56,7 +56,7 @@ func TestASearchReadFromJSONIsTheMessageItWasWrittenFrom(t *testing.T) {
 		writeSearchRequest(&w, in)
 		w.Close('}')
 		got := new(pb.SearchRequest)
-		if fact := decodeJSON(w.B, &l, got, searchFields); fact != nil {
+		if fact := decodeJSON(w.B, &l, got, searchRequestFields); fact != nil {
 			t.Fatalf("%s: %v", w.B, fact)
 		}
 		if !proto.Equal(got, in) {
@@ -131,9 +131,9 @@ func FuzzBodiesOfSearchEndInAnAnswer(f *testing.F) {
 	l, _ = l.WithDefaults()
 	f.Fuzz(func(t *testing.T, body string) {
 		for _, read := range []func([]byte) core.Fact{
-			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.SearchRequest), searchFields) },
-			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.EmbedRequest), embedFields) },
-			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.UpsertPointsRequest), upsertFields) },
+			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.SearchRequest), searchRequestFields) },
+			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.EmbedRequest), embedRequestFields) },
+			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.UpsertPointsRequest), upsertPointsFields) },
 			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.Collection), collectionFields) },
 			func(b []byte) core.Fact { return decodeJSON(b, &l, new(pb.PutRulesetRequest), putRulesetFields) },
 		} {

@@ -35,7 +35,7 @@ func (c *restCall) create() error {
 		return err
 	}
 	d := newJSONReader(b, &c.s.Limits)
-	spec := readTask(d)
+	spec := readTaskSpec(d)
 	d.End()
 	if d.Fact() != nil {
 		return d.Fact()
@@ -56,10 +56,7 @@ func (c *restCall) create() error {
 		status = http.StatusOK
 	}
 	c.w.Header()["Location"] = []string{c.location("/v1/tasks/" + out.GetId())}
-	return c.ok(status, out.GetAt(), func(w *jsonWriter) {
-		writeCreated(w, &pb.CreateResult{Id: out.GetId(), Replayed: out.GetReplayed(), PayloadMatches: out.GetPayloadMatches()})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
+	return c.ok(status, out.GetAt(), func(w *jsonWriter) { writeCreateResponse(w, out) })
 }
 
 // location is a path within the namespace of the request.
@@ -89,26 +86,6 @@ func (c *restCall) idempotencyKey(spec *pb.TaskSpec) (string, core.Fact) {
 	return values[0], nil
 }
 
-// batchCreate serves POST /v1/tasks:batch.
-func (c *restCall) batchCreate() error {
-	in := new(pb.BatchCreateRequest)
-	if err := readBody(c, in, batchFields); err != nil {
-		return err
-	}
-	out, err := c.s.Tasks().BatchCreate(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("results", len(out.GetResults()), func(i int) {
-			w.Open('{')
-			writeCreated(w, out.GetResults()[i])
-			w.Close('}')
-		})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
 // readOptions reads how fresh a read must be.
 func (c *restCall) readOptions() (minIndex uint64, stale bool, fact core.Fact) {
 	if s, ok := c.query.get("min_index"); ok {
@@ -120,35 +97,6 @@ func (c *restCall) readOptions() (minIndex uint64, stale bool, fact core.Fact) {
 	}
 	s, _ := c.query.get("consistency")
 	return minIndex, s == "stale", nil
-}
-
-// getTask serves GET /v1/tasks/{id}.
-func (c *restCall) getTask() error {
-	minIndex, stale, fact := c.readOptions()
-	if fact != nil {
-		return fact
-	}
-	out, err := c.s.Tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0], MinIndex: minIndex, Stale: stale})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeTask(w, out.GetTask(), true) })
-}
-
-// attempts serves GET /v1/tasks/{id}/attempts.
-func (c *restCall) attempts() error {
-	out, err := c.s.Tasks().ListAttempts(c.ctx, &pb.ListAttemptsRequest{Id: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("attempts", len(out.GetAttempts()), func(i int) {
-			w.Open('{')
-			writeAttempt(w, out.GetAttempts()[i])
-			w.Close('}')
-		})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
 }
 
 // page reads the parameters of a page.
@@ -185,13 +133,8 @@ func (c *restCall) listTasks() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("tasks", len(out.GetTasks()), func(i int) {
-			w.Open('{')
-			writeTask(w, out.GetTasks()[i], false)
-			w.Close('}')
-		})
-		w.OptStr("cursor", out.GetCursor())
-		w.Exact("index", out.GetAt().GetIndex())
+		w.lean = true
+		writeListResponse(w, out)
 	})
 }
 
@@ -241,27 +184,4 @@ func (c *restCall) waitFor(wait time.Duration) (*pb.Task, *pb.At, error) {
 	}
 	out, err := c.s.Tasks().Get(c.ctx, &pb.GetRequest{Id: c.params[0]})
 	return out.GetTask(), out.GetAt(), err
-}
-
-// runNow serves POST /v1/tasks/{id}/run-now.
-func (c *restCall) runNow() error {
-	out, err := c.s.Tasks().RunNow(c.ctx, &pb.RunNowRequest{Id: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.done(out.GetAt())
-}
-
-// deleteTask serves DELETE /v1/tasks/{id}.
-func (c *restCall) deleteTask() error {
-	out, err := c.s.Tasks().Delete(c.ctx, &pb.DeleteRequest{Id: c.params[0]})
-	if err != nil {
-		return err
-	}
-	return c.done(out.GetAt())
-}
-
-// done answers a change that has no more to tell than where it stands.
-func (c *restCall) done(at *pb.At) error {
-	return c.ok(http.StatusOK, at, func(w *jsonWriter) { w.Exact("index", at.GetIndex()) })
 }

@@ -11,7 +11,7 @@ import (
 // claim serves POST /v1/tasks:claim. Tasks go back to their queues at once if the client does not get the answer.
 func (c *restCall) claim() error {
 	in := new(pb.ClaimRequest)
-	if err := readBody(c, in, claimFields); err != nil {
+	if err := readBody(c, in, claimRequestFields); err != nil {
 		return err
 	}
 	out, err := c.s.Tasks().ClaimFor(c.ctx, in, c.asks(hopParam))
@@ -24,60 +24,13 @@ func (c *restCall) claim() error {
 		return nil
 	}
 	if c.r.Context().Err() == nil {
-		err = c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-			w.List("tasks", len(out.GetTasks()), func(i int) {
-				w.Open('{')
-				writeAssignment(w, out.GetTasks()[i])
-				w.Close('}')
-			})
-			w.Exact("index", out.GetAt().GetIndex())
-		})
+		err = c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeClaimResponse(w, out) })
 		if err == nil {
 			return nil
 		}
 	}
 	c.s.Tasks().GiveBack(c.ctx, out.GetTasks())
 	return errGone
-}
-
-// settle serves POST /v1/tasks:settle.
-func (c *restCall) settle() error {
-	in := new(pb.SettleRequest)
-	if err := readBody(c, in, settleFields); err != nil {
-		return err
-	}
-	out, err := c.s.Tasks().Settle(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("results", len(out.GetResults()), func(i int) {
-			w.Open('{')
-			writeSettled(w, out.GetResults()[i])
-			w.Close('}')
-		})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
-}
-
-// heartbeat serves POST /v1/tasks:heartbeat.
-func (c *restCall) heartbeat() error {
-	in := new(pb.HeartbeatRequest)
-	if err := readBody(c, in, heartbeatFields); err != nil {
-		return err
-	}
-	out, err := c.s.Tasks().Heartbeat(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
-		w.List("results", len(out.GetResults()), func(i int) {
-			w.Open('{')
-			writeHeartbeat(w, out.GetResults()[i])
-			w.Close('}')
-		})
-		w.Exact("index", out.GetAt().GetIndex())
-	})
 }
 
 // complete serves POST /v1/tasks/{id}/complete.
@@ -136,7 +89,7 @@ func (c *restCall) settleOne(item *pb.SettleItem, outcome string) error {
 		return err
 	}
 	return c.ok(http.StatusOK, at, func(w *jsonWriter) {
-		writeSettled(w, settled)
+		writeSettleResult(w, settled)
 		w.Exact("index", at.GetIndex())
 	})
 }

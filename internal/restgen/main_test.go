@@ -12,7 +12,7 @@ import (
 )
 
 // outputs are the generated files, by the argument that makes them.
-var outputs = map[string]string{"client": "../../sdk/go/internal/rest/contract_gen.go"}
+var outputs = map[string]string{"client": "../../sdk/go/internal/rest/contract_gen.go", "server": "../rest/contract_gen.go"}
 
 func TestTheGeneratedCodeIsUpToDate(t *testing.T) {
 	for side, path := range outputs {
@@ -89,17 +89,17 @@ func TestAFieldIsReadAndWrittenAsItsOptionsSay(t *testing.T) {
 		write string
 	}{
 		{field(new(pb.Task), "reason"), `w.OptStr("reason", m.GetReason())`},
-		{field(new(pb.OpResult), "sum"), "if m.GetSum() != 0 {\nw.ExactInt(\"sum\", m.GetSum())"},
+		{field(new(pb.OpResult), "sum"), "if m.GetSum() != 0 {\nw.exactInt(\"sum\", m.GetSum())"},
 		{field(new(pb.Assignment), "lease_ms"), `w.Key("lease")`},
 		{field(new(pb.Error), "retry_after"), `w.Int("retry_after_ms", d.AsDuration().Milliseconds())`},
-		{field(new(pb.KVRead), "rev"), "if m.GetFound() {\nw.Exact(\"rev\", m.GetRev())"},
-		{field(new(pb.Task), "result"), "if !w.lean && m.GetHasResult() {"},
+		{field(new(pb.KVRead), "rev"), "if m.GetFound() {\nw.AnyBytes(\"value\", m.GetValue())\nw.Exact(\"rev\", m.GetRev())\n}"},
+		{field(new(pb.Task), "result"), "if !w.lean && m.GetHasResult() {\nw.content(\"result\", m.GetResult(), m.GetResultType())"},
 		{field(new(pb.GetTenantResponse), "config"), "writeTenantConfig(w, m.GetConfig())"},
 		{field(new(pb.GetTenantResponse), "overshoot_key_writes"), "if m.GetConfig().GetKeyWritesPerSecond() != 0 || m.GetConfig().GetKeyBytesPerSecond() != 0 {"},
 		{field(new(pb.CreateResult), "replayed"), "if m.GetError() == nil {"},
 	} {
 		m, ok := tc.field.Parent().(protoreflect.MessageDescriptor)
-		if got := lines(t, func(g *generator) error { return g.writeField(m, tc.field) }); !ok || !strings.Contains(got, tc.write) {
+		if got := lines(t, func(g *generator) error { return g.writer(m) }); !ok || !strings.Contains(got, tc.write) {
 			t.Errorf("%s is written as\n%swant %s", tc.field.FullName(), got, tc.write)
 		}
 	}

@@ -62,7 +62,7 @@ func planOf(c *contract.Contract) (*plan, error) {
 }
 
 // apart are messages that no route answers alone, and that handlers or errors need.
-var apart = []string{"Error", "SettleResult", "OpResult", "KVPair"}
+var apart = []string{"Error", "SettleResult"}
 
 func (p *plan) read(r *reader) {
 	if slices.ContainsFunc(p.readers, func(o *reader) bool { return o.name == r.name }) || handwritten[r.name] != "" {
@@ -148,4 +148,9 @@ func lower(name string) string {
 // wordsName is the name of the words of an enumeration.
 func wordsName(e protoreflect.EnumDescriptor) string {
 	return lower(strings.ReplaceAll(typeName(e), "_", "")) + "Words"
+}
+
+// choiceName is the name of the set of texts that a field may be.
+func choiceName(f protoreflect.FieldDescriptor) string {
+	return lower(typeName(f.Parent())) + goName(f) + "Words"
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 
@@ -36,7 +35,7 @@ func contents(r *reader) (out []protoreflect.FieldDescriptor) {
 }
 
 // reader writes the table of the fields of a body, and the function that reads it where the table alone does not.
-func (g *generator) reader(p *plan, r *reader) error {
+func (g *generator) reader(r *reader) error {
 	name, into := lower(r.name), "pb."+typeName(r.message)
 	own := contents(r)
 	if len(own) > 0 {
@@ -196,7 +195,7 @@ func (g *generator) value(f protoreflect.FieldDescriptor) (string, error) {
 		case o.GetForm() == restpb.Form_PROSE:
 			return "d.AnyText()", nil
 		case len(o.GetWords()) > 0:
-			return "d.Choice(" + texts(o.GetWords()) + ")", nil
+			return "d.Choice(" + choiceName(f) + ")", nil
 		case o.GetFilled():
 			return "d.Filled()", nil
 		}
@@ -246,5 +245,5 @@ func (g *generator) value(f protoreflect.FieldDescriptor) (string, error) {
 		}
 		return "readNew(d, " + lower(string(f.Message().Name())) + "Fields)", nil
 	}
-	return "", fmt.Errorf("%s: a field of kind %s has no form in requests yet (%d)", f.FullName(), f.Kind(), math.MaxInt8)
+	return "", fmt.Errorf("%s: a field of kind %s has no form in requests yet", f.FullName(), f.Kind())
 }

@@ -13,10 +13,22 @@ import (
 // writer writes the function that writes the fields of a message.
 func (g *generator) writer(m protoreflect.MessageDescriptor) error {
 	g.line("\nfunc write%s(w *jsonWriter, m *pb.%s) {", typeName(m), typeName(m))
+	under := ""
 	for _, f := range bodyFields(m) {
-		if err := g.writeField(m, f); err != nil {
+		if now := strings.Join(conditions(m, f), " && "); now != under {
+			if under != "" {
+				g.line("}")
+			}
+			if under = now; under != "" {
+				g.line("if %s {", under)
+			}
+		}
+		if err := g.writeField(f); err != nil {
 			return err
 		}
+	}
+	if under != "" {
+		g.line("}")
 	}
 	g.line("}")
 	return nil
@@ -68,15 +80,11 @@ func isSet(m protoreflect.MessageDescriptor, path string, set bool) string {
 	return get + map[bool]string{true: " != 0", false: " == 0"}[set]
 }
 
-func (g *generator) writeField(m protoreflect.MessageDescriptor, f protoreflect.FieldDescriptor) error {
+func (g *generator) writeField(f protoreflect.FieldDescriptor) error {
 	o, get, name := contract.FieldOf(f), "m.Get"+goName(f)+"()", string(f.Name())
 	if o.GetInline() {
 		g.line("write%s(w, %s)", typeName(f.Message()), get)
 		return nil
-	}
-	if under := conditions(m, f); len(under) > 0 {
-		g.line("if %s {", strings.Join(under, " && "))
-		defer g.line("}")
 	}
 	switch {
 	case contract.IsAt(f) && f.IsList():
@@ -146,7 +154,7 @@ func (g *generator) shown(f protoreflect.FieldDescriptor, name, get string) (str
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
 		switch o.GetForm() {
 		case restpb.Form_EXACT:
-			return call("ExactInt", get)
+			return call("exactInt", get)
 		case restpb.Form_MOMENT:
 			g.use("time")
 			return fmt.Sprintf("w.Time(%q, time.UnixMilli(%s).UTC())", strings.TrimSuffix(name, "_ms")+"_at", get), nil

@@ -344,10 +344,6 @@ func writeVectorDelete(w *restBody, m *pb.VectorDelete) {
 	w.text("if_version", m.GetIfVersion())
 }
 
-func writeReleaseOne(w *restBody, m *pb.SettleRequest) {
-	restList(w, "items", m.GetItems(), writeSettleItem)
-}
-
 func writeCommitRequest(w *restBody, m *pb.CommitRequest) {
 	if x := m.GetFence(); x != nil {
 		w.object("fence", func() { writeFence(w, x) })
