@@ -7,7 +7,9 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// applyDelete removes a task that has ended.
+// applyDelete removes a task that has ended, at a client's wish and not by retention. So the sweep
+// of its state, which covers all that ended before a time, cannot say that it is gone: a tombstone
+// takes the place of its state record while its id must be known, and none is left after that.
 func (m *Machine) applyDelete(tx core.Txn, c *core.ApplyContext, op *core.TaskDelete) (core.OpResult, core.Fact, error) {
 	rec, ok, err := m.loadRecord(tx, op.Task)
 	switch {
@@ -53,7 +55,8 @@ func (m *Machine) applyDelete(tx core.Txn, c *core.ApplyContext, op *core.TaskDe
 	return core.OpResult{Task: op.Task, State: rec.state}, nil, nil
 }
 
-// applyRunNow makes a scheduled task ready.
+// applyRunNow makes a scheduled task ready at the entry's stamp. Its timer goes, and its priority
+// decides its place among the ready ones.
 func (m *Machine) applyRunNow(tx core.Txn, c *core.ApplyContext, op *core.TaskRunNow) (core.OpResult, core.Fact, error) {
 	rec, ok, err := m.loadRecord(tx, op.Task)
 	switch {
@@ -75,8 +78,9 @@ func (m *Machine) applyRunNow(tx core.Txn, c *core.ApplyContext, op *core.TaskRu
 	return core.OpResult{Task: op.Task, State: rec.state}, nil, nil
 }
 
-// applyQueueSet replaces a queue's configuration, and makes the queue when there is none. The version rises only when
-// something changed.
+// applyQueueSet replaces a queue's configuration, and makes the queue when there is none. The
+// version rises only when something changed. Retention may have changed, so what is due of the
+// ended tasks is computed again.
 func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.QueueSet) (core.OpResult, core.Fact) {
 	if op.Queue == "" || len(op.Queue) > maxName {
 		return core.OpResult{}, core.Invalid{Field: "queue", Message: fmt.Sprintf("a name has 1 to %d characters", maxName)}
@@ -113,7 +117,8 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 	return core.OpResult{Version: config.Version}, nil
 }
 
-// checkConfig refuses what a queue's configuration may not say.
+// checkConfig refuses what a queue's configuration may not say. 0 means the default in each field;
+// -1 turns some of the limits off.
 func checkConfig(c *core.QueueConfig) core.Fact {
 	for _, f := range [...]struct {
 		field  string

@@ -9,9 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Audit reads everything that a partition's queue has stored and says what contradicts what, at most the first 100
-// findings: each task in exactly one index, each row of an index with its task, counters equal to a recount, tokens
-// and places below their counters. It takes no memory for tasks, and a read or two for each.
+// Audit reads everything that a partition's queue has stored and returns what contradicts what, at
+// most the first 100 findings. It checks that each task is in exactly one index, each row of an
+// index has its task, counters equal a recount, and tokens and places are not above the partition's
+// counters. It takes no memory for tasks, and a read or two for each.
 func Audit(v core.View, p core.Partition) (findings []string, err error) {
 	a := &audit{v: v, p: p, queues: map[uint32]*counted{}}
 	if err := a.begin(); err != nil {
@@ -32,35 +33,47 @@ func Audit(v core.View, p core.Partition) (findings []string, err error) {
 	return a.findings, err
 }
 
+// audit is one pass of Audit. Rows are looked at in the order of their keys. Those of an index are
+// only counted; each task is followed from its state record to the rows that it must have. Equal
+// counts then prove that no index has a row too many.
 type audit struct {
-	v        core.View
-	p        core.Partition
-	meta     meta
-	queues   map[uint32]*counted // by number
+	v    core.View
+	p    core.Partition
+	meta meta
+	// queues has the stored and the recounted counters of each queue, by number.
+	queues   map[uint32]*counted
 	findings []string
 
-	tasks, results, holders, attempts   int // by state records
-	tombstones, windows                 int
-	payloadRows, resultRows, holderRows int // rows there are
+	// The numbers of records that state records say there are.
+	tasks, results, holders, attempts int
+	tombstones, windows               int
+	// The numbers of rows that were seen.
+	payloadRows, resultRows, holderRows int
 	attemptRows                         int
 	timerRows                           [5]int
 	wallRows                            int
-	indexRows                           [8]int // by state
-	indexed                             [8]int // tasks by state
+	// indexRows counts rows of indexes, by state.
+	indexRows [8]int
+	// indexed counts tasks that must have such a row, by state.
+	indexed [8]int
 }
 
+// counted is one queue: whether a record names it, its stored counters, and what was found.
 type counted struct {
 	named  bool
 	stored counters
 	found  counters
 }
 
+// find notes a finding, up to the limit.
 func (a *audit) find(format string, args ...any) {
 	if len(a.findings) < 100 {
 		a.findings = append(a.findings, fmt.Sprintf(format, args...))
 	}
 }
 
+// begin reads the partition's counters and those of every queue. An empty partition has neither,
+// and no finding.
 func (a *audit) begin() error {
 	value, ok, err := a.v.Get(keys.AppendQueueMeta(nil, a.p))
 	if err != nil || !ok {
@@ -82,8 +95,8 @@ func (a *audit) begin() error {
 	})
 }
 
-// row looks at one stored row. What follows from the state record is looked up there; of the rows of indexes it is
-// then enough to count them.
+// row looks at one stored row. What follows from a state record is looked up there; of the rows of
+// indexes it is then enough to count them.
 func (a *audit) row(key, value []byte) error {
 	row, ok := keys.DecodeQueue(key)
 	if !ok {
@@ -145,6 +158,7 @@ func (a *audit) row(key, value []byte) error {
 	return nil
 }
 
+// has notes a finding unless a key is stored. what says what is missing.
 func (a *audit) has(key []byte, what string, args ...any) error {
 	_, ok, err := a.v.Get(key)
 	if err == nil && !ok {
@@ -153,6 +167,7 @@ func (a *audit) has(key []byte, what string, args ...any) error {
 	return err
 }
 
+// window checks that the window of a unique key has its timer, without which it would never end.
 func (a *audit) window(value []byte, form byte, timer func(due core.ShardTime) []byte) error {
 	a.windows++
 	w, err := decodeWindow(value, form)
@@ -163,6 +178,8 @@ func (a *audit) window(value []byte, form byte, timer func(due core.ShardTime) [
 	return a.has(key, "timer %x of a unique key", key)
 }
 
+// state checks a state record, or the tombstone in its place. A task that retention removed has
+// only its record and its row in the index of ended tasks left.
 func (a *audit) state(id core.TaskID, value []byte) error {
 	if isTombstone(value) {
 		t, err := decodeTombstone(value)
@@ -223,6 +240,7 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 	return a.index(id, &rec, &s, bytes)
 }
 
+// spec reads the payload record of a task.
 func (a *audit) spec(id core.TaskID) (s spec, err error) {
 	value, err := must(a.v, keys.AppendTaskPayload(nil, a.p, id), "payload of task %s", id)
 	if err != nil {
@@ -231,7 +249,8 @@ func (a *audit) spec(id core.TaskID) (s spec, err error) {
 	return decodeSpec(value)
 }
 
-// attemptsOf is how many attempts of a task have a record.
+// attemptsOf is how many attempts of a task have a record: all but the one that the state record
+// holds, at most those that are kept.
 func attemptsOf(rec *record) int {
 	n := int(rec.attempt)
 	if rec.held() {
@@ -243,13 +262,15 @@ func attemptsOf(rec *record) int {
 	return n
 }
 
+// below checks that a task's token and place were issued.
 func (a *audit) below(id core.TaskID, token core.Token, seq uint64) {
 	if uint64(token) > a.meta.token || seq > a.meta.seq {
 		a.find("task %s has token %d of %d and place %d of %d", id, token, a.meta.token, seq, a.meta.seq)
 	}
 }
 
-// index checks that a task is where its state says.
+// index checks that a task has the row that its state says, with the content that follows from its
+// records. bytes is the length of its payload and result.
 func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error {
 	switch {
 	case rec.state == core.Ready:
@@ -284,7 +305,8 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 	return nil
 }
 
-// finish compares what was counted.
+// finish compares what was counted: each queue's counters with its tasks, and each index's rows
+// with the tasks that must have one.
 func (a *audit) finish() {
 	for _, n := range slices.Sorted(maps.Keys(a.queues)) {
 		q := a.queues[n]

@@ -7,8 +7,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// backoff is how long the task waits after its n-th failure, or crash, from 1. Chance is a hash of task and attempt, so
-// that replicas agree and two tasks that failed together do not come back together.
+// backoff is how long the task waits after its n-th failure, or crash, from 1. Chance is a hash of task and
+// attempt: replicas agree on it, and two tasks that failed together do not come back together.
 func (r *run) backoff(n uint32) core.Millis {
 	p := r.retry()
 	d := p.delay(n)
@@ -21,7 +21,7 @@ func (r *run) backoff(n uint32) core.Millis {
 	return d
 }
 
-// draw is a number that looks random and is the same on every replica.
+// draw is a number that looks random and is the same on every replica. It differs from attempt to attempt.
 func (r *run) draw() uint64 {
 	var b [20]byte
 	copy(b[:], r.id[:])
@@ -29,9 +29,10 @@ func (r *run) draw() uint64 {
 	return hash(b[:])
 }
 
+// retry is a policy of waits with every default filled in.
 type retry core.Retry
 
-// retry is the task's policy; what that leaves open is the queue's.
+// retry is the task's policy. What that leaves open is the queue's, and what both leave open is the default.
 func (r *run) retry() retry {
 	own, queue := r.settings.retry, r.queue.config.Retry
 	p := retry{
@@ -49,7 +50,8 @@ func (r *run) retry() retry {
 	return p
 }
 
-// delay is the wait after the n-th failure before chance: it saturates at Max.
+// delay is the wait after the n-th failure before chance. It saturates at Max, and stops early
+// where a factor no longer changes it, so that a large n costs no more than a small one.
 func (p retry) delay(n uint32) core.Millis {
 	limit, d := uint64(p.Max), uint64(p.Base)
 	switch p.Backoff {

@@ -11,10 +11,12 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// Every stored value starts with a byte that names its form. Forms are stored and never reused.
+// Every stored value starts with a byte that names its form. Forms are stored: a number is never
+// given another meaning. A new form of a record gets a new number, and the old one is still read.
 const (
-	formTask      byte = 1 // state record of a task
-	formTombstone byte = 2 // what is kept, under the same key, of a task that is gone
+	formTask byte = 1 // state record of a task
+	// formTombstone is what is kept of a task that is gone, under the key of its state record.
+	formTombstone byte = 2
 	formPayload   byte = 3
 	formCounters  byte = 4
 	formConfig    byte = 5
@@ -26,22 +28,30 @@ const (
 	formResult    byte = 11
 	formWindow    byte = 12
 	formRemoved   byte = 13
-	formMetaGone  byte = 14 // the partition's counters where queues have gone
+	// formMetaGone is the partition's counters where queues have gone. Without such queues formMeta
+	// is written, which older programs read.
+	formMetaGone byte = 14
 )
 
+// putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for
+// hashes and sort keys, of which a varint would be longer.
 func putUint(b []byte, v uint64) []byte  { return binary.AppendUvarint(b, v) }
 func putInt(b []byte, v int64) []byte    { return binary.AppendVarint(b, v) }
 func putFixed(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
+
+// putString appends a length and the bytes.
 func putString(b []byte, s string) []byte {
 	return append(putUint(b, uint64(len(s))), s...)
 }
 
-// reader takes fields from the front of a value. The first one that does not fit sets bad, and all after it are zero.
+// reader takes fields from the front of a value. The first one that does not fit sets bad, and all
+// after it are zero, so that a decoder checks once, at its end.
 type reader struct {
 	b   []byte
 	bad bool
 }
 
+// read begins a value of a form. A value of another form is bad.
 func read(b []byte, form byte) reader {
 	if len(b) == 0 || b[0] != form {
 		return reader{bad: true}
@@ -91,6 +101,7 @@ func (r *reader) byte() byte {
 	return v
 }
 
+// bytes takes n bytes. They are a part of the value, not a copy.
 func (r *reader) bytes(n uint64) []byte {
 	if uint64(len(r.b)) < n {
 		r.fail()
@@ -117,12 +128,13 @@ func (r *reader) session() (s core.SessionID) {
 	return s
 }
 
+// toID makes a task id of 16 bytes; missing ones are zero.
 func toID(b []byte) (id core.TaskID) {
 	copy(id[:], b)
 	return id
 }
 
-// done reports corruption unless every byte was read.
+// done reports corruption unless every byte was read and every field fitted. what names the record.
 func (r *reader) done(what string) error {
 	if r.bad || len(r.b) != 0 {
 		return errs.Corruptf("%s record makes no sense", what)
@@ -130,26 +142,31 @@ func (r *reader) done(what string) error {
 	return nil
 }
 
-// counters of one queue. created is always the sum of states plus purged.
+// counters are those of one queue, stored as one record. created is always the sum of states plus purged.
 type counters struct {
-	states                     [8]uint64
-	created, purged            uint64
-	completed, failed, crashed uint64 // ever
-	bytes                      uint64 // payloads and results there are
-	ended                      uint64 // what ended tasks take: of these, and endedExtra for each
+	// states has the number of tasks in each core.State, by its number; index 0 is not used.
+	states          [8]uint64
+	created, purged uint64
+	// completed, failed and crashed count attempts, ever: they never fall.
+	completed, failed, crashed uint64
+	// bytes is the length of the payloads and results there are.
+	bytes uint64
+	// ended is what ended tasks take: their part of bytes, and endedExtra for each.
+	ended uint64
 
-	sweeps [3]sweep // by terminal state, from completed
+	// sweeps has the sweep of each terminal state, from completed on.
+	sweeps [3]sweep
 }
 
-// sweep is up to where retention has removed the ended tasks of a queue in one state: all that ended at an earlier time,
-// or at the same one with an id that is not above. Their rows and state records stay until their ids are forgotten. The
-// zero sweep has removed none.
+// sweep is up to where retention has removed the ended tasks of a queue in one state: all that
+// ended before at, or at the same time with an id that is not above id. Their rows and state
+// records stay until their ids are forgotten. The zero sweep has removed none.
 type sweep struct {
 	at core.ShardTime
 	id core.TaskID
 }
 
-// covers says whether a task was removed that ended at a time.
+// covers says whether a task that ended at a time was removed.
 func (s *sweep) covers(at core.ShardTime, id core.TaskID) bool {
 	if s.id.IsZero() {
 		return false
@@ -160,6 +177,7 @@ func (s *sweep) covers(at core.ShardTime, id core.TaskID) bool {
 // sweep returns up to where tasks of a terminal state were removed.
 func (c *counters) sweep(s core.State) *sweep { return &c.sweeps[s-core.Completed] }
 
+// fields lists the numbers in the order in which they are stored. The unused state 0 comes last.
 func (c *counters) fields() [15]*uint64 {
 	return [...]*uint64{
 		&c.states[1], &c.states[2], &c.states[3], &c.states[4], &c.states[5], &c.states[6], &c.states[7],
@@ -167,6 +185,7 @@ func (c *counters) fields() [15]*uint64 {
 	}
 }
 
+// appendCounters writes the numbers, a byte that says which states have a sweep, and those sweeps.
 func appendCounters(b []byte, c *counters) []byte {
 	b = append(b, formCounters)
 	for _, f := range c.fields() {
@@ -201,16 +220,23 @@ func decodeCounters(b []byte) (c counters, err error) {
 	return c, r.done("counters")
 }
 
-// meta are the counters of the whole partition.
+// meta are the counters of the whole partition, stored as one record.
 type meta struct {
-	token  uint64 // last issued
-	seq    uint64 // last place in a queue
-	queues uint32 // made so far; numbers run from 1 and are not given again
-	grants uint64 // that gave something: where the next one starts among its queues
-	gone   gone
+	// token is the one that was issued last. It is above every token of the partition.
+	token uint64
+	// seq is the last place that was given in any queue of the partition.
+	seq uint64
+	// queues is how many queues were made so far. Numbers run from 1, and none is given again.
+	queues uint32
+	// grants counts grants that gave something. The next one starts at that place among its queues,
+	// so that none is always served last.
+	grants uint64
+	// gone sums up the queues that are gone.
+	gone gone
 }
 
-// gone are the counters of the queues that are gone, added up. All tasks that they created were purged.
+// gone are the counters of the queues that are gone, added up. All tasks that they created were
+// purged, so created stands for both.
 type gone struct{ created, completed, failed, crashed uint64 }
 
 func appendMeta(b []byte, m meta) []byte {
@@ -240,6 +266,8 @@ func decodeMeta(b []byte) (m meta, err error) {
 	return m, r.done("partition counters")
 }
 
+// appendConfig writes a queue's number, the version of its configuration, and the configuration.
+// New fields need a new form.
 func appendConfig(b []byte, number uint32, c *core.QueueConfig) []byte {
 	b = putUint(append(b, formConfig), uint64(number))
 	b = putUint(b, c.Version)
@@ -274,11 +302,15 @@ func (r *reader) retry() core.Retry {
 	}
 }
 
-// window is what a unique key's record holds.
+// window is the record of a unique key: from the create that opened it until its end, a create with
+// the same key makes no task.
 type window struct {
+	// task is the task that opened it, which may be gone by now.
 	task  core.TaskID
 	until core.ShardTime
-	hash  uint64 // of what its task was created with (hashes.asked); of the payload alone where it is stored by number
+	// hash is that of what its task was created with (hashes.asked), or of the payload alone where
+	// the window is stored by number.
+	hash uint64
 }
 
 func appendWindow(b []byte, form byte, w window) []byte {
@@ -292,10 +324,13 @@ func decodeWindow(b []byte, form byte) (w window, err error) {
 	return w, r.done("unique key")
 }
 
-// removed is a queue that was removed while it had rows.
+// removed is a queue that was removed while it had rows. It is stored under the queue's number
+// until the sweep has come to its end.
 type removed struct {
-	name   string
-	cursor []byte // of the index that is being searched for its tasks: the end of the last key that was read; nil: none yet
+	name string
+	// cursor is the tail of the last key that was read of the index which is being searched for the
+	// queue's tasks; nil: none was read yet.
+	cursor []byte
 }
 
 func appendRemoved(b []byte, d *removed) []byte {
@@ -311,20 +346,25 @@ func decodeRemoved(b []byte) (d removed, err error) {
 	return d, r.done("removed queue")
 }
 
-// ended is what the terminal index knows of a task, so that its removal reads nothing else.
+// ended is what the terminal index holds of a task, so that its removal reads nothing else.
 type ended struct {
-	attempt    uint32
-	bytes      uint64 // payload and result
-	ownResult  bool   // the result has a record of its own
+	attempt uint32
+	// bytes is the length of payload and result.
+	bytes uint64
+	// ownResult says that the result has a record of its own, and longHolder that the worker's name has.
+	ownResult  bool
 	longHolder bool
 }
 
-// endedExtra is what an ended task takes beyond payload and result, counted with them when there are too many bytes:
-// its records, keys and index row, rounded up. Without it tasks of a few bytes would fill a disk.
+// endedExtra is what an ended task takes beyond payload and result: its records, keys and index
+// row, rounded up. It counts when there are too many bytes of ended tasks; without it tasks of a
+// few bytes would fill a disk.
 const endedExtra = 256
 
+// size is what the task counts for among the bytes of ended tasks.
 func (e *ended) size() uint64 { return e.bytes + endedExtra }
 
+// The flags of an ended task. They are stored.
 const (
 	endedResult byte = 1 << iota
 	endedHolder
@@ -349,6 +389,7 @@ func decodeEnded(b []byte) (e ended, err error) {
 	return e, r.done("ended task")
 }
 
+// appendAttempt writes the record of an attempt, whose number is in the key.
 func appendAttempt(b []byte, a *core.Attempt) []byte {
 	b = append(b, formAttempt, byte(a.Outcome))
 	b = putString(b, a.Worker)
@@ -368,6 +409,8 @@ func decodeAttempt(b []byte) (a core.Attempt, err error) {
 	return a, r.done("attempt")
 }
 
+// appendResult writes a result with its content type; an empty type means JSON. The result is all
+// that follows, without a length.
 func appendResult(b []byte, kind string, result []byte) []byte {
 	return append(putString(append(b, formResult), kind), result...)
 }
@@ -382,4 +425,5 @@ func decodeResult(b []byte) (kind, result []byte, err error) {
 	return kind, r.b, nil
 }
 
+// hash is the hash of contents and unique keys. It is stored, so it is never another function.
 func hash(b []byte) uint64 { return xxhash.Sum64(b) }

@@ -8,12 +8,14 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// applyCreate makes a task, or finds that it was made before: by its id first, then by its unique key. The limits are
-// judged last, so that a repeated create is answered as the first one was.
+// applyCreate makes a task, or finds that it was made before: by its id first, then by its unique
+// key. The limits are judged last, so that a repeated create is answered as the first one was, also
+// when there is no room any more.
 func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCreate) (core.OpResult, core.Fact, error) {
 	if fact := checkCreate(op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
+	// The payload record is put together once, for its hash, before it is known whether it is stored.
 	payload, h := appendSpec(m.room(specSize(c, op)), c, op)
 	res, fact, known, err := m.createdBefore(tx, op, h.content)
 	if known || fact != nil || err != nil {
@@ -43,6 +45,8 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 	return core.OpResult{Task: op.ID, State: m.place(tx, c, l, op, payload)}, nil, nil
 }
 
+// checkCreate refuses what no create may say, whatever is stored. What is refused here was not
+// caught by the edge.
 func checkCreate(op *core.TaskCreate) core.Fact {
 	switch {
 	case op.ID.IsZero():
@@ -61,6 +65,8 @@ func checkCreate(op *core.TaskCreate) core.Fact {
 	return nil
 }
 
+// roomFor judges the limits of one more task: the queue may have to be made, and the payload has a
+// limit of the queue. l is nil when there is no such queue.
 func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCreate) core.Fact {
 	limit := int64(defaultMaxPayload)
 	switch {
@@ -79,7 +85,8 @@ func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCrea
 	return nil
 }
 
-// roomForQueue refuses one queue more than there may be.
+// roomForQueue refuses one queue more than there may be: by the limits of the machine and of the
+// entry's context, and by the numbers that are left.
 func (m *Machine) roomForQueue(c *core.ApplyContext) core.Fact {
 	most := min(m.o.Queues, int(orDefault(c.Queues, core.DefaultQueues)))
 	switch {
@@ -91,7 +98,9 @@ func (m *Machine) roomForQueue(c *core.ApplyContext) core.Fact {
 	return nil
 }
 
-// createdBefore answers a create whose id is known: a replay when the content is the same.
+// createdBefore answers a create whose id is known: as a replay when the content is the same, else
+// with AlreadyExists. known is false when there is no such id. The hash of a task that has not
+// ended is in its payload record.
 func (m *Machine) createdBefore(v core.View, op *core.TaskCreate, content uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, op.ID)
 	value, ok, err := v.Get(m.key)
@@ -126,7 +135,7 @@ func (m *Machine) createdBefore(v core.View, op *core.TaskCreate, content uint64
 	return res, nil, true, nil
 }
 
-// loadContent reads the hash of what a task was created with.
+// loadContent reads the hash of what a task was created with, from its payload record.
 func (m *Machine) loadContent(v core.View, id core.TaskID) (uint64, error) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
 	value, err := must(v, m.key, "payload of task %s", id)
@@ -136,8 +145,8 @@ func (m *Machine) loadContent(v core.View, id core.TaskID) (uint64, error) {
 	return specContent(value)
 }
 
-// stateOf is the state that a record tells: a task that had not ended when its queue was removed is cancelled, though its
-// record says so only when the sweep has come to it.
+// stateOf is the state that a record tells. A task that had not ended when its queue was removed is
+// cancelled, though its record says so only when the sweep has come to it.
 func (m *Machine) stateOf(rec *record) (core.State, error) {
 	l, err := m.lineAt(rec.queue)
 	if err != nil {
@@ -149,7 +158,9 @@ func (m *Machine) stateOf(rec *record) (core.State, error) {
 	return rec.state, nil
 }
 
-// createdUnique answers a create whose unique key's window is open, even when the first task is gone, or its queue.
+// createdUnique answers a create whose unique key's window is open, even when the first task is
+// gone, or its queue. It is a replay, or AlreadyExists where the create asks for that. asked is the
+// hash to compare.
 func (m *Machine) createdUnique(v core.View, c *core.ApplyContext, l *queueState, op *core.TaskCreate, asked uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
 	w, at, err := m.findWindow(v, l, op)
 	if err != nil || at == unreserved || w.until <= c.Stamp {
@@ -173,11 +184,14 @@ func (m *Machine) createdUnique(v core.View, c *core.ApplyContext, l *queueState
 type windowPlace byte
 
 const (
-	unreserved    windowPlace = iota
-	byQueueName               // of the queue, and by space
-	byQueueNumber             // of the queue, as entries before format 2 stored it, for both spaces
+	unreserved windowPlace = iota
+	// byQueueName is by the queue's name and by space, so that it outlives the queue.
+	byQueueName
+	// byQueueNumber is by the queue's number, as entries before format 2 stored it, for both spaces.
+	byQueueNumber
 )
 
+// spaceOf is the space of a unique key: keys that name requests do not meet those that name tasks.
 func spaceOf(u *core.Unique) keys.Space {
 	if u.Request {
 		return keys.SpaceRequest
@@ -185,7 +199,8 @@ func spaceOf(u *core.Unique) keys.Space {
 	return keys.SpaceUnique
 }
 
-// findWindow finds the window of op's unique key, open or not. l is op's queue, or nil.
+// findWindow finds the window of op's unique key, open or not. l is op's queue, or nil. Windows by
+// number are looked for only while there may be some (m.numbered).
 func (m *Machine) findWindow(v core.View, l *queueState, op *core.TaskCreate) (w window, at windowPlace, err error) {
 	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, spaceOf(&op.Unique), op.Unique.Key)
 	value, ok, err := v.Get(m.key)
@@ -206,7 +221,8 @@ func (m *Machine) findWindow(v core.View, l *queueState, op *core.TaskCreate) (w
 	return w, byQueueNumber, err
 }
 
-// openWindow reserves op's unique key. A window that ended and was not yet swept is replaced.
+// openWindow reserves op's unique key until its time to live is over. A window that ended and was
+// not yet swept is replaced, together with its timer.
 func (m *Machine) openWindow(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, asked uint64) error {
 	old, at, err := m.findWindow(tx, l, op)
 	if err != nil {
@@ -238,7 +254,8 @@ func (m *Machine) openWindow(tx core.Txn, c *core.ApplyContext, l *queueState, o
 	return nil
 }
 
-// openNumbered is openWindow as entries before format 2 did it: by the queue's number, in one space.
+// openNumbered is openWindow as entries before format 2 did it: by the queue's number, in one
+// space. Applying such an entry must write the same bytes today.
 func (m *Machine) openNumbered(tx core.Txn, l *queueState, op *core.TaskCreate, old window, replaced bool, w window) {
 	if replaced {
 		m.key = keys.AppendUniqueTimer(m.key[:0], m.p, old.until, l.number, op.Unique.Key)
@@ -252,7 +269,8 @@ func (m *Machine) openNumbered(tx core.Txn, l *queueState, op *core.TaskCreate, 
 	m.setTimer(tx, w.until, nil)
 }
 
-// put stores the value that was put together under the key that was, which is stored already or not.
+// put stores the value in m.value under the key in m.key. stored says that the key is stored
+// already: Insert is for keys that are not.
 func (m *Machine) put(tx core.Txn, stored bool) {
 	if stored {
 		tx.Set(m.mem.own(m.key), m.mem.own(m.value))
@@ -261,13 +279,15 @@ func (m *Machine) put(tx core.Txn, stored bool) {
 	}
 }
 
-// place writes a new task's state: ready now, or when it is due. payload is its payload record.
+// place writes a new task's state record: ready now, or scheduled until it is due. payload is its
+// payload record, which the worker may get in the same entry.
 func (m *Machine) place(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte) core.State {
 	m.touch(l)
 	l.created++
 	l.bytes += uint64(len(op.Payload))
 	rec := record{queue: l.number, priority: op.Priority}
 	due := after(c, op.Delay)
+	// A named time wins over a delay; the edge refuses both together.
 	if op.RunAt != 0 {
 		due = named(c, op.RunAt)
 	}

@@ -8,17 +8,19 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// maxGrantBytes ends a grant: once the payloads it gave are as large, the next one goes on. It bounds what a node holds
-// for one worker, whose tasks may have 1 MiB each.
+// maxGrantBytes ends a grant. Once the payloads that it gave are that large together, the next
+// grant goes on. It bounds what a node holds for one worker, whose tasks may have 1 MiB each.
 const maxGrantBytes = 4 << 20
 
-// applyGrant gives the first ready tasks of the op's queues, in turn, to a worker. A queue that is unknown or empty is
-// passed over and leaves nothing behind.
+// applyGrant gives the first ready tasks of the op's queues to a worker, one queue after the other
+// in turn. A queue that is unknown or empty is passed over and leaves nothing behind.
 func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) (core.OpResult, core.Fact, error) {
 	if len(op.Worker) > maxWorker {
 		return core.OpResult{}, core.TooLarge{Field: "worker", Limit: "worker", Max: maxWorker}, nil
 	}
 	n := op.N
+	// A grant and the settles that free its slots are in one entry. A settle that did not free its
+	// slot, because it was refused, must not make room.
 	for _, s := range op.Settles {
 		if n > 0 && m.holding(s.Task, s.Token) != nil {
 			n-- // that slot is still taken
@@ -26,6 +28,8 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 	}
 	var res core.OpResult
 	var some bool
+	// turn goes on from grant to grant, so that the first queue of the list is not served more
+	// often than the last.
 	turn := m.meta.grants
 	var bytes uint64
 	for missed := 0; n > 0 && missed < len(op.Queues) && bytes < maxGrantBytes; turn++ {
@@ -53,7 +57,8 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 	return res, nil, nil
 }
 
-// give starts the first ready task of a queue that has one.
+// give starts the first ready task of a queue that has one: it leaves the index of ready tasks,
+// gets the next token, and is stored as running. It returns what the worker gets.
 func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.Grant) (a core.Assigned, err error) {
 	h, err := m.popHead(tx, l)
 	if err != nil {
@@ -82,7 +87,8 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *cor
 	return assigned(r.id, &r.rec, &s, l), nil
 }
 
-// take takes the first ready task out of the ready index, and returns its records.
+// take takes the first ready task out of the ready index, and returns its records. A task that this
+// entry created has no row there yet: its records are in memory.
 func (m *Machine) take(tx core.Txn, l *queueState, h head) (rec record, payload []byte, err error) {
 	if f := m.freshOf(h); f != nil {
 		f.taken = true
@@ -92,6 +98,7 @@ func (m *Machine) take(tx core.Txn, l *queueState, h head) (rec record, payload 
 	if rec, err = m.mustRecord(tx, h.id, core.Ready); err != nil {
 		return rec, nil, err
 	}
+	// The head is a cache of the index; a record that says otherwise means that the store is damaged.
 	if rec.sort != h.sort || rec.seq != h.seq || rec.queue != l.number {
 		return rec, nil, errs.Corruptf("task %s is not at its place in queue %q", h.id, l.name)
 	}
@@ -104,7 +111,8 @@ func (m *Machine) take(tx core.Txn, l *queueState, h head) (rec record, payload 
 	return rec, payload, nil
 }
 
-// hold makes the record that of an attempt which starts now.
+// hold makes the record that of an attempt which starts now, held by the op's session. The lease is
+// the op's, else the task's, else the queue's, and it never goes beyond the end of max_run.
 func (r *run) hold(c *core.ApplyContext, op *core.Grant, token core.Token) {
 	rec := &r.rec
 	rec.state, rec.outcome, rec.token = core.Running, core.OutcomeNone, token
@@ -124,7 +132,8 @@ func (r *run) hold(c *core.ApplyContext, op *core.Grant, token core.Token) {
 	}
 }
 
-// assigned is what a worker gets of a running task.
+// assigned is what a worker gets of a running task. It copies the payload, since the record belongs
+// to the store.
 func assigned(id core.TaskID, rec *record, s *spec, l *queueState) core.Assigned {
 	return core.Assigned{
 		Task: id, Token: rec.token, Attempt: rec.attempt, Queue: l.name, Kind: s.kindName(l.name),

@@ -8,14 +8,15 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Ready tasks lie in classes, one after the other in the index: those whose place an entry before format 2 made, and then
-// those of each priority, 9 first. Within a class of a priority they lie by ready time, which no aging changes. Which
-// class is served next is decided when a task is taken, by the first task of each and the aging of that moment.
+// Ready tasks lie in classes, one after the other in the index: first those whose place an entry before format
+// 2 made, and then those of each priority, 9 first. Within the class of a priority they lie by ready time,
+// which no aging changes. Which class is served next is decided when a task is taken, by the first task of
+// each class and the aging of that moment. So a change of the aging moves no row.
 
-// classes is how many there are; class 0 is of places made before format 2.
+// classes is the number of classes; class 0 has the places made before format 2.
 const classes = 1 + maxPriority + 1
 
-// classOf returns the class of a sort key.
+// classOf returns the class of a sort key. The high bit tells places of format 2 from older ones.
 func classOf(sort uint64) int {
 	if sort < classSort {
 		return 0
@@ -23,7 +24,8 @@ func classOf(sort uint64) int {
 	return 1 + int(sort>>classShift&0xf)
 }
 
-// classRange bounds the places of a class of a queue.
+// classRange bounds the places of a class of a queue. The end of the last class is the end of the
+// queue's rows.
 func (m *Machine) classRange(l *queueState, class int) (from, to []byte) {
 	return classRange(m.p, l.number, class)
 }
@@ -39,15 +41,18 @@ func classRange(p core.Partition, queue uint32, class int) (from, to []byte) {
 	return from, to
 }
 
-// heads are the first ready tasks of each class of a queue, nil where the class has none. They are a cache: what is
-// granted does not depend on how many are kept.
+// heads are the first ready tasks of each class of a queue; nil where the class has none, or where
+// none was loaded. They are a cache: what is granted does not depend on how many are kept.
 type heads struct {
-	of    [classes]*headList
-	one   headList // of the class that came first: most queues have no other
-	taken bool     // one is in use
+	of [classes]*headList
+	// one is the list of the class that came first: most queues have no other class. taken says
+	// that it is in use.
+	one headList
+	//
+	taken bool
 }
 
-// list makes the list of a class.
+// list makes the list of a class, without an allocation for the first class of a queue.
 func (h *heads) list(class int) *headList {
 	if h.of[class] = &h.one; h.taken {
 		h.of[class] = &headList{}
@@ -56,30 +61,41 @@ func (h *heads) list(class int) *headList {
 	return h.of[class]
 }
 
-// headList are the first ready tasks of a class: all rows up to bound, or all there are unless more is set.
+// headList are the first ready tasks of a class, in order: all rows of the index up to bound, or
+// all there are unless more is set. A row beyond bound is not in it even when there is room, since
+// rows between may be only in the store.
 type headList struct {
+	// rows from first on are live. Those before it were popped and leave room that compact takes back.
 	rows  []head
 	first int
 	more  bool
-	bound head // with more: the last row that was taken in; rows beyond it are only in the store
+	// bound, with more, is the last row that was taken in; rows beyond it are only in the store.
+	bound head
 
-	oldSeq      uint64 // class 0: for which row the two below are known
+	// oldSeq is the place of the row of class 0 for which oldReady and oldPriority are known. Its
+	// sort key does not tell them.
+	oldSeq      uint64
 	oldReady    core.ShardTime
 	oldPriority uint8
 }
 
+// head is one ready task: its place and its id.
 type head struct {
 	sort, seq uint64
 	id        core.TaskID
-	fresh     int32  // with epoch: its place in the Machine's fresh, from 1
-	epoch     uint32 // of the entry for which fresh holds
+	// fresh, together with epoch, is its place in the Machine's fresh, from 1; 0: its records are stored.
+	fresh int32
+	// epoch is the entry for which fresh holds. A head of an older entry has its row in the index by now.
+	epoch uint32
 }
 
 func (h head) before(o head) bool { return h.sort < o.sort || h.sort == o.sort && h.seq < o.seq }
 
+// live are the rows that were not popped.
 func (h *headList) live() []head { return h.rows[h.first:] }
 
-// insert takes a row in where it belongs, and lets go of the last beyond limit.
+// insert takes a row in where it belongs, and drops the last one beyond limit. A row beyond bound
+// is left to the store. Most rows come last, since ready times rise.
 func (h *headList) insert(row head, limit int) {
 	if h.more && h.bound.before(row) {
 		return
@@ -99,7 +115,8 @@ func (h *headList) insert(row head, limit int) {
 	}
 }
 
-// compact moves the rows to the front when half of the room before them is used up.
+// compact moves the rows to the front when half of the room before them is used up, so that
+// appending costs the same on average.
 func (h *headList) compact() {
 	if h.first > 32 && 2*h.first > len(h.rows) {
 		h.rows = h.rows[:copy(h.rows, h.live())]
@@ -107,7 +124,7 @@ func (h *headList) compact() {
 	}
 }
 
-// drop takes a row out that is taken back.
+// drop takes a row out whose insertion is undone.
 func (h *heads) drop(row head) {
 	list := h.of[classOf(row.sort)]
 	if list == nil {
@@ -128,7 +145,9 @@ func compareHeads(a, b head) int {
 	return 0
 }
 
-// pushHead notes a row that was written to the ready index. It comes before the task is counted as ready.
+// pushHead notes a row that is written to the ready index, now or at the entry's end. It must come
+// before the task is counted as ready: while none is counted and no heads are loaded, the new row
+// is all there is.
 func (m *Machine) pushHead(l *queueState, row head) {
 	if l.heads == nil {
 		if l.states[core.Ready] > 0 {
@@ -145,7 +164,9 @@ func (m *Machine) pushHead(l *queueState, row head) {
 	m.log.pushed(l, row)
 }
 
-// popHead takes the first ready task of a queue that has one. It comes before the task is counted as running.
+// popHead takes the first ready task of a queue that has one. It must come before the task is
+// counted as running. With the last ready task the heads go too, so that an empty queue takes no
+// memory for them.
 func (m *Machine) popHead(tx core.Txn, l *queueState) (head, error) {
 	m.log.popped(l)
 	if l.heads == nil {
@@ -169,7 +190,9 @@ func (m *Machine) popHead(tx core.Txn, l *queueState) (head, error) {
 	return row, nil
 }
 
-// nextList returns the list of the class whose first task is served next, nil when no class has one.
+// nextList returns the list of the class whose first task is served next; nil when no class has
+// one. It compares the first tasks of all classes by rankOf. A queue with one class, which is the
+// usual case, ranks nothing.
 func (m *Machine) nextList(tx core.Txn, l *queueState) (best *headList, err error) {
 	var class int // of best
 	var rank uint64
@@ -208,7 +231,9 @@ func (m *Machine) nextList(tx core.Txn, l *queueState) (best *headList, err erro
 	return best, nil
 }
 
-// rankOf places the first task of a class among those of others: smaller goes first.
+// rankOf places the first task of a class among those of other classes: the smaller rank goes
+// first. Class 0 stores no ready time and priority in its sort key, so they are read from the
+// record, once for each task.
 func (m *Machine) rankOf(v core.View, l *queueState, list *headList, class int) (uint64, error) {
 	row := &list.rows[list.first]
 	if class > 0 {
@@ -224,7 +249,8 @@ func (m *Machine) rankOf(v core.View, l *queueState, list *headList, class int) 
 	return sortKey(list.oldReady, list.oldPriority, l.aging()), nil
 }
 
-// loadHeads reads the first rows of each class that has some.
+// loadHeads reads the first rows of each class that has some. It seeks from class to class, so that
+// classes without rows cost one seek together.
 func (m *Machine) loadHeads(tx core.Txn, l *queueState) error {
 	for c := 0; c < classes; c++ {
 		next, err := m.nextClass(tx, l, c)
@@ -245,6 +271,7 @@ func (m *Machine) loadHeads(tx core.Txn, l *queueState) error {
 	return nil
 }
 
+// loadFresh makes the list of a class that has only tasks of this entry, if there are some.
 func (m *Machine) loadFresh(l *queueState, class int) {
 	var list headList
 	if m.mergeFresh(l, &list, class); len(list.rows) > 0 {
@@ -253,7 +280,7 @@ func (m *Machine) loadFresh(l *queueState, class int) {
 	}
 }
 
-// nextClass returns the first class from one on that has a stored row, or classes.
+// nextClass returns the first class from the given one on that has a stored row, or classes.
 func (m *Machine) nextClass(v core.View, l *queueState, class int) (int, error) {
 	from, _ := m.classRange(l, class)
 	_, to := m.classRange(l, classes-1)
@@ -269,7 +296,8 @@ func (m *Machine) nextClass(v core.View, l *queueState, class int) (int, error) 
 	return class, err
 }
 
-// refill reads the rows of a class after those that were taken in.
+// refill reads the next rows of a class, those after the ones that were taken in, up to the limit
+// of heads. Fresh tasks that belong there are merged in.
 func (m *Machine) refill(tx core.Txn, l *queueState, class int) error {
 	h := l.heads.of[class]
 	from, to := m.classRange(l, class)

@@ -1,13 +1,14 @@
 package queue
 
-// ranked is what a heap holds: elements in a total order that know their place in it.
+// ranked is what a heap holds: elements in a total order that know their own place in it.
 type ranked[T any] interface {
 	before(other T) bool
-	place() *int // index in the heap, -1 when outside
+	// place points to the index in the heap, which is -1 outside of it. The heap alone writes it.
+	place() *int
 }
 
-// heap is a binary heap whose elements can be moved and removed. Because the order is total, what comes out does not
-// depend on how things came in.
+// heap is a binary heap whose elements can be moved and removed by their place. Because the order
+// is total, what comes out does not depend on how things came in: replicas agree.
 type heap[T ranked[T]] struct{ items []T }
 
 func (h *heap[T]) top() (t T, ok bool) {
@@ -17,7 +18,7 @@ func (h *heap[T]) top() (t T, ok bool) {
 	return h.items[0], true
 }
 
-// second returns the element after the top.
+// second returns the element after the top: the smaller of its children.
 func (h *heap[T]) second() (t T, ok bool) {
 	switch len(h.items) {
 	case 0, 1:
@@ -52,14 +53,15 @@ func (h *heap[T]) remove(t T) {
 	h.fix(moved)
 }
 
-// fix restores the order after t's rank changed.
+// fix restores the order after the rank of t changed.
 func (h *heap[T]) fix(t T) {
 	if i := *t.place(); !h.down(i) {
 		h.up(i)
 	}
 }
 
-// keep puts t in, takes it out, or restores the order after its rank changed, so that it is in the heap if it is to be.
+// keep puts t in, takes it out, or restores the order after its rank changed. in says whether it is
+// to be in the heap.
 func (h *heap[T]) keep(t T, in bool) {
 	switch was := *t.place() >= 0; {
 	case was && in:
@@ -71,13 +73,14 @@ func (h *heap[T]) keep(t T, in bool) {
 	}
 }
 
-// build restores the order after any number of ranks changed.
+// build restores the order after any number of ranks changed, in linear time.
 func (h *heap[T]) build() {
 	for i := len(h.items)/2 - 1; i >= 0; i-- {
 		h.down(i)
 	}
 }
 
+// up moves an element towards the top until its parent comes before it.
 func (h *heap[T]) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
@@ -89,6 +92,7 @@ func (h *heap[T]) up(i int) {
 	}
 }
 
+// down moves an element away from the top until both children come after it, and reports whether it moved.
 func (h *heap[T]) down(i int) (moved bool) {
 	for {
 		least := i

@@ -6,26 +6,36 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// journal remembers what the derived state was, so that a commit that is refused halfway leaves none of it. It keeps
-// step with the transaction's own mark.
+// journal remembers what the derived state was, so that a commit that is refused halfway leaves
+// none of it. It is kept in step with the transaction's own mark: Mark, then Keep or Undo.
 type journal struct {
-	on   bool
-	mark uint64 // number of the current or last mark
+	// on is set between Mark and its end. Outside of that nothing is remembered.
+	on bool
+	// mark is the number of the current or last mark. A queue remembers the mark under which it was
+	// saved last.
+	mark uint64
 
-	meta               meta
-	endedBytes         uint64
-	timer, wall        core.ShardTime
-	queues             int // queues there were
+	// The values of the Machine's fields of these names at the mark.
+	meta        meta
+	endedBytes  uint64
+	timer, wall core.ShardTime
+	// Lengths of the Machine's lists at the mark. Lists only grow in between, so Undo cuts them.
+	queues             int
 	dirty              int
 	ended, woken, lost int
 	fresh              int
-	takes              []int // fresh tasks that were granted
-	saves              []saved
-	pushes             []pushed
-	pops               []*queueState
-	runs               []runChange
+	// takes are the fresh tasks that were granted since, by index.
+	takes  []int
+	saves  []saved
+	pushes []pushed
+	// pops are the queues of which a head was taken. Undo drops their heads, which are loaded again
+	// when they are needed.
+	pops []*queueState
+	// runs are the changes of running tasks since, in order.
+	runs []runChange
 }
 
+// saved is a queue as it was at the mark, or when it was first touched after it.
 type saved struct {
 	queue    *queueState
 	counters counters
@@ -33,16 +43,18 @@ type saved struct {
 	past     [3]struct{ oldest, known core.ShardTime }
 }
 
+// pushed is a head that was added.
 type pushed struct {
 	queue *queueState
 	row   head
 }
 
-// runChange is one change of the running tasks.
+// runChange is one change of the running tasks: added, removed, or renewed, with the lease that it had before.
 type runChange struct {
 	run  *run
 	what runStep
-	old  lease // of a renewed one
+	//
+	old lease
 }
 
 type runStep byte
@@ -53,6 +65,7 @@ const (
 	runRenewed
 )
 
+// save remembers a queue before its first change under the current mark.
 func (j *journal) save(l *queueState) {
 	if j.on && l.saved != j.mark {
 		l.saved = j.mark
@@ -64,6 +77,8 @@ func (j *journal) save(l *queueState) {
 	}
 }
 
+// pushed remembers a head that was added, popped a queue whose head was taken, and took a fresh
+// task that was granted.
 func (j *journal) pushed(l *queueState, row head) {
 	if j.on {
 		j.pushes = append(j.pushes, pushed{l, row})
@@ -82,12 +97,14 @@ func (j *journal) took(fresh int) {
 	}
 }
 
+// run remembers a change of a running task. For a renewal it comes before the change.
 func (j *journal) run(r *run, what runStep) {
 	if j.on {
 		j.runs = append(j.runs, runChange{run: r, what: what, old: r.lease()})
 	}
 }
 
+// reset forgets everything, and drops pointers so that what was remembered can be collected.
 func (j *journal) reset() {
 	j.on = false
 	clear(j.saves)
@@ -97,7 +114,8 @@ func (j *journal) reset() {
 	j.saves, j.pushes, j.pops, j.runs, j.takes = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0], j.takes[:0]
 }
 
-// Mark starts remembering changes, so that Undo can take them back. It is called with the transaction's Mark.
+// Mark starts remembering changes, so that Undo can take them back. It is called with the
+// transaction's Mark, and marks do not nest.
 func (m *Machine) Mark() {
 	j := &m.log
 	j.on = true
@@ -111,7 +129,8 @@ func (m *Machine) Mark() {
 // Keep keeps every change since Mark.
 func (m *Machine) Keep() { m.log.reset() }
 
-// Undo takes back every change since Mark.
+// Undo takes back every change since Mark, in the opposite order. Running tasks come first, then counters,
+// then heads: the number of ready tasks at the mark says whether a queue has heads at all.
 func (m *Machine) Undo() {
 	j := &m.log
 	j.on = false

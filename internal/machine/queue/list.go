@@ -8,10 +8,12 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Limits of one page of a list.
+// Limits of one page of a list. They bound the time for which one read holds its view.
 const (
-	MaxListed    = 1_000  // tasks
-	MaxInspected = 10_000 // rows of an index, of which only some may be of the queue
+	// MaxListed is a number of tasks.
+	MaxListed = 1_000
+	// MaxInspected is a number of rows of an index, of which only some may be of the queue.
+	MaxInspected = 10_000
 )
 
 // List reads a page of a queue's tasks in one state, in the order of that state's index: ready ones by priority and then
@@ -22,6 +24,7 @@ func List(v core.View, p core.Partition, q core.ListQuery, shift core.Millis) (t
 	return list(v, p, q, shift, MaxInspected)
 }
 
+// list is List with a bound of the rows that are looked at, which tests make small.
 func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, inspect int) (tasks []core.Task, next []byte, err error) {
 	if q.Limit < 1 {
 		return nil, nil, core.Invalid{Field: "limit", Message: "is at least 1"}
@@ -73,6 +76,8 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 	return tasks, next, nil
 }
 
+// listIDs reads the ids of a page from the index of a state, and the cursor after it; nil: the list
+// is at its end.
 func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, inspect int) (ids []core.TaskID, next []byte, err error) {
 	from, to := listRange(p, q.State, number)
 	if from == nil {
@@ -119,8 +124,8 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 
 var badCursor = core.Invalid{Field: "cursor", Reason: "bad_cursor", Message: "is not one of this list"}
 
-// listRange bounds the index of a state, but for scheduled tasks, which have two. That of running tasks is shared by all
-// queues.
+// listRange bounds the index of a state, except that of scheduled tasks, which have two indexes. The index of
+// running tasks is shared by all queues. from is nil for a state that no task is ever in.
 func listRange(p core.Partition, s core.State, number uint32) (from, to []byte) {
 	switch s {
 	case core.Ready:
@@ -133,8 +138,8 @@ func listRange(p core.Partition, s core.State, number uint32) (from, to []byte) 
 	return nil, nil
 }
 
-// listRow reads the task in a row of a state's index, and its queue where the index is shared; a row of another kind
-// is of no queue's number there can be.
+// listRow reads the task in a row of a state's index, and the number of its queue where queues
+// share the index; 0 where they do not. A row of another kind has a number that no queue has.
 func listRow(s core.State, key, value []byte) (id core.TaskID, number uint32, err error) {
 	switch s {
 	case core.Ready:
@@ -151,8 +156,8 @@ func listRow(s core.State, key, value []byte) (id core.TaskID, number uint32, er
 	}
 }
 
-// timerOf reads a row of either index of timers: when it is due, the task that becomes ready then, and the task's queue. A row
-// of another kind is of no queue's number there can be.
+// timerOf reads a row of either index of timers: when it is due, the task that becomes ready then,
+// and the number of the task's queue. A row of another kind has a number that no queue has.
 func timerOf(key, value []byte) (at core.ShardTime, id core.TaskID, number uint32, err error) {
 	at, id, ok := keys.DecodeWallTimer(key)
 	if !ok {
@@ -167,10 +172,12 @@ func timerOf(key, value []byte) (at core.ShardTime, id core.TaskID, number uint3
 	return at, id, number, r.done("timer")
 }
 
-// A cursor is its form, the state and queue of the list, and the part of the last key below the partition. That of scheduled
-// tasks has a form of its own; this one, which went through the timer index alone, is still read.
+// A cursor is its form, the state and queue of the list, and the part of the last key below the
+// partition. The cursor of scheduled tasks has a form of its own; this form, which went through the
+// timer index alone, is still read for them.
 const cursorForm byte = 1
 
+// appendCursor makes the cursor after a key.
 func appendCursor(q core.ListQuery, number uint32, key []byte) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{cursorForm, byte(q.State)}, number)
 	return append(b, keys.QueueTail(key)...)

@@ -7,27 +7,35 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// cursorScheduled is the form of the cursor of a list of scheduled tasks: state and queue of the list, and then, for the timer
-// index and for that of timers by wall clock, the part of the last key below the partition after its length.
+// cursorScheduled is the form of the cursor of a list of scheduled tasks. State and queue of the
+// list come first. Then follow, for the timer index and for that of timers by wall clock, the
+// length and the part below the partition of the last key that was taken.
 const cursorScheduled byte = 2
 
-// timers is one of the two indexes of timers, as a list of scheduled tasks goes through it.
+// timers is one of the two indexes of timers, as a list of scheduled tasks goes through it: a
+// window of rows that were read, from which the list takes the first.
 type timers struct {
 	from, to []byte
-	back     core.Millis // from its due times to shard time
-	tail     []byte      // of the last row that was taken; empty: none yet
-	rows     []timerAt   // read and not yet taken
-	more     bool        // there are rows behind those
+	// back is what is taken from its due times to get shard time.
+	back core.Millis
+	// tail is the part of the key of the last row that was taken; empty: none was.
+	tail []byte
+	// rows were read and not yet taken.
+	rows []timerAt
+	// more says that there are rows behind those.
+	more bool
 }
 
+// timerAt is one row: due in shard time, the task, its queue, and the part of the key for a cursor.
 type timerAt struct {
-	due  core.ShardTime
-	id   core.TaskID
-	of   uint32 // the task's queue
+	due core.ShardTime
+	id  core.TaskID
+	//
+	of   uint32
 	tail []byte
 }
 
-// read takes in up to limit rows.
+// read takes in up to limit rows, of all queues: the index does not tell them apart.
 func (x *timers) read(v core.View, limit int) error {
 	return core.ScanRows(v, x.from, x.to, func(key, value []byte) (bool, error) {
 		if len(x.rows) == limit {
@@ -41,6 +49,7 @@ func (x *timers) read(v core.View, limit int) error {
 }
 
 // listScheduled reads a page of a queue's scheduled tasks from both indexes, in the order of their due times.
+// It merges the two, as far as both were read, and stops where a row that was not read may come first.
 func listScheduled(v core.View, p core.Partition, q core.ListQuery, number uint32, shift core.Millis, inspect int) (ids []core.TaskID, next []byte, err error) {
 	var of [2]timers
 	of[0].from, of[0].to = keys.TimerRangeAll(p, minTime)
@@ -71,7 +80,8 @@ func listScheduled(v core.View, p core.Partition, q core.ListQuery, number uint3
 	}
 }
 
-// firstDue returns the index whose next row is due first, or nil when there is no row, or one that was not read may come first.
+// firstDue returns the index whose next row is due first. nil: there is no row, or one that was not
+// read may come first.
 func firstDue(of *[2]timers) *timers {
 	var first *timers
 	for i := range of {
@@ -85,6 +95,7 @@ func firstDue(of *[2]timers) *timers {
 	return first
 }
 
+// scheduledCursor makes the cursor after the rows that were taken of both indexes.
 func scheduledCursor(q core.ListQuery, number uint32, of *[2]timers) []byte {
 	b := binary.BigEndian.AppendUint32([]byte{cursorScheduled, byte(q.State)}, number)
 	for i := range of {
@@ -93,7 +104,7 @@ func scheduledCursor(q core.ListQuery, number uint32, of *[2]timers) []byte {
 	return b
 }
 
-// seekScheduled sets where a list goes on, and reports whether the cursor is one of it.
+// seekScheduled sets where a list goes on in both indexes, and reports whether the cursor is one of this list.
 func seekScheduled(p core.Partition, q core.ListQuery, number uint32, of *[2]timers) bool {
 	c := q.Cursor
 	if len(c) > 0 && c[0] == cursorForm {

@@ -10,46 +10,78 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Machine is the queue of one partition: what it derives from the stored records. Its methods are called by one
-// goroutine at a time.
+// Machine is the queue of one partition: what it derives from the stored records, so that ops and
+// ticks read little. Its methods are called by one goroutine at a time, in the order of the log.
+// What it answers is a function of what is stored and of the entry alone; the rest is cache and
+// memory that is used again.
 type Machine struct {
 	p core.Partition
 	o Options
 
-	meta       meta
-	stored     meta                   // as End last wrote it
-	names      map[string]*queueState // of the queues that were not removed
-	queues     []*queueState          // by number
-	removed    []*queueState          // those of queues that were removed and still have rows, by number
-	vacant     heap[vacant]           // queues that may go by themselves, by number
-	dirty      []*queueState
-	numbered   bool   // unique keys may be stored by number
-	endedBytes uint64 // of all queues' ended tasks
-	byDue      heap[duePast]
-	byEnd      heap[oldPast]
+	// meta is the partition's counters now.
+	meta meta
+	// stored is meta as End last wrote it.
+	stored meta
+	// names are the queues that were not removed, by name.
+	names map[string]*queueState
+	// queues are all queues that have rows, in order of number. Without gaps a queue's place is its
+	// number less one.
+	queues []*queueState
+	// removed are the queues that were removed and still have rows, in order of number.
+	removed []*queueState
+	// vacant are the queues that may go by themselves, by number.
+	vacant heap[vacant]
+	// dirty are the queues whose counters differ from the stored ones; End writes them.
+	dirty []*queueState
+	// numbered says that unique keys may be stored by a queue's number. Once it is false, no such
+	// key is looked for.
+	numbered bool
+	// endedBytes is the sum of what the ended tasks of all queues count for.
+	endedBytes uint64
+	// byDue and byEnd have each queue's ended tasks by state: by when something is due of them, and
+	// by when the oldest ended.
+	byDue heap[duePast]
+	byEnd heap[oldPast]
 
-	runs     map[core.TaskID]*run
-	leases   heap[*run]
-	sessions map[core.SessionID]*run // first of each session's running tasks
-	timer    core.ShardTime          // no row of the timer index is due earlier
-	wall     core.ShardTime          // likewise of timers by wall clock: a wall time
+	// runs are the running tasks, by id.
+	runs map[core.TaskID]*run
+	// leases are the same, by when their leases may be ended.
+	leases heap[*run]
+	// sessions has the first of each session's running tasks; the others follow by run.next.
+	sessions map[core.SessionID]*run
+	// timer is a lower bound: no row of the timer index is due earlier. wall is the same of the
+	// timers by wall clock, as a wall time.
+	timer core.ShardTime
+	//
+	wall core.ShardTime
 
-	term        core.ShardTime // as the last context had it
-	retainBytes uint64         // likewise
-	format      uint16         // likewise
-	shift       core.Millis    // likewise
+	// The rest of this block is as the last context had it. term is the first stamp of the term.
+	term core.ShardTime
+	//
+	retainBytes uint64
+	//
+	format uint16
+	// shift is what the wall clocks show beyond shard time.
+	shift core.Millis
 
+	// fresh are the ready tasks that the entry being applied has created, until End.
 	fresh []fresh
-	epoch uint32 // of the entry being applied; tells heads of this one from older ones
+	// epoch counts entries: it tells heads of the one being applied from older ones.
+	epoch uint32
 
+	// What Events reports: tasks that ended, queues that gained ready tasks, leases that were lost.
 	ended []core.TaskID
 	woken []*queueState
 	lost  []core.Lost
 
-	log        journal
-	mem        arena
-	key, value []byte // where keys and values are put together
-	small      []byte // a result on its way into a state record
+	// log undoes a commit that is refused halfway. mem is the memory that transactions keep.
+	log journal
+	mem arena
+	// key and value are where keys and values are put together. Any method may overwrite them, so
+	// each is copied before another method is called.
+	key, value []byte
+	// small is a result on its way into a state record.
+	small []byte
 }
 
 // New returns the machine of an empty partition.
@@ -59,6 +91,7 @@ func New(p core.Partition, o Options) *Machine {
 	return m
 }
 
+// clear makes the machine that of an empty partition.
 func (m *Machine) clear() {
 	*m = Machine{
 		p: m.p, o: m.o,
@@ -69,8 +102,8 @@ func (m *Machine) clear() {
 	m.stored = m.meta // it is written with the next token
 }
 
-// Open derives everything from what is stored: it reads a record or two per queue and per running task, and seeks
-// for the rest.
+// Open derives everything from what is stored: it reads a record or two for each queue and each running task,
+// and seeks for the rest. A machine can be opened again, and then forgets what it had.
 func (m *Machine) Open(v core.View) error {
 	m.clear()
 	m.key = keys.AppendQueueMeta(m.key[:0], m.p)
@@ -95,6 +128,8 @@ func (m *Machine) Open(v core.View) error {
 	return m.seekWall(v, minTime)
 }
 
+// openLines reads all queues, named and removed, then the counters of each. Two queues with one
+// number mean that the store is damaged.
 func (m *Machine) openLines(v core.View) error {
 	if err := m.openNamed(v); err != nil {
 		return err
@@ -137,6 +172,7 @@ func (m *Machine) openNamed(v core.View) error {
 	})
 }
 
+// openLine reads the counters of a queue, and seeks the first of its ended tasks.
 func (m *Machine) openLine(v core.View, l *queueState) error {
 	m.key = keys.AppendQueueCounters(m.key[:0], m.p, l.number)
 	value, ok, err := v.Get(m.key)
@@ -171,6 +207,7 @@ func (m *Machine) openLine(v core.View, l *queueState) error {
 	return m.noteVacant(v, l)
 }
 
+// openRuns reads the running tasks: first all rows of their index, then the state record of each.
 func (m *Machine) openRuns(v core.View) error {
 	var rows []*run
 	var bad error
@@ -217,7 +254,9 @@ func (m *Machine) openRuns(v core.View) error {
 	return nil
 }
 
-// loadRecord reads the state record of a task that is there; one that was removed is not, though its id may be known.
+// loadRecord reads the state record of a task that is there. A task that was removed is not there,
+// though its id may be known: retention or the removal of its queue may have taken it, and its
+// record says nothing of that.
 func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, err error) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	rec, ok, err = storedRecord(v, m.key, id)
@@ -231,7 +270,8 @@ func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, 
 	return rec, true, nil
 }
 
-// storedRecord reads a state record, also that of a task that retention removed and whose id is known.
+// storedRecord reads a state record, also that of a task that retention removed and whose id is
+// known. ok is false for a tombstone.
 func storedRecord(v core.View, key []byte, id core.TaskID) (rec record, ok bool, err error) {
 	value, ok, err := v.Get(key)
 	if err != nil || !ok || isTombstone(value) {
@@ -243,7 +283,8 @@ func storedRecord(v core.View, key []byte, id core.TaskID) (rec record, ok bool,
 	return rec, true, nil
 }
 
-// mustRecord reads the state record of a task that an index names.
+// mustRecord reads the state record of a task that an index names. Anything else than a task in
+// that state means that the store is damaged.
 func (m *Machine) mustRecord(v core.View, id core.TaskID, want core.State) (record, error) {
 	rec, ok, err := m.loadRecord(v, id)
 	switch {
@@ -257,7 +298,8 @@ func (m *Machine) mustRecord(v core.View, id core.TaskID, want core.State) (reco
 	return rec, nil
 }
 
-// Observe takes over what an entry says about term, wall clocks, namespace and rules, on which it depends what is due.
+// Observe takes over what an entry says about term, wall clocks, namespace and rules. What is due depends on
+// it. With a new term or format the leases end at other times, so all of them are ranked again.
 func (m *Machine) Observe(c *core.ApplyContext) {
 	m.retainBytes, m.shift = defaultRetainBytes, c.Shift
 	if c.Namespace.RetainBytes > 0 {
@@ -273,8 +315,8 @@ func (m *Machine) Observe(c *core.ApplyContext) {
 	m.leases.build()
 }
 
-// Apply judges one op and does it. A fact says why not, and that nothing was changed; an error means that what is
-// stored makes no sense.
+// Apply judges one op and does it. A fact says why not, and means that nothing was changed; an
+// error means that what is stored makes no sense, and the partition cannot go on.
 func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpResult, core.Fact, error) {
 	m.Observe(c)
 	var res core.OpResult
@@ -313,7 +355,8 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 	return res, nil, nil
 }
 
-// Live returns nil while token is the live token of task, else LeaseLost.
+// Live returns nil while token is the live token of task, else LeaseLost. Package commit calls it
+// before it applies a commit that a token fences.
 func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 	if m.holding(task, token) == nil {
 		return core.LeaseLost{Task: task, Given: token}
@@ -321,8 +364,10 @@ func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 	return nil
 }
 
-// End writes what an entry left to its end: rows of tasks it created, and the counters, a record per queue it
-// touched and the partition's own. From core.FormatQueues on, queues go here that have nothing left.
+// End writes what an entry left to its end: rows of the ready tasks that it created, and the
+// counters, which are a record per queue that it touched and the partition's own. From
+// core.FormatQueues on, queues go here that have nothing left. That comes before the counters are
+// written, since a queue that goes has none.
 func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 	m.settleFresh(tx)
 	for _, l := range m.dirty {
@@ -353,8 +398,8 @@ func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 	return nil
 }
 
-// Events adds what happened since the last call: the tasks that ended, the queues that gained ready tasks, and the leases that
-// ended other than by their holder.
+// Events adds what happened since the last call: the tasks that ended, the queues that gained ready
+// tasks, and the leases that ended other than by their holder.
 func (m *Machine) Events(to *core.EventList) {
 	for _, id := range m.ended {
 		to.AddEnded(core.Ended{Partition: m.p, Task: id})
@@ -370,7 +415,8 @@ func (m *Machine) Events(to *core.EventList) {
 	m.ended, m.woken, m.lost = emptied(m.ended), m.woken[:0], emptied(m.lost)
 }
 
-// emptied returns the memory of a list for the next entry, unless it is much: a machine is one of many.
+// emptied returns the memory of a list for the next entry, unless it is large: a machine is one of
+// many, and one busy entry must not fix its size.
 func emptied[T any](list []T) []T {
 	if cap(list) > 256 {
 		return nil

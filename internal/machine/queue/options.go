@@ -6,14 +6,25 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Options are a Machine's limits. A zero field means its default. All replicas of a shard must agree on them, because
-// they decide what Apply answers; only tests change them. Heads is the exception: it bounds memory and decides nothing.
+// Options are a Machine's limits. A zero field means its default. All replicas of a shard must
+// agree on them, because they decide what Apply answers; only tests change them. Heads is the
+// exception: it bounds memory and decides nothing.
 type Options struct {
-	Heads    int         // ready tasks of one queue kept in memory; default 1,024: a few grants of the largest size
-	Queues   int         // queues of one partition, whatever an entry says; default core.MaxQueues: their counters and names stay in memory
-	Remember core.Millis // how long after its end a task's id is known; default 15 min: clients repeat for 10 min
-	Above    core.Token  // every token that is issued is above it; what is stored says so of itself, but for a broken-off history
-	Grace    core.Millis // no lease ends earlier after a term's first stamp, if it is longer; default 15 s
+	// Heads is the most ready tasks of one class of a queue that are kept in memory. Default 1,024:
+	// a few grants of the largest size.
+	Heads int
+	// Queues is the most queues of one partition, whatever an entry says. Default core.MaxQueues:
+	// their counters and names stay in memory.
+	Queues int
+	// Remember is how long after its end a task's id is known. Default 15 min, because clients
+	// repeat for 10 min.
+	Remember core.Millis
+	// Above is below every token that is issued. What is stored tells the last token by itself,
+	// except where a history was broken off.
+	Above core.Token
+	// Grace is how long after a term's first stamp no lease ends, if its deadline is earlier.
+	// Default 15 s, which lets holders report to the new leader.
+	Grace core.Millis
 }
 
 func (o Options) withDefaults() Options {
@@ -24,7 +35,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// What a queue's configuration means where it says nothing.
+// What a queue's configuration means where it says nothing. Times are in milliseconds. The values
+// are part of what Apply answers, so a change of one needs a new format of entries.
 const (
 	defaultMaxAttempts   = 5
 	defaultMaxCrashes    = 10
@@ -41,7 +53,8 @@ const (
 	defaultUniqueTTL     = core.Millis(24 * 3_600_000)
 )
 
-// Bounds of what clients ask for. The edge refuses beyond them with the field's path; here they keep state bounded.
+// Bounds of what clients ask for. The edge refuses beyond them and names the field; here they keep
+// the state bounded, whatever the log holds.
 const (
 	maxName       = 128
 	maxUnique     = 256
@@ -57,12 +70,17 @@ const (
 	maxCode       = 64
 	maxMessage    = 4 << 10
 	maxStack      = 16 << 10
-	keptAttempts  = 20 // of one task in full; older ones are only counted
-	inlineResult  = 40 // a longer result record gets a key of its own, for the same reason
-	inlineWorker  = 32 // a longer worker name gets a record of its own, so that the state record stays small
+	// keptAttempts is how many attempts of one task are kept in full; older ones are only counted.
+	keptAttempts = 20
+	// inlineResult is the length up to which a result record is part of the state record. A longer
+	// one has a key of its own.
+	inlineResult = 40
+	// inlineWorker is the same of a worker's name. Both keep the state record small, which each
+	// transition writes again.
+	inlineWorker = 32
 )
 
-// strictAging, and anything below it, means strict priority.
+// strictAging, and anything below it, means strict priority: waiting makes up for nothing.
 const strictAging = core.Millis(-1)
 
 // retainNone removes a task when it ends.

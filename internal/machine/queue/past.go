@@ -6,8 +6,11 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// finish ends a task for good: rec has its terminal state, and result is its result record, of which size bytes are the
-// result; nil = none. Nothing is kept of it when the queue keeps no such tasks.
+// finish ends a task for good. rec has its terminal state; result is its result record, of which
+// size bytes are the result itself; nil: there is none. Where the queue keeps no such tasks, only a
+// tombstone is left. Otherwise the task gets its row in the index of ended tasks, and a small
+// result becomes part of its state record. The caller has taken the task out of the running ones
+// and out of the count of its old state.
 func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record, result []byte, size int) error {
 	m.ended = append(m.ended, r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
@@ -43,7 +46,8 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	return nil
 }
 
-// erase deletes the records of a task in state s but the state record, by which its id is known for a while.
+// erase deletes the records of a task in state s, except its state record, by which its id is known
+// for a while. e says which records there are.
 func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
 	tx.Delete(m.mem.own(m.key))
@@ -69,7 +73,7 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
 	}
 }
 
-// bury leaves a tombstone in the place of the state record.
+// bury leaves a tombstone in the place of the state record, with a timer that deletes it at t.until.
 func (m *Machine) bury(tx core.Txn, id core.TaskID, t tombstone) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	m.value = appendTombstone(m.value[:0], t)
@@ -78,14 +82,15 @@ func (m *Machine) bury(tx core.Txn, id core.TaskID, t tombstone) {
 	m.setTimer(tx, t.until, nil)
 }
 
-// pastRow is one row of the terminal index.
+// pastRow is one row of the terminal index: when the task ended, its id, and what its removal needs.
 type pastRow struct {
 	at core.ShardTime
 	id core.TaskID
 	ended
 }
 
-// remove deletes what an ended task takes, and counts it as gone.
+// remove deletes what an ended task takes, and counts it as gone. Its row and its state record stay, for the
+// caller to handle. Counters that would fall below zero mean that the store is damaged.
 func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 	l := p.queue
 	if l.bytes < row.bytes || l.counters.ended < row.size() || m.endedBytes < row.size() || l.states[p.state] == 0 {
@@ -100,7 +105,8 @@ func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 	return nil
 }
 
-// pastRange bounds the rows of a queue's ended tasks in one state that ended at or after from and were not removed.
+// pastRange bounds the rows of a queue's ended tasks in one state that ended at or after from and
+// were not removed.
 func (m *Machine) pastRange(p *past, from core.ShardTime) (lo, hi []byte) {
 	lo, hi = keys.TerminalRange(m.p, p.queue.number, p.state, from)
 	if c := p.queue.sweep(p.state); !c.id.IsZero() && c.at >= from {
@@ -109,7 +115,7 @@ func (m *Machine) pastRange(p *past, from core.ShardTime) (lo, hi []byte) {
 	return lo, hi
 }
 
-// swept returns the end of the rows of p that are of removed tasks. There are some.
+// swept returns the end of the rows of p that are of removed tasks. Only for a sweep that has removed some.
 func (m *Machine) swept(p *past) []byte {
 	return p.queue.sweep(p.state).after(m.p, p.queue.number, p.state)
 }
@@ -119,7 +125,8 @@ func (s *sweep) after(p core.Partition, queue uint32, state core.State) []byte {
 	return keys.QueueAfter(p, keys.QueueTail(keys.AppendTerminal(nil, p, queue, state, s.at, s.id)))
 }
 
-// seekOldest finds when the first ended task of a state ended that did so at or after from and was not removed.
+// seekOldest finds when the first of the ended tasks of a state ended, among those at or after from
+// that were not removed. Never: there is none, which must agree with the counters.
 func (m *Machine) seekOldest(v core.View, p *past, from core.ShardTime) (core.ShardTime, error) {
 	lo, hi := m.pastRange(p, from)
 	oldest, err := firstEnd(v, lo, hi)
@@ -129,13 +136,13 @@ func (m *Machine) seekOldest(v core.View, p *past, from core.ShardTime) (core.Sh
 	return oldest, err
 }
 
-// seekKnown finds when the first of the removed tasks that are known ended.
+// seekKnown finds when the first of the removed tasks ended whose ids are still known.
 func (m *Machine) seekKnown(v core.View, p *past) (core.ShardTime, error) {
 	lo, _ := keys.TerminalRange(m.p, p.queue.number, p.state, minTime)
 	return firstEnd(v, lo, m.swept(p))
 }
 
-// firstEnd returns when the task of the first row of the index of ended tasks ended, or Never.
+// firstEnd returns when the task of the first row of a range of the index of ended tasks ended, or Never.
 func firstEnd(v core.View, from, to []byte) (at core.ShardTime, err error) {
 	at, ok := core.Never, true
 	err = v.Scan(from, to, func(key, _ []byte) bool {
@@ -148,7 +155,8 @@ func firstEnd(v core.View, from, to []byte) (at core.ShardTime, err error) {
 	return at, err
 }
 
-// rowsOf reads up to limit rows of ended tasks, oldest first, while keep holds, and when the next one ended.
+// rowsOf reads up to limit rows of ended tasks, oldest first, as long as keep holds. after is when
+// the next one ended, or Never.
 func (m *Machine) rowsOf(v core.View, p *past, limit int, keep func(row *pastRow) bool) (rows []pastRow, after core.ShardTime, err error) {
 	after = core.Never
 	var bad error
@@ -176,9 +184,11 @@ func (m *Machine) rowsOf(v core.View, p *past, limit int, keep func(row *pastRow
 	return rows, after, err
 }
 
-// removeRows removes tasks, at least one, which are the first of p, and notes when the next one ended. Their ids stay
-// known until they could no longer be repeated: what a repetition is told by, the state record, stays as it is, and the
-// sweep says that it is of a task that is gone.
+// removeRows removes tasks, at least one, which are the first of p, and notes when the next one
+// ended. It moves the sweep over them instead of deleting their rows. Their ids stay known until
+// they could no longer be repeated: a repetition is told by the state record, which stays as it is,
+// and the sweep says that it is of a task that is gone. So the removal of a task costs no write of
+// its state, and later one range deletes the rows of many.
 func (m *Machine) removeRows(tx core.Txn, p *past, rows []pastRow, after core.ShardTime) error {
 	m.touch(p.queue)
 	for _, row := range rows {
@@ -196,7 +206,8 @@ func (m *Machine) removeRows(tx core.Txn, p *past, rows []pastRow, after core.Sh
 	return nil
 }
 
-// forget deletes what is left of tasks that were removed and whose ids need not be known any more, up to limit.
+// forget deletes what is left of removed tasks whose ids need not be known any more, up to limit:
+// their state records, and their rows as one range.
 func (m *Machine) forget(tx core.Txn, c *core.ApplyContext, p *past, limit int) (used int, err error) {
 	m.touch(p.queue)
 	var ids []core.TaskID
@@ -240,8 +251,8 @@ func (m *Machine) forget(tx core.Txn, c *core.ApplyContext, p *past, limit int) 
 	return len(ids), nil
 }
 
-// purge forgets ids that were known long enough, removes tasks that were kept long enough, and then the oldest of what
-// is too much, up to budget tasks.
+// purge does what time does to ended tasks, up to budget tasks: it forgets ids that were known long enough,
+// removes tasks that were kept long enough, and then removes the oldest while there are too many bytes.
 func (m *Machine) purge(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	for used < budget {
 		p, ok := m.byDue.top()
@@ -264,7 +275,7 @@ func (m *Machine) purge(tx core.Txn, c *core.ApplyContext, budget int) (used int
 	return used, nil
 }
 
-// purgeDue does what is due of p.
+// purgeDue does what is due of p: it forgets ids first, and removes tasks when no id is due.
 func (m *Machine) purgeDue(tx core.Txn, c *core.ApplyContext, p *past, budget int) (used int, err error) {
 	if p.known != core.Never && p.known.Add(m.o.Remember) <= c.Stamp {
 		return m.forget(tx, c, p, budget)
@@ -283,6 +294,7 @@ func (m *Machine) purgeDue(tx core.Txn, c *core.ApplyContext, p *past, budget in
 }
 
 // overDue is when an ended task can be removed because there are too many bytes of them, or Never.
+// That is after its end, since at the same stamp further tasks may end with smaller ids.
 func (m *Machine) overDue() core.ShardTime {
 	if p, ok := m.byEnd.top(); ok && m.endedBytes > m.retainBytes {
 		return p.oldest.Add(1)
@@ -290,8 +302,8 @@ func (m *Machine) overDue() core.ShardTime {
 	return core.Never
 }
 
-// purgeOldest removes the oldest ended tasks of the queue and state that has them, as long as those are the oldest of
-// all and there are too many bytes.
+// purgeOldest removes ended tasks of the queue and state that has the oldest one, as long as theirs are the
+// oldest of all and there are too many bytes. The next queue's turn comes with the next call.
 func (m *Machine) purgeOldest(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	p, _ := m.byEnd.top()
 	other, others := m.byEnd.second()

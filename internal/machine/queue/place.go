@@ -8,24 +8,26 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// A sort key from format 2 on: classSort, nine less the priority from classShift on, and the ready time below. Keys of
-// entries before format 2 are smaller.
+// A sort key from format 2 on has three parts: the bit classSort, nine less the priority from
+// classShift on, and the ready time below. Keys of entries before format 2 are smaller, so that
+// their tasks come first in the index.
 const (
 	classSort  = uint64(1) << 63
 	classShift = 48
 )
 
-// placeKey is the sort key of a task in the index of ready ones.
+// placeKey is the sort key of a task in the index of ready tasks, from format 2 on.
 func placeKey(ready core.ShardTime, priority uint8) uint64 {
 	return classSort | sortKey(ready, priority, strictAging)
 }
 
-// readyOf returns the ready time in a key of placeKey.
+// readyOf returns the ready time in such a key.
 func readyOf(sort uint64) core.ShardTime { return core.ShardTime(sort & (1<<classShift - 1)) }
 
-// sortKey ranks a task among the ready ones of its queue: smaller goes first. With aging it is the ready time less
-// priority * aging, so that waiting makes up for priority; strictly, all of a priority come before all of the next.
-// Entries before format 2 stored it as the sort key; from then on it is taken when a task is served, by the aging of then.
+// sortKey ranks a task among the ready ones of its queue: smaller goes first. With aging it is the
+// ready time less priority × aging, so that waiting makes up for priority; strictly, all of a
+// priority come before all of the next. Entries before format 2 stored it as the sort key. From
+// then on it is computed when a task is served, by the aging of that moment.
 func sortKey(ready core.ShardTime, priority uint8, aging core.Millis) uint64 {
 	at := uint64(max(ready, 0))
 	if aging <= strictAging {
@@ -41,14 +43,15 @@ func sortKey(ready core.ShardTime, priority uint8, aging core.Millis) uint64 {
 	return at - ahead
 }
 
-// enqueue makes a task ready with a new place in its queue, and leaves the record to the caller.
+// enqueue makes a task ready with a new place in its queue, from the state from. The caller writes the record.
 func (m *Machine) enqueue(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State, ready core.ShardTime) {
 	m.takePlace(l, rec, ready)
 	rec.reason = reasonNone
 	m.enter(tx, l, id, rec, from)
 }
 
-// takePlace gives a record the next place in its queue for a task that is ready from a time on.
+// takePlace gives a record the next place in its queue, for a task that is ready from a time on.
+// seq breaks ties, and is unique in the partition.
 func (m *Machine) takePlace(l *queueState, rec *record, ready core.ShardTime) {
 	m.meta.seq++
 	rec.seq, rec.readyAt = m.meta.seq, ready
@@ -59,7 +62,8 @@ func (m *Machine) takePlace(l *queueState, rec *record, ready core.ShardTime) {
 	}
 }
 
-// enter makes a task ready at the place its record has.
+// enter makes a task ready at the place that its record has. The order matters: the head is pushed
+// before the task is counted as ready.
 func (m *Machine) enter(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State) {
 	rec.state = core.Ready
 	m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
@@ -69,17 +73,19 @@ func (m *Machine) enter(tx core.Txn, l *queueState, id core.TaskID, rec *record,
 	m.wake(l)
 }
 
-// fresh is a task that the entry being applied created, ready. Its row in the ready index is written at the entry's end,
-// unless a grant of the same entry has taken it by then: most tasks of a queue that somebody waits for never get one.
+// fresh is a ready task that the entry being applied has created. Its row in the ready index is
+// written at the entry's end, unless a grant of the same entry has taken it by then: most tasks of
+// a queue for which workers wait never get a row.
 type fresh struct {
-	queue   *queueState
-	rec     record
-	id      core.TaskID
-	payload []byte // the payload record
+	queue *queueState
+	rec   record
+	id    core.TaskID
+	// payload is the payload record, which the store has already.
+	payload []byte
 	taken   bool
 }
 
-// admit is enqueue for a task that is being created.
+// admit is enqueue for a task that is being created: it becomes a fresh one, without a row.
 func (m *Machine) admit(l *queueState, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
 	m.takePlace(l, rec, ready)
 	rec.state = core.Ready
@@ -89,12 +95,13 @@ func (m *Machine) admit(l *queueState, id core.TaskID, rec *record, payload []by
 	m.wake(l)
 }
 
+// freshHead is the head of fresh task i in this entry.
 func (m *Machine) freshHead(i int) head {
 	f := &m.fresh[i]
 	return head{sort: f.rec.sort, seq: f.rec.seq, id: f.id, fresh: int32(i + 1), epoch: m.epoch}
 }
 
-// freshOf returns the fresh task that a head names, or nil for one whose records are stored.
+// freshOf returns the fresh task that a head names, or nil for a head whose records are stored.
 func (m *Machine) freshOf(h head) *fresh {
 	if h.fresh == 0 || h.epoch != m.epoch {
 		return nil
@@ -102,8 +109,8 @@ func (m *Machine) freshOf(h head) *fresh {
 	return &m.fresh[h.fresh-1]
 }
 
-// mergeFresh adds a queue's fresh tasks of a class to the heads of that, which were just read from the index. Those that
-// come before what was read are all taken: they were heads before.
+// mergeFresh adds a queue's fresh tasks of a class to its heads, which were just read from the
+// index. Those that come before what was read are all taken: they were heads before.
 func (m *Machine) mergeFresh(l *queueState, h *headList, class int) {
 	if len(m.fresh) == 0 {
 		return
@@ -119,7 +126,8 @@ func (m *Machine) mergeFresh(l *queueState, h *headList, class int) {
 	}
 }
 
-// settleFresh writes the rows of the fresh tasks that are still ready.
+// settleFresh writes the rows of the fresh tasks that are still ready, and begins the next epoch.
+// The list keeps its memory up to keptFresh.
 func (m *Machine) settleFresh(tx core.Txn) {
 	for i := range m.fresh {
 		f := &m.fresh[i]
@@ -137,10 +145,11 @@ func (m *Machine) settleFresh(tx core.Txn) {
 	m.epoch++
 }
 
-// keptFresh bounds the memory that is kept from one entry to the next.
+// keptFresh bounds the memory of that list which is kept from one entry to the next, in tasks.
 const keptFresh = 4096
 
-// schedule makes a task wait until due, and leaves the record to the caller.
+// schedule makes a task wait until due, in the index of timers that fits: by shard time, or by wall
+// clock. The caller writes the record.
 func (m *Machine) schedule(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State, due due) {
 	rec.state, rec.runAt, rec.wall = core.Scheduled, due.at, due.wall
 	m.value = putUint(m.value[:0], uint64(l.number))
@@ -154,7 +163,7 @@ func (m *Machine) schedule(tx core.Txn, l *queueState, id core.TaskID, rec *reco
 	m.move(l, from, core.Scheduled)
 }
 
-// taskTimer puts the key of a scheduled task's timer together.
+// taskTimer puts the key of a scheduled task's timer together in m.key.
 func (m *Machine) taskTimer(id core.TaskID, rec *record) {
 	m.key = appendTaskTimer(m.key[:0], m.p, id, rec)
 }
@@ -167,13 +176,14 @@ func appendTaskTimer(dst []byte, p core.Partition, id core.TaskID, rec *record) 
 	return keys.AppendTaskTimer(dst, p, rec.runAt, keys.TimerScheduled, id)
 }
 
-// setTimer stores the timer row whose key was put together, due at due.
+// setTimer stores the timer row whose key is in m.key, due at due, and keeps the lower bound of the
+// index right.
 func (m *Machine) setTimer(tx core.Txn, due core.ShardTime, value []byte) {
 	tx.Insert(m.mem.own(m.key), m.mem.own(value))
 	m.timer = min(m.timer, due)
 }
 
-// must reads a record that another one says is there.
+// must reads a record that another one says is there. Its absence means that the store is damaged.
 func must(v core.View, key []byte, what string, args ...any) ([]byte, error) {
 	value, ok, err := v.Get(key)
 	if err == nil && !ok {
@@ -182,6 +192,7 @@ func must(v core.View, key []byte, what string, args ...any) ([]byte, error) {
 	return value, err
 }
 
+// loadHolder reads the name of a worker that has a record of its own.
 func loadHolder(v core.View, p core.Partition, id core.TaskID) (string, error) {
 	value, err := must(v, keys.AppendTaskHolder(nil, p, id), "worker of task %s", id)
 	return string(value), err

@@ -9,37 +9,54 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// queueState is one queue as the Machine keeps it: its name, configuration and counters, and what it derives from the rows
-// of its tasks. It exists for each queue there is, so it is small; heads exist only while there is something ready.
+// queueState is one queue as the Machine keeps it: its name, configuration and counters, and what
+// it derives from the rows of its tasks. It exists for each queue there is, so it is small; heads
+// exist only while something is ready.
 type queueState struct {
+	// number stands for the queue in keys and records. It is never given again.
 	number uint32
 	name   string
 	config core.QueueConfig
 	counters
-	heads    *heads // nil: what is ready is only in the store
-	past     [3]past
-	dirty    bool   // the counters differ from the stored ones
-	woken    bool   // gained a ready task since Events
-	removed  bool   // by a QueueDelete, and not swept yet: its number has rows, its name does not stand for it
-	gone     bool   // it has neither name nor rows
-	cursor   []byte // removed: up to where the sweep has read an index
-	byVacant int    // in the Machine's heap of queues that may go
-	saved    uint64 // mark under which the journal has what it was before
+	// heads is nil while what is ready is only in the store.
+	heads *heads
+	past  [3]past
+	// dirty says that the counters differ from the stored ones, and woken that the queue gained a
+	// ready task since Events.
+	dirty bool
+	//
+	woken bool
+	// removed says that a QueueDelete removed it and the sweep is not at its end: its number has
+	// rows, and its name does not stand for it.
+	removed bool
+	// gone says that it has neither name nor rows. It may still be in dirty.
+	gone bool
+	// cursor is up to where the sweep of a removed queue has read an index.
+	cursor []byte
+	// byVacant is the place in the Machine's heap of queues that may go.
+	byVacant int
+	// saved is the mark under which the journal has what it was before.
+	saved uint64
 }
 
-// past are the ended tasks of a queue in one terminal state, and those removed whose ids are still known. It is in the
-// Machine's heap of what is due while there are any, and in that by end while there are ended tasks.
+// past are the ended tasks of a queue in one terminal state, and those removed whose ids are still
+// known. It is in the Machine's heap by due while there are any of either, and in that by end while
+// there are ended tasks.
 type past struct {
-	queue  *queueState
-	state  core.State
-	oldest core.ShardTime // when the first ended task did; Never without any
-	known  core.ShardTime // when the first of the removed ones that are known ended; Never without any
-	due    core.ShardTime // when the one is removed, or the other forgotten
-	byDue  int
-	byEnd  int
+	queue *queueState
+	state core.State
+	// oldest is when the first of the ended tasks ended; Never without any.
+	oldest core.ShardTime
+	// known is when the first of the removed tasks ended whose ids are known; Never without any.
+	known core.ShardTime
+	// due is when the one is removed, or the other forgotten, whichever is earlier.
+	due core.ShardTime
+	// byDue and byEnd are the places in the two heaps.
+	byDue int
+	byEnd int
 }
 
-// duePast and oldPast give past its two orders: by when it is due, and by when it ended.
+// duePast and oldPast give past its two orders: by when something is due, and by when the oldest task ended.
 type (
 	duePast struct{ *past }
 	oldPast struct{ *past }
@@ -50,6 +67,7 @@ func (p duePast) before(q duePast) bool { return p.rank(p.due, q.past, q.due) }
 func (p oldPast) place() *int           { return &p.byEnd }
 func (p oldPast) before(q oldPast) bool { return p.rank(p.oldest, q.past, q.oldest) }
 
+// rank orders two pasts by a time of each, then by number and state, so that the order is total.
 func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
 	switch {
 	case at != other:
@@ -60,6 +78,7 @@ func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
 	return p.state < q.state
 }
 
+// newLine makes a queue without tasks.
 func newLine(number uint32, name string) *queueState {
 	l := &queueState{number: number, name: name, byVacant: -1}
 	for i := range l.past {
@@ -71,7 +90,8 @@ func newLine(number uint32, name string) *queueState {
 // pastOf returns the ended tasks of a terminal state.
 func (l *queueState) pastOf(s core.State) *past { return &l.past[s-core.Completed] }
 
-// setOldest notes when the first of a queue's ended tasks ended. It comes after any change of known, too.
+// setOldest notes when the first of a queue's ended tasks ended, and puts p into the heaps where it
+// belongs. It must also be called after a change of known or of the queue's retention.
 func (m *Machine) setOldest(p *past, oldest core.ShardTime) {
 	p.oldest = oldest
 	p.due = core.Never
@@ -85,10 +105,11 @@ func (m *Machine) setOldest(p *past, oldest core.ShardTime) {
 	m.byEnd.keep(oldPast{p}, oldest != core.Never)
 }
 
-// lineOf returns the queue of a name, or nil.
+// lineOf returns the queue of a name, or nil: there is none, or it was removed.
 func (m *Machine) lineOf(name string) *queueState { return m.names[name] }
 
-// lineAt returns the queue of a number that a record holds.
+// lineAt returns the queue with a number that a record holds, also one that was removed. A number
+// without a queue means that the store is damaged.
 func (m *Machine) lineAt(number uint32) (*queueState, error) {
 	if i := int(number) - 1; i >= 0 && i < len(m.queues) && m.queues[i].number == number { // no queue has gone yet
 		return m.queues[i], nil
@@ -100,11 +121,13 @@ func (m *Machine) lineAt(number uint32) (*queueState, error) {
 	return m.queues[i], nil
 }
 
+// findLine finds a number among the queues, or where it would be.
 func (m *Machine) findLine(number uint32) (at int, ok bool) {
 	return slices.BinarySearchFunc(m.queues, number, func(l *queueState, n uint32) int { return cmp.Compare(l.number, n) })
 }
 
-// addLine makes a queue. The caller has checked that there is room and no such name.
+// addLine makes a queue with the next number, and stores its configuration, which its name is found
+// by. The caller has checked that there is room and that no queue has the name.
 func (m *Machine) addLine(tx core.Txn, name string) *queueState {
 	m.meta.queues++
 	l := newLine(m.meta.queues, name)
@@ -121,7 +144,8 @@ func (m *Machine) saveConfig(tx core.Txn, l *queueState) {
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 }
 
-// touch must come before any change of a queue's counters, configuration or past.
+// touch must come before any change of a queue's counters, configuration or past: End writes the
+// queue, and the journal knows what it was.
 func (m *Machine) touch(l *queueState) {
 	if !l.dirty {
 		l.dirty = true
@@ -130,7 +154,7 @@ func (m *Machine) touch(l *queueState) {
 	m.log.save(l)
 }
 
-// move counts a task that went from one state to another; 0 is none.
+// move counts a task that went from one state to another; 0 stands for none.
 func (m *Machine) move(l *queueState, from, to core.State) {
 	m.touch(l)
 	if from != 0 {
@@ -141,7 +165,7 @@ func (m *Machine) move(l *queueState, from, to core.State) {
 	}
 }
 
-// wake notes that a queue gained a ready task.
+// wake notes that a queue gained a ready task, once until Events.
 func (m *Machine) wake(l *queueState) {
 	if !l.woken {
 		l.woken = true
@@ -149,7 +173,8 @@ func (m *Machine) wake(l *queueState) {
 	}
 }
 
-// What rules a queue, with defaults filled in.
+// What rules a queue, with defaults filled in. A task's own settings win over the queue's
+// configuration, and that over the default.
 
 func (l *queueState) aging() core.Millis { return orDefault(l.config.Aging, defaultAging) }
 
@@ -166,8 +191,9 @@ func (l *queueState) retain(s core.State) core.Millis {
 	}
 }
 
-// keeps is how long ended tasks stay. It is never nothing: a sweep covers all that ended at a time with an id up to its
-// own, so it may only go where no task can end any more, which is before the stamp.
+// keeps is how long ended tasks stay, at least a millisecond. A sweep covers all that ended at a
+// time with an id up to its own, so it may only cover times at which no task can end any more,
+// which is before the stamp.
 func (l *queueState) keeps(s core.State) core.Millis { return max(l.retain(s), 1) }
 
 func (l *queueState) maxAttempts(s *settings) int32 {
@@ -178,7 +204,7 @@ func (l *queueState) maxCrashes(s *settings) int32 {
 	return orDefault(s.maxCrashes, orDefault(l.config.MaxCrashes, defaultMaxCrashes))
 }
 
-// maxDeliveries is 0 when deliveries are not limited.
+// maxDeliveries is the limit of deliveries, 0 when they are not limited.
 func (l *queueState) maxDeliveries(s *settings) int32 {
 	return max(orDefault(s.maxDeliveries, orDefault(l.config.MaxDeliveries, defaultMaxDeliveries)), 0)
 }
@@ -187,12 +213,14 @@ func (l *queueState) lease(s *settings) core.Millis {
 	return clampLease(orDefault(s.lease, orDefault(l.config.Lease, defaultLease)))
 }
 
+// maxRun is the limit of one attempt, 0 when there is none.
 func (l *queueState) maxRun(s *settings) core.Millis {
 	return max(orDefault(s.maxRun, l.config.MaxRun), 0)
 }
 
 func clampLease(d core.Millis) core.Millis { return min(max(d, minLease), maxLease) }
 
+// orDefault returns n, or byDefault when n is 0.
 func orDefault[N int32 | int64 | uint32 | core.Millis](n, byDefault N) N {
 	if n == 0 {
 		return byDefault

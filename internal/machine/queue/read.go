@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Task reads one task with payload and result. It is not there when its id is unknown, or known only because it was
-// removed a moment ago.
+// Task reads one task with payload and result from a view, without a Machine. It is not there when
+// its id is unknown, or known only because it was removed a moment ago.
 func Task(v core.View, p core.Partition, id core.TaskID) (core.Task, bool, error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok {
@@ -40,7 +40,7 @@ func Task(v core.View, p core.Partition, id core.TaskID) (core.Task, bool, error
 	return t, true, nil
 }
 
-// Assigned is what the worker of a running task was given. It is not there when the task does not run.
+// Assigned returns what the worker of a running task was given. It is not there when the task does not run.
 func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, bool, error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok || rec.state != core.Running {
@@ -53,8 +53,8 @@ func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, boo
 	return assigned(id, &rec, &s, l), true, nil
 }
 
-// Attempts reads the last attempts of a task, at most 20, oldest first. The one that runs, and the one that completed
-// the task, are read from its state.
+// Attempts reads the last attempts of a task, at most keptAttempts, oldest first. The one that
+// runs, and the one that completed the task, are part of its state record.
 func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bool, error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok {
@@ -79,7 +79,8 @@ func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bo
 	return out[max(0, len(out)-keptAttempts):], true, nil
 }
 
-// Held returns the running tasks of a session, by token: Task, Token, Attempt, Queue and LeaseUntil of each.
+// Held returns the running tasks of a session in order of token, with Task, Token, Attempt, Queue
+// and LeaseUntil of each. A worker that reconnects compares them with its own.
 func (m *Machine) Held(s core.SessionID) []core.Assigned {
 	var out []core.Assigned
 	for r := m.sessions[s]; r != nil; r = r.next {
@@ -94,8 +95,8 @@ func (m *Machine) Held(s core.SessionID) []core.Assigned {
 	return out
 }
 
-// Stats reads a queue's counters and configuration. OldestReady is the ready time of the task that has been ready longest;
-// of those whose place an entry before format 2 made, that of the first.
+// Stats reads a queue's counters and configuration. OldestReady is the ready time of the task that has been
+// ready longest. Of those whose place an entry before format 2 made, only the first is looked at.
 func Stats(v core.View, p core.Partition, queue string) (core.QueueStats, bool, error) {
 	value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, queue))
 	if err != nil || !ok {
@@ -109,7 +110,7 @@ func Stats(v core.View, p core.Partition, queue string) (core.QueueStats, bool, 
 	return s, err == nil, err
 }
 
-// Queues reads the counters of up to limit queues whose names follow after, by name.
+// Queues reads the counters of up to limit queues whose names follow after, in order of name.
 func Queues(v core.View, p core.Partition, after string, limit int) ([]core.QueueStats, error) {
 	type found struct {
 		name   string
@@ -146,6 +147,7 @@ func Queues(v core.View, p core.Partition, after string, limit int) ([]core.Queu
 	return out, nil
 }
 
+// readStats reads the counters of a queue whose configuration was read.
 func readStats(v core.View, p core.Partition, name string, number uint32, config core.QueueConfig) (s core.QueueStats, err error) {
 	c, err := readCounters(v, p, number)
 	if err != nil {
@@ -161,7 +163,8 @@ func readStats(v core.View, p core.Partition, name string, number uint32, config
 	return s, err
 }
 
-// oldestReady reads since when the task is ready that has been so longest, of the first ones of each class.
+// oldestReady reads the ready time of the first task of each class, and returns the earliest.
+// Within a class of a priority the first one has been ready longest.
 func oldestReady(v core.View, p core.Partition, number uint32) (oldest core.ShardTime, err error) {
 	oldest = core.Never
 	for c := 0; c < classes && err == nil; c++ {
@@ -188,7 +191,7 @@ func oldestReady(v core.View, p core.Partition, number uint32) (oldest core.Shar
 	return oldest, err
 }
 
-// readRecord is loadRecord of what is stored alone.
+// readRecord is loadRecord from what is stored alone. The removal of its queue is seen by readSpec.
 func readRecord(v core.View, p core.Partition, id core.TaskID) (rec record, ok bool, err error) {
 	rec, ok, err = storedRecord(v, keys.AppendTaskState(nil, p, id), id)
 	if err != nil || !ok {
@@ -211,7 +214,7 @@ func readCounters(v core.View, p core.Partition, number uint32) (c counters, err
 	return decodeCounters(value)
 }
 
-// readResult reads the result record of a task that has one.
+// readResult reads the result record of a task that has one, wherever it lies.
 func readResult(v core.View, p core.Partition, id core.TaskID, rec *record) ([]byte, error) {
 	if rec.result != nil {
 		return rec.result, nil
@@ -219,8 +222,8 @@ func readResult(v core.View, p core.Partition, id core.TaskID, rec *record) ([]b
 	return must(v, keys.AppendTaskResult(nil, p, id), "result of task %s", id)
 }
 
-// readSpec reads what never changes about a task, and what rules its queue, whose number its record has. It is not there
-// when the queue was removed, and its name stands for another one or for none.
+// readSpec reads what never changes about a task, and the configuration of its queue, whose number its record
+// has. ok is false when the queue was removed, so that its name stands for another queue or for none.
 func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s spec, l *queueState, ok bool, err error) {
 	value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
 	if err != nil {
@@ -238,6 +241,7 @@ func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s s
 	return s, &queueState{number: number, name: name, config: config}, at == number, err
 }
 
+// readWorker reads the name of the worker in a record, wherever it lies.
 func readWorker(v core.View, p core.Partition, id core.TaskID, rec *record) (string, error) {
 	if rec.longHolder {
 		return loadHolder(v, p, id)
@@ -245,7 +249,7 @@ func readWorker(v core.View, p core.Partition, id core.TaskID, rec *record) (str
 	return rec.worker, nil
 }
 
-// readAttempts reads the records of the attempts of a task that has had n.
+// readAttempts reads the records of the attempts of a task that has had n, oldest first.
 func readAttempts(v core.View, p core.Partition, id core.TaskID, n uint32) (out []core.Attempt, err error) {
 	if n == 0 {
 		return nil, nil
@@ -265,7 +269,8 @@ func readAttempts(v core.View, p core.Partition, id core.TaskID, n uint32) (out 
 	return out, cmp.Or(err, bad)
 }
 
-// readTask puts a task together, without payload and result.
+// readTask puts a task together from its records, without payload and result. The error is that of
+// the last attempt that failed.
 func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spec, l *queueState) (t core.Task, err error) {
 	t = core.Task{
 		ID: id, Queue: l.name, Kind: s.kindName(l.name), State: rec.state, Reason: rec.reason.String(),

@@ -5,7 +5,7 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// reason says why a task waits or ended. Numbers are stored and never reused.
+// reason says why a task waits or ended. Numbers are stored: none is given another meaning.
 type reason byte
 
 const (
@@ -20,6 +20,7 @@ const (
 	reasonFatal         reason = 8
 )
 
+// reasonNames are the names that clients see.
 var reasonNames = [...]string{
 	reasonNone: "", reasonDelay: "delay", reasonRetry: "retry", reasonSnooze: "snooze", reasonCron: "cron",
 	reasonMaxAttempts: "max_attempts", reasonMaxCrashes: "max_crashes", reasonMaxDeliveries: "max_deliveries",
@@ -33,46 +34,71 @@ func (r reason) String() string {
 	return "unknown"
 }
 
-// record is what changes about a task, rewritten by each transition: at most 120 bytes stored, and a small result.
+// record is what changes about a task, rewritten by each transition. It takes at most 120 bytes stored, and a
+// small result. Which fields are stored depends on the state; the others are zero after a read.
 type record struct {
-	state      core.State
-	outcome    core.Outcome // of the last delivery; none before the first and while running
-	reason     reason
-	priority   uint8
-	hasResult  bool
-	longHolder bool // the worker's name has a record of its own
-	queue      uint32
+	state core.State
+	// outcome is that of the last delivery; none before the first one and while running.
+	outcome   core.Outcome
+	reason    reason
+	priority  uint8
+	hasResult bool
+	// longHolder says that the worker's name has a record of its own.
+	longHolder bool
+	// queue is the number of its queue.
+	queue uint32
 
-	token     core.Token // last issued for the task; 0 before the first delivery
-	attempt   uint32
-	failures  uint32
-	crashes   uint32
-	snoozes   uint32
-	redrives  uint32 // reserved
-	readyAt   core.ShardTime
-	startedAt core.ShardTime // of the last delivery
+	// token is the one that was issued last for the task; 0 before the first delivery.
+	token core.Token
+	// attempt counts deliveries; failures, crashes and snoozes how they ended.
+	attempt  uint32
+	failures uint32
+	crashes  uint32
+	snoozes  uint32
+	// redrives is reserved: it is stored and always 0.
+	redrives uint32
+	readyAt  core.ShardTime
+	// startedAt is the start of the last delivery.
+	startedAt core.ShardTime
 
-	runAt      core.ShardTime // scheduled: when it becomes ready
-	wall       bool           // scheduled: runAt is what most wall clocks are to show, and no shard time
-	sort, seq  uint64         // ready and running: its place in the queue
-	session    core.SessionID // running and completed
-	worker     string         // likewise; empty with longHolder
-	lease      core.Millis    // running: what one renewal is worth
-	leaseUntil core.ShardTime // running
-	runEnd     core.ShardTime // running: when max_run is over; 0 = never
-	endedAt    core.ShardTime // terminal
-	endedIdx   uint64         // terminal
-	content    uint64         // terminal: hash of what it was created with, which outlives the payload
-	result     []byte         // completed: the result record when it is small, which then has no key of its own; else nil
+	// runAt is, for a scheduled task, when it becomes ready.
+	runAt core.ShardTime
+	// wall says that runAt is what most wall clocks are to show then, and not a shard time.
+	wall bool
+	// sort and seq are the place in the queue, of ready and running tasks: a released task goes back to it.
+	sort, seq uint64
+	// session and worker hold the task, or completed it. worker is empty with longHolder.
+	session core.SessionID
+	//
+	worker string
+	// lease is what one renewal is worth, leaseUntil the deadline, and runEnd when max_run is over
+	// (0: never), all of a running task.
+	lease core.Millis
+	//
+	leaseUntil core.ShardTime
+	//
+	runEnd core.ShardTime
+	// endedAt and endedIdx are the stamp and the log index of the end, of an ended task.
+	endedAt core.ShardTime
+	//
+	endedIdx uint64
+	// content is the hash of what an ended task was created with. It outlives the payload.
+	content uint64
+	// result is the result record of a completed task when it is small; it then has no key of its
+	// own. nil: there is none, or it is not small.
+	result []byte
 }
 
+// The flags of a record, above four bits of priority. They are stored. No state has both a session
+// and a wall time, so the two share a bit.
 const (
 	recordResult byte = 1 << (4 + iota)
 	recordHolder
 	recordSession
 	recordInline
 
-	recordWall = recordSession // of a scheduled task, which has no session
+	//
+	recordWall = recordSession
 )
 
 // held says whether the record names the holder of the last delivery.
@@ -81,6 +107,8 @@ func (s *record) held() bool { return s.state == core.Running || s.state == core
 // placed says whether the task has a place in its queue, or will go back to it.
 func (s *record) placed() bool { return s.state == core.Ready || s.state == core.Running }
 
+// appendRecord writes the fields that the state has. Times are stored as differences to times
+// before them, which are short.
 func appendRecord(b []byte, s *record) []byte {
 	flags := s.priority & 15
 	if s.hasResult {
@@ -187,14 +215,17 @@ func decodeRecord(b []byte) (s record, err error) {
 	return s, r.done("task")
 }
 
-// tombstone is what is kept of a task that was deleted, or not kept at all, soon after its end, so that a repeated
-// create or settle is known for what it is. A task that retention removed keeps its record for that.
+// tombstone is what is kept for a while of a task that was deleted, or that its queue does not
+// keep, so that a repeated create or settle is known for what it is. A task that retention removed
+// keeps its record for that.
 type tombstone struct {
 	state   core.State
 	outcome core.Outcome
 	token   core.Token
-	content uint64 // hash of what it was created with
-	until   core.ShardTime
+	// content is the hash of what it was created with.
+	content uint64
+	// until is when it is deleted, by a timer.
+	until core.ShardTime
 }
 
 func appendTombstone(b []byte, t tombstone) []byte {

@@ -11,17 +11,21 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Removal of a queue is one small entry, whatever the queue holds: its name is free, its tasks are not there any more, and
-// no token holds one of them. Its rows stay under its number, and ticks sweep them, a bounded number of steps each. A
-// record of the number says so, and how far an index that queues share was searched: the next leader goes on from there.
+// Removal of a queue is one small entry, whatever the queue holds: its name is free, its tasks are not there
+// any more, and no token holds one of them. Its rows stay under its number, and ticks sweep them, a bounded
+// number of steps each. A record of the number says so, and how far an index that queues share was searched:
+// the next leader, or a machine that is opened again, goes on from there.
 
-// maxRemoved bounds the queues of a partition that were removed and are not swept yet: their counters stay in memory.
+// maxRemoved bounds the queues of a partition that were removed and are not swept yet, since their
+// counters stay in memory.
 const maxRemoved = 1000
 
-// scanPerStep is how many rows of a shared index are looked at for one step of a tick.
+// scanPerStep is the number of rows of a shared index that are looked at for one step of a tick.
+// Rows of other queues cost time too, though nothing is done with them.
 const scanPerStep = 16
 
-// applyQueueDelete removes a queue.
+// applyQueueDelete removes a queue. Without Purge it refuses a queue with tasks that have not
+// ended. A queue that is not there is a success that says so.
 func (m *Machine) applyQueueDelete(tx core.Txn, c *core.ApplyContext, op *core.QueueDelete) (core.OpResult, core.Fact, error) {
 	if c.Format < core.FormatQueues {
 		return core.OpResult{}, core.Invalid{Field: "queue", Reason: "not_supported", Message: fmt.Sprintf("a cluster removes queues from format %d on", core.FormatQueues)}, nil
@@ -57,7 +61,8 @@ func (l *queueState) waits() core.State {
 	return 0
 }
 
-// removeLine takes a queue's name away. What it holds is swept by ticks.
+// removeLine takes a queue's name away. What it holds is swept by ticks. From here on none of its
+// tasks counts among the bytes of ended tasks, so that retention does not wait for the sweep.
 func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	m.touch(l)
 	m.vacant.keep(vacant{l}, false)
@@ -81,13 +86,15 @@ func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	return nil
 }
 
+// saveRemoved stores the record of a removed queue, with how far its sweep is.
 func (m *Machine) saveRemoved(tx core.Txn, l *queueState) {
 	m.key = keys.AppendRemoved(m.key[:0], m.p, l.number)
 	m.value = appendRemoved(m.value[:0], &removed{name: l.name, cursor: l.cursor})
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 }
 
-// openRemoved reads the queues that were removed and are not swept yet.
+// openRemoved reads the queues that were removed and are not swept yet. Their sweeps go on at the
+// stored cursors.
 func (m *Machine) openRemoved(v core.View) error {
 	from, to := keys.RemovedRange(m.p)
 	return core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
@@ -106,7 +113,8 @@ func (m *Machine) openRemoved(v core.View) error {
 	})
 }
 
-// sweepRemoved deletes rows of removed queues, at most budget steps of it, those of the lowest number first.
+// sweepRemoved deletes rows of removed queues, at most budget steps of it, those of the lowest
+// number first. A queue without rows is dropped, which is a step too.
 func (m *Machine) sweepRemoved(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	for used < budget && len(m.removed) > 0 {
 		l := m.removed[0]
@@ -127,8 +135,8 @@ func (m *Machine) sweepRemoved(tx core.Txn, c *core.ApplyContext, budget int) (u
 	return used, nil
 }
 
-// sweepSome deletes the next rows of a removed queue: running tasks first, because their workers are to be told. It
-// returns 0 when there are none.
+// sweepSome deletes the next rows of a removed queue: running tasks first, because their workers
+// must be told. It returns 0 when there are none left.
 func (m *Machine) sweepSome(tx core.Txn, c *core.ApplyContext, l *queueState, limit int) (used int, err error) {
 	switch {
 	case l.states[core.Running] > 0:
@@ -151,12 +159,14 @@ func (m *Machine) sweepSome(tx core.Txn, c *core.ApplyContext, l *queueState, li
 	return m.sweepUnique(tx, l, limit)
 }
 
-// wallTimers begins the tail of the keys of timers by wall clock. A cursor of a sweep that holds only this says that
-// the other timers were searched.
+// wallTimers begins the tail of the keys of timers by wall clock. A cursor of a sweep that is only
+// this says that all other timers were searched.
 var wallTimers = []byte{byte(keys.RecordWallTimer)}
 
-// sweepShared cancels a removed queue's tasks in a state whose index all queues share. It looks at a bounded number of
-// rows, and remembers in the queue's record where it is.
+// sweepShared cancels a removed queue's tasks in a state whose index all queues share. It looks at
+// a bounded number of rows, and stores in the queue's record how far it came. The queue's counter
+// says when no task is left. Reaching the end of the index with tasks left means that the store is
+// damaged; new rows of this queue cannot appear behind the cursor, since no op finds the queue.
 func (m *Machine) sweepShared(tx core.Txn, c *core.ApplyContext, l *queueState, s core.State, from, to []byte, limit int) (used int, err error) {
 	if next := keys.QueueAfter(m.p, l.cursor); len(l.cursor) > 0 && keys.Compare(next, from) > 0 && keys.Compare(next, to) < 0 {
 		from = next
@@ -199,7 +209,7 @@ func (m *Machine) sweepShared(tx core.Txn, c *core.ApplyContext, l *queueState, 
 	return max(len(ids), seen/scanPerStep, 1), nil
 }
 
-// sweepReady cancels the first ready tasks of a removed queue.
+// sweepReady cancels the first ready tasks of a removed queue, whose index is its own.
 func (m *Machine) sweepReady(tx core.Txn, c *core.ApplyContext, l *queueState, limit int) (used int, err error) {
 	var ids []core.TaskID
 	from, to := keys.ReadyRange(m.p, l.number)
@@ -216,7 +226,8 @@ func (m *Machine) sweepReady(tx core.Txn, c *core.ApplyContext, l *queueState, l
 	return len(ids), err
 }
 
-// cancelRemoved cancels a task of a removed queue and removes it: what is left is its tombstone.
+// cancelRemoved cancels a task of a removed queue and removes it. What is left is its tombstone,
+// with the state cancelled. A worker that runs it is told that its lease is lost.
 func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, id core.TaskID, s core.State) error {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	rec, ok, err := storedRecord(tx, m.key, id)
@@ -259,7 +270,8 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	return nil
 }
 
-// sweepEnded removes the first ended tasks of a removed queue in a state. Ids that are to be known longer get tombstones.
+// sweepEnded removes the first ended tasks of a removed queue in a state, with their rows. Ids that
+// must be known longer get tombstones, since the queue's sweep will not be there to tell.
 func (m *Machine) sweepEnded(tx core.Txn, c *core.ApplyContext, l *queueState, s core.State, limit int) (used int, err error) {
 	var rows []pastRow
 	from, to := keys.TerminalRange(m.p, l.number, s, minTime)
@@ -285,7 +297,8 @@ func (m *Machine) sweepEnded(tx core.Txn, c *core.ApplyContext, l *queueState, s
 	return len(rows), nil
 }
 
-// buryRemoved removes an ended task of a removed queue, whether retention had removed it or not.
+// buryRemoved removes an ended task of a removed queue, whether retention had removed it before or
+// not. Only in the second case it still counts.
 func (m *Machine) buryRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, s core.State, row pastRow) error {
 	if !l.sweep(s).covers(row.at, row.id) {
 		m.erase(tx, row.id, s, row.ended)
@@ -313,8 +326,9 @@ func (m *Machine) buryRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, 
 	return nil
 }
 
-// sweepUnique deletes records of unique keys that are stored by the number of a removed queue. Those stored by name stay
-// to the end of their windows.
+// sweepUnique deletes records of unique keys that are stored by the number of a removed queue.
+// Those stored by name stay to the end of their windows, so that a create repeated after the
+// removal is still a replay.
 func (m *Machine) sweepUnique(tx core.Txn, l *queueState, limit int) (used int, err error) {
 	if !m.numbered {
 		return 0, nil

@@ -5,19 +5,25 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// run is a running task: its record, and what a settle needs of its payload record. While it runs, nothing of it is
-// read from the store.
+// run is a running task: its record, and what a settle needs of its payload record. While it runs,
+// nothing of it is read from the store.
 type run struct {
-	id       core.TaskID
-	queue    *queueState
-	rec      record
-	content  uint64 // hash of what it was created with
-	payload  uint64 // length
+	id    core.TaskID
+	queue *queueState
+	// rec is the state record as it is stored. A longHolder's name is in rec.worker here.
+	rec record
+	// content is the hash of what it was created with, and payload the length of its payload.
+	content uint64
+	//
+	payload  uint64
 	settings settings
-	ends     core.ShardTime // no earlier than this the lease may be ended
-	at       int            // in the heap by ends
-	prev     *run           // of the same session
-	next     *run
+	// ends is the earliest stamp at which the lease may be ended. It is no earlier than the deadline.
+	ends core.ShardTime
+	// at is the place in the heap by ends.
+	at int
+	// prev and next are the other running tasks of the same session, in no order.
+	prev *run
+	next *run
 }
 
 // lease is what a renewal changes.
@@ -27,12 +33,15 @@ func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.ends} }
 
 func (r *run) place() *int { return &r.at }
 
+// before orders by the end of the lease; tokens break ties, so that the order is total and replicas
+// end leases alike.
 func (r *run) before(o *run) bool {
 	return r.ends < o.ends || r.ends == o.ends && r.rec.token < o.rec.token
 }
 
-// endOf is when a lease may be ended: at its deadline, and not before its holder had time to report to this term's
-// leader. Who got the task from that leader needs no such time, from core.FormatQueues on.
+// endOf is when a lease may be ended: at its deadline, and not before its holder had time to report
+// to this term's leader. After a change of leader a holder must find the new one first. A holder
+// that got the task from this term's leader needs no such time, from core.FormatQueues on.
 func (m *Machine) endOf(rec *record) core.ShardTime {
 	if m.format >= core.FormatQueues && rec.startedAt >= m.term {
 		return rec.leaseUntil
@@ -40,7 +49,7 @@ func (m *Machine) endOf(rec *record) core.ShardTime {
 	return max(rec.leaseUntil, m.term.Add(min(rec.lease, m.o.Grace)))
 }
 
-// attach makes r a running task of the Machine.
+// attach makes r a running task of the Machine: by id, by the end of its lease, and in its session's list.
 func (m *Machine) attach(r *run) {
 	m.runs[r.id] = r
 	r.ends = m.endOf(&r.rec)
@@ -54,6 +63,7 @@ func (m *Machine) attach(r *run) {
 	}
 }
 
+// detach is the inverse of attach. The order of a session's list may differ after both.
 func (m *Machine) detach(r *run) {
 	delete(m.runs, r.id)
 	m.leases.remove(r)
@@ -75,12 +85,13 @@ func (m *Machine) detach(r *run) {
 	r.prev, r.next = nil, nil
 }
 
+// setLease sets back what a renewal changed.
 func (m *Machine) setLease(r *run, l lease) {
 	r.rec.leaseUntil, r.ends = l.until, l.ends
 	m.leases.fix(r)
 }
 
-// start stores a task that was just given out.
+// start stores a task that was just given out: its row in the index of running tasks, and its record.
 func (m *Machine) start(tx core.Txn, r *run) {
 	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
 	m.value = appendCarried(m.value[:0], &carried{r.id, r.queue.number, r.content, r.payload, r.settings})
@@ -90,7 +101,7 @@ func (m *Machine) start(tx core.Txn, r *run) {
 	m.log.run(r, runAdded)
 }
 
-// stop takes a task out of those running; what becomes of it is the caller's.
+// stop takes a task out of the running ones. What becomes of it is the caller's to write.
 func (m *Machine) stop(tx core.Txn, r *run) {
 	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
 	tx.Delete(m.mem.own(m.key))
@@ -98,13 +109,14 @@ func (m *Machine) stop(tx core.Txn, r *run) {
 	m.log.run(r, runRemoved)
 }
 
+// saveRecord stores a state record in place of the old one.
 func (m *Machine) saveRecord(tx core.Txn, id core.TaskID, rec *record) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	m.value = appendRecord(m.value[:0], rec)
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 }
 
-// holding returns the running task that token holds, or nil: no token holds a task whose queue was removed.
+// holding returns the running task that token holds, or nil. No token holds a task whose queue was removed.
 func (m *Machine) holding(task core.TaskID, token core.Token) *run {
 	if r := m.runs[task]; r != nil && r.rec.token == token && !r.queue.removed {
 		return r
@@ -112,7 +124,8 @@ func (m *Machine) holding(task core.TaskID, token core.Token) *run {
 	return nil
 }
 
-// applyRenew extends leases. It shortens none, and max_run bounds them all.
+// applyRenew extends leases, each by itself: an item whose token is not live is marked lost and
+// does not fail the others. It shortens none, and the end of max_run bounds them all.
 func (m *Machine) applyRenew(tx core.Txn, c *core.ApplyContext, op *core.TaskRenew) core.OpResult {
 	res := core.OpResult{Kind: core.OpTaskRenew, Renewed: make([]core.Renewed, len(op.Items))}
 	for i, item := range op.Items {

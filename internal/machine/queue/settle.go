@@ -9,13 +9,18 @@ import (
 type next struct {
 	outcome core.Outcome
 	err     core.TaskError
-	reason  reason // of a wait, or of death with dead
-	dead    bool   // there is no further attempt
-	at      due    // ready then; at once when that has come
-	back    bool   // to its old place
+	// reason is why it waits, or with dead why it died.
+	reason reason
+	// dead says that there is no further attempt.
+	dead bool
+	// at is when it is ready again; at once when that time has come.
+	at due
+	// back says that it goes back to its old place in the queue.
+	back bool
 }
 
-// applyComplete ends a task with its result. Effects are the commit's other ops.
+// applyComplete ends a task with its result. Its effects are the commit's other ops. JSON, the
+// usual type, is stored as nothing.
 func (m *Machine) applyComplete(tx core.Txn, c *core.ApplyContext, op *core.TaskComplete) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
@@ -38,7 +43,8 @@ func (m *Machine) applyComplete(tx core.Txn, c *core.ApplyContext, op *core.Task
 	return core.OpResult{Task: op.Task, State: core.Completed}, nil, err
 }
 
-// applyFail ends an attempt that failed.
+// applyFail ends an attempt that failed. A wait that the worker names replaces the policy's, but
+// does not give a dead task another attempt.
 func (m *Machine) applyFail(tx core.Txn, c *core.ApplyContext, op *core.TaskFail) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
@@ -52,7 +58,8 @@ func (m *Machine) applyFail(tx core.Txn, c *core.ApplyContext, op *core.TaskFail
 	return m.settle(tx, c, r, n)
 }
 
-// failed fills in what a failed attempt leads to.
+// failed fills in what a failed attempt leads to: death after a fatal error or the last attempt,
+// else a wait by the policy.
 func (m *Machine) failed(c *core.ApplyContext, r *run, n *next, fatal bool) {
 	n.reason = reasonRetry
 	switch failures := r.rec.failures + 1; {
@@ -65,7 +72,7 @@ func (m *Machine) failed(c *core.ApplyContext, r *run, n *next, fatal bool) {
 	}
 }
 
-// applySnooze gives a task back until a time.
+// applySnooze gives a task back until a time. That is neither a failure nor a crash, but it is a delivery.
 func (m *Machine) applySnooze(tx core.Txn, c *core.ApplyContext, op *core.TaskSnooze) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
@@ -78,7 +85,8 @@ func (m *Machine) applySnooze(tx core.Txn, c *core.ApplyContext, op *core.TaskSn
 	return m.settle(tx, c, r, next{outcome: core.OutcomeSnoozed, reason: reasonSnooze, at: until})
 }
 
-// applyRelease gives a task back to its old place.
+// applyRelease gives a task back to its old place. Undelivered says that the worker never got it,
+// so its session is told.
 func (m *Machine) applyRelease(tx core.Txn, c *core.ApplyContext, op *core.TaskRelease) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
@@ -90,18 +98,21 @@ func (m *Machine) applyRelease(tx core.Txn, c *core.ApplyContext, op *core.TaskR
 	return m.settle(tx, c, r, next{outcome: core.OutcomeReleased, back: true})
 }
 
+// settle ends the attempt, and answers with the new state.
 func (m *Machine) settle(tx core.Txn, c *core.ApplyContext, r *run, n next) (core.OpResult, core.Fact, error) {
 	s, err := m.endAttempt(tx, c, r, n)
 	return core.OpResult{Task: r.id, State: s}, nil, err
 }
 
+// lose notes a lease that ended other than by its holder, for Events.
 func (m *Machine) lose(r *run, why string) {
 	m.lost = append(m.lost, core.Lost{
 		Partition: m.p, Session: r.rec.session, Task: r.id, Token: r.rec.token, Reason: why,
 	})
 }
 
-// endAttempt ends a delivery that did not complete its task, records it, and puts the task where n says.
+// endAttempt ends a delivery that did not complete its task, records it, and puts the task where n
+// says. The limit of deliveries is judged here, over all outcomes. It returns the new state.
 func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) (core.State, error) {
 	m.stop(tx, r)
 	m.saveAttempt(tx, c, r, n)
@@ -138,7 +149,8 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 	return rec.state, nil
 }
 
-// saveAttempt records a delivery that did not complete its task; beyond the number kept the oldest makes room.
+// saveAttempt records a delivery that did not complete its task. Beyond the number that is kept,
+// the oldest record makes room.
 func (m *Machine) saveAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) {
 	a := core.Attempt{
 		Worker: r.rec.worker, Session: r.rec.session, Start: r.rec.startedAt, End: c.Stamp,
@@ -157,7 +169,8 @@ func (m *Machine) saveAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next)
 	}
 }
 
-// settledBefore answers a settle whose token is not live: it is a replay when that token ended the same way.
+// settledBefore answers a settle whose token is not live. It is a replay when that token ended its attempt
+// with the same outcome, LeaseLost when it did not, and NotFound when the id is not known at all.
 func (m *Machine) settledBefore(v core.View, task core.TaskID, token core.Token, outcome core.Outcome) (core.OpResult, core.Fact, error) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, task)
 	value, ok, err := v.Get(m.key)
@@ -193,7 +206,8 @@ func (m *Machine) settledBefore(v core.View, task core.TaskID, token core.Token,
 	return core.OpResult{Task: task, State: state, Replayed: true}, nil, nil
 }
 
-// attemptEnded looks among the attempts that are kept for one that token ended with outcome.
+// attemptEnded looks among the attempts that are kept for one that token ended with outcome. Tokens
+// rise with attempts, so it stops at the first one that is not below.
 func (m *Machine) attemptEnded(v core.View, task core.TaskID, token core.Token, outcome core.Outcome) (same bool, err error) {
 	var bad error
 	from, to := keys.TaskAttemptRange(m.p, task)
@@ -212,7 +226,7 @@ func (m *Machine) attemptEnded(v core.View, task core.TaskID, token core.Token, 
 	return same, err
 }
 
-// cutError cuts what a worker reports to the sizes that are kept, at a rune.
+// cutError cuts what a worker reports to the sizes that are kept, at a rune, so that the text stays valid.
 func cutError(e core.TaskError) core.TaskError {
 	return core.TaskError{Code: core.Cut(e.Code, maxCode), Message: core.Cut(e.Message, maxMessage), Stack: core.Cut(e.Stack, maxStack)}
 }

@@ -12,31 +12,38 @@ import (
 // jsonType is the content type of a payload or result that names none; it is stored as nothing.
 const jsonType = "application/json"
 
-// settings are what a task asks for itself; zero leaves it to the queue.
+// settings are what a task asks for itself. Zero leaves a field to the queue.
 type settings struct {
 	maxAttempts, maxCrashes, maxDeliveries int32
 	lease, maxRun                          core.Millis
 	retry                                  core.Retry
 }
 
-// spec is what never changes about a task: the payload record. Its content is what the producer sent.
+// spec is what never changes about a task: the payload record. Its content, which is hashed, is
+// what the producer sent.
 type spec struct {
-	content    uint64 // hash of the content
+	// content is the hash of the content; createdAt, createdIdx and creator come from the entry and
+	// are not part of it.
+	content    uint64
 	createdAt  core.ShardTime
 	createdIdx uint64
-	creator    []byte // slices point into the record
+	// Slices point into the record.
+	creator []byte
 
-	queue       []byte
-	kind        []byte // nil: as the queue
-	priority    uint8
-	settings    settings
-	unique      []byte
-	contentType []byte // nil: JSON
+	queue []byte
+	// kind is nil when it is that of the queue.
+	kind     []byte
+	priority uint8
+	settings settings
+	unique   []byte
+	// contentType is nil for JSON.
+	contentType []byte
 	headers     []core.Header
 	tag         []byte
 	payload     []byte
 }
 
+// kindName is the kind as clients see it.
 func (s *spec) kindName(queue string) string {
 	if s.kind == nil {
 		return queue
@@ -53,7 +60,7 @@ func typeName(b []byte) string {
 	return string(b)
 }
 
-// What the content of a record holds beyond queue, priority and payload.
+// The flags say what the content of a record holds beyond queue, priority and payload. They are stored.
 const (
 	specKind uint64 = 1 << iota
 	specRunAt
@@ -68,9 +75,11 @@ const (
 	specType
 	specHeaders
 	specTag
-	specRequest // the unique key names a request
+	// specRequest says that the unique key names a request.
+	specRequest
 )
 
+// flags has the bit of each setting that is not zero.
 func (s *settings) flags() (f uint64) {
 	if s.maxAttempts != 0 {
 		f |= specMaxAttempts
@@ -93,6 +102,7 @@ func (s *settings) flags() (f uint64) {
 	return f
 }
 
+// appendSettings appends the settings that are not zero, in the order of their flags.
 func appendSettings(b []byte, s *settings) []byte {
 	f := s.flags()
 	if f == 0 {
@@ -118,6 +128,7 @@ func appendSettings(b []byte, s *settings) []byte {
 	return b
 }
 
+// settings reads the settings that the flags name.
 func (r *reader) settings(f uint64) (s settings) {
 	if f&specMaxAttempts != 0 {
 		s.maxAttempts = int32(r.int())
@@ -140,7 +151,8 @@ func (r *reader) settings(f uint64) (s settings) {
 	return s
 }
 
-// contentFlags normalises what op leaves to defaults, so that saying the default is the same content.
+// contentFlags are the flags of op's content. What op leaves to defaults has none, so that saying
+// the default is the same content.
 func contentFlags(op *core.TaskCreate, s *settings) uint64 {
 	f := s.flags()
 	if op.TaskKind != "" && op.TaskKind != op.Queue {
@@ -177,13 +189,20 @@ func settingsOf(op *core.TaskCreate) settings {
 	}
 }
 
-// hashes are of what a task was created with.
+// hashes are of what a task was created with. A repeated create is told by them.
 type hashes struct {
-	content uint64 // of all of it: a repetition of its id has the same
-	asked   uint64 // of all but what it says of its unique key: a repetition of that has the same; 0 without one
+	// content is of all of it: a repetition of the task's id has the same.
+	content uint64
+	// asked is of all but what it says of its unique key: a repetition of that key has the same. 0
+	// without a unique key.
+	asked uint64
 }
 
 // appendSpec appends the payload record of a task that op makes in c, and returns the hashes of its content.
+//
+// The record begins with the hash, then what the entry says (stamp, index, principal), then the
+// content. The hash is put in last, over the content alone. The part about the unique key is
+// between two offsets, which the second hash leaves out.
 func appendSpec(b []byte, c *core.ApplyContext, op *core.TaskCreate) ([]byte, hashes) {
 	start := len(b)
 	b = putFixed(append(b, formPayload), 0)
@@ -239,7 +258,8 @@ func appendSpec(b []byte, c *core.ApplyContext, op *core.TaskCreate) ([]byte, ha
 	return b, h
 }
 
-// specSize bounds the length of what appendSpec appends.
+// specSize bounds the length of what appendSpec appends: the fixed part with room to spare, and
+// everything of variable length.
 func specSize(c *core.ApplyContext, op *core.TaskCreate) int {
 	n := 160 + len(c.Principal) + len(op.Queue) + len(op.TaskKind) + len(op.Unique.Key) + len(op.ContentType) + len(op.Tag) +
 		len(op.Payload)
@@ -299,6 +319,8 @@ func decodeSpec(b []byte) (s spec, err error) {
 	return s, nil
 }
 
+// headers reads a list of headers. The count is checked against what is left, so that a damaged
+// record cannot ask for much memory.
 func (r *reader) headers() []core.Header {
 	n := r.uint()
 	if n > uint64(len(r.b)) {
@@ -312,12 +334,14 @@ func (r *reader) headers() []core.Header {
 	return out
 }
 
-// carried is what the row of a running task holds of its payload record, so that no settle reads it.
+// carried is what the row of a running task holds of its payload record, so that no settle reads that record.
 type carried struct {
-	task     core.TaskID
-	queue    uint32
-	content  uint64
-	payload  uint64 // length
+	task  core.TaskID
+	queue uint32
+	// content is the hash of the task's content.
+	content uint64
+	// payload is the length of its payload.
+	payload  uint64
 	settings settings
 }
 

@@ -9,11 +9,14 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
+// minTime is before every time that is stored.
 const minTime = core.ShardTime(math.MinInt64)
 
-// Tick does what is due at the stamp, at most limit steps of it, and reports whether something due is left. used is how many
-// changes it made: a step is at least one. Leases come first, then what the timer index has; a quarter of the steps is kept for
-// removing ended tasks, so that a flood of the one does not hold up the other.
+// Tick does what is due at the stamp, at most limit steps of it, and reports whether something due
+// is left. used is the number of changes that it made: a step makes at least one.
+// The order bounds how long anything waits. Leases and timers come first with three quarters of the
+// steps, then removed queues with half of the rest, then ended tasks; what is left over goes to
+// leases and timers again. So a flood of one kind does not hold up another.
 func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
 	m.Observe(c)
 	counter := &core.ChangeCounter{Txn: tx}
@@ -21,6 +24,7 @@ func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used ui
 	return counter.Changes, more, err
 }
 
+// tick is Tick over a transaction that counts changes.
 func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, err error) {
 	used, err := m.tickTimed(tx, c, left-left/4)
 	if err != nil {
@@ -52,8 +56,8 @@ func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, 
 	return m.Due() <= c.Stamp, nil
 }
 
-// Due returns when there is timed work next, or core.Never; 0: there is some at any time. It may name a time at which a
-// tick finds nothing.
+// Due returns when there is timed work next, or core.Never; 0: there is some at any time. It is a
+// lower bound, so a tick at that time may find nothing.
 func (m *Machine) Due() core.ShardTime {
 	due := min(m.timer, m.wallDue())
 	if r, ok := m.leases.top(); ok {
@@ -68,6 +72,8 @@ func (m *Machine) Due() core.ShardTime {
 	return min(due, m.overDue())
 }
 
+// tickTimed ends leases first, in order of their ends, and then fires timers of both kinds, each
+// with a part of the steps while both are due.
 func (m *Machine) tickTimed(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	for used < budget {
 		r, ok := m.leases.top()
@@ -98,7 +104,8 @@ func (m *Machine) tickTimed(tx core.Txn, c *core.ApplyContext, budget int) (used
 	return used + n, err
 }
 
-// expire ends a lease whose time is over: a timeout when max_run was, else a crash of its holder.
+// expire ends a lease whose time is over: as a timeout when max_run was over, else as a crash of its holder.
+// The first crash costs no wait, as it is the worker's fault more often than the task's.
 func (m *Machine) expire(tx core.Txn, c *core.ApplyContext, r *run) error {
 	if r.queue.removed {
 		m.touch(r.queue)
@@ -125,10 +132,12 @@ type timerRow struct {
 	due  core.ShardTime
 	kind keys.Timer
 	key  []byte
-	rest []byte // of key
+	// rest is the part of key after time and kind: what the timer is of.
+	rest []byte
 }
 
-// tickTimers does what the timer index has due, in order.
+// tickTimers does what the timer index has due, in order of time. It reads all rows first: firing
+// one changes the index.
 func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	var rows []timerRow
 	var bad bool
@@ -164,6 +173,8 @@ func (m *Machine) tickTimers(tx core.Txn, c *core.ApplyContext, budget int) (use
 	return len(rows), m.seekTimer(tx, done)
 }
 
+// fire does what one timer is for: a scheduled task becomes ready, a window of a unique key ends, a
+// tombstone goes.
 func (m *Machine) fire(tx core.Txn, c *core.ApplyContext, row timerRow) error {
 	if row.kind == keys.TimerScheduled {
 		return m.fireScheduled(tx, c, row.key, toID(row.rest), row.due)
@@ -193,7 +204,8 @@ func (m *Machine) fire(tx core.Txn, c *core.ApplyContext, row timerRow) error {
 	return nil
 }
 
-// fireScheduled makes a task ready that was due at a shard time. key is that of its timer.
+// fireScheduled makes a task ready that was due at a shard time. key is that of its timer, in either index.
+// The task's ready time is when it was due, so that a late tick does not change its place.
 func (m *Machine) fireScheduled(tx core.Txn, c *core.ApplyContext, key []byte, id core.TaskID, due core.ShardTime) error {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	rec, ok, err := storedRecord(tx, m.key, id)
@@ -217,7 +229,7 @@ func (m *Machine) fireScheduled(tx core.Txn, c *core.ApplyContext, key []byte, i
 	return nil
 }
 
-// seekTimer finds when the first row of the timer index is due, knowing that none is before from.
+// seekTimer finds when the first row of the timer index is due, given that none is due before from.
 func (m *Machine) seekTimer(v core.View, from core.ShardTime) error {
 	m.timer = core.Never
 	var bad bool

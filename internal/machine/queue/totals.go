@@ -1,17 +1,21 @@
 package queue
 
-// Totals are the counters of many queues together.
+// Totals are the counters of many queues together. Each field is the sum of the queue counter of that name.
 type Totals struct {
-	Queues                     uint64
-	States                     [8]uint64 // tasks now in each core.State, by its number
-	Created, Purged            uint64
-	Completed, Failed, Crashed uint64 // attempts, ever
-	Bytes                      uint64 // payloads and results there are
+	Queues uint64
+	// States has the tasks now in each core.State, by its number.
+	States          [8]uint64
+	Created, Purged uint64
+	// Completed, Failed and Crashed count attempts, ever.
+	Completed, Failed, Crashed uint64
+	// Bytes is the length of the payloads and results there are.
+	Bytes uint64
 }
 
-// AddTotals adds the counters of at most n queues to t, those with the next numbers above the one given, and returns the
-// last number that it added, and whether there are more. A caller that holds a lock goes on from there after letting
-// others have it. The first call, with 0, adds the counters of the queues that are gone.
+// AddTotals adds the counters of at most n queues to t, those with the next numbers above the given
+// one. It returns the last number that it added, and whether there are more. A caller that holds a
+// lock can let others have it and go on from that number. The first call, with 0, adds the counters
+// of the queues that are gone.
 func (m *Machine) AddTotals(t *Totals, number uint32, n int) (last uint32, more bool) {
 	if number == 0 {
 		t.Created += m.meta.gone.created

@@ -7,20 +7,23 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// A queue that a create made goes by itself: at the end of the entry after which nothing refers to it. It has then no
-// configuration, no task, no id that is known by a record of its number, and no unique key stored by its number. Its number
-// is not given again, and what outlives it, tombstones and windows of unique keys, does not name it.
+// A queue that a create made goes by itself, at the end of the entry after which nothing refers to
+// it: it has no configuration, no task, no id that is known by a record of its number, and no
+// unique key stored by its number. Its number is not given again. What outlives it, tombstones and
+// windows of unique keys, does not name its number.
+// vacant orders queues by number in the Machine's heap of those that may go.
 
-// vacant gives queues their order in the Machine's heap of those that may go.
 type vacant struct{ *queueState }
 
 func (v vacant) place() *int          { return &v.byVacant }
 func (v vacant) before(o vacant) bool { return v.number < o.number }
 
-// maxDropped bounds how many queues go in one entry. What is left goes at the end of the next entry of the partition.
+// maxDropped bounds how many queues go in one entry. What is left goes at the end of the next entry
+// of the partition, wherever that comes from.
 const maxDropped = 1024
 
-// noteVacant takes a queue into the heap of those that may go, or out of it. It comes after any change of a queue.
+// noteVacant takes a queue into the heap of those that may go, or out of it. It must follow any
+// change of a queue, which End sees to for all that were touched.
 func (m *Machine) noteVacant(v core.View, l *queueState) error {
 	if l.gone {
 		return nil
@@ -38,12 +41,13 @@ func (m *Machine) noteVacant(v core.View, l *queueState) error {
 	return nil
 }
 
-// isVacant reports whether a queue has neither configuration nor tasks nor removed tasks whose ids its number knows.
+// isVacant reports whether a queue may go, apart from unique keys: it was not removed, has no
+// configuration of its own, and is empty.
 func (l *queueState) isVacant() bool {
 	return !l.removed && l.config.Version == 0 && l.isEmpty()
 }
 
-// isEmpty reports whether a queue has neither tasks nor removed tasks whose ids its number knows.
+// isEmpty reports whether a queue has neither tasks nor removed tasks whose ids are known by its number.
 func (l *queueState) isEmpty() bool {
 	for _, tasks := range l.states {
 		if tasks > 0 {
@@ -58,7 +62,7 @@ func (l *queueState) isEmpty() bool {
 	return true
 }
 
-// dropVacant lets the queues go that may, at most maxDropped of them.
+// dropVacant lets the queues go that may, lowest number first, at most maxDropped of them.
 func (m *Machine) dropVacant(tx core.Txn) {
 	for range maxDropped {
 		v, ok := m.vacant.top()
@@ -69,7 +73,8 @@ func (m *Machine) dropVacant(tx core.Txn) {
 	}
 }
 
-// drop deletes what is stored of a queue to which nothing refers, and adds its counters to those of the queues gone.
+// drop deletes what is stored of a queue to which nothing refers, and adds its counters to those of
+// the queues that are gone.
 func (m *Machine) drop(tx core.Txn, l *queueState) {
 	m.vacant.keep(vacant{l}, false)
 	l.gone = true

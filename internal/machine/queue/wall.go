@@ -6,11 +6,12 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Times that callers name, run_at of a create and until of a snooze, are what the wall clocks are to show. What is counted
-// from a stamp, a delay or a wait before a retry, is shard time, which no step of a wall clock moves. Scheduled tasks of
-// the one kind lie in the index of timers by wall clock, and those of the other in the timer index; the record says where.
+// Times that callers name (run_at of a create, until of a snooze) are what the wall clocks will
+// show. Times that are counted from a stamp (a delay, a wait before a retry) are shard time, which
+// no step of a wall clock moves. Scheduled tasks of the first kind lie in the index of timers by
+// wall clock, those of the second in the timer index; the record says where.
 
-// due is when a task becomes ready: when most wall clocks show at, or else when it is at in shard time.
+// due is when a task becomes ready: when most wall clocks show at, or, without wall, at that shard time.
 type due struct {
 	at   core.ShardTime
 	wall bool
@@ -21,9 +22,9 @@ func after(c *core.ApplyContext, d core.Millis) due {
 	return due{at: c.Stamp.Add(min(max(d, 0), maxDelay))}
 }
 
-// named is the time that a caller names. How far that is depends on clocks that may be wrong, so it is not cut: the edge
-// refuses one that is too far. Entries before core.FormatQueues take it as shard time, at most maxDelay after
-// the entry.
+// named is the time that a caller names. How far away that is depends on clocks that may be wrong,
+// so it is not cut: the edge refuses a time that is too far. Entries before core.FormatQueues take
+// it as shard time, at most maxDelay after the entry.
 func named(c *core.ApplyContext, at core.ShardTime) due {
 	if c.Format >= core.FormatQueues {
 		return due{at, true}
@@ -39,11 +40,11 @@ func now(c *core.ApplyContext, wall bool) core.ShardTime {
 	return c.Stamp
 }
 
-// waits says whether due is still to come.
+// waits says whether due is still to come at this entry.
 func waits(c *core.ApplyContext, d due) bool { return d.at > now(c, d.wall) }
 
-// wallDue is the shard time at which the first timer by wall clock is due at the earliest, or core.Never: as the wall
-// clocks show now.
+// wallDue is the earliest shard time at which the first timer by wall clock is due, by what the
+// wall clocks show now; core.Never without such a timer. A step of the wall clocks moves it.
 func (m *Machine) wallDue() core.ShardTime {
 	if m.wall == core.Never {
 		return core.Never
@@ -51,7 +52,8 @@ func (m *Machine) wallDue() core.ShardTime {
 	return m.wall.Add(-m.shift)
 }
 
-// tickWall makes the tasks ready whose timers by wall clock are due, in order, up to budget.
+// tickWall makes the tasks ready whose timers by wall clock are due, in order, up to budget. Their
+// ready time is converted to shard time by the shift of this entry.
 func (m *Machine) tickWall(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	type row struct {
 		at  core.ShardTime
@@ -84,7 +86,7 @@ func (m *Machine) tickWall(tx core.Txn, c *core.ApplyContext, budget int) (used 
 	return len(rows), m.seekWall(tx, done)
 }
 
-// seekWall finds when the first timer by wall clock is due, knowing that none is before from.
+// seekWall finds when the first timer by wall clock is due, given that none is due before from.
 func (m *Machine) seekWall(v core.View, from core.ShardTime) error {
 	m.wall = core.Never
 	lo, hi := keys.WallTimerRangeAll(m.p, from)
