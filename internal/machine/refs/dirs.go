@@ -11,11 +11,11 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// A directory is a name that refs lie below. Its row counts its children, refs and directories, so that whether there
-// is anything below a name is one read, however many refs were deleted there. A directory that exists proves that none
-// of the names above it is a ref.
+// A directory is a name that refs lie below. Its row counts its children, refs and directories, so
+// that whether there is anything below a name is one read, however many refs were deleted there. A
+// directory that exists proves that each name above it is a directory too, and not a ref.
 
-// parent returns the directory a name lies in; "" when it lies in none.
+// parent returns the directory that a name lies in; empty when it lies in none.
 func parent(name string) string {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
@@ -24,7 +24,8 @@ func parent(name string) string {
 	return name[:i]
 }
 
-// children returns how many children a directory has.
+// children returns how many children a directory has, as the transaction sees it: counts that it
+// changed are not stored before its end. A row is never stored for 0.
 func (t *transaction) children(dir string) (int64, error) {
 	if n, ok := t.dirs[dir]; ok {
 		return n, nil
@@ -40,7 +41,9 @@ func (t *transaction) children(dir string) (int64, error) {
 	return int64(n), nil
 }
 
-// grow counts one child more, or with -1 one less, in the directory of a name, and in those above it that come or go.
+// grow counts one child more, or with -1 one less, in the directory of a name. A directory that
+// comes or goes by that is itself a child of the one above, so the walk goes on until a count was
+// not 0 and is not 0. The counts are kept in t.dirs and written once, by writeDirs.
 func (t *transaction) grow(name string, by int64) error {
 	for dir := parent(name); dir != ""; dir = parent(dir) {
 		n, err := t.children(dir)
@@ -61,7 +64,7 @@ func (t *transaction) grow(name string, by int64) error {
 	return nil
 }
 
-// writeDirs writes the counts that changed.
+// writeDirs writes the counts that changed, in order of name, so that all replicas write in the same order.
 func (t *transaction) writeDirs() {
 	for _, dir := range slices.Sorted(maps.Keys(t.dirs)) {
 		key := keys.RefDir(t.m.p, t.repo.ID, dir)
@@ -73,8 +76,9 @@ func (t *transaction) writeDirs() {
 	}
 }
 
-// conflict returns the ref, or the directory with a slash at its end, that keeps name from being a ref; "" when nothing
-// does.
+// conflict returns the ref, or the directory with a slash at its end, that keeps name from being a
+// ref; empty when there is none. It reads the count below the name, then looks upwards until a
+// directory exists: above that there is no ref.
 func (t *transaction) conflict(name string) (string, error) {
 	n, err := t.children(name)
 	if err != nil {
@@ -98,7 +102,8 @@ func (t *transaction) conflict(name string) (string, error) {
 	return "", nil
 }
 
-// conflicts finds, for each edit of a ref that does not exist, another name of the transaction above or below it.
+// conflicts fails each edit of a ref that does not exist when another name of the transaction lies
+// above or below it. named is in order of name, so that what lies below begins at one place.
 func (t *transaction) conflicts(named []named) {
 	for i := range t.edits {
 		e := &t.edits[i]

@@ -1,8 +1,11 @@
 package refs
 
-// match reports whether name matches glob: * stands for any bytes within a component, ** for any bytes, slashes too.
-// Time is at most the product of both lengths: only the last star of each kind is ever tried again.
+// match reports whether name matches glob: * stands for any bytes within a component, ** for any
+// bytes, slashes too. Time is at most the product of both lengths, since only the last star of each
+// kind is ever tried again: an earlier one could not match more than the last one does.
 func match(glob, name string) bool {
+	// starG and deepG are where the glob goes on after the last star of each kind; -1: there is
+	// none to go back to. A ** makes an earlier * useless.
 	g, n := 0, 0
 	starG, starN := -1, 0 // after the last *, and up to where it reaches
 	deepG, deepN := -1, 0 // the same of the last **

@@ -8,13 +8,15 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// usualHeads are the names that a branch probably has that is the main one, of those that were made at one instant.
+// usualHeads are names that the main branch probably has. They decide between branches that were
+// made in one transaction.
 var usualHeads = []string{"refs/heads/main", "refs/heads/master", "refs/heads/trunk"}
 
-// Head returns where HEAD leads who clones: to what it points to and, as long as that is not there, to the branch that was made
-// first; of those that one transaction made, to the one with a usual name, or else to the first in byte order. Without any
-// branch it stays where it points. Branches that the settings hide do not count. It is a function of the state alone, so that
-// every replica says the same, whichever way branches came. Where the target is missing it reads all branches.
+// Head returns where HEAD leads a client that clones: to what it points to or, as long as that is not there,
+// to the branch that was made first. Of several branches that one transaction made it is the one with a usual
+// name, else the first in byte order. Without any branch HEAD stays where it points. Branches that the
+// settings hide do not count. It is a function of the state alone, so every replica says the same, whichever
+// way branches came. Where the target is missing it reads all branches.
 func Head(v core.View, p core.Partition, info *core.RepoInfo) (string, error) {
 	if info.Head == "" {
 		return "", nil

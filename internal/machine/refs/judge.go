@@ -6,10 +6,12 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// maxDepth is how many symbolic refs are followed, as in git.
+// maxDepth is the number of symbolic refs that are followed, as in git.
 const maxDepth = 5
 
-// resolve finds which ref a change is about, and reads it.
+// resolve finds which ref a change is about, and reads it. A change of an id follows symbolic refs,
+// unless it says not to; those on the way become links, whose logs record the change too. A bad
+// name or a chain that is too long fails the edit.
 func (t *transaction) resolve(e *edit, c *core.RefChange) (err error) {
 	if rule := core.CheckRefName(c.Name); rule != "" {
 		t.fail(e, core.RefFailure{Reason: core.RefBadName, Name: c.Name, Other: rule})
@@ -35,7 +37,8 @@ func (t *transaction) resolve(e *edit, c *core.RefChange) (err error) {
 	return nil
 }
 
-// value returns what a ref of that row finally points to; zero when that does not exist.
+// value returns what a ref with that row finally points to; zero when that does not exist, or when
+// the refs form a circle.
 func (t *transaction) value(name string, r row, exists bool) (core.ObjectID, error) {
 	for depth := 0; exists && r.symbolic(); depth++ {
 		if depth == maxDepth || r.target == name { // a circle
@@ -52,7 +55,8 @@ func (t *transaction) value(name string, r row, exists bool) (core.ObjectID, err
 	return r.id, nil
 }
 
-// judge decides what an edit does, or why it fails.
+// judge decides what an edit does, or why it fails. The order is fixed, because a client sees the
+// first reason: hidden names, the old value, names above and below, the new object, and then rules.
 func (t *transaction) judge(e *edit, c *core.RefChange) (err error) {
 	if e.failed {
 		return nil
@@ -96,7 +100,8 @@ func (t *transaction) judge(e *edit, c *core.RefChange) (err error) {
 	return t.judgeRules(e, c)
 }
 
-// judgeOld compares the old id, and decides what a change of an id does.
+// judgeOld compares the old id, and decides what a change of an id does. A change to what the ref
+// has already does nothing, and is not logged.
 func (t *transaction) judgeOld(e *edit, c *core.RefChange) {
 	absent := c.Kind == core.OpRefCreate || c.Kind == core.OpRefVerify && !c.HasOld || c.HasOld && c.Old.IsZero()
 	switch {
@@ -126,7 +131,8 @@ func (t *transaction) judgeOld(e *edit, c *core.RefChange) {
 	}
 }
 
-// judgeSymbolic compares the old target, and decides what a change of a symbolic ref does.
+// judgeSymbolic compares the old target or the id that it leads to, and decides what a change of a
+// symbolic ref does.
 func (t *transaction) judgeSymbolic(e *edit, c *core.RefChange) {
 	isLink := e.exists && e.cur.symbolic()
 	absent := c.Kind == core.OpSymrefCreate || c.Kind == core.OpSymrefVerify && !c.HasOldTarget && !c.HasOld ||
@@ -162,7 +168,8 @@ func (t *transaction) judgeSymbolic(e *edit, c *core.RefChange) {
 	}
 }
 
-// judgeObject judges the proposer's facts about the new object.
+// judgeObject judges the proposer's facts about the new object, since no object is read here. It
+// returns false when the edit failed.
 func (t *transaction) judgeObject(e *edit, c *core.RefChange) bool {
 	switch {
 	case c.Type == core.ObjectMissing:
@@ -175,12 +182,14 @@ func (t *transaction) judgeObject(e *edit, c *core.RefChange) bool {
 	return false
 }
 
+// hidden reports whether a ref is one that the settings hide from all except admins.
 func (t *transaction) hidden(e *edit, c *core.RefChange) bool {
 	hide := t.repo.Config.Hide
 	return len(hide) > 0 && !t.op.Admin && (matchAny(hide, c.Name) || matchAny(hide, e.name))
 }
 
-// judgeRules asks all rules that match the ref, and the doors' own.
+// judgeRules judges the limits of the way by which the change came, and then asks all rules that
+// match the ref. All of them must agree.
 func (t *transaction) judgeRules(e *edit, c *core.RefChange) error {
 	forced := t.forced(e, c)
 	if forced && t.op.NoForce {
@@ -214,9 +223,11 @@ func (t *transaction) judgeRules(e *edit, c *core.RefChange) error {
 	return nil
 }
 
+// oneLevel reports whether a name lies directly below refs/.
 func oneLevel(name string) bool { return name != "HEAD" && parent(name) == "refs" }
 
-// agrees reports whether a rule lets a change pass.
+// agrees reports whether a rule lets a change pass. A principal that the rule excepts passes. A
+// rule for effects of a queue asks which queue the task of the commit is in.
 func (t *transaction) agrees(rule *core.RefRule, e *edit, forced bool) (bool, error) {
 	for _, name := range rule.Except {
 		if name == t.c.Principal {
@@ -254,7 +265,8 @@ func (t *transaction) agrees(rule *core.RefRule, e *edit, forced bool) (bool, er
 	return queue == rule.Queue, err
 }
 
-// forced reports whether an update is not known to move a ref forward from what it is at.
+// forced reports whether an update is not known to move a ref forward. The proposer's fact holds
+// for the base that it looked at, so it counts only while that is what the ref is at.
 func (t *transaction) forced(e *edit, c *core.RefChange) bool {
 	if e.what != changeUpdate || e.next.symbolic() || e.cur.symbolic() {
 		return false

@@ -8,12 +8,16 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Options are limits that are part of the rules of Apply: all replicas must use the same. A zero field means its
-// default; only tests change one.
+// Options are limits that are part of the rules of Apply: all replicas must use the same. A zero
+// field means its default; only tests change one.
 type Options struct {
-	MaxRepos int64 // of a partition, deleted ones until they are gone included; default 100,000
-	MaxRefs  int64 // of a repository; default 10,000,000
-	MaxPacks int64 // of a repository; default 10,000
+	// MaxRepos is the most repositories of a partition; deleted ones count until they are gone.
+	// Default 100,000.
+	MaxRepos int64
+	// MaxRefs is the most refs of a repository. Default 10,000,000.
+	MaxRefs int64
+	// MaxPacks is the most packs of a repository. Default 10,000.
+	MaxPacks int64
 }
 
 func (o Options) withDefaults() Options {
@@ -28,29 +32,38 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Machine is the refs service of one partition.
+// Machine is the refs service of one partition. One goroutine at a time calls its methods. What it
+// keeps of repositories is a cache of the store; only due is derived for all of them.
 type Machine struct {
 	p core.Partition
 	o Options
 
-	// repos holds what was read of repositories, by name: a cache of the store, bounded by maxCached.
+	// repos holds what was read of live repositories, by name, bounded by maxCached. An op changes
+	// an entry in place and notes its name, so that Undo drops it.
 	repos map[string]*repo
-	due   core.ShardTime // of the first row of the time index, or earlier
+	// due is when the first row of the time index is due, or earlier.
+	due core.ShardTime
 
+	// marked says that a mark is set; dueMark is due at the mark.
 	marked  bool
 	dueMark core.ShardTime
-	changed []string // names whose cached repository changed since Mark
-	edits   []edit   // room for those of a transaction
+	// changed are the names whose cached repository changed since Mark.
+	changed []string
+	// edits is room for those of a transaction, used again by the next.
+	edits []edit
 }
 
-// repo is a repository as it is stored, with the defaults of its settings in place.
+// repo is a repository as it is stored, with the defaults of its settings in place. stats are its
+// counters, which most transactions change.
 type repo struct {
 	core.Repo
 	stats core.RepoStats
-	head  string // what HEAD points to; empty when it is detached
+	// head is what HEAD points to; empty when it is detached.
+	head string
 }
 
-// maxCached bounds the repositories kept in memory; the others are read again when they are used.
+// maxCached bounds the repositories that are kept in memory. The cache is emptied when it is full;
+// a repository is read again when it is used.
 const maxCached = 256
 
 // New returns the machine of p, empty until Open.
@@ -58,12 +71,13 @@ func New(p core.Partition, o Options) *Machine {
 	return &Machine{p: p, o: o.withDefaults(), due: core.Never}
 }
 
-// Open rebuilds derived state from v: one seek.
+// Open rebuilds derived state from v, with one seek. Repositories are read when they are used.
 func (m *Machine) Open(v core.View) error {
 	m.repos, m.marked, m.changed = nil, false, nil
 	return m.findDue(v)
 }
 
+// findDue seeks the first row of the time index.
 func (m *Machine) findDue(v core.View) error {
 	m.due = core.Never
 	from, to := keys.RefsDue(m.p, core.Never)
@@ -95,14 +109,14 @@ func (m *Machine) Undo() {
 // Keep keeps every change since Mark, and ends the mark.
 func (m *Machine) Keep() { m.marked, m.changed = false, m.changed[:0] }
 
-// note remembers that a cached repository changes.
+// note remembers that a cached repository changes, before or after the change.
 func (m *Machine) note(name string) {
 	if m.marked {
 		m.changed = append(m.changed, name)
 	}
 }
 
-// forget drops a repository from the cache, because its record changed.
+// forget drops a repository from the cache, because its record changed. It is read again when it is used.
 func (m *Machine) forget(name string) {
 	m.note(name)
 	delete(m.repos, name)
@@ -141,7 +155,8 @@ func (m *Machine) End(core.Txn, *core.ApplyContext) error { return nil }
 // Events has nothing to tell.
 func (m *Machine) Events(*core.EventList) {}
 
-// find returns the live repository of a name, nil when there is none.
+// find returns the live repository of a name; nil when there is none, or when it is deleted. The
+// result is the cache's: a change of it must be noted.
 func (m *Machine) find(v core.View, name string) (*repo, error) {
 	if r := m.repos[name]; r != nil {
 		return r, nil
@@ -164,6 +179,7 @@ func (m *Machine) find(v core.View, name string) (*repo, error) {
 	return r, nil
 }
 
+// load reads a repository whose name is stored, so its record must be there.
 func (m *Machine) load(v core.View, id core.RepoID) (*repo, error) {
 	info, ok, err := readRepo(v, m.p, id)
 	if err != nil {
@@ -177,6 +193,7 @@ func (m *Machine) load(v core.View, id core.RepoID) (*repo, error) {
 	return r, nil
 }
 
+// repoID reads the id of a live repository by its name.
 func repoID(v core.View, p core.Partition, name string) (id core.RepoID, ok bool, err error) {
 	if name == "" {
 		return id, false, nil
@@ -192,7 +209,8 @@ func repoID(v core.View, p core.Partition, name string) (id core.RepoID, ok bool
 	return id, true, nil
 }
 
-// count reads how many repositories the partition has.
+// count reads how many repositories the partition has, deleted ones included. The count lies under
+// the empty name.
 func (m *Machine) count(v core.View) (int64, error) {
 	row, ok, err := v.Get(keys.RepoName(m.p, ""))
 	if err != nil || !ok {
@@ -209,13 +227,14 @@ func (m *Machine) setCount(tx core.Txn, n int64) {
 	tx.Set(keys.RepoName(m.p, ""), binary.AppendUvarint(nil, uint64(n)))
 }
 
-// arm enters a row in the time index.
+// arm enters a row in the time index: for the log of a ref, or with an empty name for the
+// repository as a whole.
 func (m *Machine) arm(tx core.Txn, due core.ShardTime, id core.RepoID, name string) {
 	tx.Set(keys.RefDue(m.p, due, id, name), nil)
 	m.due = min(m.due, due)
 }
 
-// refused makes the refusal of a repository as a whole.
+// refused makes the refusal of a repository as a whole, not of one change.
 func refused(name string, reason core.RefReason) core.Fact {
 	return core.RefRefused{Repo: name, Failures: []core.RefFailure{{Change: -1, Reason: reason}}}
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// maxReposListed bounds one listing.
+// maxReposListed bounds one listing, in repositories.
 const maxReposListed = 1000
 
 // Find reads a repository by name. ok is false when there is none, or it is deleted.
@@ -27,6 +27,8 @@ func FindID(v core.View, p core.Partition, id core.RepoID) (core.RepoInfo, bool,
 	return readRepo(v, p, id)
 }
 
+// readRepo reads a repository's record, its counters and HEAD. A record without counters means that
+// the store is damaged.
 func readRepo(v core.View, p core.Partition, id core.RepoID) (info core.RepoInfo, ok bool, err error) {
 	record, ok, err := v.Get(keys.Repo(p, id))
 	if err != nil || !ok {
@@ -55,6 +57,7 @@ func readRepo(v core.View, p core.Partition, id core.RepoID) (info core.RepoInfo
 	return info, true, nil
 }
 
+// getRow reads the row of a ref from a view, without a transaction.
 func getRow(v core.View, p core.Partition, id core.RepoID, name string) (row, bool, error) {
 	b, ok, err := v.Get(keys.Ref(p, id, name))
 	if err != nil || !ok {
@@ -115,7 +118,8 @@ func Get(v core.View, p core.Partition, id core.RepoID, name string) (core.Ref, 
 	return r.ref(name), true, nil
 }
 
-// Resolve follows symbolic refs from ref to the one that has an id. ok is false when there is none.
+// Resolve follows symbolic refs from ref to the one that has an id, at most maxDepth of them. ok is
+// false when there is none.
 func Resolve(v core.View, p core.Partition, id core.RepoID, ref core.Ref) (core.Ref, bool, error) {
 	for range maxDepth {
 		if ref.Target == "" {

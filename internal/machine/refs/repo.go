@@ -10,11 +10,13 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
+// keepDeleted is how long a deleted repository can be brought back: 7 days.
 const (
 	keepDeleted core.Millis = 7 * 24 * 60 * 60 * 1000
 )
 
-// create makes a repository. The same again, under the same id, is a replay.
+// create makes a repository with a symbolic HEAD and nothing else. The same create again, under the
+// same id, is a replay; another id under the same name is refused.
 func (m *Machine) create(tx core.Txn, c *core.ApplyContext, op *core.RepoCreate, r *core.OpResult) (core.Fact, error) {
 	branch := "refs/heads/" + op.Branch
 	if op.Branch == "" {
@@ -60,6 +62,7 @@ func (m *Machine) create(tx core.Txn, c *core.ApplyContext, op *core.RepoCreate,
 	return nil, nil
 }
 
+// checkCreate judges a create by itself, whatever is stored.
 func checkCreate(op *core.RepoCreate, branch string) core.Fact {
 	switch {
 	case core.CheckRepoName(op.Name) != "":
@@ -75,6 +78,7 @@ func checkCreate(op *core.RepoCreate, branch string) core.Fact {
 	return checkConfig(&op.Config)
 }
 
+// checkBranch judges the full name of a default branch.
 func checkBranch(branch string) core.Fact {
 	if rule := core.CheckRefName(branch); rule != "" {
 		return core.Invalid{Field: "default_branch", Reason: "ref_name", Message: rule}
@@ -82,7 +86,7 @@ func checkBranch(branch string) core.Fact {
 	return nil
 }
 
-// set replaces the settings. Its version rises only when something changed.
+// set replaces the settings, and with a branch moves HEAD. The version rises only when something changed.
 func (m *Machine) set(tx core.Txn, c *core.ApplyContext, op *core.RepoSet, r *core.OpResult) (core.Fact, error) {
 	if fact := checkConfig(&op.Config); fact != nil {
 		return fact, nil
@@ -121,7 +125,7 @@ func (m *Machine) set(tx core.Txn, c *core.ApplyContext, op *core.RepoSet, r *co
 	return nil, nil
 }
 
-// setHead lets HEAD point to a branch, as a transaction would.
+// setHead lets HEAD point to a branch as a transaction would: with a record in its log and a revision.
 func (m *Machine) setHead(tx core.Txn, c *core.ApplyContext, r *repo, target string) error {
 	t := transaction{m: m, tx: tx, c: c, op: &core.RefTxn{Repo: r.Name}, repo: r, rev: r.stats.Rev + 1}
 	cur, ok, err := t.get("HEAD")
@@ -144,10 +148,12 @@ func (m *Machine) setHead(tx core.Txn, c *core.ApplyContext, r *repo, target str
 	return t.end()
 }
 
+// sameConfig compares settings by what would be stored.
 func sameConfig(a, b core.RepoConfig) bool {
 	return string(core.AppendRepo(nil, &core.Repo{Config: a})) == string(core.AppendRepo(nil, &core.Repo{Config: b}))
 }
 
+// matches judges the version that an op expects; a negative one means any.
 func matches(r *repo, version int64) core.Fact {
 	if version >= 0 && uint64(version) != r.Config.Version {
 		return core.RevMismatch{Rev: r.Config.Version}
@@ -155,7 +161,8 @@ func matches(r *repo, version int64) core.Fact {
 	return nil
 }
 
-// delete frees the name. What the repository holds goes later, unless it is brought back.
+// delete frees the name at once. What the repository holds goes keepDeleted later, in a tick,
+// unless it is brought back before.
 func (m *Machine) delete(tx core.Txn, c *core.ApplyContext, op *core.RepoDelete, r *core.OpResult) (core.Fact, error) {
 	repo, err := m.find(tx, op.Name)
 	if err != nil {
@@ -178,7 +185,8 @@ func (m *Machine) delete(tx core.Txn, c *core.ApplyContext, op *core.RepoDelete,
 	return nil, nil
 }
 
-// undelete brings a repository back under its name.
+// undelete brings a repository back under its name, which must be free. Its row in the time index
+// stays, and purge passes it over.
 func (m *Machine) undelete(tx core.Txn, op *core.RepoUndelete, r *core.OpResult) (core.Fact, error) {
 	live, err := m.find(tx, op.Name)
 	if err != nil {
@@ -205,7 +213,8 @@ func (m *Machine) undelete(tx core.Txn, op *core.RepoUndelete, r *core.OpResult)
 	return nil, nil
 }
 
-// lastDeleted finds a deleted repository of a name: that of the id, or the one deleted last, the greater id of two.
+// lastDeleted finds a deleted repository of a name: the one with the id, or without an id the one
+// that was deleted last; of two at one time the greater id.
 func lastDeleted(v core.View, p core.Partition, name string, id core.RepoID) (best core.RepoInfo, ok bool, err error) {
 	if name == "" {
 		return best, false, nil
@@ -222,7 +231,7 @@ func lastDeleted(v core.View, p core.Partition, name string, id core.RepoID) (be
 	return best, ok, err
 }
 
-// checkConfig judges settings that are to be stored.
+// checkConfig judges settings that will be stored, naming the field that is wrong.
 func checkConfig(c *core.RepoConfig) core.Fact {
 	invalid := func(field, message string) core.Fact {
 		return core.Invalid{Field: field, Reason: "out_of_range", Message: message}
@@ -256,6 +265,7 @@ func checkConfig(c *core.RepoConfig) core.Fact {
 	return nil
 }
 
+// checkRule judges one rule of the settings. field is the path to it.
 func checkRule(field string, v *core.RefRule) core.Fact {
 	if fact := checkGlob(field+".refs", v.Refs); fact != nil {
 		return fact
@@ -283,6 +293,7 @@ func checkRule(field string, v *core.RefRule) core.Fact {
 	return nil
 }
 
+// checkGlob judges a glob. The number of stars is bounded, since each costs time when names are matched.
 func checkGlob(field, glob string) core.Fact {
 	switch {
 	case glob == "" || !utf8.ValidString(glob) || strings.ContainsRune(glob, 0):
@@ -295,7 +306,7 @@ func checkGlob(field, glob string) core.Fact {
 	return nil
 }
 
-// deleted lists deleted repositories of a name, or of all names.
+// deleted lists deleted repositories of a name, or with an empty name of all names, in order of their keys.
 func deleted(v core.View, p core.Partition, name string, limit int) ([]core.RepoInfo, error) {
 	var ids []core.RepoID
 	from, to := keys.ReposDeleted(p, name)

@@ -7,18 +7,25 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// row is a ref as it is stored: flags, the id, the type and the peeled id or else the target, then three varints. A
-// plain ref takes at most 73 bytes.
+// row is a ref as it is stored: flags, then the id with its type and the peeled id, or the target
+// of a symbolic ref, then three varints. A plain ref takes at most 73 bytes.
 type row struct {
-	id     core.ObjectID
-	kind   core.ObjectType
+	// id is the object; zero in a symbolic ref. kind is its type.
+	id   core.ObjectID
+	kind core.ObjectType
+	// peeled is what an annotated tag finally points to; zero for anything else.
 	peeled core.ObjectID
-	target string // of a symbolic ref
-	rev    uint64 // of the repository at its last change
-	first  uint64 // number of the first record of its log since it was made
-	seq    uint64 // number of the last one
+	// target is the ref that a symbolic ref points to; empty otherwise.
+	target string
+	// rev is the repository's revision at the last change of the ref.
+	rev uint64
+	// first is the number of the first record of its log since it was made, and seq that of the last one.
+	first uint64
+	//
+	seq uint64
 }
 
+// The flags of a row. They are stored. A row is symbolic or peeled, never both.
 const (
 	rowPeeled   = 1 << 0
 	rowSymbolic = 1 << 1
@@ -29,6 +36,7 @@ var errRow = errors.New("not a row of a ref")
 
 func (r *row) symbolic() bool { return r.target != "" }
 
+// append writes a row. seq is stored as its distance from first, which is short.
 func (r row) append(dst []byte) []byte {
 	if dst == nil {
 		dst = make([]byte, 0, 2+len(r.target)+2*len(r.id)+3*5)
@@ -49,6 +57,7 @@ func (r row) append(dst []byte) []byte {
 	return binary.AppendUvarint(dst, r.seq-r.first)
 }
 
+// decodeRow reads a row, and refuses what append never writes: unknown flags, a missing id, bytes at the end.
 func decodeRow(b []byte) (r row, err error) {
 	if len(b) == 0 || b[0]&^rowFlags != 0 || b[0] == rowFlags {
 		return row{}, errRow

@@ -6,8 +6,9 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// swap puts one pack in the place of several. Who proposed it has seen that it holds every object of theirs; what Apply sees
-// to is that each of them is still in the manifest, so that of two rollups of the same packs the second changes nothing.
+// swap puts one pack in the place of several. The proposer has seen that the new one holds every
+// object of theirs. Apply makes sure that each of them is still in the manifest: of two rollups of
+// the same packs the second changes nothing.
 func (m *Machine) swap(tx core.Txn, c *core.ApplyContext, op *core.PackSwap, r *core.OpResult) (core.Fact, error) {
 	if fact := checkSwap(op); fact != nil {
 		return fact, nil
@@ -61,6 +62,7 @@ func (m *Machine) swap(tx core.Txn, c *core.ApplyContext, op *core.PackSwap, r *
 	return nil, nil
 }
 
+// checkSwap judges the shape of a swap. The old packs must differ.
 func checkSwap(op *core.PackSwap) core.Fact {
 	switch {
 	case len(op.Old) == 0:

@@ -6,28 +6,32 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// A name whose log has records has at least one row in the time index: when the oldest of them is too old, by whole
-// days, so that a busy ref is looked at once a day. Each look drops what is too old and enters the next row.
+// A name whose log has records has at least one row in the time index, for when the oldest of them
+// is too old. It counts whole days, so that a busy ref is looked at once a day. Each look drops
+// what is too old and enters the next row.
 
 const (
-	dayMillis   core.Millis = 24 * 60 * 60 * 1000
-	deletedDays             = 30 // how long the log of a deleted ref stays
+	dayMillis core.Millis = 24 * 60 * 60 * 1000
+	// deletedDays is how many days the log of a deleted ref stays.
+	deletedDays = 30
 )
 
-// logDue is when a record of that stamp is looked at: at the end of the day on which it has become too old.
+// logDue is when a record with that stamp is looked at: at the end of the day on which it has become too old.
 func logDue(stamp core.ShardTime, days int32) core.ShardTime {
 	day := stamp / core.ShardTime(dayMillis)
 	return (day + 1 + core.ShardTime(days)) * core.ShardTime(dayMillis)
 }
 
-// Tick does at most limit steps of the work that is due, and reports whether some is left. A step looks at one log, or removes one
-// repository. used is how many changes it made.
+// Tick does at most limit steps of the work that is due, and reports whether some is left. A step
+// looks at one log, or removes one repository. used is how many changes it made.
 func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
 	counter := &core.ChangeCounter{Txn: tx}
 	more, err = m.tick(counter, c.Stamp, limit)
 	return counter.Changes, more, err
 }
 
+// tick reads the rows that are due, deletes each, and does what it is for. What follows from one
+// enters a new row.
 func (m *Machine) tick(tx core.Txn, stamp core.ShardTime, limit uint32) (more bool, err error) {
 	type dueRow struct {
 		due  core.ShardTime
@@ -65,7 +69,8 @@ func (m *Machine) tick(tx core.Txn, stamp core.ShardTime, limit uint32) (more bo
 	return more, m.findDue(tx)
 }
 
-// purge removes a repository that was deleted long enough ago.
+// purge removes a repository that was deleted long enough ago, with all its rows as one range. One
+// that was brought back, or deleted again later, is left alone.
 func (m *Machine) purge(tx core.Txn, stamp core.ShardTime, id core.RepoID) error {
 	info, ok, err := readRepo(tx, m.p, id)
 	if err != nil || !ok || info.DeletedAt == 0 || info.DeletedAt.Add(keepDeleted) > stamp {
@@ -85,6 +90,10 @@ func (m *Machine) purge(tx core.Txn, stamp core.ShardTime, id core.RepoID) error
 }
 
 // trim drops the records of a log that are too old, and enters when to look again.
+//
+// Records are read from the newest to the oldest, so the first one that is too old ends the search
+// and all behind it go as one range. A log that keeps records is looked at again when its oldest is
+// too old, and that of a deleted ref when its last record, the deletion, is.
 func (m *Machine) trim(tx core.Txn, stamp core.ShardTime, id core.RepoID, name string) error {
 	info, ok, err := readRepo(tx, m.p, id)
 	if err != nil || !ok { // the repository is gone, with all its logs

@@ -10,33 +10,47 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// keepStaged is how long after its packs were made durable a commit may name them: nodes sweep them later than that.
+// keepStaged is how long after its packs were made durable a commit may name them. Nodes keep packs
+// that no manifest names for longer than that.
 const keepStaged core.Millis = 30 * 60 * 1000
 
-// transaction is one RefTxn while it is applied.
+// transaction is one RefTxn while it is applied. It judges all edits before it writes any, unless
+// the op is partial.
 type transaction struct {
-	m    *Machine
-	tx   core.Txn
+	m  *Machine
+	tx core.Txn
+	// c and op are the entry's context and the op; repo is the cache's entry.
 	c    *core.ApplyContext
 	op   *core.RefTxn
 	repo *repo
-	via  core.Via
-	rev  uint64 // of the repository, if this changes it
+	// via is the way by which the change came, which rules ask for.
+	via core.Via
+	// rev is the repository's revision if this transaction changes it.
+	rev uint64
 
-	request core.RequestID // of the commit
-	task    core.TaskHold  // that the commit completes, else that its fence names; zero: neither
-	effects bool           // the commit completes task
+	// request is the id of the commit's request.
+	request core.RequestID
+	// task is the one that the commit completes, else the one that its fence names; zero: there is neither.
+	task core.TaskHold
+	// effects says that the commit completes task.
+	effects bool
 
-	edits    []edit
-	dirs     map[string]int64 // counts that changed
+	edits []edit
+	// dirs has the counts of directories that changed.
+	dirs map[string]int64
+	// failures are those of the edits, at most core.MaxRefFailures.
 	failures []core.RefFailure
-	created  int64 // refs made less refs deleted
-	wrote    bool
-	head     string // what HEAD points to, if that changed
-	headSet  bool
+	// created is the number of refs made less those deleted.
+	created int64
+	// wrote says that something was written, so that the counters must be.
+	wrote bool
+	// head is what HEAD points to, if headSet says that it changed.
+	head    string
+	headSet bool
 }
 
-// change is what an edit does to its ref.
+// change is what an edit does to its ref. changeNone is for an edit that failed, only verifies, or
+// sets what is there.
 type change uint8
 
 const (
@@ -48,16 +62,21 @@ const (
 
 // edit is a change of the transaction, resolved: which ref it is finally about, and what becomes of it.
 type edit struct {
-	change   int // position in the transaction
-	name     string
-	links    []link // symbolic refs on the way there, and HEAD if it points here
-	cur      row
-	exists   bool
-	what     change
-	next     row
-	old, new core.ObjectID // as logged and answered: what a symbolic ref finally points to
+	// change is the position in the transaction.
+	change int
+	name   string
+	// links are the symbolic refs on the way there, and HEAD if it points here.
+	links []link
+	// cur is the ref's row before, if it exists, and next the one after.
+	cur    row
+	exists bool
+	what   change
+	next   row
+	// old and new are what is logged and answered: what a symbolic ref finally points to.
+	old, new core.ObjectID
 	failed   bool
-	failure  core.RefFailure
+	// failure says why the edit failed, with failed.
+	failure core.RefFailure
 }
 
 // link is a symbolic ref whose log records the change of what it points to.
@@ -66,13 +85,15 @@ type link struct {
 	row  row
 }
 
-// named is a name that a change takes for itself.
+// named is a name that a change takes for itself. No two changes of a transaction may take the same.
 type named struct {
-	name   string
+	name string
+	// change is an index into the transaction's edits.
 	change int
 }
 
-// transact judges a transaction and applies it.
+// transact judges a transaction and applies it. An op that names an id is refused when the name now
+// stands for another repository.
 func (m *Machine) transact(tx core.Txn, c *core.ApplyContext, op *core.RefTxn) (*core.RefsAnswer, core.Fact, error) {
 	if fact := checkTxn(op); fact != nil {
 		return nil, fact, nil
@@ -107,7 +128,8 @@ func (m *Machine) transact(tx core.Txn, c *core.ApplyContext, op *core.RefTxn) (
 	return a, nil, nil
 }
 
-// takeCause takes in for which task, and by which way, the commit changes refs.
+// takeCause takes in for which task, and by which way, the commit changes refs. A completion makes
+// the changes its effects, whatever else is in the commit.
 func (t *transaction) takeCause(c *core.Commit) {
 	t.via = core.ViaAPI
 	if t.op.Via == core.ViaPush {
@@ -128,7 +150,8 @@ func (t *transaction) takeCause(c *core.Commit) {
 	}
 }
 
-// admit judges what concerns the transaction as a whole.
+// admit judges what concerns the transaction as a whole: the state of the repository, whether the
+// proposer's checks are of the current epoch, and the packs that it brings.
 func (t *transaction) admit() (core.Fact, error) {
 	changes := slices.ContainsFunc(t.op.Changes, func(c core.RefChange) bool { return !verifies(c.Kind) })
 	state := t.repo.Config.State
@@ -161,7 +184,8 @@ func (t *transaction) admit() (core.Fact, error) {
 	return nil, nil
 }
 
-// all applies every change, or refuses the transaction with all that fail.
+// all applies every change, or refuses the transaction with all that fail. Every edit is judged
+// against the state before, so that their order means nothing.
 func (t *transaction) all(a *core.RefsAnswer) (core.Fact, error) {
 	ops := t.op.Changes
 	t.edits = slices.Grow(t.edits, len(ops))
@@ -207,7 +231,8 @@ func (t *transaction) all(a *core.RefsAnswer) (core.Fact, error) {
 	return nil, nil
 }
 
-// each applies those changes that may be, one after another: a later one sees what an earlier one did.
+// each applies those changes that may be applied, one after another: a later one sees what an
+// earlier one did. No name may be taken twice here either.
 func (t *transaction) each(a *core.RefsAnswer) error {
 	taken := map[string]int{}
 	for i := range t.op.Changes {
@@ -246,13 +271,14 @@ func (t *transaction) each(a *core.RefsAnswer) error {
 	return nil
 }
 
+// fail marks an edit as failed, by its first reason.
 func (t *transaction) fail(e *edit, f core.RefFailure) {
 	f.Change = e.change
 	e.failed, e.failure, e.what = true, f, changeNone
 }
 
-// names lists, in order, the names that the edits take: their own, those of symbolic refs on the way, and HEAD when what
-// it points to changes.
+// names lists, in order, the names that the edits take: their own, those of symbolic refs on the
+// way, and HEAD when what it points to changes.
 func (t *transaction) names() []named {
 	head := t.currentHead()
 	out := make([]named, 0, len(t.edits)+1)
@@ -288,7 +314,8 @@ func (t *transaction) currentHead() string {
 	return t.repo.head
 }
 
-// duplicates fails every change but the first that takes a name.
+// duplicates fails every change except the first one that takes a name. names is in order of name
+// and then of change.
 func (t *transaction) duplicates(names []named) {
 	for i := 1; i < len(names); i++ {
 		if e := &t.edits[names[i].change]; names[i].name == names[i-1].name && names[i].change != names[i-1].change && !e.failed {
@@ -297,7 +324,7 @@ func (t *transaction) duplicates(names []named) {
 	}
 }
 
-// get reads a ref as the transaction sees it.
+// get reads a ref as the transaction sees it, with its own writes.
 func (t *transaction) get(name string) (row, bool, error) {
 	b, ok, err := t.tx.Get(keys.Ref(t.m.p, t.repo.ID, name))
 	if err != nil || !ok {
@@ -310,7 +337,8 @@ func (t *transaction) get(name string) (row, bool, error) {
 	return r, true, nil
 }
 
-// end writes what is written once per transaction: directories, counters, the manifest.
+// end writes what is written once per transaction: directories, the manifest and the counters. A
+// transaction that changed no ref writes nothing, and its packs do not enter the manifest.
 func (t *transaction) end() error {
 	if !t.wrote {
 		return nil
@@ -331,7 +359,7 @@ func (t *transaction) end() error {
 	return nil
 }
 
-// addPack enters a pack in the manifest, if it is not there.
+// addPack enters a pack in the manifest, unless it is there.
 func (t *transaction) addPack(p *core.Pack) error {
 	key := keys.Pack(t.m.p, t.repo.ID, p.Digest)
 	if _, ok, err := t.tx.Get(key); err != nil || ok {
@@ -344,7 +372,7 @@ func (t *transaction) addPack(p *core.Pack) error {
 	return nil
 }
 
-// checkPack judges the shape of a pack that is to enter a manifest.
+// checkPack judges the shape of a pack that will enter a manifest. field names it in the refusal.
 func checkPack(field string, p *core.Pack, kind core.PackKind) core.Fact {
 	if p.Bytes <= 0 || p.IdxBytes <= 0 || p.Objects < 0 || p.Kind != kind {
 		return core.Invalid{Field: field, Reason: "pack_invalid", Message: "a pack has sizes and the kind of what adds it"}
@@ -352,7 +380,7 @@ func checkPack(field string, p *core.Pack, kind core.PackKind) core.Fact {
 	return nil
 }
 
-// checkTxn judges the shape of a transaction.
+// checkTxn judges the shape of a transaction, whatever is stored.
 func checkTxn(op *core.RefTxn) core.Fact {
 	switch {
 	case len(op.Changes) > core.MaxRefChanges:
@@ -382,7 +410,7 @@ func checkTxn(op *core.RefTxn) core.Fact {
 	return nil
 }
 
-// checkChange judges the shape of a change: what its kind has and has not.
+// checkChange judges the shape of change i: what its kind must have and must not have.
 func checkChange(i int, c *core.RefChange) core.Fact {
 	invalid := func(field, reason, message string) core.Fact {
 		return core.Invalid{Field: fmt.Sprintf("changes[%d].%s", i, field), Reason: reason, Message: message}
@@ -435,7 +463,7 @@ func checkChange(i int, c *core.RefChange) core.Fact {
 	return nil
 }
 
-// checkTarget returns the rule that a symbolic ref's target breaks, or "".
+// checkTarget returns the rule that the target of a symbolic ref breaks; empty: none.
 func checkTarget(target string) string {
 	if rule := core.CheckRefName(target); rule != "" {
 		return rule
@@ -446,4 +474,5 @@ func checkTarget(target string) string {
 	return ""
 }
 
+// verifies reports whether a kind of change only compares.
 func verifies(kind core.OpKind) bool { return kind == core.OpRefVerify || kind == core.OpSymrefVerify }

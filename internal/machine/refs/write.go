@@ -7,7 +7,8 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// write applies an edit: the ref, its log, and the logs of the symbolic refs that point to it.
+// write applies an edit that was judged: the ref, its log, and the logs of the symbolic refs that
+// point to it. HEAD has its log even when the change did not come through it, as in git.
 func (t *transaction) write(e *edit, c *core.RefChange) error {
 	if e.what == changeNone {
 		return nil
@@ -52,9 +53,12 @@ func (t *transaction) write(e *edit, c *core.RefChange) error {
 	return nil
 }
 
-// number gives a row its revision and the number of its next log record. fresh says that it is the first one.
+// number gives a row its revision and the number of its next log record. fresh says that this is
+// the first record since the ref was made.
 func (t *transaction) number(next *row, cur row, exists bool) (fresh bool) {
 	next.rev = t.rev
+	// Numbers start at the revision, so those of an earlier ref with the same name are smaller, and
+	// the new log does not show the old one's records as its own.
 	if !exists || cur.seq == 0 { // numbers never exceed revisions: those of an earlier ref of the name are smaller
 		next.first, next.seq = t.rev, t.rev
 		return true
@@ -63,10 +67,11 @@ func (t *transaction) number(next *row, cur row, exists bool) (fresh bool) {
 	return false
 }
 
-// logRoom is about how many bytes a record takes besides its texts.
+// logRoom is about how many bytes a record takes in addition to its texts.
 const logRoom = 96
 
-// log writes a record, and drops the one that is too many.
+// log writes a record, drops the one that is too many, and for the first record enters when the log
+// is looked at.
 func (t *transaction) log(name string, r *row, fresh bool, entry *core.RefLog) {
 	t.tx.Set(keys.RefLog(t.m.p, t.repo.ID, name, r.seq), core.AppendRefLog(make([]byte, 0, logRoom+len(entry.Principal)+len(entry.Message)), entry))
 	if fresh {
@@ -77,7 +82,8 @@ func (t *transaction) log(name string, r *row, fresh bool, entry *core.RefLog) {
 	}
 }
 
-// logEntry returns what all records of a change have in common.
+// logEntry returns what all records of a change have in common. A task as the cause wins over a
+// push, and that over the request.
 func (t *transaction) logEntry(c *core.RefChange) core.RefLog {
 	entry := core.RefLog{
 		Principal: t.c.Principal, Cause: core.CauseRequest, Request: t.request, Message: c.Message, Stamp: t.c.Stamp,
