@@ -9,7 +9,9 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// add adds to a number. An absent key holds 0.
+// add adds to a number, which is stored as decimal text. An absent key holds 0. It must read the
+// key, unlike a put, and refuses a value that is not a number, an overflow, and a sum outside of
+// the op's bounds.
 func (m *Machine) add(tx core.Txn, c *core.ApplyContext, op *core.KVAdd, r *core.OpResult) (core.Fact, error) {
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
@@ -38,7 +40,7 @@ func (m *Machine) add(tx core.Txn, c *core.ApplyContext, op *core.KVAdd, r *core
 	return nil, nil
 }
 
-// sumOf adds to what the key holds; reason says why that cannot be.
+// sumOf adds to what the key holds. reason says why that cannot be; empty: it can.
 func sumOf(f found, op *core.KVAdd) (sum int64, reason string) {
 	var n int64
 	if f.ok {

@@ -9,11 +9,14 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// counts is what a partition keeps of all its keyspaces: the last incarnation given out; once it was measured, what all of the
-// namespace take on disk; and, where the tenant has a bound, what all of the tenant take, and that bound.
+// counts is what a partition keeps of all its keyspaces, in one row.
 type counts struct {
-	last   uint32
-	used   uint64
+	// last is the incarnation that was given out last. It is stored even when no keyspace is left:
+	// no number is given again.
+	last uint32
+	// used is the bytes on disk of all keyspaces of the namespace, once that was measured.
+	used uint64
+	// tenant is what all keyspaces of the tenant take, and their bound, where the tenant has one.
 	tenant core.TenantUse
 }
 
@@ -29,7 +32,8 @@ func Used(v core.View, p core.Partition) (uint64, error) {
 	return c.used, err
 }
 
-// useOfTenant takes in what all keyspaces of the tenant take on disk, and may.
+// useOfTenant takes over what all keyspaces of the tenant take on disk, and their bound. The node
+// measures it; here it only decides whether puts are refused.
 func (m *Machine) useOfTenant(tx core.Txn, op *core.TenantUse) {
 	next := *op
 	if next.Bound <= 0 {
@@ -41,6 +45,8 @@ func (m *Machine) useOfTenant(tx core.Txn, op *core.TenantUse) {
 	}
 }
 
+// setCounts stores the row. What is 0 at its end is left out, so that a partition without
+// measurements has the row of older programs.
 func (m *Machine) setCounts(tx core.Txn) {
 	row := binary.BigEndian.AppendUint32(nil, m.last)
 	if m.used > 0 || m.tenant.Bound > 0 {
@@ -53,6 +59,7 @@ func (m *Machine) setCounts(tx core.Txn) {
 	tx.Set(keys.Keyspace(m.p, ""), row)
 }
 
+// readCounts reads the row; a partition without keyspaces has none.
 func readCounts(v core.View, p core.Partition) (counts, error) {
 	row, ok, err := v.Get(keys.Keyspace(p, ""))
 	if err != nil || !ok {
@@ -65,6 +72,7 @@ func readCounts(v core.View, p core.Partition) (counts, error) {
 	return c, nil
 }
 
+// decodeCounts reads the row in any of its lengths. ok is false for a row that setCounts does not write.
 func decodeCounts(row []byte) (c counts, ok bool) {
 	if len(row) < incarnationLen {
 		return c, false

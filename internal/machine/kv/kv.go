@@ -23,37 +23,50 @@ import (
 
 // Limits that Apply judges: the most that an edge may be configured to let through, equal on all replicas.
 const (
-	MaxKey       = 64 << 10                      // bytes of a key: it is kept in index blocks and caches
-	MaxValue     = core.MaxCommitBytes - 128<<10 // bytes of a value: what fits a commit together with its key
-	MaxKeyspaces = 1000                          // per partition: their table is kept in memory
-	maxName      = 128                           // characters of a keyspace's name
+	// MaxKey is in bytes: a key is kept in index blocks and caches.
+	MaxKey = 64 << 10
+	// MaxValue is in bytes: what fits into a commit together with its key.
+	MaxValue = core.MaxCommitBytes - 128<<10
+	// MaxKeyspaces is per partition: their table is kept in memory.
+	MaxKeyspaces = 1000
+	// maxName is in characters of a keyspace's name.
+	maxName = 128
 )
 
-// Machine is the key-value service of one partition.
+// Machine is the key-value service of one partition. One goroutine at a time calls its methods.
+// Keys are only in the store; the table of keyspaces is in memory too.
 type Machine struct {
 	p core.Partition
-	// names maps each keyspace to its row: derived from the store, bounded by MaxKeyspaces. A row is never changed in place.
+	// names maps each keyspace to its row. It is derived from the store and bounded by
+	// MaxKeyspaces. A row is never changed in place, so that Undo can put the old one back.
 	names map[string]space
-	last  uint32 // last incarnation given out
-	used  uint64 // bytes on disk of all keyspaces of the namespace, as measured last
-	// tenant is what all keyspaces of the tenant take, as told last, and what they may.
+	// last is the incarnation that was given out last.
+	last uint32
+	// used is the bytes on disk of all keyspaces of the namespace, as measured last.
+	used uint64
+	// tenant is what all keyspaces of the tenant take and may take, as told last.
 	tenant core.TenantUse
-	// bounded is how many of them have a bound.
+	// bounded is the number of keyspaces that have a bound.
 	bounded int
-	// bytes of keys and values put since Open, also by commits that were taken back. It decides nothing.
+	// bytes is the length of keys and values that were put since Open, also by commits that were
+	// taken back. It decides nothing, so replicas may differ in it.
 	bytes uint64
 
+	// The fields below hold what Undo needs: last, used and tenant when the mark was set.
 	marked   bool
 	lastMark uint32
 	usedMark uint64
-	wasUsed  core.TenantUse // tenant, when the mark was set
-	changed  []changedSpace // since Mark
+	//
+	wasUsed core.TenantUse
+	// changed are the names that changed since Mark, in order, with what they stood for.
+	changed []changedSpace
 }
 
 // New returns the machine of p, empty until Open.
 func New(p core.Partition) *Machine { return &Machine{p: p} }
 
-// Open rebuilds the table of keyspaces from v.
+// Open rebuilds the table of keyspaces from v, with one scan. An incarnation above the last one
+// means that the store is damaged.
 func (m *Machine) Open(v core.View) error {
 	m.names, m.bounded, m.marked, m.changed = nil, 0, false, nil
 	rows, err := spacesOf(v, m.p)
@@ -156,8 +169,8 @@ func (m *Machine) End(core.Txn, *core.ApplyContext) error { return nil }
 // Events has nothing to tell.
 func (m *Machine) Events(*core.EventList) {}
 
-// Check judges a condition: nil when it holds, RevMismatch with what was found when it does not. A keyspace that does
-// not exist has no keys.
+// Check judges a condition: nil when it holds, RevMismatch with what was found when it does not. A
+// keyspace that does not exist has no keys.
 func (m *Machine) Check(v core.View, op *core.KVCheck) (core.Fact, error) {
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
@@ -172,6 +185,7 @@ func (m *Machine) Check(v core.View, op *core.KVCheck) (core.Fact, error) {
 	return f.mismatch(op.Keyspace, op.Key), nil
 }
 
+// put writes one key. Without a condition, and when the old value is not wanted, it reads nothing.
 func (m *Machine) put(tx core.Txn, c *core.ApplyContext, op *core.KVPut, r *core.OpResult) (core.Fact, error) {
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
@@ -205,6 +219,8 @@ func (m *Machine) put(tx core.Txn, c *core.ApplyContext, op *core.KVPut, r *core
 	return nil, nil
 }
 
+// delete removes one key. A key that is not there is a success that says so; with a revision to
+// compare it counts as revision 0.
 func (m *Machine) delete(tx core.Txn, c *core.ApplyContext, op *core.KVDelete, r *core.OpResult) (core.Fact, error) {
 	if fact := validate(op.Keyspace, op.Key); fact != nil {
 		return fact, nil
@@ -227,13 +243,15 @@ func (m *Machine) delete(tx core.Txn, c *core.ApplyContext, op *core.KVDelete, r
 	return nil, nil
 }
 
-// found is a key's row: absent when not ok.
+// found is a key's row. Without ok the key is absent, and has revision 0.
 type found struct {
-	rev   uint64
-	value []byte // as the View gave it
+	rev uint64
+	// value is as the View gave it: it is good only until the next write, so an answer copies it.
+	value []byte
 	ok    bool
 }
 
+// find reads a key of a keyspace by name; an unknown keyspace has no keys.
 func (m *Machine) find(v core.View, keyspace string, key []byte) (found, error) {
 	ks, ok := m.names[keyspace]
 	if !ok {
@@ -242,6 +260,7 @@ func (m *Machine) find(v core.View, keyspace string, key []byte) (found, error) 
 	return find(v, m.p, ks.incarnation, key)
 }
 
+// find reads a key by the number of its keyspace.
 func find(v core.View, p core.Partition, incarnation uint32, key []byte) (found, error) {
 	row, ok, err := v.Get(keys.KV(p, incarnation, key))
 	if err != nil || !ok {
@@ -254,7 +273,8 @@ func find(v core.View, p core.Partition, incarnation uint32, key []byte) (found,
 	return found{rev, value, true}, nil
 }
 
-// holds judges a comparison. An absent key has revision 0 and no value.
+// holds judges a comparison. An absent key has revision 0 and no value: it is unequal to every
+// value, and neither less nor greater than one.
 func (f found) holds(op *core.KVCheck) bool {
 	switch op.Compare {
 	case core.CompareExists:
@@ -296,10 +316,12 @@ func (f found) clone() []byte {
 	return append([]byte{}, f.value...)
 }
 
+// mismatch is the refusal of a condition, with the revision and value that were found.
 func (f found) mismatch(keyspace string, key []byte) core.Fact {
 	return core.RevMismatch{Rev: f.rev, Value: f.clone(), Missing: !f.ok, Keyspace: keyspace, Key: bytes.Clone(key)}
 }
 
+// validate judges the name of a keyspace and the length of a key.
 func validate(keyspace string, key []byte) core.Fact {
 	switch {
 	case !core.ValidName(keyspace):
@@ -312,6 +334,7 @@ func validate(keyspace string, key []byte) core.Fact {
 	return nil
 }
 
+// validateCheck judges whether a comparison is one that is known.
 func validateCheck(op *core.KVCheck) core.Fact {
 	switch op.Compare {
 	case core.CompareExists, core.CompareAbsent:
@@ -325,13 +348,14 @@ func validateCheck(op *core.KVCheck) core.Fact {
 	return core.Invalid{Field: "compare", Reason: "unknown", Message: "not a comparison"}
 }
 
-// A key's row is its revision as a varint, then the value.
+// A key's row is its revision as a varint, then the value. It is a new slice, which the transaction may keep.
 
 func appendRow(rev uint64, value []byte) []byte {
 	row := make([]byte, 0, binary.MaxVarintLen64+len(value))
 	return append(binary.AppendUvarint(row, rev), value...)
 }
 
+// errRow says that a row has no revision.
 var errRow = errors.New("no revision")
 
 func decodeRow(row []byte) (rev uint64, value []byte, err error) {

@@ -7,8 +7,10 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// puts applies the items of op in order, each as a put of its own with the next revision. A Fact refuses all of them, and
-// nothing was changed. An item without a condition is one blind write.
+// puts applies the items of op in order, each as a put of its own with the next revision. An item
+// that is refused does not keep the others from being applied. A Fact refuses all of them, and
+// nothing was changed. An item without a condition is one blind write. The commit is told how many
+// revisions were used.
 func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *core.OpResult) (core.Fact, error) {
 	if fact := validatePuts(op); fact != nil {
 		return fact, nil
@@ -46,6 +48,7 @@ func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *co
 	return nil, nil
 }
 
+// validatePuts judges what concerns all items.
 func validatePuts(op *core.KVPuts) core.Fact {
 	switch {
 	case !core.ValidName(op.Keyspace):
@@ -58,8 +61,8 @@ func validatePuts(op *core.KVPuts) core.Fact {
 	return nil
 }
 
-// judgeItem returns why an item is refused, nil for nothing. The value that a failed condition found is left out, as
-// answers of many items are kept.
+// judgeItem returns why an item is refused; nil: it is not. The value that a failed condition found
+// is left out, since answers with many items are kept for replays.
 func (m *Machine) judgeItem(v core.View, incarnation uint32, it *core.KVItem) (core.Fact, error) {
 	if fact := validateItem(it.Key, it.Value, it.IfAbsent, it.HasRev, it.IfRev); fact != nil {
 		return fact, nil
@@ -80,7 +83,7 @@ func (m *Machine) judgeItem(v core.View, incarnation uint32, it *core.KVItem) (c
 	return nil, nil
 }
 
-// validateItem judges the shape of a put, but for its keyspace.
+// validateItem judges the shape of a put, except its keyspace.
 func validateItem(key, value []byte, ifAbsent, hasRev bool, ifRev uint64) core.Fact {
 	switch {
 	case len(key) == 0:
@@ -95,7 +98,8 @@ func validateItem(key, value []byte, ifAbsent, hasRev bool, ifRev uint64) core.F
 	return nil
 }
 
-// pair makes the stored key and the row of an item, in one piece of memory.
+// pair makes the stored key and the row of an item in one piece of memory, one allocation for both.
+// Neither slice has room to grow into the other.
 func (m *Machine) pair(incarnation uint32, it *core.KVItem, rev uint64) (key, row []byte) {
 	b := make([]byte, 0, keys.KVBytes+len(it.Key)+binary.MaxVarintLen64+len(it.Value))
 	b = keys.AppendKV(b, m.p, incarnation, it.Key)

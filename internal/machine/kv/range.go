@@ -5,7 +5,8 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// deleteRange removes a range of keys as one mutation. A keyspace that does not exist has no keys.
+// deleteRange removes a range of keys as one mutation, whatever is in it. A keyspace that does not
+// exist has no keys. With Count it first counts the keys, up to a limit beyond which it refuses.
 func (m *Machine) deleteRange(tx core.Txn, c *core.ApplyContext, op *core.KVDeleteRange, r *core.OpResult) (core.Fact, error) {
 	if fact := validateRange(op); fact != nil {
 		return fact, nil
@@ -36,7 +37,8 @@ func (m *Machine) deleteRange(tx core.Txn, c *core.ApplyContext, op *core.KVDele
 	return nil, nil
 }
 
-// spanOf returns the bounds in the store of a range of keys.
+// spanOf returns the bounds in the store of a range of keys: of a prefix, or of from to below to,
+// either of which may be empty.
 func spanOf(p core.Partition, incarnation uint32, from, to, prefix []byte) (lo, hi []byte) {
 	lo, hi = keys.KVRange(p, incarnation, prefix)
 	if len(prefix) > 0 {
@@ -51,6 +53,7 @@ func spanOf(p core.Partition, incarnation uint32, from, to, prefix []byte) (lo, 
 	return lo, hi
 }
 
+// validateRange judges the shape of a range: a prefix and bounds are mutually exclusive.
 func validateRange(op *core.KVDeleteRange) core.Fact {
 	switch {
 	case !core.ValidName(op.Keyspace):

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Keyspace is a row of the table of keyspaces.
+// Keyspace is one entry of the table of keyspaces.
 type Keyspace struct {
 	Name        string
 	Incarnation uint32
@@ -119,6 +119,7 @@ func Space(v core.View, p core.Partition, name string) (core.KeyspaceInfo, bool,
 	return one.info(), true, nil
 }
 
+// info is what callers see of a keyspace.
 func (n *namedSpace) info() core.KeyspaceInfo {
 	return core.KeyspaceInfo{Name: n.name, Incarnation: n.incarnation, Config: n.config, Measured: n.used, Over: n.over}
 }
@@ -135,6 +136,7 @@ func CountKeys(v core.View, from, to []byte) (n uint64, more bool, err error) {
 	return n, false, err
 }
 
+// incarnationOf reads the number of a keyspace from the store, for reads without a Machine.
 func incarnationOf(v core.View, p core.Partition, keyspace string) (uint32, bool, error) {
 	if keyspace == "" {
 		return 0, false, nil

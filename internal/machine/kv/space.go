@@ -10,28 +10,32 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// space is the row of a keyspace.
+// space is the row of a keyspace. It is a value: a change makes a new one.
 type space struct {
+	// incarnation numbers the keyspace in its keys. A later keyspace of the same name has another one.
 	incarnation uint32
 	config      core.KeyspaceConfig
-	used        uint64 // bytes on disk, as measured last
-	over        bool   // more than the configuration allows: no puts
+	// used is its bytes on disk, as measured last.
+	used uint64
+	// over says that it takes more than the configuration allows: puts are refused.
+	over bool
 }
 
-// namedSpace is a row of the table of keyspaces.
+// namedSpace is a row of the table of keyspaces with its name.
 type namedSpace struct {
 	space
 	name string
 }
 
-// changedSpace is what a name stood for before a change.
+// changedSpace is what a name stood for before a change. there is false when it stood for nothing.
 type changedSpace struct {
 	name  string
 	old   space
 	there bool
 }
 
-// set makes a name stand for ks.
+// set makes a name stand for ks, in memory and in the store, and keeps the number of bounded
+// keyspaces right.
 func (m *Machine) set(tx core.Txn, name string, ks space) {
 	m.note(name)
 	m.count(m.names[name], -1)
@@ -43,7 +47,8 @@ func (m *Machine) set(tx core.Txn, name string, ks space) {
 	tx.Set(keys.Keyspace(m.p, name), ks.append(nil))
 }
 
-// count adds a keyspace to those that have a bound, or takes it off, if it has one.
+// count adds a keyspace that has a bound to those that do, or takes it off with -1. One without a
+// bound changes nothing.
 func (m *Machine) count(ks space, n int) {
 	if c := ks.config; c.Bytes != 0 || c.WriteRate != 0 || c.ByteRate != 0 {
 		m.bounded += n
@@ -65,7 +70,7 @@ func (m *Machine) Bounded() []core.KeyspaceInfo {
 	return out
 }
 
-// note remembers what a name stands for, so that Undo can take a change back.
+// note remembers what a name stands for, so that Undo can take a change back. It comes before the change.
 func (m *Machine) note(name string) {
 	if m.marked {
 		old, there := m.names[name]
@@ -73,7 +78,7 @@ func (m *Machine) note(name string) {
 	}
 }
 
-// make enters a keyspace in the table.
+// make enters a keyspace in the table under the next incarnation. The caller has checked that it may be made.
 func (m *Machine) make(tx core.Txn, name string) space {
 	m.last++
 	m.setCounts(tx)
@@ -82,7 +87,8 @@ func (m *Machine) make(tx core.Txn, name string) space {
 	return ks
 }
 
-// mayPut judges a put in a keyspace that may be unknown.
+// mayPut judges a put in a keyspace that may be unknown: the bounds of the keyspace, of the
+// namespace and of the tenant, and whether a keyspace may be made.
 func (m *Machine) mayPut(c *core.ApplyContext, name string, ks space, known bool) core.Fact {
 	switch {
 	case ks.over:
@@ -101,8 +107,9 @@ func (m *Machine) mayPut(c *core.ApplyContext, name string, ks space, known bool
 	return nil
 }
 
-// setKeyspace replaces a keyspace's configuration, and makes one that is missing. A bound on bytes that is raised or taken
-// away lets puts in at once, if what was measured last is below it.
+// setKeyspace replaces a keyspace's configuration, and makes one that is missing. The version rises
+// only when something changed. A bound on bytes that is raised or taken away lets puts in at once,
+// if what was measured last is below it.
 func (m *Machine) setKeyspace(tx core.Txn, op *core.KeyspaceSet, r *core.OpResult) core.Fact {
 	ks, known := m.names[op.Keyspace]
 	switch {
@@ -134,7 +141,8 @@ func (m *Machine) setKeyspace(tx core.Txn, op *core.KeyspaceSet, r *core.OpResul
 	return nil
 }
 
-// deleteKeyspace removes a keyspace and its keys. A later one of the same name has another incarnation.
+// deleteKeyspace removes a keyspace and its keys, as one range. A later one of the same name has
+// another incarnation.
 func (m *Machine) deleteKeyspace(tx core.Txn, op *core.KeyspaceDelete, r *core.OpResult) core.Fact {
 	if !core.ValidName(op.Keyspace) {
 		return core.Invalid{Field: "keyspace", Reason: "bad_name", Message: "not a name of a keyspace"}
@@ -152,7 +160,8 @@ func (m *Machine) deleteKeyspace(tx core.Txn, op *core.KeyspaceDelete, r *core.O
 	return nil
 }
 
-// use takes in what keyspaces take on disk.
+// use takes over what keyspaces take on disk, by incarnation, since a name may stand for another
+// keyspace by now. Numbers that are not known any more are passed over.
 func (m *Machine) use(tx core.Txn, op *core.KeyspaceUse) {
 	if len(op.Items) == 0 {
 		return
@@ -182,17 +191,18 @@ func (m *Machine) use(tx core.Txn, op *core.KeyspaceUse) {
 	}
 }
 
-// judge says whether a keyspace is over its bound.
+// judge says whether a keyspace is over its bound, by what was measured last.
 func (ks *space) judge() { ks.over = ks.config.Bytes > 0 && ks.used > uint64(ks.config.Bytes) }
 
-// A keyspace's row is its incarnation and its kind; and, where it was configured or measured, whether it is over its bound,
-// what it takes on disk, and the configuration.
+// A keyspace's row is its incarnation and its kind. Where it was configured or measured, there
+// follow whether it is over its bound, what it takes on disk, and the configuration.
 
 const (
 	incarnationLen = 4
 	kindPlain      = 1
 )
 
+// append writes the row, in the short form as long as that is enough.
 func (ks space) append(dst []byte) []byte {
 	dst = append(binary.BigEndian.AppendUint32(dst, ks.incarnation), kindPlain)
 	if ks.config == (core.KeyspaceConfig{}) && ks.used == 0 {
@@ -206,6 +216,8 @@ func (ks space) append(dst []byte) []byte {
 	return core.AppendKeyspaceConfig(dst, &ks.config)
 }
 
+// decodeSpace reads a row in either form. ok is false for another kind, or for a row that append
+// does not write.
 func decodeSpace(row []byte) (ks space, ok bool) {
 	if len(row) <= incarnationLen || row[incarnationLen] != kindPlain {
 		return space{}, false
