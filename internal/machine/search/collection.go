@@ -9,10 +9,12 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// A definition's row is its incarnation, then the definition.
+// The row of a definition is its incarnation in incarnationLen bytes, then the definition.
 
 const incarnationLen = 4
 
+// set makes a collection. The same definition again is a replay; another one under the same name is
+// refused, since points were stored by the first.
 func (m *Machine) set(tx core.Txn, op *core.CollectionSet, r *core.OpResult) core.Fact {
 	def := &op.Collection
 	if fact := validate(def); fact != nil {
@@ -46,6 +48,8 @@ func (m *Machine) set(tx core.Txn, op *core.CollectionSet, r *core.OpResult) cor
 	return nil
 }
 
+// drop removes a collection and all it holds, as one range. A collection that is not there is a
+// success that says so. The change tells the nodes, which keep an index of it, that it is gone.
 func (m *Machine) drop(tx core.Txn, op *core.CollectionDelete, r *core.OpResult) core.Fact {
 	if !core.ValidName(op.Name) {
 		return core.Invalid{Field: "name", Reason: "bad_name", Message: "not a name of a collection"}
@@ -64,7 +68,7 @@ func (m *Machine) drop(tx core.Txn, op *core.CollectionDelete, r *core.OpResult)
 	return nil
 }
 
-// validate judges a definition, naming the field.
+// validate judges a definition, and names the field that is wrong.
 func validate(def *core.Collection) core.Fact {
 	invalid := func(field, reason, message string) core.Fact {
 		return core.Invalid{Field: field, Reason: reason, Message: message}
@@ -92,6 +96,8 @@ func validate(def *core.Collection) core.Fact {
 	return validateFields(def)
 }
 
+// validateFields judges the fields of the schema and the text fields: names, types, gates and
+// weights. A name may come once in each list.
 func validateFields(def *core.Collection) core.Fact {
 	seen := make(map[string]bool, len(def.Fields))
 	for i := range def.Fields {
@@ -123,6 +129,7 @@ func validateFields(def *core.Collection) core.Fact {
 	return nil
 }
 
+// gateFits reports whether a field's type is one that its gate can read.
 func gateFits(f *core.SchemaField) bool {
 	switch f.Gate {
 	case core.GateNone:
@@ -135,7 +142,8 @@ func gateFits(f *core.SchemaField) bool {
 	return false
 }
 
-// validField reports whether s is an identifier of expressions.
+// validField reports whether s is an identifier of expressions, in which fields are named: letters,
+// digits and underscores, and no digit first.
 func validField(s string) bool {
 	if s == "" || len(s) > core.MaxName {
 		return false
@@ -196,12 +204,13 @@ func Collection(v core.View, p core.Partition, name string) (info core.Collectio
 	return info, err == nil, err
 }
 
+// incarnationOf reads the number of a collection from the store, for reads without a Machine.
 func incarnationOf(v core.View, p core.Partition, name string) (uint32, bool, error) {
 	info, ok, err := Collection(v, p, name)
 	return info.Incarnation, ok, err
 }
 
-// Holds reports whether there are collections, and rulesets.
+// Holds reports whether there are collections, and whether there are rulesets.
 func (m *Machine) Holds() (collections, rulesets bool) {
 	return len(m.collections) > 0, len(m.rulesets) > 0
 }

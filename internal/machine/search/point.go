@@ -9,8 +9,10 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// point is a point's row: version and slot as varints, then the payload.
+// point is a point's row: version and slot as varints, then the payload. Without ok the point is
+// absent, and has version 0.
 type point struct {
+	// version is the partition's revision at its last upsert. slot is where its vector lies.
 	version, slot uint64
 	payload       []byte
 	ok            bool
@@ -34,6 +36,7 @@ func decodePoint(row []byte) (pt point, ok bool) {
 	return point{version, slot, row[n+k:], true}, true
 }
 
+// readPoint reads a point's row. Its payload is the store's memory.
 func readPoint(v core.View, p core.Partition, incarnation uint32, id string) (point, error) {
 	row, ok, err := v.Get(keys.Point(p, incarnation, id))
 	if err != nil || !ok {
@@ -46,6 +49,8 @@ func readPoint(v core.View, p core.Partition, incarnation uint32, id string) (po
 	return pt, nil
 }
 
+// find returns a collection by name. uid is that of the definition by which the edge checked the
+// op; 0: no definition was needed.
 func (m *Machine) find(name string, uid uint64) (*collection, core.Fact) {
 	c := m.collections[name]
 	switch {
@@ -57,8 +62,8 @@ func (m *Machine) find(name string, uid uint64) (*collection, core.Fact) {
 	return c, nil
 }
 
-// ValidPointID reports whether s may be a point's id: 1 to 128 bytes without control characters, as a name is. Braces may
-// hold the text that places it.
+// ValidPointID reports whether s may be a point's id: 1 to 128 bytes without spaces and control
+// characters. Braces may hold the text that places it.
 func ValidPointID(s string) bool {
 	if s == "" || len(s) > maxPointID {
 		return false
@@ -71,6 +76,9 @@ func ValidPointID(s string) bool {
 	return true
 }
 
+// upsert stores a point: its row under its id, and its vector under a new slot. The vector of the
+// old slot is deleted in the same entry, so that no slot ever shows two vectors. It reads the old
+// row, which tells the old slot.
 func (m *Machine) upsert(tx core.Txn, ctx *core.ApplyContext, op *core.VectorUpsert, r *core.OpResult) (core.Fact, error) {
 	c, fact := m.find(op.Collection, op.UID)
 	if fact == nil {
@@ -108,7 +116,7 @@ func (m *Machine) upsert(tx core.Txn, ctx *core.ApplyContext, op *core.VectorUps
 	return nil, nil
 }
 
-// fits judges what an upsert alone shows, and the definition.
+// fits judges what an upsert alone shows, and whether it fits the definition.
 func (c *collection) fits(op *core.VectorUpsert) core.Fact {
 	switch {
 	case !ValidPointID(op.ID):
@@ -125,6 +133,7 @@ func (c *collection) fits(op *core.VectorUpsert) core.Fact {
 	return nil
 }
 
+// maxPoints is the definition's bound of points, or the default.
 func (c *collection) maxPoints() int64 {
 	if c.def.MaxPoints > 0 {
 		return c.def.MaxPoints
@@ -132,10 +141,12 @@ func (c *collection) maxPoints() int64 {
 	return core.MaxPoints
 }
 
+// mismatch is the refusal of a version, with the one that was found.
 func (m *Machine) mismatch(collection, id string, found point) core.Fact {
 	return core.VersionMismatch{Collection: collection, ID: id, Partition: m.p.Index, Version: found.version}
 }
 
+// delete removes a point and its vector. A point that is not there is a success that says so.
 func (m *Machine) delete(tx core.Txn, op *core.VectorDelete, r *core.OpResult) (core.Fact, error) {
 	c, fact := m.find(op.Collection, 0)
 	if fact != nil {

@@ -11,9 +11,10 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// A recording's row is when it was kept and when it expires, both as varints, then its data. In the order of their numbers
-// recordings leave: the oldest when there are too many, and those that have expired once all before them have. So the
-// earliest end of one is that of the oldest, and one that is to stay for long may keep later ones with it.
+// A recording's row is when it was kept and when it expires, both as varints, then its data.
+// Recordings leave in the order of their numbers: the oldest when there are too many, and those
+// that have expired once all before them have. So the earliest end that matters is that of the
+// oldest one. A recording that stays for long may keep later ones with it.
 
 func appendRecording(at, expires core.ShardTime, data []byte) []byte {
 	row := make([]byte, 0, 2*binary.MaxVarintLen64+len(data))
@@ -34,6 +35,8 @@ func decodeRecording(row []byte) (at, expires core.ShardTime, data []byte, ok bo
 	return core.ShardTime(a), core.ShardTime(e), row[n+k:], true
 }
 
+// record keeps a recording under the id of its search, and under the next number for its order. The
+// oldest one makes room when there are too many.
 func (m *Machine) record(tx core.Txn, ctx *core.ApplyContext, op *core.RecordingPut) (core.Fact, error) {
 	c, fact := m.find(op.Collection, op.UID)
 	switch {
@@ -72,7 +75,8 @@ func (m *Machine) record(tx core.Txn, ctx *core.ApplyContext, op *core.Recording
 	return nil, nil
 }
 
-// forgetOldest removes the oldest recording, and finds when the next one expires.
+// forgetOldest removes the oldest recording, and finds when the next one expires. The caller has
+// touched the collection.
 func (m *Machine) forgetOldest(tx core.Txn, c *collection) error {
 	order := keys.RecordingOrder(m.p, c.incarnation, c.counts.first)
 	row, ok, err := tx.Get(order)
@@ -90,7 +94,7 @@ func (m *Machine) forgetOldest(tx core.Txn, c *collection) error {
 	return err
 }
 
-// firstDue returns when a collection's oldest recording expires.
+// firstDue returns when a collection's oldest recording expires; core.Never without recordings.
 func (m *Machine) firstDue(v core.View, c *collection) (core.ShardTime, error) {
 	if c.counts.first == c.counts.next {
 		return core.Never, nil
@@ -116,8 +120,10 @@ func (m *Machine) firstDue(v core.View, c *collection) (core.ShardTime, error) {
 // Due returns when the earliest timed work is due, core.Never without any.
 func (m *Machine) Due() core.ShardTime { return m.due }
 
+// names lists the collections in order, so that ticks work the same on every replica.
 func (m *Machine) names() []string { return slices.Sorted(maps.Keys(m.collections)) }
 
+// findDue computes due from the collections.
 func (m *Machine) findDue() {
 	m.due = core.Never
 	for _, name := range m.names() {
@@ -125,7 +131,8 @@ func (m *Machine) findDue() {
 	}
 }
 
-// Tick forgets at most limit recordings that have expired, tells how many, and reports whether some are left.
+// Tick forgets at most limit recordings that have expired, tells how many, and reports whether some
+// are left. Collections are looked at in order of name.
 func (m *Machine) Tick(tx core.Txn, ctx *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
 	for _, name := range m.names() {
 		c := m.collections[name]
@@ -143,7 +150,8 @@ func (m *Machine) Tick(tx core.Txn, ctx *core.ApplyContext, limit uint32) (used 
 	return used, false, nil
 }
 
-// ReadRecording reads a recording of a collection, by the uid of its definition.
+// ReadRecording reads a recording of a collection, by the uid of its definition. It is not there
+// when it has expired by now, though a tick has not removed it yet.
 func ReadRecording(v core.View, p core.Partition, uid, id uint64, now core.ShardTime) (out core.Recording, info core.CollectionInfo, ok bool, err error) {
 	infos, err := Collections(v, p)
 	if err != nil {

@@ -9,6 +9,9 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
+// putRuleset stores the next version of a ruleset. Equal rules are a replay of the newest version.
+// A version that was named must be the next one, so that two clients do not both publish it. The
+// oldest version goes when there are too many.
 func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult) (core.Fact, error) {
 	switch {
 	case !core.ValidName(op.Name):
@@ -72,9 +75,10 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 	return nil, nil
 }
 
-// dropRuleset removes a ruleset. A version never changes: readers keep it compiled, clients name it, and recordings tell of
-// it. So what is made later under the same name has other numbers. One counter for all names says which: it is bounded,
-// where a number for each name that ever was would not be.
+// dropRuleset removes a ruleset. A version never changes: readers keep it compiled, clients name
+// it, and recordings refer to it. So a ruleset that is made later under the same name gets other
+// numbers, above those of all rulesets that were removed. One counter for all names is enough for
+// that; a number for each name that ever was would grow without bound.
 func (m *Machine) dropRuleset(tx core.Txn, c *core.ApplyContext, op *core.RulesetDelete, r *core.OpResult) core.Fact {
 	if c.Format < core.FormatQueues {
 		return core.Invalid{Field: "name", Reason: "not_supported", Message: fmt.Sprintf("a cluster removes rulesets from format %d on", core.FormatQueues)}

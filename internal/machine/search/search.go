@@ -23,9 +23,11 @@ import (
 // maxPointID is the longest id of a point, in bytes.
 const maxPointID = 128
 
-// Options are limits that only tests change; zero means the default.
+// Options are limits that only tests change. Zero means the default. All replicas must use the
+// same, since Apply judges by them.
 type Options struct {
-	MaxRecordings  uint64 // kept of a collection
+	// MaxRecordings is the number of recordings that are kept of a collection.
+	MaxRecordings  uint64
 	MaxCollections int
 	MaxRulesets    int
 }
@@ -43,40 +45,57 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// collection is what is kept in memory of one: derived from the store, bounded by MaxCollections.
+// collection is what is kept in memory of one, derived from the store and bounded by
+// MaxCollections. An op changes it in place, after touch.
 type collection struct {
-	def         core.Collection
+	def core.Collection
+	// incarnation numbers it in keys. A later collection of the same name has another one.
 	incarnation uint32
 	counts      counts
-	stored      counts // as the store has them
-	due         core.ShardTime
-	touched     bool
+	// stored are the counters as the store has them; End writes those that differ.
+	stored counts
+	// due is when its oldest recording expires; core.Never without one.
+	due core.ShardTime
+	// touched says that it is in the Machine's list of that name.
+	touched bool
 }
 
 // counts is a collection's row of counters.
 type counts struct {
-	points, slots uint64 // there are; given out
-	first, next   uint64 // numbers of recordings: those from first to below next are kept
+	// points is the number of points there are, and slots the number of slots given out. A slot is
+	// given once, so slots only grows.
+	points, slots uint64
+	// first and next number the recordings: those from first to below next are kept.
+	first, next uint64
 }
 
-// rulesetState says which versions of a ruleset are kept.
+// rulesetState says which versions of a ruleset are kept: oldest to newest, without gaps.
 type rulesetState struct{ oldest, newest uint32 }
 
-// Machine is the search service of one partition.
+// Machine is the search service of one partition. One goroutine at a time calls its methods. Points
+// and their vectors are only in the store.
 type Machine struct {
 	p core.Partition
 	o Options
 
 	collections map[string]*collection
 	rulesets    map[string]rulesetState
-	last        uint32 // last incarnation given out
-	removed     uint32 // highest number of a version that was removed with its ruleset; 0: none was
-	due         core.ShardTime
-	stale       bool // due must be found again at the end of the entry
+	// last is the incarnation that was given out last.
+	last uint32
+	// removed is the highest number of a version that was removed with its ruleset; 0: none was.
+	removed uint32
+	// due is the earliest of the collections' due, as of the end of the last entry.
+	due core.ShardTime
+	// stale says that due must be found again at the end of the entry.
+	stale bool
 
-	changes []core.PointChange // since the last Events
-	touched []*collection      // counters that End writes
+	// changes are what happened since the last Events. The index of each node is built from them.
+	changes []core.PointChange
+	// touched are the collections whose counters End may have to write.
+	touched []*collection
 
+	// The fields below are for Undo: functions that take changes back, to be called in the opposite
+	// order, and the length of changes at the mark.
 	marked     bool
 	undo       []func()
 	changeMark int
@@ -113,6 +132,7 @@ func (m *Machine) Open(v core.View) error {
 	return m.openRulesets(v)
 }
 
+// openCollection takes one collection into memory, with its counters and the end of its oldest recording.
 func (m *Machine) openCollection(v core.View, info *core.CollectionInfo) error {
 	if info.Incarnation == 0 || info.Incarnation > m.last {
 		return errs.Corruptf("collection %q of %s: incarnation %d, last is %d", info.Collection.Name, m.p, info.Incarnation, m.last)
@@ -133,6 +153,8 @@ func (m *Machine) openCollection(v core.View, info *core.CollectionInfo) error {
 	return nil
 }
 
+// openRulesets takes the kept versions of all rulesets into memory, by one scan of their keys. The
+// row without a name has the highest number that was removed.
 func (m *Machine) openRulesets(v core.View) error {
 	from, to := keys.Rulesets(m.p)
 	return core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
@@ -175,14 +197,14 @@ func (m *Machine) Keep() {
 	m.marked, m.undo = false, m.undo[:0]
 }
 
-// back registers how to take a change back.
+// back registers how to take a change back. Without a mark nothing is remembered.
 func (m *Machine) back(fn func()) {
 	if m.marked {
 		m.undo = append(m.undo, fn)
 	}
 }
 
-// touch notes that c's counters are about to change.
+// touch notes that c's counters or due are about to change.
 func (m *Machine) touch(c *collection) {
 	if m.marked {
 		before, due := c.counts, c.due
@@ -241,7 +263,7 @@ func (m *Machine) End(tx core.Txn, _ *core.ApplyContext) error {
 	return nil
 }
 
-// Version returns the number of a version of a ruleset that is kept, the newest one for 0.
+// Version returns the number of a version of a ruleset that is kept; for 0 the newest one.
 func (m *Machine) Version(ruleset string, version uint32) (kept uint32, ok bool) {
 	s, known := m.rulesets[ruleset]
 	switch {
@@ -261,6 +283,7 @@ func (m *Machine) Events(to *core.EventList) {
 	m.changes = nil // the events are in it
 }
 
+// append writes the counters, and decodeCounters refuses a row in which they contradict each other.
 func (c counts) append(dst []byte) []byte {
 	for _, n := range [...]uint64{c.points, c.slots, c.first, c.next} {
 		dst = binary.AppendUvarint(dst, n)
@@ -279,6 +302,7 @@ func decodeCounts(row []byte) (c counts, ok bool) {
 	return c, len(row) == 0 && c.points <= c.slots && c.first <= c.next
 }
 
+// readCounts reads the counters of a collection. One that nothing was put in has no row.
 func readCounts(v core.View, p core.Partition, incarnation uint32) (counts, error) {
 	row, ok, err := v.Get(keys.CollectionCounts(p, incarnation))
 	if err != nil || !ok {
