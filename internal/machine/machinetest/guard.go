@@ -11,11 +11,13 @@ import (
 // Guard is a core.Txn that notes each key and range outside the allowed ones: what belongs to another tenant.
 type Guard struct {
 	core.Txn
+	// ranges are the allowed keys. What is not within one of them is a stray.
 	ranges []keyRange
 	// Strays are the accesses that were not allowed, one line each.
 	Strays []string
 }
 
+// keyRange is the keys from from to below to.
 type keyRange struct{ from, to []byte }
 
 // NewGuard returns a Guard over tx that allows nothing.
@@ -33,6 +35,7 @@ func (g *Guard) AllowOnly(parts ...core.Partition) {
 	}
 }
 
+// check notes an access that no single allowed range holds as a whole.
 func (g *Guard) check(what string, from, to []byte) {
 	for _, r := range g.ranges {
 		if keys.Compare(from, r.from) >= 0 && to != nil && keys.Compare(to, r.to) <= 0 {

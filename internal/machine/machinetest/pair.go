@@ -15,17 +15,21 @@ type Machine interface {
 	Due() core.ShardTime
 }
 
-// Pair is two replicas of a shard. One applies entries as they were made; the other what their encoding decodes to,
-// and may be opened again from its bytes at any time. Apply fails as soon as the two differ in a result, in a byte, or
-// in the order of their changes, which the apply hash covers.
+// Pair is two replicas of a shard. A applies entries as they were made; B applies what their encoding decodes
+// to, and may be opened again from its bytes at any time. Apply fails as soon as the two differ in a result,
+// an event, a byte, or the order of their changes, which the apply hash covers.
 type Pair struct {
-	A, B  Machine
-	TxA   *Txn
-	TxB   *Txn
-	Index uint64 // of the last entry
+	A, B Machine
+	TxA  *Txn
+	TxB  *Txn
+	// Index is that of the last entry, and Stamp the one that the next entry gets.
+	Index uint64
 	Stamp core.ShardTime
 
-	make  func() Machine
+	// make makes a machine, for B at first and for both when they are opened again.
+	make func() Machine
+	// guard is A's transaction for entries that may touch their own partitions only. logA and logB
+	// note the changes of an entry.
 	guard *Guard
 	logA  *changeLog
 	logB  *changeLog
@@ -104,6 +108,7 @@ func partitionsOf(commits []core.Commit) (parts []core.Partition, only bool) {
 	return parts, true
 }
 
+// compare compares what both replicas answered, told, changed and hold after an entry.
 func (p *Pair) compare(a, b *core.Applied) error {
 	if len(a.Results) != len(b.Results) {
 		return fmt.Errorf("entry %d: %d and %d results", p.Index, len(a.Results), len(b.Results))
@@ -131,11 +136,12 @@ func (p *Pair) compare(a, b *core.Applied) error {
 	return nil
 }
 
-// changeLog is a core.Txn that notes the changes made through it, in order and without those undone.
+// changeLog is a core.Txn that notes the changes made through it, in order and without those that were undone.
 type changeLog struct {
 	core.Txn
 	changes []string
-	mark    int
+	// mark is the number of changes when the mark was set.
+	mark int
 }
 
 func (l *changeLog) clear() { l.changes, l.mark = l.changes[:0], 0 }

@@ -21,16 +21,20 @@ import (
 // It also counts what a machine asks of it, and what would reach the store if all changes since StartLayer were
 // written out at once.
 type Txn struct {
+	// rows are the state, in order of key.
 	rows   *btree.BTreeG[row]
 	marked bool
-	undo   []change
-	layer  map[string]layered // nil: not tracked
+	// undo are the changes since the mark, for Undo to go through backwards.
+	undo []change
+	// layer has what became of each key since StartLayer; nil: that is not tracked.
+	layer  map[string]layered
 	counts Counts
 }
 
 // Counts are the calls of a Txn since it was made or ResetCounts was called. Undone calls count too.
 type Counts struct {
-	Gets, Scans, Scanned          int // Scanned: rows shown to callbacks
+	// Scanned is the number of rows that were shown to callbacks.
+	Gets, Scans, Scanned          int
 	Sets, Inserts, Deletes, Range int
 }
 
@@ -40,18 +44,20 @@ func (c *Counts) Add(d Counts) {
 	c.Sets, c.Inserts, c.Deletes, c.Range = c.Sets+d.Sets, c.Inserts+d.Inserts, c.Deletes+d.Deletes, c.Range+d.Range
 }
 
+// row is one key with its value.
 type row struct{ key, value []byte }
 
 // change is one journal step: the row that was at key before, if there was one.
 type change struct {
-	key      []byte
-	value    []byte
-	had      bool
+	key   []byte
+	value []byte
+	had   bool
+	// layered and hadLayer are the key's entry in the layer before.
 	layered  layered
 	hadLayer bool
 }
 
-// layered is what became of one key since StartLayer.
+// layered is what became of one key since StartLayer: whether it was new, and whether it is deleted now.
 type layered struct{ fresh, deleted bool }
 
 var _ core.Txn = (*Txn)(nil)
@@ -86,12 +92,14 @@ func (t *Txn) Scan(from, to []byte, fn func(key, value []byte) bool) error {
 	return nil
 }
 
+// poison overwrites what a callback was shown, so that a machine which keeps it fails at once.
 func poison(b []byte) {
 	for i := range b {
 		b[i] = 0xdb
 	}
 }
 
+// ascend goes through the rows from from to below to.
 func (t *Txn) ascend(from, to []byte, fn func(row) bool) {
 	t.rows.Ascend(row{key: from}, func(r row) bool {
 		if to != nil && keys.Compare(r.key, to) >= 0 {
@@ -116,6 +124,8 @@ func (t *Txn) Insert(key, value []byte) {
 	t.put(key, value, true)
 }
 
+// put stores a row, and notes it for Undo and in the layer. fresh says that the key was not there
+// before the layer.
 func (t *Txn) put(key, value []byte, fresh bool) {
 	old, had := t.rows.Set(row{key, value})
 	l, hadLayer := t.layer[string(key)]
@@ -134,6 +144,7 @@ func (t *Txn) Delete(key []byte) {
 	t.drop(key)
 }
 
+// drop removes a row, present or not, and notes that likewise.
 func (t *Txn) drop(key []byte) {
 	old, had := t.rows.Delete(row{key: key})
 	l, hadLayer := t.layer[string(key)]
