@@ -15,47 +15,61 @@ import (
 	"github.com/millrace/millrace/internal/localport"
 )
 
-// ClusterOptions of the servers of one cluster.
+// ClusterOptions are those of the servers of one cluster.
 type ClusterOptions struct {
 	Binary string
-	Dir    string   // everything goes below it
-	Env    []string // in addition to the harness's own
-	Flags  []string // of every node
-	Nodes  int
-	Proxy  bool   // each directed link between nodes goes through a proxy
-	Disk   string // of the program that mounts a disk for each node; empty: they lie below Dir
-	// Begin is how many of the nodes the cluster begins with; 0: all. The others are outside until they join, and what others
-	// say to a node goes through its door.
+	// Dir is the folder below which everything goes.
+	Dir string
+	// Env is added to the harness's own environment, and Flags to those of every node.
+	Env []string
+	//
+	Flags []string
+	Nodes int
+	// Proxy puts a proxy on each directed link between nodes.
+	Proxy bool
+	// Disk is the program that mounts a disk for each node; empty: their data lies below Dir.
+	Disk string
+	// Begin is the number of nodes that the cluster begins with; 0: all. The others are outside
+	// until they join, and each node is reached through its door.
 	Begin int
 	// OpenFiles is Options.OpenFiles of every node.
 	OpenFiles int
 }
 
-// Cluster is a cluster of servers on this machine, as `millrace cluster init` sets one up: mutual TLS between nodes, plain
-// text for clients on loopback.
+// Cluster is a cluster of servers on this machine, as `millrace cluster init` sets one up: mutual
+// TLS between nodes, plain text for clients on loopback.
 type Cluster struct {
 	Nodes  []*Node
 	Tokens []Token
-	Links  map[Link]*Proxy // none without ClusterOptions.Proxy
+	// Links are the proxies by direction; there are none without ClusterOptions.Proxy.
+	Links map[Link]*Proxy
 
-	reserved *localport.Ports // three for each node
+	// reserved has three ports for each node, which it keeps over restarts.
+	reserved *localport.Ports
 }
 
 // Node is one server of a cluster. Its addresses stay the same over restarts.
 type Node struct {
 	*Server
-	ID    int // from 1
+	// ID counts from 1, and is the node's id in the cluster.
+	ID int
+	// API, admin and peers are the addresses of its listeners.
 	API   string
 	admin string
 	peers string
-	Dir   string // its data and its archive of the log are below it
+	// Dir holds its data and its archive of the log.
+	Dir string
 	// Door is the proxy that all others reach it through; nil without ClusterOptions.Begin.
-	Door    *Proxy
-	Outside bool   // it is not a member, and does not run
-	Lost    []Lost // what it had on the disks that it lost, or was removed with
+	Door *Proxy
+	// Outside says that it is not a member, and does not run.
+	Outside bool
+	// Lost is what it had on the disks that it lost, or was removed with, oldest first.
+	Lost []Lost
 
-	flags    []string // of a node that joins, but for whom it joins
-	operator string   // token that operates the cluster
+	// flags are those of a node that joins, without the node at which it joins.
+	flags []string
+	// operator is a token that operates the cluster.
+	operator string
 	disk     *Disk
 }
 
@@ -67,7 +81,7 @@ func (c *Cluster) operator() string {
 	return c.Tokens[0].Secret
 }
 
-// Link is one direction between two nodes: what From says, and dials, to To.
+// Link is one direction between two nodes: what From says to To over connections that From dials.
 type Link struct{ From, To int }
 
 // NewCluster makes the directories, certificates and settings of a cluster, with an admin token for each tenant. Nothing
@@ -132,7 +146,7 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 	return c, nil
 }
 
-// list names all nodes as node id reaches them: through the proxies of its own links.
+// list names all nodes with the addresses at which node id reaches them: the proxies of its own links.
 func (c *Cluster) list(id int, peers, ports []string) string {
 	var items []string
 	for i, address := range peers {
@@ -232,10 +246,12 @@ func (c *Cluster) Addresses(first int) string {
 	return strings.Join(all, ",")
 }
 
-// within bounds how long a healthy cluster may take to have a leader, or to have applied everything everywhere.
+// within bounds how long a healthy cluster may take to have a leader, or to have applied everything
+// on every node.
 const within = 30 * time.Second
 
-// Leader waits for a node that leads and serves, as it says itself. Nodes that are down or paused are not asked.
+// Leader waits for a node that leads and serves, as its own metrics say. Nodes that are down or
+// paused are not asked.
 func (c *Cluster) Leader(ctx context.Context) (*Node, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -249,7 +265,8 @@ func (c *Cluster) Leader(ctx context.Context) (*Node, error) {
 	}
 }
 
-// leads returns the node of the highest term that says it leads.
+// leads returns the node of the highest term that says it leads, or nil. Two may say so for a
+// moment after a change; the one with the lower term is out of date.
 func (c *Cluster) leads(ctx context.Context) *Node {
 	var lead *Node
 	var term float64
@@ -266,7 +283,8 @@ func (c *Cluster) leads(ctx context.Context) *Node {
 	return lead
 }
 
-// Settle waits until all nodes have applied the same entry, and nothing more comes.
+// Settle waits until all nodes have applied the same entry, and nothing more comes in three looks.
+// Clients must have ended.
 func (c *Cluster) Settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
@@ -286,7 +304,8 @@ func (c *Cluster) Settle(ctx context.Context) error {
 	return nil
 }
 
-// applied lists the indexes that the nodes have applied, and whether they are equal.
+// applied lists the indexes that the nodes have applied, as text, and whether they are equal. A
+// node that does not answer makes them unequal.
 func (c *Cluster) applied(ctx context.Context) (string, bool) {
 	var all []string
 	equal := true

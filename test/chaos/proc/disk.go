@@ -26,9 +26,11 @@ func BuildDisk(ctx context.Context, root, dir string) (string, error) {
 	return path, compile(ctx, filepath.Join(root, "test", "faultfs"), path, "", ".")
 }
 
-// Disk is a mounted file system on which a server's data can lie, whose faults are made by command. See test/faultfs.
+// Disk is a mounted file system on which a server's data can lie, whose faults are made by command.
+// The program is test/faultfs; commands and answers are lines of JSON.
 type Disk struct {
-	At string // the mount point; a plain folder, with what was last on it, after Close
+	// At is the mount point. After Close it is a plain folder with what was last on the disk.
+	At string
 
 	cmd *exec.Cmd
 	log *os.File
@@ -38,17 +40,25 @@ type Disk struct {
 	out *bufio.Scanner
 }
 
-// DiskRule is what happens to calls of some kinds: read, write, grow, sync, name; none: all.
+// DiskRule is what happens to calls of some kinds (read, write, grow, sync, name); no kinds mean
+// all. It has the form that the program reads.
 type DiskRule struct {
-	Kinds []string      `json:"kinds,omitempty"`
-	Skip  int           `json:"skip,omitempty"`  // calls that pass before the first
-	Times int           `json:"times,omitempty"` // calls that it is about; 0: all
+	Kinds []string `json:"kinds,omitempty"`
+	// Skip is the number of calls that pass before the first one that it is about, and Times the
+	// number of those; 0: all.
+	Skip int `json:"skip,omitempty"`
+	//
+	Times int           `json:"times,omitempty"`
 	Delay time.Duration `json:"-"`
-	Hang  bool          `json:"hang,omitempty"`  // until there are other rules
-	Error string        `json:"error,omitempty"` // EIO, ENOSPC
-	Short bool          `json:"short,omitempty"` // writes write half
+	// Hang holds calls until there are other rules.
+	Hang bool `json:"hang,omitempty"`
+	// Error is EIO or ENOSPC.
+	Error string `json:"error,omitempty"`
+	// Short makes writes write half.
+	Short bool `json:"short,omitempty"`
 
-	DelayMS int64 `json:"delay_ms,omitempty"` // from Delay
+	// DelayMS is Delay as the program reads it.
+	DelayMS int64 `json:"delay_ms,omitempty"`
 }
 
 // DiskCut is what a power cut took, and what of the rest it left.
@@ -59,17 +69,21 @@ type DiskCut struct {
 	NamesKept   int `json:"names_kept"`
 }
 
-// DiskCalls counts calls since the beginning.
+// DiskCalls counts calls since the beginning, by what the rules did to them.
 type DiskCalls struct {
-	Syncs   int    `json:"syncs"`
-	Delayed int    `json:"delayed"`
-	Held    int    `json:"held"`
-	Failed  int    `json:"failed"`
-	Wrote   string `json:"wrote"` // name of the file that the last write that failed was to
-	Short   int    `json:"short"`
-	Waiting int    `json:"waiting"` // just now
+	Syncs   int `json:"syncs"`
+	Delayed int `json:"delayed"`
+	Held    int `json:"held"`
+	Failed  int `json:"failed"`
+	// Wrote is the name of the file that the last failed write was to.
+	Wrote string `json:"wrote"`
+	Short int    `json:"short"`
+	// Waiting is the number of calls that are held just now.
+	Waiting int `json:"waiting"`
 }
 
+// diskCommand is one command, and diskAnswer what the program answers. Error is empty when it did
+// what it was told.
 type diskCommand struct {
 	Do    string     `json:"do"`
 	Rules []DiskRule `json:"rules,omitempty"`
@@ -83,7 +97,8 @@ type diskAnswer struct {
 	Calls *DiskCalls `json:"calls"`
 }
 
-// OpenDisk makes an empty disk below dir. Where nothing can be mounted the error is a NotRunError.
+// OpenDisk makes an empty disk below dir and mounts it. The error is a NotRunError where nothing
+// can be mounted.
 func OpenDisk(binary, dir string) (*Disk, error) {
 	if err := mountable(); err != nil {
 		return nil, err
@@ -115,7 +130,7 @@ func OpenDisk(binary, dir string) (*Disk, error) {
 	return d, nil
 }
 
-// mountable says why nothing can be mounted here.
+// mountable says why nothing can be mounted here; nil: it can.
 func mountable() error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return NotRunError{"mounting takes Linux and root"}
@@ -127,6 +142,7 @@ func mountable() error {
 	return f.Close()
 }
 
+// do sends one command and waits for its answer. Commands are never under way at once.
 func (d *Disk) do(c diskCommand) (a diskAnswer, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,6 +159,7 @@ func (d *Disk) do(c diskCommand) (a diskAnswer, err error) {
 	return a, nil
 }
 
+// answer reads one answer. The end of the program is an error.
 func (d *Disk) answer() (a diskAnswer, err error) {
 	if !d.out.Scan() {
 		return a, errors.Join(errors.New("it ended"), d.out.Err())
@@ -156,7 +173,7 @@ func (d *Disk) answer() (a diskAnswer, err error) {
 	return a, err
 }
 
-// Rules replaces what happens to calls. Without any, the disk is a good one, and calls that hung go on.
+// Rules replaces what happens to calls. Without any rule the disk is a good one, and calls that hung go on.
 func (d *Disk) Rules(rules ...DiskRule) error {
 	for i := range rules {
 		rules[i].DelayMS = rules[i].Delay.Milliseconds()
@@ -165,14 +182,15 @@ func (d *Disk) Rules(rules ...DiskRule) error {
 	return err
 }
 
-// Freeze holds all calls until Cut: who waits for one does nothing more before it is killed.
+// Freeze holds all calls until Cut, so that a process which waits for one can be killed before its
+// call has an effect.
 func (d *Disk) Freeze() error {
 	_, err := d.do(diskCommand{Do: "freeze"})
 	return err
 }
 
-// Cut takes what was not synced, but for a share of it in percent, drawn from a seed, and gives the disk its power back.
-// Processes that use it have been sent SIGKILL by then.
+// Cut takes away what was not synced, except a share of it in percent, drawn from a seed, and gives
+// the disk its power back. Processes that use it must have been sent SIGKILL before.
 func (d *Disk) Cut(seed uint64, share int) (DiskCut, error) {
 	a, err := d.do(diskCommand{Do: "cut", Seed: seed, Share: share})
 	if err != nil || a.Cut == nil {
@@ -200,9 +218,10 @@ func (d *Disk) Close() error {
 	return errors.Join(err, d.cmd.Wait(), d.log.Close())
 }
 
-// CutPower cuts the power of servers, each with a disk of its own, at one instant: nothing reaches a disk once it is frozen, no
-// server does anything once it was killed, and then the disks lose what was not synced. lose is called for each disk. That a
-// server had ended by itself is an error.
+// CutPower cuts the power of servers, each with a disk of its own, at one instant. The order makes
+// it one: nothing reaches a disk once it is frozen, no server does anything once it was killed, and
+// then the disks lose what was not synced. lose is called for each disk. A server that had ended by
+// itself is an error.
 func CutPower(lose func(d *Disk) error, servers ...*Server) (err error) {
 	for _, s := range servers {
 		err = errors.Join(err, s.o.Disk.Freeze())

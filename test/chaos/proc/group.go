@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// Group is a control group whose processes together have no more memory than a limit: beyond it the system ends one of them.
+// Group is a control group whose processes together have no more memory than a limit: beyond it the
+// kernel ends one of them.
 type Group struct {
 	dir   string
 	files groupFiles
@@ -19,18 +20,23 @@ type Group struct {
 
 // groupFiles names what a version of control groups calls its files.
 type groupFiles struct {
-	limit, swap   string // of memory, and of memory and swap
-	kills, killed string // the file with the count of processes that were ended, and the count's name
-	anon          string // in memory.stat: what is not cache of files
+	// limit and swap are the files with the limits of memory, and of memory and swap.
+	limit, swap string
+	// kills is the file with the number of processes that were ended, and killed the name of that
+	// number in it.
+	kills, killed string
+	// anon is the name in memory.stat of what is not a cache of files.
+	anon string
 }
 
+// groups1 and groups2 are the files of both versions of control groups.
 var (
 	groups1 = groupFiles{"memory.limit_in_bytes", "memory.memsw.limit_in_bytes", "memory.oom_control", "oom_kill", "total_rss"}
 	groups2 = groupFiles{"memory.max", "memory.swap.max", "memory.events", "oom_kill", "anon"}
 )
 
-// NewGroup makes a group below that of this process, or below the nearest one above it that hands memory on to its groups. The
-// error says why there can be none here.
+// NewGroup makes a group below that of this process, or below the nearest group above it that hands
+// memory on to its groups. limit is in bytes. The error says why there can be no group here.
 func NewGroup(limit int64) (*Group, error) {
 	parent, files, err := groupParent()
 	if err != nil {
@@ -51,7 +57,7 @@ func NewGroup(limit int64) (*Group, error) {
 	return g, nil
 }
 
-// groupParent finds where a group can be made.
+// groupParent finds where a group can be made, and which files it has.
 func groupParent() (dir string, files groupFiles, err error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -85,6 +91,7 @@ func groupParent() (dir string, files groupFiles, err error) {
 	return "", files, errors.New("no control group above this process hands memory on to groups below it")
 }
 
+// write sets one limit.
 func (g *Group) write(file string, n int64) error {
 	if err := os.WriteFile(filepath.Join(g.dir, file), strconv.AppendInt(nil, n, 10), 0o600); err != nil {
 		return fmt.Errorf("set up a control group: %w", err)
@@ -98,6 +105,7 @@ func (g *Group) Kills() (int64, error) { return g.count(g.files.kills, g.files.k
 // Anonymous returns the memory that the group's processes have now, without what is only a cache of files.
 func (g *Group) Anonymous() (int64, error) { return g.count("memory.stat", g.files.anon) }
 
+// count reads one number out of a file of names and numbers.
 func (g *Group) count(file, name string) (int64, error) {
 	f, err := os.Open(filepath.Join(g.dir, file))
 	if err != nil {
@@ -112,10 +120,10 @@ func (g *Group) count(file, name string) (int64, error) {
 	return 0, fmt.Errorf("read a control group: %s tells no %s", file, name)
 }
 
-// Close removes the group, whose processes have ended.
+// Close removes the group. Its processes must have ended.
 func (g *Group) Close() error { return os.Remove(g.dir) }
 
-// enter is a shell's: it joins the group, and is the program from then on.
+// enter returns the command of a shell that joins the group and then becomes the program.
 func (g *Group) enter(program string, args []string) []string {
 	return append([]string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(g.dir, "cgroup.procs"), program}, args...)
 }

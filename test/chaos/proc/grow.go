@@ -13,10 +13,11 @@ import (
 	"time"
 )
 
-// Lost is what a node had when it lost its disk, set aside.
+// Lost is what a node had on a disk that it lost, set aside: its archive of the log, and its log.
 type Lost struct{ Archive, WAL string }
 
-// grow makes the nodes of a cluster of which only the first ones begin.
+// grow makes the nodes of a cluster of which only the first ones begin. Each gets a door, and only
+// the first ones are named as peers.
 func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made string, ports []string) error {
 	var peers []string
 	for i := range o.Nodes {
@@ -49,7 +50,8 @@ func (c *Cluster) grow(ctx context.Context, o ClusterOptions, tokens, made strin
 	return nil
 }
 
-// withoutPeers writes a copy of the settings of a node without the list of its peers, which is their last part.
+// withoutPeers writes a copy of a node's settings without the list of its peers, which is their
+// last part, and returns its path.
 func withoutPeers(path string) (string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -63,13 +65,13 @@ func withoutPeers(path string) (string, error) {
 	return bare, nil
 }
 
-// JoinAt has later starts of a node with an empty disk join at a member. A used token does not stop a node that
-// was a member.
+// JoinAt makes later starts of a node with an empty disk join at a member. A used token does not
+// keep a node that was a member from starting.
 func (n *Node) JoinAt(member *Node, token string) {
 	n.SetFlags(append([]string{"--join", member.Door.Address(), "--join-token", token}, n.flags...))
 }
 
-// Clear sets aside what a node that does not run has on its disk.
+// Clear sets aside what a node has on its disk, so that it starts with an empty one. The node must not run.
 func (n *Node) Clear() error {
 	n.Forget()
 	to := filepath.Join(n.Dir, fmt.Sprint("lost-", len(n.Lost)+1))
@@ -85,7 +87,8 @@ func (n *Node) Clear() error {
 	return nil
 }
 
-// Operate runs a command of `millrace cluster` at the node, and reads its answer into out. The text of a refusal is the error.
+// Operate runs a command of `millrace cluster` at the node, and reads the first line of its answer
+// into out. The text of a refusal is in the error.
 func (n *Node) Operate(ctx context.Context, out any, args ...string) error {
 	cmd := exec.CommandContext(ctx, n.o.Binary, append(append([]string{"cluster"}, args...), "--server", n.API, "--token", n.operator, "--json")...)
 	said, err := cmd.Output()
@@ -99,7 +102,7 @@ func (n *Node) Operate(ctx context.Context, out any, args ...string) error {
 	return json.Unmarshal([]byte(line), out)
 }
 
-// IsUnavailable reports whether a command has ended with the status that says so.
+// IsUnavailable reports whether a command has ended with the status for a cluster that cannot answer now.
 func IsUnavailable(err error) bool {
 	e, ok := errors.AsType[*exec.ExitError](err)
 	return ok && e.ExitCode() == 3
@@ -112,7 +115,7 @@ type Job struct {
 	State string `json:"state"`
 }
 
-// Over reports whether the job has ended, and the shards are what it leaves.
+// Over reports whether the job has ended, so that the members of the shards are those that it leaves.
 func (j Job) Over() bool { return j.State != "running" && j.State != "returning" }
 
 // ErrNoJob says that a node knows of no change of membership.

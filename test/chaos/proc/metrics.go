@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// metricsWithin bounds one look at a node's metrics: it may be about to be paused.
+// metricsWithin bounds one look at a node's metrics, since the node may be paused in the middle of it.
 const metricsWithin = 2 * time.Second
 
-// Metrics reads the node's gauges and counters. Those of shards are of shard 0, and named without it; other labels stay in
-// the name.
+// Metrics reads the node's gauges and counters by name. Those of shard 0 are named without the
+// shard; all other labels stay in the name.
 func (n *Node) Metrics(ctx context.Context) (map[string]float64, error) {
 	return readMetrics(ctx, n.admin)
 }
@@ -27,6 +27,7 @@ func (s *Server) Metrics(ctx context.Context) (map[string]float64, error) {
 	return readMetrics(ctx, admin)
 }
 
+// readMetrics reads the page of an admin listener.
 func readMetrics(ctx context.Context, admin string) (map[string]float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, metricsWithin)
 	defer cancel()

@@ -1,3 +1,8 @@
+// A Server is one server over all its restarts, and a Cluster some of them. Faults are made here:
+// signals, a Proxy on each link, a Disk that loses power, a Group with little memory, a SmallDisk
+// that is full. Which fault comes when, and what must hold, is the rows' (test/chaos/row).
+// Addresses of a cluster stay the same over restarts; those of a single server do not, so its
+// clients dial through Server.Dial.
 // Package proc starts, kills and stops the real binary, and dials it wherever it is now.
 package proc
 
@@ -32,6 +37,7 @@ func BuildWorker(ctx context.Context, root, dir string) (string, error) {
 	return path, compile(ctx, root, path, "", "./test/chaos/worker")
 }
 
+// compile builds one program. The output of a failed build is in the error.
 func compile(ctx context.Context, root, path, tags, pkg string) error {
 	cmd := exec.CommandContext(ctx, "go", "build", "-tags", tags, "-o", path, pkg)
 	cmd.Dir = root
@@ -44,12 +50,18 @@ func compile(ctx context.Context, root, path, tags, pkg string) error {
 // Options of a server process.
 type Options struct {
 	Binary string
-	Dir    string   // data, tokens and log go below it
-	Env    []string // in addition to the harness's own
-	Flags  []string // in addition to those of every server here, and over them
-	Tokens string   // file of tokens; empty: one of its own, below Dir
-	Data   string   // folder of the data; empty: below Disk, or below Dir
-	Disk   *Disk    // that the server's data lies on; nil: none of its own
+	// Dir is the folder below which data, tokens and log go.
+	Dir string
+	// Env is added to the harness's own environment.
+	Env []string
+	// Flags come after those of every server here, and so win over them.
+	Flags []string
+	// Tokens is a file of tokens; empty: the server has one of its own, below Dir.
+	Tokens string
+	// Data is the folder of the data; empty: it lies below Disk, or below Dir.
+	Data string
+	// Disk is the one that the server's data lies on; nil: it has none of its own.
+	Disk *Disk
 	// OpenFiles is the process's RLIMIT_NOFILE, soft and hard; 0: that of this process.
 	OpenFiles int
 }
@@ -57,30 +69,40 @@ type Options struct {
 // Token is one row of the server's tokens file, with its secret.
 type Token struct{ Name, Tenant, Secret string }
 
-// Server is one server over all its restarts.
+// Server is one server over all its restarts. Its methods may be called from any goroutine; a start
+// and an end must not overlap.
 type Server struct {
 	o      Options
 	Tokens []Token
 
-	mu      sync.Mutex // guards the fields below
-	cmd     *exec.Cmd
-	exited  chan struct{} // closed when cmd has ended
-	address string        // empty while it does not serve
-	http    string        // as it told with its last address, as are the next
-	admin   string
-	paused  bool   // by SIGSTOP
-	killed  bool   // by this harness, on purpose
-	next    *Plan  // of the next start alone
-	group   *Group // that later starts are in; nil: that of this process
+	mu sync.Mutex // guards the fields below
+	// cmd is the newest process; nil: it was never started, or its end was taken in.
+	cmd *exec.Cmd
+	// exited is closed when cmd has ended.
+	exited chan struct{}
+	// address is empty while it does not serve.
+	address string
+	// http and admin are as it told with its last address.
+	http  string
+	admin string
+	// paused says that it was stopped by SIGSTOP, and killed that this harness ended it on purpose.
+	paused bool
+	//
+	killed bool
+	// next changes the next start alone.
+	next *Plan
+	// group is the one that later starts are in; nil: that of this process.
+	group *Group
 }
 
-// Plan changes one start of a server.
+// Plan changes one start of a server. It may use another build, such as one that ends at a point in the code.
 type Plan struct {
-	Binary string // instead of the server's own
+	//
+	Binary string
 	Env    []string
 }
 
-// readyWithin bounds a start; one that takes longer hangs.
+// readyWithin bounds a start: one that takes longer hangs.
 const readyWithin = 30 * time.Second
 
 // New makes a server with an admin token for each tenant. It is not started.
@@ -98,7 +120,7 @@ func New(ctx context.Context, o Options, tenants ...string) (*Server, error) {
 	return s, err
 }
 
-// makeTokens writes a file of tokens, with one of an admin for each tenant.
+// makeTokens writes a file of tokens with one admin token for each tenant, made by the binary itself.
 func makeTokens(ctx context.Context, binary, file string, tenants []string) (made []Token, err error) {
 	var rows strings.Builder
 	rows.WriteString("tokens:\n")
@@ -147,21 +169,22 @@ func (s *Server) Plan(p Plan) {
 // SetFlags changes what every later start is given in addition to the flags of all servers here.
 func (s *Server) SetFlags(flags []string) { s.o.Flags = flags }
 
-// Within has every later start be in a group.
+// Within puts every later start into a group.
 func (s *Server) Within(g *Group) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.group = g
 }
 
-// Forget takes the end of the process in: whatever status it had, Stop does not mind.
+// Forget takes in that the process has ended, whatever its status: Stop then does nothing.
 func (s *Server) Forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cmd, s.address = nil, ""
 }
 
-// ExitCode waits at most d for the process to end by itself, and returns its status; -1: it did not end.
+// ExitCode waits at most d for the process to end by itself, and returns its status; -1: it did not
+// end in time.
 func (s *Server) ExitCode(d time.Duration) int {
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
@@ -176,7 +199,8 @@ func (s *Server) ExitCode(d time.Duration) int {
 	}
 }
 
-// Launch starts the process and does not wait until it serves. ready receives nil, or why it will not.
+// Launch starts the process and does not wait until it serves. ready gets one value: nil when it
+// serves, or the reason why it will not.
 func (s *Server) Launch() (ready <-chan error, err error) {
 	log, err := os.OpenFile(s.LogFile(), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -221,7 +245,7 @@ func (s *Server) Launch() (ready <-chan error, err error) {
 	return result, nil
 }
 
-// limited is a shell's: it sets how many files may be open, and is the program from then on.
+// limited returns the command of a shell that sets how many files may be open and then becomes the program.
 func limited(files int, program string, args []string) []string {
 	return append([]string{"sh", "-c", `ulimit -n "$0" && exec "$@"`, strconv.Itoa(files), program}, args...)
 }
@@ -236,7 +260,9 @@ func (s *Server) PID() int {
 	return s.cmd.Process.Pid
 }
 
-// follow reads the line that says where the server serves, and then waits for its end.
+// follow reads the line that says where the server serves, drops what it prints after that, and
+// waits for its end. A later process may have taken its place by then, so it changes the server
+// only while cmd is the newest.
 func (s *Server) follow(cmd *exec.Cmd, out io.Reader, exited chan struct{}, ready chan<- error) {
 	in := bufio.NewReader(out)
 	line, err := in.ReadBytes('\n')
@@ -293,8 +319,9 @@ func (s *Server) Start(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-// Kill ends the process with SIGKILL and waits until it is gone. It reports false when it had ended by itself. A disk of its own
-// is a good one afterwards, since a process does not end before its calls do.
+// Kill ends the process with SIGKILL and waits until it is gone. It returns false when the process
+// had ended by itself. A disk of its own is a good one afterwards, because a process does not end
+// before its calls do.
 func (s *Server) Kill() bool {
 	alive := s.strike()
 	s.mu.Lock()
@@ -309,7 +336,7 @@ func (s *Server) Kill() bool {
 	return alive
 }
 
-// strike is Kill without the wait.
+// strike is Kill without the wait. What waits for a frozen disk ends only when the disk answers.
 func (s *Server) strike() (alive bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,8 +353,8 @@ func (s *Server) strike() (alive bool) {
 	}
 }
 
-// Pause stops the process with SIGSTOP: it does nothing until Resume, and keeps its connections. Whether it had ended by
-// itself is the error.
+// Pause stops the process with SIGSTOP: it does nothing until Resume, and its connections stay
+// open. It is an error when the process had ended by itself.
 func (s *Server) Pause() error { return s.signal(syscall.SIGSTOP, true) }
 
 // Resume lets a paused process go on.
@@ -346,7 +373,7 @@ func (s *Server) signal(sig syscall.Signal, paused bool) error {
 	return nil
 }
 
-// Memory is how many bytes of memory the process has, of which Linux tells; 0: it does not run.
+// Memory is how many bytes of memory the process has, as Linux tells; 0: it does not run, or that is not told.
 func (s *Server) Memory() int {
 	s.mu.Lock()
 	cmd := s.cmd
@@ -373,7 +400,8 @@ func (s *Server) Up() bool {
 	return s.address != "" && !s.paused
 }
 
-// Stop ends the process with SIGTERM, and with SIGKILL after a minute, which is an error, as is any exit status but 0.
+// Stop ends the process with SIGTERM. When it takes longer than a minute it is killed, which is an
+// error, as is any exit status except 0.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
@@ -413,8 +441,8 @@ func (s *Server) Ended() bool {
 	}
 }
 
-// AwaitKill waits at most d for the process to be ended by SIGKILL without this harness doing it, and reports whether it
-// was.
+// AwaitKill waits at most d for the process to be ended by SIGKILL from outside of this harness,
+// such as by the kernel, and reports whether it was.
 func (s *Server) AwaitKill(ctx context.Context, d time.Duration) bool {
 	s.mu.Lock()
 	cmd, exited := s.cmd, s.exited
@@ -456,8 +484,8 @@ func (s *Server) Admin() string {
 	return s.admin
 }
 
-// Dial connects to the server wherever it serves now; the address given is ignored. It is for clients that outlive a
-// restart, after which the port is another.
+// Dial connects to the server wherever it serves now; the given address is ignored. It is for
+// clients that outlive a restart, after which the port is another.
 func (s *Server) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	address := s.Address()
 	if address == "" {
@@ -467,7 +495,8 @@ func (s *Server) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// Health is where the stored state of shard 0 stands, as the doctor reads it.
+// Health is where the stored state of shard 0 stands, as the doctor reads it: the index that was
+// applied, and the hash of all changes up to it.
 type Health struct {
 	Applied uint64
 	Hash    uint64
@@ -479,7 +508,7 @@ func (s *Server) Doctor(ctx context.Context) error {
 	return err
 }
 
-// Health is Doctor, and tells where the stored state stands.
+// Health is Doctor, and also tells where the stored state stands.
 func (s *Server) Health(ctx context.Context) (h Health, err error) {
 	cmd := exec.CommandContext(ctx, s.o.Binary, "doctor", "--json", "--data", s.DataDir())
 	var said bytes.Buffer

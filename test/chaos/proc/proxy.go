@@ -9,29 +9,36 @@ import (
 	"time"
 )
 
-// Way is what happens to bytes that go one way through a proxy. The zero value passes them on.
+// Way is what happens to bytes that go in one direction through a proxy. The zero value passes them on.
 type Way struct {
-	Stall bool          // nothing comes through, and no end of a connection either; what was sent meanwhile comes later
-	Delay time.Duration // how much later each byte comes
-	Rate  int           // bytes a second for each connection; 0: any
+	// Stall lets nothing through, and no end of a connection either. What was sent meanwhile comes later.
+	Stall bool
+	// Delay is how much later each byte comes.
+	Delay time.Duration
+	// Rate is in bytes a second for each connection; 0: there is no limit.
+	Rate int
 }
 
 // Rule is what a proxy does to connections through it. The zero value passes everything on.
 type Rule struct {
-	Forward Way  // from who dials
-	Back    Way  // to who dials
-	Refuse  bool // new connections are reset
+	// Forward is the way from the side that dials, and Back the way to it.
+	Forward Way
+	//
+	Back Way
+	// Refuse resets new connections.
+	Refuse bool
 }
 
-// Silence lets nothing through in either direction and breaks no connection, as a cable that is cut.
+// Silence lets nothing through in either direction and breaks no connection, like a cable that is cut.
 var Silence = Rule{Forward: Way{Stall: true}, Back: Way{Stall: true}}
 
-// Proxy stands on one link between two processes and does to its connections what it is told. It does not know what they
-// say: TLS passes it untouched.
+// Proxy stands on one link between two processes and does to its connections what it is told. It
+// does not read what they say: TLS passes through it unchanged.
 type Proxy struct {
 	lis    net.Listener
 	target string
 
+	// hindered counts what rules have done.
 	hindered atomic.Int64
 
 	mu      sync.Mutex // guards the fields below
@@ -40,10 +47,12 @@ type Proxy struct {
 	conns   map[*net.TCPConn]struct{}
 	closed  bool
 
+	// all waits for the goroutines of the proxy.
 	all sync.WaitGroup
 }
 
-// chunks of chunkBytes are what a proxy holds back of a connection in one direction before it reads no more of it.
+// chunks × chunkBytes is what a proxy holds of a connection in one direction before it stops
+// reading. Then the sender's own window fills, as on a slow link.
 const (
 	chunks     = 64
 	chunkBytes = 32 << 10
@@ -133,11 +142,13 @@ func (p *Proxy) Close() error {
 	return err
 }
 
+// reset ends a connection so that the other side sees a reset, not an end.
 func reset(c *net.TCPConn) {
 	_ = c.SetLinger(0) // it makes Close send a reset; a connection that is gone needs none
 	_ = c.Close()
 }
 
+// accept serves connections until the listener is closed.
 func (p *Proxy) accept() {
 	for {
 		conn, err := p.lis.Accept()
@@ -153,7 +164,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// keep notes a connection, unless it is to be refused.
+// keep notes a connection, so that Reset and Close reach it. It returns false for one that must be refused.
 func (p *Proxy) keep(c *net.TCPConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,6 +178,7 @@ func (p *Proxy) keep(c *net.TCPConn) bool {
 	return true
 }
 
+// forget closes a connection and drops it from those that are noted.
 func (p *Proxy) forget(c *net.TCPConn) {
 	p.mu.Lock()
 	delete(p.conns, c)
@@ -174,11 +186,13 @@ func (p *Proxy) forget(c *net.TCPConn) {
 	_ = c.Close()
 }
 
+// forward and back select one direction of a rule.
 func forward(r Rule) Way { return r.Forward }
 
 func back(r Rule) Way { return r.Back }
 
-// serve carries one connection. While nothing comes through, the target is not dialled either.
+// serve carries one connection. While nothing comes through, the target is not dialled either, so
+// that a client sees silence and not a refusal.
 func (p *Proxy) serve(from *net.TCPConn) {
 	defer p.forget(from)
 	if !p.pass(forward) {
@@ -208,7 +222,7 @@ func (p *Proxy) serve(from *net.TCPConn) {
 	both.Wait()
 }
 
-// pass waits until a way is open. It reports false when the proxy closes.
+// pass waits until a way is open. It returns false when the proxy closes.
 func (p *Proxy) pass(way func(Rule) Way) bool {
 	for first := true; ; first = false {
 		p.mu.Lock()
@@ -224,13 +238,14 @@ func (p *Proxy) pass(way func(Rule) Way) bool {
 	}
 }
 
-// piece is what was read at once.
+// piece is what was read at once, and when.
 type piece struct {
 	bytes []byte
 	at    time.Time
 }
 
-// pump carries what comes from one side to the other, and the end of it.
+// pump carries what comes from one side to the other, and then the end of it. One goroutine reads
+// ahead, so that a delay does not slow the reading.
 func (p *Proxy) pump(from, to *net.TCPConn, way func(Rule) Way) {
 	queue := make(chan piece, chunks)
 	p.all.Go(func() {
@@ -260,6 +275,8 @@ func (p *Proxy) pump(from, to *net.TCPConn, way func(Rule) Way) {
 	}
 }
 
+// deliver writes one piece when it is due by the rule that holds then, and slows down to the rule's
+// rate. It returns false when nothing more can be written.
 func (p *Proxy) deliver(to *net.TCPConn, one piece, way func(Rule) Way) bool {
 	p.mu.Lock()
 	w := way(p.rule)

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// SmallDisk is a real file system in a file, which can be full.
+// SmallDisk is a real file system in a file, small enough to be filled.
 type SmallDisk struct{ At string }
 
 // NewSmallDisk makes and mounts an ext4 of that many bytes below dir. Where that cannot be, the error is a NotRunError.
@@ -29,9 +29,10 @@ func NewSmallDisk(dir string, bytes int64) (*SmallDisk, error) {
 	return &SmallDisk{at}, nil
 }
 
+// filler is the file that takes all the room.
 func (d *SmallDisk) filler() string { return filepath.Join(d.At, "filler") }
 
-// Fill writes a file until there is no room left.
+// Fill writes a file until there is no room left for a kilobyte.
 func (d *SmallDisk) Fill() error {
 	f, err := os.Create(d.filler())
 	if err != nil {
