@@ -1,8 +1,9 @@
-// Package campaign adds up fault runs that no one would make in one go.
+// Package campaign adds up runs with faults that are too many for one go.
 //
-// Each piece appends one line to a row's file. Lines of the same code hash add up until the wanted count is reached; a
-// change of the code that a row is about starts again at nothing, and what was done before stays visible. A violation
-// keeps its row red until a later piece, on other code, has passed the seed that failed.
+// Each piece appends one line to a row's file. Lines of the same code hash add up until the wanted
+// count is reached; a change of the code that a row is about starts again at nothing, and what was
+// done before stays visible. A violation keeps its row red until a later piece, on other code, has
+// passed the seed that failed.
 package campaign
 
 import (
@@ -41,7 +42,8 @@ func (s *Seed) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Run returns the seed of run i of a piece. That of run 0 is the piece's own, so that one run repeats a failure.
+// Run returns the seed of run i of a piece. That of run 0 is the piece's own, so that a piece of
+// one run repeats a failure.
 func (s Seed) Run(i int) Seed {
 	if i == 0 {
 		return s
@@ -53,26 +55,35 @@ func (s Seed) Run(i int) Seed {
 	return Seed(z ^ z>>31)
 }
 
-// Line is one piece of a campaign.
+// Line is one piece of a campaign, as a line of the row's file. Lines are only appended.
 type Line struct {
-	Schema     string             `json:"schema"`
-	Row        string             `json:"row"`
-	Time       time.Time          `json:"time"`
-	Code       string             `json:"code"`   // hash of the code that the row is about
-	Commit     string             `json:"commit"` // with a + when files had changed since
-	Seed       Seed               `json:"seed"`
-	Planned    int                `json:"planned"`
-	Done       int                `json:"done"`              // in the row's unit: runs or operations
-	Windows    int                `json:"windows,omitempty"` // of 5,000 calls at registers, each judged by a search for an order
-	Faults     map[string]int     `json:"faults"`            // by kind, those that fired
-	Violations int                `json:"violations"`
-	Failed     []Seed             `json:"failed,omitempty"` // seeds of the runs with a violation
-	Invalid    string             `json:"invalid,omitempty"`
-	Figures    map[string]float64 `json:"figures,omitempty"`
-	Host       string             `json:"host"`
+	Schema string    `json:"schema"`
+	Row    string    `json:"row"`
+	Time   time.Time `json:"time"`
+	// Code is the hash of the code that the row is about; only lines with the same hash add up.
+	Code string `json:"code"`
+	// Commit ends with a + when files had changed since.
+	Commit string `json:"commit"`
+	Seed   Seed   `json:"seed"`
+	// Planned and Done are in the row's unit, such as runs or operations.
+	Planned int `json:"planned"`
+	//
+	Done int `json:"done"`
+	// Windows counts windows of 5,000 calls at registers, each judged by a search for an order that
+	// explains it.
+	Windows int `json:"windows,omitempty"`
+	// Faults has those that fired, by kind.
+	Faults     map[string]int `json:"faults"`
+	Violations int            `json:"violations"`
+	// Failed has the seeds of the runs with a violation.
+	Failed []Seed `json:"failed,omitempty"`
+	// Invalid says why the piece proves nothing; empty: it does.
+	Invalid string             `json:"invalid,omitempty"`
+	Figures map[string]float64 `json:"figures,omitempty"`
+	Host    string             `json:"host"`
 }
 
-// file returns where a row's lines are.
+// file returns where the lines of a row are.
 func file(dir, row string) string { return filepath.Join(dir, row+".jsonl") }
 
 // Append adds a line to its row's file.
@@ -124,16 +135,23 @@ func Read(dir, row string) ([]Line, error) {
 	return lines, in.Err()
 }
 
-// Tally is where a row stands.
+// Tally is where a row stands on one code.
 type Tally struct {
-	Row        Row
-	Done       int      // on the code asked for
-	Windows    int      // on that code
-	Violations int      // on that code
-	Faults     int      // that fired on it
-	Invalid    int      // pieces on it that proved nothing; what they did does not count
-	Red        []Seed   // seeds that failed and have not been passed since, on any code
-	Before     []Before // what was done on other code, oldest first
+	Row Row
+	// Done, Windows, Violations and Faults are sums over the pieces on that code.
+	Done int
+	//
+	Windows int
+	//
+	Violations int
+	//
+	Faults int
+	// Invalid counts pieces on it that proved nothing. What they did does not count, but what they found does.
+	Invalid int
+	// Red has seeds that failed and were not passed since, on any code.
+	Red []Seed
+	// Before is what was done on other code, oldest first.
+	Before []Before
 }
 
 // Before is what was done on code that has changed since.
@@ -169,6 +187,7 @@ func Count(row Row, lines []Line, code string) Tally {
 	return t
 }
 
+// passedLater reports whether a later piece, on other code, began with the seed that failed and found nothing.
 func passedLater(later []Line, seed Seed, failedOn string) bool {
 	for _, l := range later {
 		if l.Seed == seed && l.Code != failedOn && l.Done > 0 && l.Violations == 0 && l.Invalid == "" {
@@ -178,6 +197,7 @@ func passedLater(later []Line, seed Seed, failedOn string) bool {
 	return false
 }
 
+// before adds a line of other code. Consecutive lines of the same code are one entry.
 func (t *Tally) before(l Line) {
 	n := len(t.Before)
 	if n == 0 || t.Before[n-1].Code != l.Code {
@@ -214,6 +234,7 @@ func (t Tally) String() string {
 	return b.String()
 }
 
+// thousands prints a number with commas.
 func thousands(n int) string {
 	s := strconv.Itoa(n)
 	for i := len(s) - 3; i > 0; i -= 3 {

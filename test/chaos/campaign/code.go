@@ -17,15 +17,16 @@ import (
 	"strings"
 )
 
-// What reliability depends on: these folders, and the versions of these modules.
+// What reliability depends on: these folders, and the versions of these modules. machineFolders
+// count only for rows that are about the state machines.
 var (
 	codeFolders    = []string{"internal/core", "internal/keys", "internal/store", "internal/replog", "internal/node", "proto"}
 	machineFolders = []string{"internal/machine"}
 	codeModules    = []string{"go.etcd.io/raft/v3", "github.com/cockroachdb/pebble/v2"}
 )
 
-// CodeHash returns the hash of the code that a row is about, below the repository's root: names and contents of what
-// is built, tests and notes left out.
+// CodeHash returns the hash of the code that a row is about, below the repository's root. It covers
+// names and contents of what is built; tests and notes are left out.
 func CodeHash(root string, row Row) (string, error) {
 	folders := codeFolders
 	if row.Machines {
@@ -47,6 +48,7 @@ func CodeHash(root string, row Row) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
 }
 
+// hashFolder adds the files of one folder. A folder that is not there adds nothing.
 func hashFolder(h io.Writer, root, folder string) error {
 	// WalkDir goes in name order, which makes the hash the same everywhere.
 	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, d fs.DirEntry, err error) error {
@@ -75,6 +77,7 @@ func hashFolder(h io.Writer, root, folder string) error {
 	return err
 }
 
+// built reports whether a file is part of the program.
 func built(name string) bool {
 	return strings.HasSuffix(name, ".proto") || strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go")
 }

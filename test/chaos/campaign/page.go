@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// staleAfter is how much older than the newest result of any row a row's own may be.
+// staleAfter is how much older than the newest result of all rows the last result of a row may be.
 const staleAfter = 30 * 24 * time.Hour
 
 // Page writes, from the lines of each row, what is promised and how it is tested. It depends on nothing else: counts are
@@ -56,6 +56,8 @@ what is in them. Counters of a whole node are shown to operators alone.
 	return b.String()
 }
 
+// page is all lines, and the time of the newest of them. No clock is read, so that the page is a
+// function of the results.
 type page struct {
 	lines  map[string][]Line
 	newest time.Time
@@ -71,7 +73,7 @@ func (p *page) standing(row Row) (t Tally, last Line, ran bool) {
 	return Count(row, lines, last.Code), last, true
 }
 
-// cells are a row's part of a table.
+// cells are a row's part of a table: id, what, state, count and last run.
 func (p *page) cells(id string) []string {
 	if row, ok := Find(id); ok {
 		t, last, ran := p.standing(row)
@@ -93,6 +95,7 @@ func (p *page) cells(id string) []string {
 	return []string{id, "", "unknown", "", ""}
 }
 
+// state is a row's state in words.
 func state(t Tally) string {
 	switch {
 	case !t.Pass():
@@ -115,6 +118,7 @@ func (o Other) state() string {
 	return "not run"
 }
 
+// count names the tests that hold a row, with their folders.
 func (o Other) count() string {
 	var names []string
 	for _, test := range o.Tests {
@@ -124,7 +128,7 @@ func (o Other) count() string {
 	return strings.Join(names, ", ")
 }
 
-// campaign writes all that is known of a row that is counted.
+// campaign writes all that is known of a row that is counted: state, faults, figures, older code and failures.
 func (p *page) campaign(b *strings.Builder, row Row) {
 	fmt.Fprintf(b, "### %s: %s\n\n", row.ID, row.What)
 	t, last, ran := p.standing(row)
@@ -196,6 +200,7 @@ func (p *page) sums(row Row, code string) (faults, figures string) {
 	return join(count, func(n int) string { return thousands(n) }), join(most, func(v float64) string { return fmt.Sprintf("%.3g s", v) })
 }
 
+// join lists names with their values, in order of name.
 func join[V cmp.Ordered](of map[string]V, text func(V) string) string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(of)) {

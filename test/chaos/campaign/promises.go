@@ -1,6 +1,6 @@
 package campaign
 
-// Promise is one promise of the product, and the rows that hold it.
+// Promise is one promise of the product, and the ids of the rows that hold it.
 type Promise struct {
 	Text string
 	Rows []string
@@ -26,10 +26,11 @@ func Promises() []Promise {
 type Other struct {
 	ID   string
 	What string
-	// Tests are the tests of the ordinary suite that hold it, as folder.Name, where the name may be a beginning; none: it
-	// does not run.
+	// Tests are the tests of the ordinary suite that hold it, as folder.Name, where the name may be
+	// a beginning. None: it does not run.
 	Tests []string
-	Why   string // it does not run, or what the tests leave out
+	// Why says why it does not run, or what the tests leave out.
+	Why string
 }
 
 // Others lists the rows without a campaign.

@@ -1,6 +1,6 @@
 package campaign
 
-// Row is one row of faults.
+// Row is one row of faults: what is done, how often it is wanted, and in which unit that is counted.
 type Row struct {
 	ID     string
 	What   string
