@@ -1,8 +1,11 @@
-// Command run makes one piece of a campaign: N runs, or operations, of one fault row. It judges each
-// run, appends one line to the row's results, and prints how far the campaign is.
+// Command run makes one piece of a campaign: N runs, or operations, of one fault row. It judges
+// each run, appends one line to the row's results, and prints how far the campaign is.
 //
-// It exits with 1 when a promise was broken, 2 on wrong use, and 3 when the piece proved nothing. With -mutant the binary
-// is built with planted bugs, as this program must have been for rows that start no process, nothing is added to the results, and it is the row's failure that counts as success.
+// It exits with 1 when a promise was broken, 2 on wrong use, and 3 when the piece proved nothing.
+//
+// With -mutant the binary is built with planted bugs, as this program must have been for rows that
+// start no process. Then nothing is added to the results, and it is a failure of the row that
+// counts as success.
 package main
 
 import (
@@ -22,9 +25,10 @@ import (
 	"github.com/millrace/millrace/test/chaos/row"
 )
 
-// pieceWithin ends a piece between two runs: what is done counts.
+// pieceWithin ends a piece between two runs; what is done by then counts.
 const pieceWithin = time.Hour
 
+// options are the flags of the command.
 type options struct {
 	row     string
 	n       int
@@ -52,6 +56,8 @@ func main() {
 	os.Exit(code)
 }
 
+// run makes a piece as the options say, and returns the exit code. Without a number of runs it only
+// prints where the row stands.
 func run(o options) (int, error) {
 	r, ok := campaign.Find(o.row)
 	runner, can := row.Runners()[o.row]
@@ -96,6 +102,7 @@ func run(o options) (int, error) {
 	return p.end(err)
 }
 
+// known lists the rows that can be run here.
 func known() string {
 	s := ""
 	runners := row.Runners()
@@ -107,6 +114,7 @@ func known() string {
 	return s
 }
 
+// show prints where a row stands on a code.
 func show(results string, r campaign.Row, code string) error {
 	lines, err := campaign.Read(results, r.ID)
 	if err != nil {
@@ -116,18 +124,23 @@ func show(results string, r campaign.Row, code string) error {
 	return nil
 }
 
-// piece is one piece of a campaign.
+// piece is one piece of a campaign: one call of this command.
 type piece struct {
-	o    options
-	row  campaign.Row
+	o   options
+	row campaign.Row
+	// how is the way in which the row is run.
 	how  row.How
 	root string
+	// line is what will be appended to the row's file.
 	line campaign.Line
+	// kept are the folders of runs whose files stay.
 	kept []string
 }
 
-// make builds the processes and makes runs until the piece is done, its time is over, or ctx ends.
+// make builds the programs and makes runs until the piece is done, its time is over, or ctx ends.
+// Each run has a folder and a seed of its own.
 func (p *piece) make(ctx context.Context) error {
+	// Files of good runs are removed, and the whole folder with them when nothing is kept.
 	dir, err := os.MkdirTemp("", "millrace-chaos-")
 	if err != nil {
 		return err
@@ -180,12 +193,17 @@ func (p *piece) make(ctx context.Context) error {
 	return nil
 }
 
-// Runs that prove nothing are told, and others made in their place, up to mostInvalid of a piece.
+// A run that proves nothing is told, and another one is made in its place, up to mostInvalid of
+// them in a piece. invalidRuns is the figure that counts them.
 const (
 	invalidRuns = "invalid_runs"
 	mostInvalid = 3
 )
 
+// once makes one run and adds what came of it to the line.
+//
+// What was stopped by ctx does not count, unless it found a violation. Violations count even in a
+// run that proves nothing. An error means that the piece ends here.
 func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
 	out, err := p.how.Run(ctx, e, min(p.how.Max, p.o.n-p.line.Done))
 	if err != nil {
@@ -240,7 +258,8 @@ func (p *piece) once(ctx context.Context, e row.Env, seed campaign.Seed) error {
 	return nil
 }
 
-// end writes the piece's line and prints where the row stands.
+// end writes the piece's line and prints where the row stands. With a planted bug nothing is
+// written, and finding it is the success. It returns the exit code of the command.
 func (p *piece) end(failed error) (int, error) {
 	if p.o.mutant != "" {
 		if p.line.Violations > 0 {
