@@ -28,7 +28,7 @@ func main() {
 	}
 }
 
-// event is one line of output.
+// event is one line of output. Code is the outcome of the fenced commit.
 type event struct {
 	Event string `json:"event"`
 	ID    string `json:"id"`
@@ -36,6 +36,7 @@ type event struct {
 	Code  string `json:"code,omitempty"`
 }
 
+// worker holds tasks until goOn is closed, which the first line of input does.
 type worker struct {
 	c    *millrace.Client
 	goOn chan struct{}
@@ -44,6 +45,8 @@ type worker struct {
 	out *json.Encoder
 }
 
+// run serves the queue that the flags name, until standard input is closed. Every worker process
+// has the same name, so that only tokens tell them apart.
 func run() error {
 	queue := flag.String("queue", "", "queue and kind to serve")
 	count := flag.Int("slots", 1, "tasks to hold at once")
@@ -76,7 +79,9 @@ func run() error {
 	return errors.Join(mw.Run(ctx), c.Close(), f.Close())
 }
 
-// handle holds the task, whatever its context says, and then acts as if it still had it.
+// handle holds the task until it is told to go on, whatever its context says, and then acts as if
+// it still had the task: a fenced commit, and effects with the completion. If its lease was lost,
+// none of that may have an effect.
 func (w *worker) handle(_ context.Context, t *millrace.Task, _ string) (string, error) {
 	w.say(event{Event: "held", ID: t.ID, Token: t.Token()})
 	<-w.goOn
@@ -99,6 +104,7 @@ func (w *worker) handle(_ context.Context, t *millrace.Task, _ string) (string, 
 	return "zombie", nil
 }
 
+// say prints one event. Handlers of several slots call it at once.
 func (w *worker) say(e event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
