@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// Cut is what a power cut took, and what of the rest it left.
+// Cut is what a power cut took, and what it left of that which was not synced. Sectors are of 512
+// bytes; names are changes of directories.
 type Cut struct {
 	SectorsLost int `json:"sectors_lost"`
 	SectorsKept int `json:"sectors_kept"`
@@ -15,14 +16,15 @@ type Cut struct {
 	NamesKept   int `json:"names_kept"`
 }
 
-// Cut cuts the power: sessions end, their calls under way fail, and what was not synced is gone but for a share of it, in
-// percent, drawn from a seed. No process may rely on an answer that comes after that: processes are killed first, while Freeze
-// keeps them from what happens here.
+// Cut cuts the power: sessions end, and their calls under way fail. What was not synced is gone,
+// except a share of it, in percent, drawn from a seed. No process may rely on an answer that comes
+// after that: processes are killed first, while Freeze keeps them from seeing what happens here.
 func (d *Disk) Cut(seed uint64, share int) (c Cut, err error) {
 	d.Shut()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.boots++
+	// Nodes are gone through in order, so that a seed always draws the same.
 	r := rand.New(rand.NewPCG(seed, uint64(share)))
 	nodes := sortedNodes(d.nodes)
 	d.cutNames(nodes, r, share, &c)
@@ -39,6 +41,9 @@ func (d *Disk) Cut(seed uint64, share int) (c Cut, err error) {
 	return c, nil
 }
 
+// cutNames draws which changes of names survive. A change that needs others survives only with
+// them, so whole takes that back where one of them is lost. Then every directory is what the disk
+// has, and names are counted again from the root.
 func (d *Disk) cutNames(nodes []*node, r *rand.Rand, share int, c *Cut) {
 	survives := map[*change]bool{}
 	var all []*change
@@ -95,6 +100,7 @@ func (d *Disk) cutNames(nodes []*node, r *rand.Rand, share int, c *Cut) {
 	count(d.root)
 }
 
+// pruneAll forgets the changes of all directories that are on the disk.
 func (d *Disk) pruneAll() {
 	for _, n := range d.nodes {
 		if n.dir != nil {
@@ -103,6 +109,7 @@ func (d *Disk) pruneAll() {
 	}
 }
 
+// sortedNodes lists nodes in order of number, and sorted lists sectors.
 func sortedNodes(of map[uint64]*node) []*node {
 	return slices.SortedFunc(maps.Values(of), func(a, b *node) int { return cmp.Compare(a.id, b.id) })
 }

@@ -8,27 +8,32 @@ import (
 	"time"
 )
 
-// dir is what a directory has: now, and on the disk.
+// dir is what a directory has: now, as programs see it, and on the disk.
 type dir struct {
 	now, disk map[string]*node
-	log       []*change // that lead from the one to the other, oldest first
+	// log are the changes that lead from disk to now, oldest first.
+	log []*change
 }
 
-// change is one change of a directory: all of it is on the disk, or nothing.
+// change is one change of a directory: either all of it is on the disk, or nothing.
 type change struct {
+	// in is the directory that it changes.
 	in    *node
 	names []named
-	needs *change // of another directory, that is not later on the disk than this one
-	done  bool    // it is on the disk
+	// needs is a change of another directory that must be on the disk no later than this one: a
+	// file that is renamed to another directory must not get lost in between.
+	needs *change
+	// done says that it is on the disk.
+	done bool
 }
 
-// named says what a name stands for from then on; nil: nothing.
+// named says what a name stands for from then on; without a node the name is free.
 type named struct {
 	name string
 	node *node
 }
 
-// touches reports whether two changes are about one name, so that their order stays.
+// touches reports whether two changes are about the same name, so that their order must stay.
 func (c *change) touches(other *change) bool {
 	for _, a := range c.names {
 		for _, b := range other.names {
@@ -40,7 +45,8 @@ func (c *change) touches(other *change) bool {
 	return false
 }
 
-// before lists the changes that must be on the disk before c is.
+// before lists the changes that must be on the disk before c: the one that it needs, and earlier
+// ones in its directory about the same names.
 func (c *change) before() (out []*change) {
 	if c.needs != nil {
 		out = append(out, c.needs)
@@ -56,7 +62,7 @@ func (c *change) before() (out []*change) {
 	return out
 }
 
-// keep puts a change on the disk, and those that must be there before it.
+// keep puts a change on the disk, after those that must be there before it.
 func (c *change) keep() {
 	if c.done {
 		return
@@ -79,7 +85,8 @@ func (n *node) prune() {
 	n.log = slices.DeleteFunc(n.log, func(c *change) bool { return c.done })
 }
 
-// change changes names of a directory, not yet on the disk.
+// change changes names of a directory, as programs see them. It is not on the disk yet. It counts
+// the names of the nodes.
 func (n *node) change(needs *change, names ...named) *change {
 	for _, to := range names {
 		if was := n.now[to.name]; was != nil {
@@ -209,6 +216,7 @@ func (s *Session) Remove(parent uint64, name string, directory bool) syscall.Err
 	return 0
 }
 
+// removable says why a name cannot be removed; 0: it can.
 func removable(n *node, directory bool) syscall.Errno {
 	switch {
 	case n == nil:
@@ -223,7 +231,8 @@ func removable(n *node, directory bool) syscall.Errno {
 	return 0
 }
 
-// Rename gives what a name stands for another name, in place of what that stood for unless it must be free.
+// Rename gives what a name stands for another name. What the other name stood for goes, unless free
+// says that it must be free.
 func (s *Session) Rename(from uint64, name string, to uint64, as string, free bool) syscall.Errno {
 	if _, errno := s.enter(Name); errno != 0 {
 		return errno
@@ -250,6 +259,8 @@ func (s *Session) Rename(from uint64, name string, to uint64, as string, free bo
 			return errno
 		}
 	}
+	// Within a directory a rename is one change. Between two it is two, of which the new name must
+	// not come later on the disk.
 	if a == b {
 		a.change(nil, named{name, nil}, named{as, n})
 		return 0

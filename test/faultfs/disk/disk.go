@@ -33,15 +33,20 @@ import (
 )
 
 // Disk is the file system. Programs use it through a Session, which ends when the power is cut.
+// Gate is where each call comes by first.
 type Disk struct {
 	*Gate
-	store string // folder of the files' bytes, each file by its number
+	// store is the folder of the files' bytes, each file under its number.
+	store string
 
-	mu    sync.Mutex // guards the fields below, and all nodes
+	mu sync.Mutex // guards the fields below, and all nodes
+	// nodes has every node that can still be reached, by number.
 	nodes map[uint64]*node
-	last  uint64 // number that was given
-	root  *node
-	boots uint64 // sessions so far; those before the last have ended
+	// last is the number that was given last.
+	last uint64
+	root *node
+	// boots counts sessions; those before the last have ended.
+	boots uint64
 }
 
 // rootID is the number of the root, as FUSE wants it.
@@ -72,18 +77,25 @@ func (d *Disk) Boot() *Session {
 	return &Session{d, d.boots}
 }
 
-// node is a file, a directory or a symbolic link.
+// node is a file, a directory or a symbolic link. Exactly one of dir, file and target is set.
 type node struct {
 	id                  uint64
 	mode, uid, gid      uint32
 	atime, mtime, ctime time.Time
-	target              string // of a symbolic link
-	names               int    // that it has now
-	held                uint64 // how often the kernel has been told of it, and has not forgotten it
-	*dir                       // of a directory
-	*file                      // of a file
+	// target is that of a symbolic link.
+	target string
+	// names is the number of names that it has now.
+	names int
+	// held is how often the kernel was told of it without having forgotten it. A node that is held
+	// is kept although it has no name.
+	held uint64
+	// dir is set for a directory, and file for a file.
+	*dir
+	//
+	*file
 }
 
+// newNode makes a node without a name. The caller holds the lock, except in New.
 func (d *Disk) newNode(mode, uid, gid uint32) *node {
 	d.last++
 	now := time.Now()
@@ -95,7 +107,7 @@ func (d *Disk) newNode(mode, uid, gid uint32) *node {
 	return n
 }
 
-// failedAt notes which file a write that failed was to.
+// failedAt notes which file a failed write was to, by one of its names.
 func (d *Disk) failedAt(id uint64) {
 	d.mu.Lock()
 	name := "a file without a name"
@@ -115,9 +127,12 @@ func (d *Disk) failedAt(id uint64) {
 	d.gmu.Unlock()
 }
 
+// path is where the bytes of a file are stored.
 func (d *Disk) path(id uint64) string { return filepath.Join(d.store, strconv.FormatUint(id, 10)) }
 
-// enter waits at the gate and takes the lock, which the caller gives back by leave, if there was no error.
+// enter waits at the gate and takes the lock, which the caller gives back by leave unless there was
+// an error. The gate comes first, so that a call which hangs does not hold up others. A session
+// that has ended gets EIO.
 func (s *Session) enter(kinds ...Kind) (short bool, errno syscall.Errno) {
 	if short, errno = s.d.pass(kinds...); errno != 0 {
 		return false, errno
@@ -132,6 +147,7 @@ func (s *Session) enter(kinds ...Kind) (short bool, errno syscall.Errno) {
 
 func (s *Session) leave() { s.d.mu.Unlock() }
 
+// node finds a node by number. ESTALE: the kernel names one that is gone.
 func (s *Session) node(id uint64) (*node, syscall.Errno) {
 	n := s.d.nodes[id]
 	if n == nil {
@@ -140,6 +156,7 @@ func (s *Session) node(id uint64) (*node, syscall.Errno) {
 	return n, 0
 }
 
+// folder finds a directory by number.
 func (s *Session) folder(id uint64) (*node, syscall.Errno) {
 	n, errno := s.node(id)
 	if errno == 0 && n.dir == nil {
@@ -157,6 +174,7 @@ type Attr struct {
 	Atime, Mtime, Ctime time.Time
 }
 
+// attr is what a node is. A directory always has two links, whatever is in it.
 func (n *node) attr() Attr {
 	a := Attr{ID: n.id, Mode: n.mode, UID: n.uid, GID: n.gid, Links: uint32(n.names), Atime: n.atime, Mtime: n.mtime, Ctime: n.ctime}
 	switch {
@@ -183,7 +201,7 @@ func (s *Session) Attr(id uint64) (a Attr, errno syscall.Errno) {
 	return n.attr(), 0
 }
 
-// Change is what is to change of a node; nil fields stay.
+// Change is what changes of a node; nil fields stay.
 type Change struct {
 	Mode, UID, GID *uint32
 	Size           *int64
@@ -224,13 +242,14 @@ func (s *Session) Set(id uint64, c Change) (a Attr, errno syscall.Errno) {
 	return n.attr(), 0
 }
 
+// set copies a value, if there is one.
 func set[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
 }
 
-// Forget takes back that many tellings of a node.
+// Forget takes back that many tellings of a node. A node that is neither held nor named goes with its bytes.
 func (s *Session) Forget(id, times uint64) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -242,7 +261,9 @@ func (s *Session) Forget(id, times uint64) {
 	}
 }
 
-// sweep forgets nodes that no process can reach any more, and removes their bytes.
+// sweep forgets nodes that no process can reach any more, and removes their bytes. A node is
+// reached through names now, through names on the disk, and through changes in between, because a
+// power cut may bring any of them back.
 func (d *Disk) sweep() {
 	reached := map[*node]bool{}
 	var reach func(n *node)
@@ -297,8 +318,8 @@ func (s *Session) Space() (st syscall.Statfs_t, errno syscall.Errno) {
 	return st, 0
 }
 
-// Export moves everything, as programs saw it last, into a folder, for those who look at it after the end. The disk is of no
-// use afterwards.
+// Export moves everything, as programs saw it last, into a folder, where it can be looked at after
+// the end. The disk cannot be used afterwards.
 func (d *Disk) Export(to string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -306,6 +327,8 @@ func (d *Disk) Export(to string) error {
 	return d.export(d.root, to)
 }
 
+// export links the files of a directory into a folder. At the end it removes the store, whose files
+// live on under their new names.
 func (d *Disk) export(n *node, to string) error {
 	for _, name := range slices.Sorted(maps.Keys(n.now)) {
 		child, path := n.now[name], filepath.Join(to, name)
@@ -330,6 +353,7 @@ func (d *Disk) export(n *node, to string) error {
 	return nil
 }
 
+// errnoOf is the number of a system's error, or EIO.
 func errnoOf(err error) syscall.Errno {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

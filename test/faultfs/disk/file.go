@@ -10,28 +10,39 @@ import (
 	"time"
 )
 
-// sector is what a disk writes whole or not at all.
+// sector is the number of bytes that a disk writes whole or not at all.
 const sector = 512
 
 // file is a file's bytes as programs see them, and what the disk has instead.
+//
+// The bytes in f are the newest. What the disk has is found by undoing eras from the newest to the oldest,
+// each of which has the sectors as they were before it. A sync that succeeds drops the eras that it wrote.
 type file struct {
-	f    *os.File // has them as they are now
+	// f has the bytes as they are now.
+	f    *os.File
 	size int64
-	eras []*era // that are not on the disk, oldest first; what is written now belongs to the last
+	// eras are those that are not on the disk, oldest first. What is written now belongs to the
+	// last one, so there is always one.
+	eras []*era
 }
 
 // era is what was written between the beginnings of two syncs.
 type era struct {
-	size int64            // of the file when it began; -1: that is not asked any more
-	old  map[int64][]byte // by sector, what was there before; nil: nothing, which reads as zeros
-	lost bool             // its sync failed: no later one writes it
+	// size is the file's length when it began; -1: that is not asked any more.
+	size int64
+	// old has the sectors as they were before, by number; nil: there was nothing, which reads as zeros.
+	old map[int64][]byte
+	// lost says that its sync failed: no later sync writes it.
+	lost bool
 }
 
 func newFile(f *os.File) *file { return &file{f: f, eras: []*era{{old: map[int64][]byte{}}}} }
 
+// last is the era that is written to now.
 func (f *file) last() *era { return f.eras[len(f.eras)-1] }
 
-// remember takes down what the disk has in sectors that are about to change.
+// remember notes what is in sectors that are about to change, once in each era. from and to are
+// offsets in bytes.
 func (f *file) remember(from, to int64) error {
 	e := f.last()
 	for s := from / sector; s*sector < to; s++ {
@@ -51,6 +62,7 @@ func (f *file) remember(from, to int64) error {
 	return nil
 }
 
+// write writes bytes and notes what was there before.
 func (f *file) write(data []byte, at int64) (int, error) {
 	if err := f.remember(at, at+int64(len(data))); err != nil {
 		return 0, err
@@ -60,6 +72,8 @@ func (f *file) write(data []byte, at int64) (int, error) {
 	return n, err
 }
 
+// truncate changes the length. A shorter file notes what is cut off, since a power cut may bring
+// the old length back.
 func (f *file) truncate(size int64) error {
 	if size < f.size {
 		if err := f.remember(size, f.size); err != nil {
@@ -73,14 +87,16 @@ func (f *file) truncate(size int64) error {
 	return nil
 }
 
-// begin begins a sync of everything written so far. What is written from now on is not part of it.
+// begin begins a sync of everything written so far. What is written from now on belongs to the next
+// era and is not part of it.
 func (f *file) begin() *era {
 	e := f.last()
 	f.eras = append(f.eras, &era{size: f.size, old: map[int64][]byte{}})
 	return e
 }
 
-// synced ends a sync that began with the end of era through: what it wrote is on the disk, or is lost.
+// synced ends a sync that began with the end of era through. What it wrote is on the disk, or, if
+// it failed, lost for ever: the era stays, so that a power cut undoes it.
 func (f *file) synced(through *era, failed bool) {
 	end := slices.Index(f.eras, through)
 	if end < 0 {
@@ -107,7 +123,7 @@ func (f *file) synced(through *era, failed bool) {
 	f.eras = append(left, f.eras[end+1:]...)
 }
 
-// durable is the file's length on the disk.
+// durable is the file's length on the disk: that at the beginning of the oldest era that is not there.
 func (f *file) durable() int64 {
 	for _, e := range f.eras {
 		if e.size >= 0 {
@@ -117,7 +133,8 @@ func (f *file) durable() int64 {
 	return f.size
 }
 
-// cut leaves what the disk has, and a share of the rest, in percent.
+// cut leaves what the disk has, and a share of the rest, in percent. For each sector it goes back
+// through the eras, until one of them survives.
 func (f *file) cut(r *rand.Rand, share int, c *Cut) error {
 	size := f.survives(r, share)
 	changed := map[int64]bool{}
@@ -151,7 +168,8 @@ func (f *file) cut(r *rand.Rand, share int, c *Cut) error {
 	return f.f.Truncate(size)
 }
 
-// survives draws the length that a power cut leaves: the old one, the new one, or one in between.
+// survives draws the length that a power cut leaves: the old one, the new one, or one in between,
+// at the end of a sector.
 func (f *file) survives(r *rand.Rand, share int) int64 {
 	old := f.durable()
 	low, high := min(old, f.size), max(old, f.size)
@@ -187,7 +205,7 @@ func (s *Session) Read(id uint64, into []byte, at int64) (int, syscall.Errno) {
 	return got, 0
 }
 
-// Write writes bytes of a file.
+// Write writes bytes of a file. A rule may fail it or make it write half.
 func (s *Session) Write(id uint64, data []byte, at int64) (int, syscall.Errno) {
 	kinds := []Kind{Write}
 	if s.grows(id, at+int64(len(data))) {
@@ -214,7 +232,8 @@ func (s *Session) Write(id uint64, data []byte, at int64) (int, syscall.Errno) {
 	return wrote, 0
 }
 
-// grows reports whether a file is shorter than that.
+// grows reports whether a file is shorter than size. It is asked before the gate, which tells calls
+// that take space from others.
 func (s *Session) grows(id uint64, size int64) bool {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
@@ -222,7 +241,7 @@ func (s *Session) grows(id uint64, size int64) bool {
 	return n != nil && n.file != nil && n.size < size
 }
 
-// Reserve makes a file at least so long. Blocks that are reserved beyond its end are not kept account of.
+// Reserve makes a file at least size bytes long. Blocks that are reserved beyond its end are not counted.
 func (s *Session) Reserve(id uint64, size int64) syscall.Errno {
 	if _, errno := s.enter(Write, Grow); errno != 0 {
 		return errno
@@ -238,6 +257,7 @@ func (s *Session) Reserve(id uint64, size int64) syscall.Errno {
 	return 0
 }
 
+// regular finds a file by number.
 func (s *Session) regular(id uint64) (*node, syscall.Errno) {
 	n, errno := s.node(id)
 	switch {
@@ -251,7 +271,8 @@ func (s *Session) regular(id uint64) (*node, syscall.Errno) {
 	return n, 0
 }
 
-// Sync puts on the disk what a file, or a directory, has been given before it began.
+// Sync puts on the disk what a file, or a directory, was given before it began. It takes that down
+// first and then waits at the gate, so that what is written while it waits is not part of it.
 func (s *Session) Sync(id uint64) syscall.Errno {
 	begun, errno := s.begin(id)
 	if errno != 0 {
@@ -270,7 +291,8 @@ func (s *Session) Sync(id uint64) syscall.Errno {
 	return failed
 }
 
-// begin takes down what a sync is to write, and returns what ends it.
+// begin notes what a sync will write, and returns the function that ends it, which is called with
+// the lock held.
 func (s *Session) begin(id uint64) (end func(failed bool), errno syscall.Errno) {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()

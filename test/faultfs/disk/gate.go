@@ -8,57 +8,76 @@ import (
 	"time"
 )
 
-// Kind is a kind of calls that a rule can be about.
+// Kind is a kind of calls that a rule can be about. The values are those of the commands of faultfs.
 type Kind string
 
 // Kinds of calls. One call may be of several.
 const (
 	Read  Kind = "read"
 	Write Kind = "write"
-	Grow  Kind = "grow" // takes space: files are made, or become longer
-	Sync  Kind = "sync"
-	Name  Kind = "name" // names and attributes change
+	// Grow takes space: files are made, or become longer.
+	Grow Kind = "grow"
+	Sync Kind = "sync"
+	// Name is for changes of names and attributes.
+	Name Kind = "name"
 )
 
-// Rule is what happens to calls of some kinds. The first rule that is about a call counts.
+// Rule is what happens to calls of some kinds. The first rule that is about a call, and is not used
+// up, counts.
 type Rule struct {
-	Kinds   []Kind `json:"kinds"`    // none: all
-	Skip    int    `json:"skip"`     // calls that pass before the first
-	Times   int    `json:"times"`    // calls that it is about; 0: all
-	DelayMS int    `json:"delay_ms"` // they wait for so long
-	Hang    bool   `json:"hang"`     // they wait until there are other rules
-	Error   string `json:"error"`    // they fail: EIO or ENOSPC
-	Short   bool   `json:"short"`    // writes write half
+	// Kinds is empty for all.
+	Kinds []Kind `json:"kinds"`
+	// Skip is the number of calls that pass before the first one that it is about.
+	Skip int `json:"skip"`
+	// Times is the number of calls that it is about; 0: all.
+	Times int `json:"times"`
+	// DelayMS is how long they wait, in milliseconds.
+	DelayMS int `json:"delay_ms"`
+	// Hang makes them wait until there are other rules.
+	Hang bool `json:"hang"`
+	// Error makes them fail: EIO or ENOSPC.
+	Error string `json:"error"`
+	// Short makes writes write half.
+	Short bool `json:"short"`
 
+	// skipped and fired count calls, for Skip and Times.
 	skipped, fired int
 }
 
 var errnos = map[string]syscall.Errno{"EIO": syscall.EIO, "ENOSPC": syscall.ENOSPC}
 
+// about reports whether a rule is about calls of one of the kinds.
 func (r *Rule) about(kinds []Kind) bool {
 	return len(r.Kinds) == 0 || slices.ContainsFunc(kinds, func(k Kind) bool { return slices.Contains(r.Kinds, k) })
 }
 
-// Calls counts calls since the beginning.
+// Calls counts calls since the beginning, by what happened to them.
 type Calls struct {
-	Syncs   int    `json:"syncs"`
-	Delayed int    `json:"delayed"`
-	Held    int    `json:"held"` // by a rule, or by Freeze
-	Failed  int    `json:"failed"`
-	Wrote   string `json:"wrote,omitempty"` // name of the file that the last write that failed was to
-	Short   int    `json:"short"`
-	Waiting int    `json:"waiting"` // just now, of those that were held
+	Syncs   int `json:"syncs"`
+	Delayed int `json:"delayed"`
+	// Held counts those that a rule or Freeze has held.
+	Held   int `json:"held"`
+	Failed int `json:"failed"`
+	// Wrote is the name of the file that the last failed write was to.
+	Wrote string `json:"wrote,omitempty"`
+	Short int    `json:"short"`
+	// Waiting is the number of those that are held just now.
+	Waiting int `json:"waiting"`
 }
 
-// Gate is where each call comes by before it does anything.
+// Gate is where each call comes by before it does anything. What it decides is independent of what
+// the call is about to do.
 type Gate struct {
-	gmu    sync.Mutex // guards the fields below; never taken before another lock
-	change *sync.Cond // of the next three
+	gmu sync.Mutex // guards the fields below; never taken before another lock
+	// change is signalled when frozen, closed or rules change.
+	change *sync.Cond
 	frozen bool
-	closed bool // no power
+	// closed says that there is no power.
+	closed bool
 	rules  []*Rule
-	era    int // of the rules
-	calls  Calls
+	// era numbers the sets of rules: a call that waits is judged again when it changes.
+	era   int
+	calls Calls
 }
 
 func newGate() *Gate {
@@ -113,20 +132,24 @@ func (g *Gate) Shut() {
 	g.change.Broadcast()
 }
 
+// open lets calls through again, without rules.
 func (g *Gate) open() {
 	g.gmu.Lock()
 	defer g.gmu.Unlock()
 	g.closed, g.frozen = false, false
 }
 
-// full reports whether a rule says that there is no space.
+// full reports whether a rule says that there is no space, so that Space agrees with it.
 func (g *Gate) full() bool {
 	g.gmu.Lock()
 	defer g.gmu.Unlock()
 	return slices.ContainsFunc(g.rules, func(r *Rule) bool { return r.Error == "ENOSPC" && r.about([]Kind{Grow}) })
 }
 
-// pass returns when a call may be made, or why it fails.
+// pass returns when a call may be made, or why it fails. short says that a write writes half.
+//
+// A call is judged once for each set of rules, so that it counts once for Skip and Times. One that
+// was delayed is not judged again. The lock is not held while it sleeps.
 func (g *Gate) pass(kinds ...Kind) (short bool, errno syscall.Errno) {
 	g.gmu.Lock()
 	defer g.gmu.Unlock()
@@ -172,7 +195,7 @@ func (g *Gate) pass(kinds ...Kind) (short bool, errno syscall.Errno) {
 	}
 }
 
-// hold waits for a change.
+// hold waits for a change. held says that the call was held before, so that it counts once. It returns true.
 func (g *Gate) hold(held bool) bool {
 	if !held {
 		g.calls.Held++
@@ -182,6 +205,7 @@ func (g *Gate) hold(held bool) bool {
 	return true
 }
 
+// failed counts a call that fails, and returns its error.
 func (g *Gate) failed(held bool, errno syscall.Errno) syscall.Errno {
 	if held {
 		g.calls.Waiting--
@@ -190,7 +214,7 @@ func (g *Gate) failed(held bool, errno syscall.Errno) syscall.Errno {
 	return errno
 }
 
-// judge finds the rule for a call, and counts it.
+// judge finds the rule for a call, and counts it; nil: the call is a good one.
 func (g *Gate) judge(kinds []Kind) *Rule {
 	for _, r := range g.rules {
 		switch {
