@@ -13,13 +13,15 @@ import (
 	"github.com/millrace/millrace/test/faultfs/disk"
 )
 
-// mounted is a disk, and where it is mounted.
+// mounted is a disk, and where it is mounted. fs is the newest mount: each power cut ends one and
+// begins another.
 type mounted struct {
 	d  *disk.Disk
 	at string
 	fs *fuse.Server
 }
 
+// maxWrite is the largest write of the kernel, in bytes.
 const (
 	maxWrite = 1 << 20
 	// cached is how long the kernel may rely on names and attributes: only the kernel changes them.
@@ -28,6 +30,7 @@ const (
 	closedWithin = 10 * time.Second
 )
 
+// up mounts the disk for a new session, and returns when it can be used.
 func (m *mounted) up() error {
 	server, err := fuse.NewServer(&bridge{RawFileSystem: fuse.NewDefaultRawFileSystem(), s: m.d.Boot(), lists: map[uint64][]disk.Entry{}}, m.at, &fuse.MountOptions{
 		FsName: "faultfs", Name: "faultfs", DirectMountStrict: true, DirectMountFlags: syscall.MS_NOSUID | syscall.MS_NODEV,
@@ -41,6 +44,7 @@ func (m *mounted) up() error {
 	return server.WaitMount()
 }
 
+// down unmounts, and waits until the kernel has let go. A detached mount disappears for new calls at once.
 func (m *mounted) down() error {
 	if err := syscall.Unmount(m.at, syscall.MNT_DETACH); err != nil {
 		return fmt.Errorf("unmount: %w", err)
@@ -58,13 +62,15 @@ func (m *mounted) down() error {
 	}
 }
 
-// bridge answers the kernel by a session.
+// bridge answers the kernel's calls by a session of the disk. Names of its methods are those of FUSE; each
+// translates arguments and results and decides nothing, except where its comment says so.
 type bridge struct {
 	fuse.RawFileSystem
 	s *disk.Session
 
-	mu     sync.Mutex // guards the fields below
-	opened uint64     // directories so far
+	mu sync.Mutex // guards the fields below
+	// opened numbers directories that were opened, and lists has what each reader of one was given.
+	opened uint64
 	lists  map[uint64][]disk.Entry
 }
 
@@ -72,12 +78,15 @@ func (b *bridge) String() string { return "faultfs" }
 
 func status(errno syscall.Errno) fuse.Status { return fuse.Status(errno) }
 
+// attr copies what a node is, with its size in blocks of 512 bytes too.
 func attr(a disk.Attr, out *fuse.Attr) {
 	out.Ino, out.Mode, out.Nlink, out.Uid, out.Gid = a.ID, a.Mode, a.Links, a.UID, a.GID
 	out.Size, out.Blocks, out.Blksize = uint64(a.Size), uint64(a.Size+511)/512, 4096
 	out.SetTimes(&a.Atime, &a.Mtime, &a.Ctime)
 }
 
+// entry tells the kernel of a node, which it may rely on: it is the only one that changes names and
+// attributes.
 func entry(a disk.Attr, out *fuse.EntryOut) {
 	out.NodeId = a.ID
 	attr(a, &out.Attr)
@@ -133,6 +142,7 @@ func (b *bridge) SetAttr(_ <-chan struct{}, in *fuse.SetAttrIn, out *fuse.AttrOu
 	return status(errno)
 }
 
+// make answers the calls that make something. target is that of a symbolic link.
 func (b *bridge) make(in *fuse.InHeader, name string, mode uint32, target string, out *fuse.EntryOut) fuse.Status {
 	a, errno := b.s.Make(in.NodeId, name, mode, in.Uid, in.Gid, target)
 	if errno == 0 {
@@ -141,6 +151,7 @@ func (b *bridge) make(in *fuse.InHeader, name string, mode uint32, target string
 	return status(errno)
 }
 
+// Mknod makes files only: sockets and devices are not needed.
 func (b *bridge) Mknod(_ <-chan struct{}, in *fuse.MknodIn, name string, out *fuse.EntryOut) fuse.Status {
 	if in.Mode&syscall.S_IFMT != syscall.S_IFREG {
 		return status(syscall.ENOTSUP)
@@ -169,7 +180,7 @@ func (b *bridge) Rmdir(_ <-chan struct{}, in *fuse.InHeader, name string) fuse.S
 	return status(b.s.Remove(in.NodeId, name, true))
 }
 
-// renameFree is RENAME_NOREPLACE.
+// renameFree is RENAME_NOREPLACE: the new name must be free.
 const renameFree = 1
 
 func (b *bridge) Rename(_ <-chan struct{}, in *fuse.RenameIn, name, as string) fuse.Status {
@@ -193,6 +204,7 @@ func (b *bridge) Create(_ <-chan struct{}, in *fuse.CreateIn, name string, out *
 	return b.make(&in.InHeader, name, in.Mode&^syscall.S_IFMT|syscall.S_IFREG, "", &out.EntryOut)
 }
 
+// Open truncates where it must. There are no handles: a node's number is enough.
 func (b *bridge) Open(_ <-chan struct{}, in *fuse.OpenIn, _ *fuse.OpenOut) fuse.Status {
 	if in.Flags&syscall.O_TRUNC == 0 {
 		return fuse.OK
@@ -214,10 +226,12 @@ func (b *bridge) Write(_ <-chan struct{}, in *fuse.WriteIn, data []byte) (uint32
 	return uint32(n), status(errno)
 }
 
+// Flush does nothing: closing a file keeps nothing.
 func (b *bridge) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.OK }
 
 func (b *bridge) Release(<-chan struct{}, *fuse.ReleaseIn) {}
 
+// Fsync and FsyncDir wait until the disk has what was written before.
 func (b *bridge) Fsync(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return status(b.s.Sync(in.NodeId))
 }
@@ -226,7 +240,7 @@ func (b *bridge) FsyncDir(_ <-chan struct{}, in *fuse.FsyncIn) fuse.Status {
 	return status(b.s.Sync(in.NodeId))
 }
 
-// keepSize is FALLOC_FL_KEEP_SIZE.
+// keepSize is FALLOC_FL_KEEP_SIZE: blocks are reserved, and the length stays.
 const keepSize = 1
 
 func (b *bridge) Fallocate(_ <-chan struct{}, in *fuse.FallocateIn) fuse.Status {
@@ -253,7 +267,8 @@ func (b *bridge) ReleaseDir(in *fuse.ReleaseIn) {
 	delete(b.lists, in.Fh)
 }
 
-// ReadDir gives the names that there were when its reader began, so that those which come and go meanwhile hide no others.
+// ReadDir gives the names that there were when its reader began, so that names which come and go
+// meanwhile hide no others.
 func (b *bridge) ReadDir(_ <-chan struct{}, in *fuse.ReadIn, out *fuse.DirEntryList) fuse.Status {
 	b.mu.Lock()
 	all, begun := b.lists[in.Fh]

@@ -42,6 +42,7 @@ func main() {
 	}
 }
 
+// command is one line of input, and answer the line that follows it.
 type command struct {
 	Do    string      `json:"do"`
 	Rules []disk.Rule `json:"rules"`
@@ -55,6 +56,7 @@ type answer struct {
 	Calls *disk.Calls `json:"calls,omitempty"`
 }
 
+// run mounts, serves, and unmounts at the end whatever happened before.
 func run(store, mount string, in io.Reader, out io.Writer) error {
 	if store == "" || mount == "" {
 		return errors.New("-store and -mount are required")
@@ -71,7 +73,8 @@ func run(store, mount string, in io.Reader, out io.Writer) error {
 	return errors.Join(err, m.end())
 }
 
-// serve does what it is told until it is told to end, or its input ends.
+// serve does what it is told until it is told to end, or its input ends. A command that fails is
+// answered with its error; a line that is not a command ends it.
 func (m *mounted) serve(in io.Reader, out *json.Encoder) error {
 	if err := out.Encode(answer{}); err != nil {
 		return fmt.Errorf("answer: %w", err)
@@ -96,6 +99,8 @@ func (m *mounted) serve(in io.Reader, out *json.Encoder) error {
 	return lines.Err()
 }
 
+// do carries out one command. A cut ends the mount and makes a new one, since the kernel's cache
+// must not outlive the power.
 func (m *mounted) do(c command) (a answer, err error) {
 	switch c.Do {
 	case "rules":
