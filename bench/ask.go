@@ -178,7 +178,7 @@ func metricName(process string) string { return strings.ReplaceAll(process, "-",
 
 // unsynced checks the claim of fsync: servers that acknowledged writes must have counted syncs. It
 // returns what is wrong, or "" when nothing is, or when it cannot be known. Of several servers a
-// majority must have synced, since a write is durable there. several servers a majority must have.
+// majority must have synced, since a write is durable there.
 func (o *oneRun) unsynced() string {
 	each := o.written()
 	if each == nil || o.spec.durability != Fsync || o.run.Ops == 0 || o.spec.suite.Reads {

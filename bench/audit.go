@@ -143,7 +143,7 @@ func (a *auditor) judgeIDs(sums ledgerSums, out *Audit, violate func(format stri
 
 // readBack reads the sample from the first server and compares payload, result and state with what
 // was acknowledged. The checkers of package check judge its history. Each further server must have
-// every task of the sample in the same state. servers each must have the same.
+// every task of the sample in the same state.
 func (a *auditor) readBack(ctx context.Context, out *Audit, violate func(format string, args ...any)) error {
 	sample := a.sample
 	found, err := a.readAll(ctx, a.first, sample)

@@ -152,7 +152,7 @@ func judgeGenerator(g generator) []Exclusion {
 
 // little applies Little's law to a closed loop: callers = rate × mean latency of their calls, in
 // microseconds. A gap is time that callers spent outside the measured call, so that the rate says
-// less about the server than it seems to. measured call.
+// less about the server than it seems to.
 func little(callers, rate, mean float64) *Warning {
 	if callers <= 0 || rate <= 0 {
 		return nil
