@@ -13,7 +13,9 @@ import (
 // drainWithin bounds how long the tasks of a run may take to end once no fault is made any more.
 const drainWithin = 60 * time.Second
 
-// settled waits until no task of the queues waits or runs.
+// settled waits until no task of the queues waits or runs. A queue that is unknown to the server
+// was never used, and counts as settled. An error means that tasks are left when the time is over,
+// or that a call failed.
 func settled(ctx context.Context, c *millrace.Client, queues []string) error {
 	ctx, cancel := context.WithTimeout(ctx, drainWithin)
 	defer cancel()
@@ -41,7 +43,8 @@ func settled(ctx context.Context, c *millrace.Client, queues []string) error {
 	}
 }
 
-// tasks reads back every task of the queues.
+// tasks reads back every task of the queues: one state after the other, page by page. Nothing may
+// change meanwhile.
 func tasks(ctx context.Context, c *millrace.Client, tenant string, queues []string) ([]check.TaskState, error) {
 	var out []check.TaskState
 	for _, q := range queues {
@@ -72,7 +75,7 @@ func tasks(ctx context.Context, c *millrace.Client, tenant string, queues []stri
 	return out, nil
 }
 
-// counters reads back the counters of the queues.
+// counters reads back the counters that the server keeps of the queues, for a recount against tasks.
 func counters(ctx context.Context, c *millrace.Client, queues []string) ([]check.QueueCount, error) {
 	var out []check.QueueCount
 	for _, q := range queues {
@@ -91,7 +94,8 @@ func counters(ctx context.Context, c *millrace.Client, queues []string) ([]check
 	return out, nil
 }
 
-// audit reads everything back and lets the checkers judge.
+// audit reads everything back and lets the checkers judge. The load has ended by then, and nothing runs any
+// more. An error means that something could not be read; what is wrong with what was read is in o.
 func (m *mixed) audit(ctx context.Context, o *Outcome) error {
 	c := m.quiet.Client
 	final, err := tasks(ctx, c, "", kinds)
@@ -118,6 +122,7 @@ func (m *mixed) audit(ctx context.Context, o *Outcome) error {
 	if len(m.pairs) > 0 {
 		o.judge(check.BothOrNeither(m.pairs))
 	}
+	// sums is, by queue, what its completions have added up, one each: see countIn.
 	sums := map[string]int64{}
 	for _, queue := range kinds {
 		if sums[queue], _, err = number(ctx, m.quiet.KV(sumSpace), queue); err != nil {
@@ -134,23 +139,28 @@ func (m *mixed) audit(ctx context.Context, o *Outcome) error {
 	return m.auditRegisters(ctx, o, calls)
 }
 
-// calls reads the ledgers of both clients.
+// calls reads the ledgers of both clients, as one list of calls.
 func (m *mixed) calls() ([]check.Call, error) {
 	return readLedgers([]string{m.clients[0].ledger.Name(), m.clients[1].ledger.Name()})
 }
 
-// created returns the creates that stand in no ledger, because they were ops of a commit: how they ended follows from it.
+// created returns the creates that stand in no ledger, because they were ops of a commit. How they
+// ended follows from that commit: a follow-up task ends as the completion of its attempt does, and
+// a task that comes with a row as the commit of both.
 func (m *mixed) created(calls []check.Call) []check.Call {
+	// attempt is one attempt at a task, told from the others by its token.
 	type attempt struct {
 		id    string
 		token uint64
 	}
-	ends := map[attempt]check.Outcome{} // of the last completion that was tried
+	// ends is how the last completion ended that an attempt tried.
+	ends := map[attempt]check.Outcome{}
 	for _, c := range calls {
 		if c.Op == check.OpComplete {
 			ends[attempt{c.ID, c.Token}] = c.Outcome
 		}
 	}
+	// last is the follow-up task that an attempt built last, which is the one that was sent.
 	last := map[attempt]string{}
 	for _, f := range m.follows {
 		last[attempt{f.parent, f.token}] = f.id
@@ -173,6 +183,9 @@ func (m *mixed) created(calls []check.Call) []check.Call {
 	return out
 }
 
+// auditEffects judges the tasks whose completions change keys: lists with their counters, a key for
+// each task, and the accounts that moves move money between. It also notes which tasks with effects
+// are completed, for the audit of the log.
 func (m *mixed) auditEffects(ctx context.Context, o *Outcome, final []check.TaskState) error {
 	var effects, moves []check.TaskState
 	read := check.EffectsRead{Lists: map[string][]string{}, Counters: map[string]int64{}, ByTask: map[string]int{}}
@@ -183,6 +196,7 @@ func (m *mixed) auditEffects(ctx context.Context, o *Outcome, final []check.Task
 			if t.State == check.Completed {
 				m.completed = append(m.completed, t.ID)
 			}
+			// The completion of a task with effects puts this key.
 			mark, _, err := text(ctx, m.quiet.KV("done"), t.ID)
 			if err != nil {
 				return err
@@ -194,6 +208,7 @@ func (m *mixed) auditEffects(ctx context.Context, o *Outcome, final []check.Task
 			moves = append(moves, t)
 		}
 	}
+	// Lists that nothing was added to are left out.
 	for i := range lists {
 		name := fmt.Sprintf("l%02d", i)
 		ids, _, err := text(ctx, m.quiet.KV("lists"), name)
@@ -218,7 +233,8 @@ func (m *mixed) auditEffects(ctx context.Context, o *Outcome, final []check.Task
 	return nil
 }
 
-// followed judges that each completed move has exactly one follow-up task.
+// followed judges that each completed move has exactly one follow-up task, whichever of its
+// attempts made that.
 func (m *mixed) followed(final, moves []check.TaskState) *check.Report {
 	there := map[string]bool{}
 	for _, t := range final {
@@ -243,6 +259,7 @@ func (m *mixed) auditRows(ctx context.Context, o *Outcome, final []check.TaskSta
 	}
 	var made []check.TaskState
 	rows := map[string]int{}
+	// A row counts as the effect of its task: without the task, or twice, it is wrong.
 	for id := range m.rows {
 		row, _, err := text(ctx, m.quiet.KV("rows"), id)
 		if err != nil {
@@ -264,6 +281,7 @@ func (m *mixed) auditRows(ctx context.Context, o *Outcome, final []check.TaskSta
 	return nil
 }
 
+// auditRegisters judges the keys that have one writer each, by all calls at them and their last values.
 func (m *mixed) auditRegisters(ctx context.Context, o *Outcome, calls []check.Call) error {
 	final := map[string]string{}
 	for i := range registers {

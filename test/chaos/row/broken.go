@@ -35,12 +35,15 @@ func BreakDisk(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, errors.Join(err, p.close())
 }
 
-// fail makes one call fail, waits for the end of the server, cuts the power and starts it.
+// fail makes one call of the disk fail, waits for the end of the server, cuts the power and starts
+// the server again. The call is one of the next hundred of its kind.
 func (p *powered) fail(ctx context.Context) error {
 	kind := []string{"sync", "sync", "write"}[p.r.IntN(3)]
 	rule := proc.DiskRule{Kinds: []string{kind}, Error: "EIO", Skip: p.r.IntN(100), Times: 1}
 	if kind == "write" {
-		rule.Times = 2 // of a write that takes two requests the second one's failure is told as a short write, and the rest tried again
+		// Of a write that takes two requests the second one's failure is told as a short write, and
+		// the rest is tried again. So the next request fails too.
+		rule.Times = 2
 	}
 	if err := p.disk().Rules(rule); err != nil {
 		return err
@@ -49,11 +52,13 @@ func (p *powered) fail(ctx context.Context) error {
 	case exitStorage:
 		p.o.Faults["failed_"+kind]++
 	case -1:
+		// Perhaps no such call was made: the counts tell.
 		calls, err := p.disk().Calls()
 		return errors.Join(fmt.Errorf("the server goes on %s after a %s that was to fail; calls %+v", hangs, kind, calls), err)
 	default:
 		return fmt.Errorf("after a failed %s the server ended with status %d, see %s", kind, code, p.s.LogFile())
 	}
+	// It has ended as it should.
 	p.s.Forget()
 	if err := p.o.lose(p.disk(), p.r.Uint64(), drawShare(p.r)); err != nil {
 		return err

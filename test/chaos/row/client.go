@@ -13,14 +13,17 @@ import (
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
-// client is one SDK client with a ledger of its own.
+// client is one client of the SDK, with a ledger of its own.
 type client struct {
 	*millrace.Client
+	// ledger gets a line for each call, from the SDK; nil for a client that keeps none.
 	ledger *os.File
-	log    *os.File // what no caller is told
+	// log gets what the SDK tells no caller.
+	log *os.File
 }
 
-// dial makes the i-th client of a system; without a name it keeps no ledger.
+// dial makes the i-th client of a system; i decides which address it tries first. name is part of
+// its ledger's name; without one it keeps no ledger.
 func dial(ctx context.Context, e Env, s system, i int, token proc.Token, name string) (*client, error) {
 	c := &client{}
 	var err error
@@ -44,6 +47,7 @@ func dial(ctx context.Context, e Env, s system, i int, token proc.Token, name st
 	return c, nil
 }
 
+// close ends the client, and then closes its files.
 func (c *client) close() error {
 	err := c.Close()
 	if c.ledger != nil {

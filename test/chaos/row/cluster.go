@@ -19,28 +19,40 @@ import (
 // clusterRun is one run of a row on a cluster: the mixed load of two tenants and the registers, on all nodes, while faults
 // are made.
 type clusterRun struct {
-	e    Env
-	rand *rand.Rand // of the faults
-	size int        // nodes of the cluster
-	from int        // nodes that it begins with; 0: all
-	disk bool       // each has a disk of its own
-	much bool       // too much is written to be replayed: the nodes are only compared
-	o    *Outcome
-	c    many
-	m    *mixed
-	b    *neighbour
-	l    *linear
+	e Env
+	// rand draws the faults.
+	rand *rand.Rand
+	// size is the number of nodes.
+	size int
+	// from is how many of them the cluster begins with; 0 means all.
+	from int
+	// disk gives each node a disk of its own, which can lose power.
+	disk bool
+	// much says that too much is written to be replayed: the nodes are only compared.
+	much bool
+	// o is what the run did and found.
+	o *Outcome
+	c many
+	// m and b are the loads of the first tenant and of its neighbour, and l the one of registers.
+	m *mixed
+	b *neighbour
+	l *linear
 
-	later sync.WaitGroup // figures that come late
+	// later waits for figures that come late: see await.
+	later sync.WaitGroup
 
+	// isolations are the times in which a node was cut off.
 	isolations []isolation
 
-	mu    sync.Mutex // guards the fields below
-	gaps  gaps
-	ready []time.Duration // of the restarts
+	mu sync.Mutex // guards the fields below
+	// gaps are the times without acknowledged writes after faults.
+	gaps gaps
+	// ready is how long restarts took.
+	ready []time.Duration
 }
 
-// run makes a cluster, loads it, makes faults, and judges.
+// run makes a cluster, loads it, makes faults, and judges. proxy puts a proxy on each link between nodes. An
+// error means that the run could not be made or read back; that of faults is among those of the outcome.
 func (r *clusterRun) run(ctx context.Context, proxy bool, faults func(context.Context) error) (*Outcome, error) {
 	r.o = newOutcome()
 	opts := proc.ClusterOptions{Nodes: r.size, Proxy: proxy, Begin: r.from}
@@ -79,6 +91,7 @@ func (r *clusterRun) run(ctx context.Context, proxy bool, faults func(context.Co
 	return r.o, r.judge(ctx)
 }
 
+// dial makes the clients of all three loads.
 func (r *clusterRun) dial(ctx context.Context) (err error) {
 	if r.m, err = newMixed(ctx, r.e, r.c, r.c.Tokens[0], kinds...); err != nil {
 		return err
@@ -112,13 +125,15 @@ func (r *clusterRun) judge(ctx context.Context) error {
 	return stopAndJudge(ctx, r.c, r.o, calls, r.m.completed)
 }
 
-// compare stops the nodes, checks their files, and compares the apply hashes of those that have applied the same entry.
+// compare stops the nodes, checks their files, and compares the apply hashes of those that have
+// applied the same entry. It is for runs whose logs are too long to be replayed.
 func (r *clusterRun) compare(ctx context.Context) error {
 	r.o.fail(r.c.Settle(ctx))
 	if err := r.c.Stop(); err != nil {
 		r.o.fail(fmt.Errorf("at the end: %w", err))
 		return nil
 	}
+	// hashes is the apply hash by the index of the last entry that a node applied.
 	hashes := map[uint64]uint64{}
 	for _, n := range r.c.Members() {
 		h, err := n.Health(ctx)
@@ -135,6 +150,7 @@ func (r *clusterRun) compare(ctx context.Context) error {
 	return nil
 }
 
+// calls returns the calls of both tenants.
 func (r *clusterRun) calls() ([]check.Call, error) {
 	own, err := r.m.calls()
 	if err != nil {
@@ -156,6 +172,7 @@ func stopAndJudge(ctx context.Context, c many, o *Outcome, calls []check.Call, e
 	if err != nil || log == nil {
 		return err
 	}
+	// The first replica has applied most: all of the log leads to what its store has.
 	most := replicas[0]
 	r, err := auditEntries(log, most.node.DataDir(), o, calls, effects)
 	if err != nil {
@@ -175,6 +192,7 @@ func stopAndJudge(ctx context.Context, c many, o *Outcome, calls []check.Call, e
 type replica struct {
 	checktest.Replica
 	node *proc.Node
+	// part is what its log, its archive and its snapshots have.
 	part *checktest.Part
 }
 
@@ -203,7 +221,8 @@ func readReplicas(ctx context.Context, c many, o *Outcome) (all []replica, log [
 	for i := range all {
 		parts[i], applied[i] = all[i].part, all[i].Applied
 	}
-	for _, n := range c.Nodes { // what was lost with a disk is not the state of a node, but part of the history
+	// What was lost with a disk is not the state of a node, but part of the history.
+	for _, n := range c.Nodes {
 		for _, lost := range n.Lost {
 			part, err := checktest.ReadPart(0, lost.Archive, lost.WAL)
 			if err != nil {

@@ -34,6 +34,7 @@ func CutLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
 		return nil, err
 	}
 	o.Done = min(n, r.l.count())
+	// A run whose cuts met no message proves nothing.
 	fired := 0
 	for kind, times := range o.Faults {
 		if kind != neverFired {
@@ -46,31 +47,40 @@ func CutLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, nil
 }
 
-// neverFired counts cuts that met nothing.
+// neverFired counts, among the faults, those that met nothing: no message on the links, or no call
+// of the disk.
 const neverFired = "met_nothing"
 
-// plan is one cut: steps one after another, with the links that are cut in each.
+// plan is one cut: steps one after another, with the links that are cut in each. The others pass. A
+// cut whose last step is empty heals by itself.
 type plan struct {
-	steps    [][]proc.Link
-	each     time.Duration // of a step, but of the last
-	isolated int           // node that no other hears or that hears no other, from the first step to the last; 0: none
+	steps [][]proc.Link
+	// each is how long a step lasts, but for the last.
+	each time.Duration
+	// isolated is a node that no other hears, or that hears no other, from the first step to the
+	// last; 0 means none.
+	isolated int
 }
 
-// cuts are the kinds of cuts. lead is the leader's id.
+// cuts are the kinds of cuts, each with what draws one. lead is the leader's id.
 var cuts = []struct {
 	kind string
 	make func(r *clusterRun, lead int) plan
 }{
+	// The leader is cut off from all others.
 	{"leader_cut", func(r *clusterRun, lead int) plan {
 		return plan{steps: [][]proc.Link{both(lead, r.others(lead)...)}, isolated: lead}
 	}},
+	// A follower is.
 	{"follower_cut", func(r *clusterRun, lead int) plan {
 		lonely := r.others(lead)[r.rand.IntN(r.size-1)]
 		return plan{steps: [][]proc.Link{both(lonely, r.others(lonely)...)}, isolated: lonely}
 	}},
+	// What the leader says is lost, and it hears the others.
 	{"leader_mute", func(r *clusterRun, lead int) plan {
 		return plan{steps: [][]proc.Link{from(lead, r.others(lead)...)}, isolated: lead}
 	}},
+	// The others hear the leader, which hears none of them.
 	{"leader_deaf", func(r *clusterRun, lead int) plan {
 		return plan{steps: [][]proc.Link{to(lead, r.others(lead)...)}, isolated: lead}
 	}},
@@ -94,6 +104,7 @@ var cuts = []struct {
 		}
 		return plan{steps: [][]proc.Link{cut}}
 	}},
+	// The leader is cut off and let back, again and again.
 	{"flapping", func(r *clusterRun, lead int) plan {
 		p := plan{each: time.Duration(100+r.rand.IntN(900)) * time.Millisecond}
 		for range 4 {
@@ -120,6 +131,7 @@ var cuts = []struct {
 	}},
 }
 
+// others returns the ids of all nodes but one.
 func (r *clusterRun) others(id int) (out []int) {
 	for other := range r.size {
 		if other+1 != id {
@@ -129,6 +141,8 @@ func (r *clusterRun) others(id int) (out []int) {
 	return out
 }
 
+// from, to and both return the links between one node and some others: those on which it speaks,
+// those on which it hears, or all.
 func from(id int, peers ...int) (out []proc.Link) {
 	for _, p := range peers {
 		out = append(out, proc.Link{From: id, To: p})
@@ -145,13 +159,15 @@ func to(id int, peers ...int) (out []proc.Link) {
 
 func both(id int, peers ...int) []proc.Link { return append(from(id, peers...), to(id, peers...)...) }
 
-// isolation is a time in which a node could not agree with anybody.
+// isolation is a time in which a node could not agree with anybody. begin and end are on the clock
+// of the registers, in nanoseconds.
 type isolation struct {
 	node       int
 	begin, end int64
 }
 
-// cut makes one cut and heals it.
+// cut makes one cut, waits for a write that is acknowledged meanwhile, and heals it. It lasts for
+// one to ten seconds, short times as often as long ones.
 func (r *clusterRun) cut(ctx context.Context, kind string, make func(*clusterRun, int) plan) error {
 	lead, err := r.c.Leader(ctx)
 	if err != nil {
@@ -190,6 +206,7 @@ func (r *clusterRun) cut(ctx context.Context, kind string, make func(*clusterRun
 	return err
 }
 
+// note counts a cut under its kind, if it met a message since before.
 func (r *clusterRun) note(kind string, before int64) {
 	if r.hindered() == before {
 		kind = neverFired
@@ -197,7 +214,7 @@ func (r *clusterRun) note(kind string, before int64) {
 	r.o.Faults[kind]++
 }
 
-// set lets a rule hold on links, and none on the others.
+// set lets a rule hold on links, and none on the others. broken also ends the connections on those links.
 func (r *clusterRun) set(links []proc.Link, rule proc.Rule, broken bool) {
 	now := map[proc.Link]bool{}
 	for _, l := range links {
@@ -216,6 +233,7 @@ func (r *clusterRun) set(links []proc.Link, rule proc.Rule, broken bool) {
 	}
 }
 
+// hindered counts what rules did so far, on all links.
 func (r *clusterRun) hindered() (n int64) {
 	for _, p := range r.c.Links {
 		n += p.Hindered()
@@ -237,6 +255,7 @@ func (r *clusterRun) answeredAlone() *check.Report {
 				continue
 			}
 			report.Checked++
+			// A swap that is refused is an answer too: it says what the key is not.
 			ok := a.Outcome == check.OK || a.Kind == checktest.Swap && a.Outcome == check.Refused
 			if ok && a.Return < i.end {
 				report.Violate("answered", "node %d was cut off from %d to %d: %s", i.node, i.begin, i.end, a)

@@ -18,6 +18,7 @@ func DamageSealed(_ context.Context, e Env, n int) (*Outcome, error) {
 	return damaged(waltest.Sealed(e.Seed, n))
 }
 
+// damaged makes an outcome of what a test of the log reports.
 func damaged(r *waltest.Report, err error) (*Outcome, error) {
 	if err != nil {
 		return nil, err

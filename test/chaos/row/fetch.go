@@ -14,10 +14,13 @@ import (
 
 const (
 	// fetchBytes is what each node has before one loses its disk. In brief runs it is a sixteenth.
-	fetchBytes  = 1 << 30
-	fetchValue  = 4 << 10
+	fetchBytes = 1 << 30
+	// fetchValue is the size of a key's value and of a task's payload, in bytes.
+	fetchValue = 4 << 10
+	// fetchMakers is how many goroutines write.
 	fetchMakers = 64
-	fetchTasks  = 16 // one item in fetchTasks is a task, the others are keys
+	// One item in fetchTasks is a task, the others are keys.
+	fetchTasks = 16
 	// fetchAim is how long a node may take to come back; ten times that fails.
 	fetchAim = time.Minute
 )
@@ -43,7 +46,8 @@ func CatchUp(ctx context.Context, e Env, n int) (*Outcome, error) {
 // fetchRun is a run whose nodes fetch all of their state.
 type fetchRun struct{ memberRun }
 
-// fill writes keys and makes tasks that no worker takes.
+// fill writes keys and makes tasks that no worker takes, until each node has about fetchBytes. The
+// first call that fails ends it.
 func (r *fetchRun) fill(ctx context.Context) error {
 	size := fetchBytes
 	if r.e.Brief {
@@ -52,6 +56,7 @@ func (r *fetchRun) fill(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	job, kv := job[string](kindBacklog), r.m.quiet.KV("state")
+	// next is the item that was taken last.
 	var next atomic.Int64
 	var makers sync.WaitGroup
 	for i := range fetchMakers {
@@ -77,7 +82,8 @@ func (r *fetchRun) fill(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// wipe has a node lose its disk, and waits until it is a member again that keeps up.
+// wipe has a node lose its disk, and waits until it is a member again that keeps up. It notes how
+// long that took and what was sent. Where the node needed no snapshot, the run proves nothing.
 func (r *fetchRun) wipe(ctx context.Context, n *proc.Node) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*fetchAim)
 	defer cancel()

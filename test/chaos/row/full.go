@@ -12,7 +12,7 @@ import (
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
-// smallDisk is the size of a disk that is filled.
+// smallDisk is the size of a disk that is filled, in bytes.
 const smallDisk = 64 << 20
 
 // FillDisk fills the disk of a server n times under a mixed load. New work is refused by that limit's name, reads, deletes and
@@ -55,18 +55,28 @@ type filled struct {
 	e    Env
 	s    *proc.Server
 	disk *proc.SmallDisk
-	c    *client
-	o    *Outcome
-	r    *rand.Rand
+	// c makes the calls that are looked at one by one.
+	c *client
+	o *Outcome
+	r *rand.Rand
 }
 
 const (
+	// fullQueue names the queue, and the keyspace, of those calls.
 	fullQueue = "full"
-	fullHeld  = 10 // tasks that are completed while the disk is full
-	fullCall  = time.Second
+	// fullHeld tasks are claimed before, and completed while the disk is full.
+	fullHeld = 10
+	// fullCall is how long a create is waited for that may be refused.
+	fullCall = time.Second
 )
 
-// fill fills the disk once, looks at what goes on then, and makes room.
+// fill fills the disk once, looks at what goes on then, and makes room:
+//
+//   - A key is put and tasks are claimed while there is room.
+//   - The disk is filled until a create is refused for it.
+//   - One time in two the server is killed, and must start on the full disk.
+//   - Reads, completions and deletes go on.
+//   - There is room again, and a create succeeds.
 func (f *filled) fill(ctx context.Context, i int) error {
 	kv, key := f.c.KV(fullQueue), fmt.Sprint(i)
 	if _, err := kv.Put(ctx, key, "v"); err != nil {
@@ -113,7 +123,8 @@ func (f *filled) fill(ctx context.Context, i int) error {
 	return f.until(ctx, "resumes", begin, func(err error) bool { return err == nil })
 }
 
-// until adds tasks until one ends as is wanted, and notes how long that took.
+// until adds tasks until one ends as is wanted, and notes among the figures how long that took,
+// under the name what.
 func (f *filled) until(ctx context.Context, what string, since time.Time, wanted func(error) bool) error {
 	job := millrace.Job[string, string](fullQueue)
 	var last error
@@ -130,12 +141,14 @@ func (f *filled) until(ctx context.Context, what string, since time.Time, wanted
 	return fmt.Errorf("nothing %s within %s; the last create ended with %w", what, hangs, last)
 }
 
+// isDiskFull reports whether a call was refused because the disk is full.
 func isDiskFull(err error) bool {
 	var e *millrace.Error
 	return errors.As(err, &e) && e.Code == millrace.CodeResourceExhausted && e.Limit == "disk" && e.Outcome == millrace.Refused
 }
 
-// goesOn does what a full disk must not hinder.
+// goesOn does what a full disk must not hinder: it reads a key, which holds "v", completes the
+// tasks that are held, and deletes the key.
 func (f *filled) goesOn(ctx context.Context, kv millrace.KV, key string, held []millrace.Claimed) error {
 	ctx, cancel := context.WithTimeout(ctx, hangs)
 	defer cancel()

@@ -19,8 +19,10 @@ import (
 )
 
 const (
-	gitPushers = 10 // each with a branch of its own
-	gitSharers = 3  // on one branch that all push to
+	// gitPushers have a branch of their own each.
+	gitPushers = 10
+	// gitSharers push to one branch together.
+	gitSharers = 3
 	gitRepo    = "app"
 	sharedRef  = "refs/heads/shared"
 )
@@ -83,14 +85,17 @@ func GitUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 // gitRow is one run.
 type gitRow struct {
-	e               Env
-	o               *Outcome
-	s               *proc.Server
-	ready           string
+	e Env
+	o *Outcome
+	s *proc.Server
+	// ready is the file in which the server writes its addresses.
+	ready string
+	// pushes counts acknowledged pushes, and unknown those that failed: they may have landed.
 	pushes, unknown atomic.Int64
 }
 
-// url is the repository's address now.
+// url is the repository's address now, with the token in it. It is read each time, because a server
+// that starts again may have another port.
 func (g *gitRow) url() (string, error) {
 	b, err := os.ReadFile(g.ready)
 	if err != nil {
@@ -105,7 +110,7 @@ func (g *gitRow) url() (string, error) {
 	return "http://any:" + g.s.Tokens[0].Secret + "@" + l.HTTP + "/git/default/" + gitRepo + ".git", nil
 }
 
-// setUp makes the repository.
+// setUp makes the repository, over HTTP.
 func (g *gitRow) setUp(ctx context.Context) error {
 	url, err := g.url()
 	if err != nil {
@@ -132,8 +137,10 @@ func (g *gitRow) setUp(ctx context.Context) error {
 
 // gitPusher is one client with a clone of its own.
 type gitPusher struct {
-	g      *gitRow
-	n      int
+	g *gitRow
+	// n is its number; those from gitPushers on share a branch.
+	n int
+	// dir is its clone.
 	dir    string
 	random *rand.Rand
 	// Of a branch of its own: what the last acknowledged push made it, empty for no branch, and what later ones tried.
@@ -143,6 +150,7 @@ type gitPusher struct {
 	landed []string
 }
 
+// pusher makes the n-th client, with an empty clone.
 func (g *gitRow) pusher(ctx context.Context, n int) (*gitPusher, error) {
 	p := &gitPusher{g: g, n: n, dir: filepath.Join(g.e.Dir, fmt.Sprintf("clone%d", n)), random: rand.New(rand.NewPCG(g.e.Seed, uint64(n)))}
 	if err := os.MkdirAll(p.dir, 0o700); err != nil {
@@ -160,6 +168,8 @@ func (p *gitPusher) git(ctx context.Context, args ...string) (string, error) {
 	return runGit(ctx, p.dir, args...)
 }
 
+// runGit runs git in a folder, without this machine's settings and without upkeep in the
+// background. It returns what git says also when that fails.
 func runGit(ctx context.Context, dir string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, gitWithin)
 	defer cancel()
@@ -189,12 +199,14 @@ func (p *gitPusher) commit(ctx context.Context, message string) error {
 	return nil
 }
 
+// head is the id of the last commit.
 func (p *gitPusher) head(ctx context.Context) string {
 	id, _ := p.git(ctx, "rev-parse", "HEAD")
 	return id
 }
 
-// own pushes to a branch of its own: forward, forced, and now and then a deletion.
+// own pushes to a branch of its own: forward, forced, and now and then a deletion. A push that
+// fails may have landed, so what it tried stays possible until a later one is acknowledged.
 func (p *gitPusher) own(ctx context.Context) {
 	ref := fmt.Sprintf("refs/heads/own/%d", p.n)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -202,11 +214,13 @@ func (p *gitPusher) own(ctx context.Context) {
 		if err != nil {
 			continue
 		}
+		// The branch is deleted only where it is known to be there.
 		spec, id := "+HEAD:"+ref, ""
 		switch {
 		case p.acked != "" && len(p.tried) == 0 && p.random.IntN(8) == 0:
 			spec = ":" + ref
 		default:
+			// After a step back the next push is not a forward one.
 			if i > 0 && p.random.IntN(4) == 0 {
 				if _, err := p.git(ctx, "reset", "-q", "--hard", "HEAD~"); err != nil {
 					_, _ = p.git(ctx, "reset", "-q", "--hard")
@@ -243,6 +257,7 @@ func (p *gitPusher) broke(ctx context.Context, err error) {
 func (p *gitPusher) share(ctx context.Context) {
 	for i := 0; ctx.Err() == nil; i++ {
 		message := fmt.Sprintf("share %d %d", p.n, i)
+		// After some tries the next commit has its turn.
 		for try := 0; try < 20 && ctx.Err() == nil; try++ {
 			url, err := p.g.url()
 			if err != nil {
@@ -288,6 +303,7 @@ func (g *gitRow) kills(ctx context.Context, n int) error {
 		}
 		g.o.Faults["kill"]++
 		g.o.Done++
+		// Every other kill is followed by one at a point of a push, where the build has points.
 		if g.e.Faults != "" && i%2 == 1 {
 			point := gitPoints[random.IntN(len(gitPoints))]
 			g.s.Plan(proc.Plan{Binary: g.e.Faults, Env: []string{fmt.Sprintf("MILLRACE_FAULT_KILL=%s:%d", point, 1+random.IntN(20))}})
@@ -308,7 +324,8 @@ func (g *gitRow) kills(ctx context.Context, n int) error {
 	return nil
 }
 
-// audit compares what the server has with what the clients were told.
+// audit compares what the server has with what the clients were told: it clones all of it, has git
+// check the clone, and looks at each branch.
 func (g *gitRow) audit(ctx context.Context, pushers []*gitPusher) {
 	url, err := g.url()
 	if err != nil {
@@ -316,6 +333,7 @@ func (g *gitRow) audit(ctx context.Context, pushers []*gitPusher) {
 		return
 	}
 	if out, err := runGit(ctx, g.e.Dir, "clone", "-q", "--mirror", url, "final"); err != nil {
+		// What git says may have the token in it.
 		g.o.fail(fmt.Errorf("clone in the end: %w: %s", err, strings.ReplaceAll(out, g.s.Tokens[0].Secret, "…")))
 		return
 	}
@@ -352,6 +370,8 @@ func (g *gitRow) audit(ctx context.Context, pushers []*gitPusher) {
 	g.o.fail(g.leftovers())
 }
 
+// allowed reports whether a branch may be at a commit: the acknowledged one, or one that was tried
+// since. An empty id stands for an absent branch.
 func allowed(at, acked string, tried []string) bool {
 	if at == acked {
 		return true

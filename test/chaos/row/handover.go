@@ -24,17 +24,21 @@ const (
 
 // Kinds of tasks, each in a queue of its name.
 const (
-	handKindReady   = "ready"
+	// These are ready when the leader is lost.
+	handKindReady = "ready"
+	// These become due before, while and after there is no leader.
 	handKindDelayed = "delayed"
 	handKindHeld    = "held"    // under leases of a worker that lives on
 	handKindDropped = "dropped" // under leases of a worker that is gone
 	handKindLater   = "later"   // claims wait for them before they are made
+	// Callers wait for the ends of these.
 	handKindAwaited = "awaited"
 )
 
 var handKinds = []string{handKindReady, handKindDelayed, handKindHeld, handKindDropped, handKindLater, handKindAwaited}
 
 const (
+	// heldLease outlasts a loss. droppedLease ends soon after one, and then others get the tasks.
 	heldLease    = time.Minute
 	droppedLease = 5 * time.Second
 	// Delayed tasks are due from then on, some each step: before, while and after there is no leader.
@@ -97,26 +101,36 @@ func HandOver(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 // handover is a run of that row.
 type handover struct {
-	e       Env
-	o       *Outcome
-	c       many
-	rand    *rand.Rand
+	e    Env
+	o    *Outcome
+	c    many
+	rand *rand.Rand
+	// clients make calls in turn. Each tries another node first.
 	clients [2]*client
-	gaps    byKind
+	// gaps are the times from a loss to the next acknowledged write.
+	gaps byKind
 }
 
 // loaded is what a leader has in one round.
 type loaded struct {
-	due     map[string]dueAt
-	held    []millrace.Claimed
+	// due has the delayed tasks, by id.
+	due map[string]dueAt
+	// held are the tasks of the worker that lives on.
+	held []millrace.Claimed
+	// dropped are those of the worker that is gone, by id.
 	dropped map[string]millrace.Claimed
-	until   map[string]time.Time // deadlines of some that are held, as the server shows them
+	// until has the deadlines of some that are held, as the server shows them.
+	until map[string]time.Time
+	// awaited are the tasks whose ends callers wait for.
 	awaited []*millrace.Handle[string]
 
+	// waits are those callers, and claims the callers that wait for a task.
 	waits, claims sync.WaitGroup
 	mu            sync.Mutex // guards the fields below
-	seen          map[string]delivery
-	errs          []error // of what waited
+	// seen has the first delivery of each task, by id.
+	seen map[string]delivery
+	// errs are those of what waited.
+	errs []error
 }
 
 // dueAt are the earliest and the latest instant at which a delayed task can be meant to be due.
@@ -129,6 +143,7 @@ type delivery struct {
 	attempt int
 }
 
+// note keeps an error of something that waited.
 func (l *loaded) note(err error) {
 	if err != nil {
 		l.mu.Lock()
@@ -137,6 +152,7 @@ func (l *loaded) note(err error) {
 	}
 }
 
+// size is how many there are of something in this run.
 func (h *handover) size(full int) int {
 	if h.e.Brief {
 		return full / 5
@@ -144,6 +160,7 @@ func (h *handover) size(full int) int {
 	return full
 }
 
+// handJob declares the tasks of a kind. Each may lose its worker many times.
 func handJob(kind string) *millrace.JobOf[string, string] {
 	return millrace.Job[string, string](kind).Lease(10 * time.Second).Crashes(200).Retry(retries)
 }
@@ -157,6 +174,13 @@ func (h *handover) add(ctx context.Context, kind string, count int, opts ...mill
 	return made, nil
 }
 
+// round is one loss of the leader:
+//
+//   - The leader is given all that it will hand over, and is killed.
+//   - Tasks are made for the claims that wait; the time until then is the gap.
+//   - Workers take what is ready and due, while held tasks are completed under their old leases.
+//   - The node starts again, and all that waited must have its end.
+//   - What came when is judged.
 func (h *handover) round(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
 	defer cancel()
@@ -201,7 +225,8 @@ func (h *handover) round(ctx context.Context) error {
 	return drained
 }
 
-// load gives the leader all that it will hand over.
+// load gives the leader all that it will hand over. Delayed tasks come last, because their time
+// begins when they are made.
 func (h *handover) load(ctx context.Context, l *loaded) (err error) {
 	for _, kind := range []string{handKindHeld, handKindDropped} {
 		count, lease := h.size(handLeased)*4/5, heldLease
@@ -238,6 +263,7 @@ func (h *handover) load(ctx context.Context, l *loaded) (err error) {
 		if err != nil {
 			return err
 		}
+		// The leader took them at some time between begin and now.
 		for _, task := range made {
 			l.due[task.ID] = dueAt{begin.Add(after), time.Now().Add(after)}
 		}
@@ -311,7 +337,8 @@ func (h *handover) work(ctx context.Context, l *loaded, c *client, name string) 
 	return w.Run(ctx)
 }
 
-// settleHeld completes, at the next leader, what is held under leases of the last one.
+// settleHeld completes, at the next leader, what is held under leases of the last one. Of some of
+// them it first reads whether the lease is the same: its attempt and its deadline.
 func (h *handover) settleHeld(ctx context.Context, l *loaded) {
 	for id, until := range l.until {
 		info, err := h.clients[1].Task(ctx, id)
@@ -337,7 +364,9 @@ func (h *handover) settleHeld(ctx context.Context, l *loaded) {
 	h.o.Figures["leases_kept"] += float64(len(l.held))
 }
 
-// judge compares when and how tasks were delivered with what was asked for.
+// judge compares when and how tasks were delivered with what was asked for. Delayed tasks come when
+// they are due, and at most hangs later. Tasks of the worker that is gone come after their leases
+// have ended, as the next attempt, under a higher token.
 func (h *handover) judge(l *loaded) {
 	var late []time.Duration
 	for id, due := range l.due {

@@ -16,6 +16,7 @@ func HinderLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
 	r := &clusterRun{e: e, size: 3, rand: rand.New(rand.NewPCG(e.Seed, 21))}
 	return r.run(ctx, true, func(ctx context.Context) error {
 		first := r.rand.IntN(len(hindrances)) // so that short runs hinder in other ways too
+		// normal is the number of connections before anything is hindered.
 		begin, normal := time.Now(), r.open()
 		for i := 0; time.Since(begin) < time.Duration(n)*time.Second && ctx.Err() == nil; i++ {
 			h := hindrances[(first+i)%len(hindrances)]
@@ -31,16 +32,20 @@ func HinderLinks(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 // hindrance is a rule that holds on some links, all the time, or on one of them at a time for now and then.
 type hindrance struct {
+	// links are those that may be hindered.
 	links []proc.Link
 	rule  proc.Rule
-	share float64 // of the time, on a link that is drawn again each time; 0: on all links all the time
-	reset bool    // connections are reset in place of the rule
+	// share is for how much of the time the rule holds, on a link that is drawn again each time; 0
+	// means on all links all the time.
+	share float64
+	// reset says that connections are reset in place of the rule.
+	reset bool
 }
 
 // megabit is a megabit a second, in bytes.
 const megabit = 1_000_000 / 8
 
-// hindrances are the kinds of hindrances.
+// hindrances are the kinds of hindrances, each with what draws one.
 var hindrances = []struct {
 	kind string
 	make func(r *clusterRun) hindrance
@@ -54,9 +59,11 @@ var hindrances = []struct {
 		id := 1 + r.rand.IntN(r.size)
 		return hindrance{links: both(id, r.others(id)...), rule: proc.Rule{Forward: way, Back: way}}
 	}},
+	// One link at a time passes nothing for a moment.
 	{"stalls", func(r *clusterRun) hindrance {
 		return hindrance{links: r.links(), rule: proc.Silence, share: 0.01 + 0.19*r.rand.Float64()}
 	}},
+	// Connections end, on one link after the other.
 	{"resets", func(r *clusterRun) hindrance {
 		return hindrance{links: r.links(), share: 0.2, reset: true}
 	}},
@@ -64,12 +71,14 @@ var hindrances = []struct {
 		id := 1 + r.rand.IntN(r.size)
 		return hindrance{links: from(id, r.others(id)...), rule: proc.Rule{Forward: proc.Way{Stall: true}}}
 	}},
+	// Each way carries a megabit a second.
 	{"narrow", func(r *clusterRun) hindrance {
 		way := proc.Way{Rate: megabit}
 		return hindrance{links: r.links(), rule: proc.Rule{Forward: way, Back: way}}
 	}},
 }
 
+// links are all links between nodes.
 func (r *clusterRun) links() (out []proc.Link) {
 	for id := range r.size {
 		out = append(out, from(id+1, r.others(id+1)...)...)
@@ -86,6 +95,7 @@ func (r *clusterRun) open() (n int) {
 }
 
 // hinder hinders for two to eight seconds and waits for a write that is acknowledged meanwhile, or afterwards.
+// normal is how many connections there were before: more than twice as many are an error.
 func (r *clusterRun) hinder(ctx context.Context, kind string, h hindrance, normal int) error {
 	most := 8
 	if r.e.Brief {
@@ -104,6 +114,8 @@ func (r *clusterRun) hinder(ctx context.Context, kind string, h hindrance, norma
 		} else {
 			r.set([]proc.Link{l}, h.rule, false)
 		}
+		// A link is hindered for d, and then all are left alone for p. With L links each is
+		// hindered for d/(L(d+p)) of the time, which is share if p is what is waited for below.
 		d := time.Duration(20+r.rand.IntN(180)) * time.Millisecond
 		pause(ctx, d)
 		r.set(nil, proc.Rule{}, false)

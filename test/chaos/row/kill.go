@@ -37,7 +37,8 @@ func KillUnderEffects(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, err
 }
 
-// killUnderLoad returns also how many tasks with effects were completed.
+// killUnderLoad makes a server that archives its log, and kills it under a mixed load of the kinds
+// that are made. It returns also how many tasks with effects were completed.
 func killUnderLoad(ctx context.Context, e Env, kills int, made ...string) (o *Outcome, effects int, err error) {
 	s, err := e.server(ctx, e.archiveFlags(), "default", "neighbour")
 	if err != nil {
@@ -94,7 +95,9 @@ func faultsUnderLoad(ctx context.Context, e Env, s *proc.Server, archive string,
 	return o, effects, nil
 }
 
-// underLoad makes faults while both tenants are at work, and then lets what they began come to its end.
+// underLoad makes faults while both tenants are at work, and then lets what they began come to its
+// end: first the loads stop, then the workers, when no task is left, and then the clients. What
+// goes wrong is among the errors of o.
 func underLoad(ctx context.Context, s system, o *Outcome, m *mixed, b *neighbour, faults func(context.Context) error) {
 	loading, stopLoad := context.WithCancel(ctx)
 	working, stopWork := context.WithCancel(ctx)
@@ -128,11 +131,13 @@ func underLoad(ctx context.Context, s system, o *Outcome, m *mixed, b *neighbour
 
 // killer kills one server and keeps account of it.
 type killer struct {
-	e     Env
-	s     *proc.Server
-	o     *Outcome
-	r     *rand.Rand
-	ready []time.Duration // of the restarts
+	e Env
+	s *proc.Server
+	o *Outcome
+	// r draws when and where.
+	r *rand.Rand
+	// ready is how long restarts took.
+	ready []time.Duration
 }
 
 // killLoop kills and restarts: 50 to 800 ms after the server is ready, one time in four a second later, when state has
@@ -140,7 +145,9 @@ type killer struct {
 // stopped in order: after that, restarts begin with stored state and the log is no longer all there is.
 func killLoop(ctx context.Context, e Env, s *proc.Server, o *Outcome, kills int) error {
 	k := &killer{e: e, s: s, o: o, r: rand.New(rand.NewPCG(e.Seed, 7))}
-	atPoint := k.r.IntN(2 * kills) // in every other run of ten
+	// atPoint is how many kills come before the one at a point of the code. In every other run it
+	// is more than there are.
+	atPoint := k.r.IntN(2 * kills)
 	for done := 0; done < kills && ctx.Err() == nil; done++ {
 		if done > 0 && done >= kills/2 && o.Faults["stop"] == 0 {
 			pause(ctx, 100*time.Millisecond)
@@ -178,6 +185,7 @@ func killLoop(ctx context.Context, e Env, s *proc.Server, o *Outcome, kills int)
 	return ctx.Err()
 }
 
+// start starts the server, and notes how long it took until it was ready.
 func (k *killer) start(ctx context.Context) error {
 	took, err := k.s.Start(ctx)
 	if err == nil {
@@ -186,6 +194,7 @@ func (k *killer) start(ctx context.Context) error {
 	return err
 }
 
+// kill kills the server, which may not have ended by itself.
 func (k *killer) kill() error {
 	if k.s.Ended() || !k.s.Kill() {
 		return fmt.Errorf("the server ended by itself, see %s", k.s.LogFile())
@@ -194,6 +203,7 @@ func (k *killer) kill() error {
 	return nil
 }
 
+// killInRecovery starts the server and kills it within 60 ms, which is before it is ready or soon after.
 func (k *killer) killInRecovery(ctx context.Context) error {
 	if _, err := k.s.Launch(); err != nil {
 		return err
@@ -207,7 +217,8 @@ func (k *killer) killInRecovery(ctx context.Context) error {
 	return nil
 }
 
-// points are places of the server's code at which it is killed, and how many visits of them a run can count on.
+// points are places of the server's code at which it is killed. visits is how many visits of one a
+// run can count on; the kill comes at one of those.
 var points = []struct {
 	name   string
 	visits int
@@ -255,6 +266,7 @@ func restart(ctx context.Context, s *proc.Server) error {
 	return err
 }
 
+// isUnknownQueue reports whether the server does not know a queue, as before its first task.
 func isUnknownQueue(err error) bool {
 	var e *millrace.Error
 	ok := errors.As(err, &e)

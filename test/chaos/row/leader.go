@@ -57,6 +57,7 @@ func (r *clusterRun) kill(ctx context.Context, lead *proc.Node) error {
 	return r.start(ctx, lead)
 }
 
+// start starts a node, and notes how long it took until it was ready.
 func (r *clusterRun) start(ctx context.Context, n *proc.Node) error {
 	took, err := n.Start(ctx)
 	if err != nil {
@@ -109,6 +110,7 @@ const (
 // sent.
 type gaps struct{ cluster, clients byKind }
 
+// byKind are durations, by the kind of what they were measured at.
 type byKind map[string][]time.Duration
 
 func (k *byKind) add(kind string, d time.Duration) {
@@ -118,6 +120,7 @@ func (k *byKind) add(kind string, d time.Duration) {
 	(*k)[kind] = append((*k)[kind], d)
 }
 
+// tell puts the median and the 99th percentile of each kind among the figures, in seconds.
 func (k byKind) tell(o *Outcome, name string) {
 	for kind, d := range k {
 		o.Figures[name+"_"+kind+"_p50_s"], o.Figures[name+"_"+kind+"_p99_s"] = percentile(d, 50), percentile(d, 99)
@@ -127,7 +130,10 @@ func (k byKind) tell(o *Outcome, name string) {
 // longGap is what a cluster without a leader should not take to find another one.
 const longGap = 3 * time.Second
 
-// await waits for the next acknowledged write by anybody, and has it noted when one comes by a client that roams. That one
+// await waits for the next write by anybody that begins after since, on the clock of the registers,
+// and is acknowledged. An error means that none was within hangs.
+//
+// It does not wait for the next one by a client that roams, but has that noted when it comes. It
 // may be later, as long as a paused node keeps its connections.
 func (r *clusterRun) await(ctx context.Context, since int64, kind string) error {
 	ctx, cancel := context.WithTimeout(ctx, hangs)

@@ -20,38 +20,57 @@ import (
 
 // Sizes of the workload of registers.
 const (
-	linearKeys   = 3   // at once
-	keyCalls     = 600 // at one key before the next takes its place: a search for an order must end
-	keyOpen      = 12  // of those, with unknown ends, which may happen at any time and make the search long
-	linearSpace  = "linear"
-	readPatience = 40 * time.Second // more than a pause: what waits at a paused node is answered when it goes on
+	// linearKeys are in use at once.
+	linearKeys = 3
+	// keyCalls is how many calls are made at one key before the next takes its place: a search for
+	// an order must end.
+	keyCalls = 600
+	// keyOpen is how many of those may have unknown ends: such calls may happen at any time, and
+	// make the search long.
+	keyOpen     = 12
+	linearSpace = "linear"
+	// readPatience is more than a pause: what waits at a paused node is answered when it goes on.
+	readPatience = 40 * time.Second
 	putPatience  = 2 * time.Second
-	linearPause  = 8 * time.Millisecond
+	// linearPause is between two calls of one client.
+	linearPause = 8 * time.Millisecond
 )
 
 // linear is a workload of registers that all clients share, through clients that go where they are sent and through
 // clients that speak to one node alone: they read, write, swap, delete and add, and put through streams. It keeps the history
 // of all calls on one clock, window by window.
 type linear struct {
-	e       Env
-	begin   time.Time
+	e Env
+	// begin is where the clock of the history begins.
+	begin time.Time
+	// roaming are clients that go where they are sent. Each tries another node first.
 	roaming []*client
-	pinned  []*client // one for each node
-	ids     atomic.Int64
-	values  atomic.Int64
+	// pinned are clients of one node each, in the order of the nodes.
+	pinned []*client
+	// ids and values number keys and values, so that none comes twice.
+	ids    atomic.Int64
+	values atomic.Int64
 
-	mu      sync.Mutex  // guards the fields below
-	clients int         // in the history
-	nodeOf  map[int]int // by client in the history, the node that it speaks to alone; 0: none
-	keys    [linearKeys]inUse
-	window  int // that calls are of now
-	judged  int // calls of it that say something
+	mu sync.Mutex // guards the fields below
+	// clients is how many there are in the history. There a client is who makes one call at a time.
+	clients int
+	// nodeOf is, by client in the history, the node that it speaks to alone; 0 means none.
+	nodeOf map[int]int
+	keys   [linearKeys]inUse
+	// window is the one that calls belong to now.
+	window int
+	// judged counts the calls of this window that say something.
+	judged int
+	// history has all calls that have ended.
 	history []checktest.Access
-	acked   []ack         // writes, in the order of their ends
-	more    chan struct{} // closed and replaced when acked grows
+	// acked are the acknowledged writes, in the order of their ends.
+	acked []ack
+	// more is closed and replaced when acked grows.
+	more chan struct{}
 }
 
-// inUse is a key while it is in use.
+// inUse is a key while it is in use, with how many calls were made at it, and how many of them have
+// an unknown end.
 type inUse struct {
 	key         string
 	calls, open int
@@ -59,10 +78,13 @@ type inUse struct {
 
 // ack is a write that was acknowledged.
 type ack struct {
-	node         int // it was made at, by a client that speaks to it alone; 0: by one that roams
+	// node is the one it was made at, by a client that speaks to it alone; 0 means by one that roams.
+	node int
+	// invoke and took are when the call began and when it had its answer, in nanoseconds.
 	invoke, took int64
 }
 
+// newLinear makes two clients for each node: one that roams, and one that speaks to that node alone.
 func newLinear(ctx context.Context, e Env, c many, token proc.Token) (*linear, error) {
 	l := &linear{e: e, begin: time.Now(), more: make(chan struct{}), nodeOf: map[int]int{}}
 	l.renew()
@@ -87,13 +109,18 @@ func (l *linear) renew() {
 	}
 }
 
+// newKey returns the name of a key that was never used.
 func (l *linear) newKey() string { return "w" + strconv.FormatInt(l.ids.Add(1), 10) }
 
+// now is the time on the clock of the history, in nanoseconds.
 func (l *linear) now() int64 { return time.Since(l.begin).Nanoseconds() }
 
-// load makes calls until ctx ends, and returns when all have ended.
+// load makes calls until ctx ends, and returns when all have ended. For each node there is a client
+// that makes all kinds of calls and one that puts through a stream, which roam, and there are three
+// that put and get at that node alone.
 func (l *linear) load(ctx context.Context) {
 	var wg sync.WaitGroup
+	// start has one client in the history make calls, one after the other.
 	start := func(c *client, node int, does func(context.Context, *client, int, int, *rand.Rand)) {
 		me := l.newClient(node)
 		r := rand.New(rand.NewPCG(l.e.Seed, uint64(400+me)))
@@ -114,7 +141,8 @@ func (l *linear) load(ctx context.Context) {
 	wg.Wait()
 }
 
-// newClient returns the number in the history of who makes one call at a time.
+// newClient returns the number in the history of who makes one call at a time, at one node alone
+// or, with 0, anywhere.
 func (l *linear) newClient(node int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,6 +165,7 @@ func (l *linear) ask(ctx context.Context, node, n int, r *rand.Rand) (wait func(
 	return wg.Wait
 }
 
+// close ends all clients.
 func (l *linear) close() error {
 	var errs []error
 	for _, c := range slices.Concat(l.roaming, l.pinned) {
@@ -145,7 +174,8 @@ func (l *linear) close() error {
 	return errors.Join(errs...)
 }
 
-// mix reads or changes a key in one of all ways, with patience.
+// mix reads or changes a key in one of all ways, with patience. The end of the load does not cut
+// its call short.
 func (l *linear) mix(ctx context.Context, c *client, node, me int, r *rand.Rand) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*putPatience)
 	defer cancel()
@@ -164,6 +194,7 @@ func (l *linear) mix(ctx context.Context, c *client, node, me int, r *rand.Rand)
 	}
 }
 
+// put writes at one node, with less patience than many a pause lasts.
 func (l *linear) put(ctx context.Context, c *client, node, me int, r *rand.Rand) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), putPatience)
 	defer cancel()
@@ -191,11 +222,13 @@ func (l *linear) pick(r *rand.Rand) place {
 	return place{l.keys[r.IntN(linearKeys)].key, l.window}
 }
 
-// access begins a call.
+// access begins a call, and notes when.
 func (l *linear) access(me int, at place, kind checktest.AccessKind) checktest.Access {
 	return checktest.Access{Client: me, Key: at.key, Window: at.window, Kind: kind, Invoke: l.now()}
 }
 
+// read, and what follows, make one call each and note how it ended. A read that fails says nothing,
+// so its end is unknown.
 func (l *linear) read(ctx context.Context, c *client, me int, at place) {
 	a := l.access(me, at, checktest.Read)
 	value, _, err := text(ctx, c.KV(linearSpace), at.key)
@@ -255,9 +288,11 @@ const valueStep = 1_000_000
 // newValue returns a number that was never written.
 func (l *linear) newValue() string { return strconv.FormatInt(valueStep*l.values.Add(1), 10) }
 
+// outcome is how a call ended, in the checkers' words.
 func outcome(err error) check.Outcome { return check.Outcome(millrace.OutcomeOf(err).String()) }
 
-// note keeps a call that has ended.
+// note keeps a call that has ended, and wakes those who wait for a write. A key that has had its
+// share of calls is replaced. A window that is whole makes place for the next one, with new keys.
 func (l *linear) note(a checktest.Access, node int) {
 	a.Return = l.now()
 	l.mu.Lock()
@@ -281,6 +316,7 @@ func (l *linear) note(a checktest.Access, node int) {
 			*k = inUse{key: l.newKey()}
 		}
 	}
+	// Calls that began in an earlier window belong to that one.
 	if a.Window != l.window || !a.Judged() {
 		return
 	}
@@ -353,7 +389,7 @@ const windowWithin = 20 * time.Second
 // searchWithin bounds the search for an order of one key's calls.
 const searchWithin = 60 * time.Second
 
-// audit judges the history.
+// audit judges the history: the calls at each key must have an order that explains all answers.
 func (l *linear) audit(o *Outcome) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -31,14 +31,16 @@ func ChangeMembers(ctx context.Context, e Env, n int) (*Outcome, error) {
 // memberRun is a run whose members come and go.
 type memberRun struct {
 	clusterRun
-	shrinks bool // from five to three, and not from three to five
-	changed bool // the members are not those that the cluster began with
+	// shrinks says that the way is from five members to three, and not from three to five.
+	shrinks bool
+	// changed says that there was a change of members, which the nodes can tell of.
+	changed bool
 }
 
 // changeWithin bounds a change of membership; one that takes longer hangs.
 const changeWithin = 90 * time.Second
 
-// change makes one change and waits for its end.
+// change draws one change, makes it and waits for its end. With less than three members it adds one.
 func (r *memberRun) change(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWithin)
 	defer cancel()
@@ -62,12 +64,15 @@ func (r *memberRun) change(ctx context.Context) error {
 	return err
 }
 
-// spare returns a node that is outside.
+// spare returns a node that is outside. There is one, because a cluster of six nodes has at most
+// five members when a change begins.
 func (r *memberRun) spare() *proc.Node {
 	i := slices.IndexFunc(r.c.Nodes, func(n *proc.Node) bool { return n.Outside })
 	return r.c.Nodes[i]
 }
 
+// add has a node that is outside join, and waits until it is a member. flags are those of the
+// operator's command.
 func (r *memberRun) add(ctx context.Context, flags ...string) (*proc.Node, error) {
 	n := r.spare()
 	var told struct {
@@ -94,6 +99,7 @@ func (r *memberRun) add(ctx context.Context, flags ...string) (*proc.Node, error
 	return n, err
 }
 
+// remove has an operator remove a node, and waits until it has ended for good.
 func (r *memberRun) remove(ctx context.Context, n *proc.Node) error {
 	if err := r.ask(ctx, n, &struct{}{}, "remove", fmt.Sprint("n", n.ID)); err != nil {
 		return err
@@ -112,6 +118,7 @@ func (r *memberRun) remove(ctx context.Context, n *proc.Node) error {
 	return r.leaves(n)
 }
 
+// replace has a new node join as a learner, which an operator then puts in the place of n.
 func (r *memberRun) replace(ctx context.Context, n *proc.Node) error {
 	with, err := r.add(ctx, "--learner")
 	if err != nil {
@@ -130,7 +137,8 @@ func (r *memberRun) replace(ctx context.Context, n *proc.Node) error {
 // goesWithin bounds how long a node that was removed may serve on.
 const goesWithin = 50 * time.Second
 
-// leaves waits for the end of a node that was removed, and that it does not start again.
+// leaves waits for the end of a node that was removed, and that it does not start again: status 23
+// says so. Then its files go, so that it can join as a new one.
 func (r *memberRun) leaves(n *proc.Node) error {
 	for range 2 {
 		if code := n.ExitCode(goesWithin); code != 23 {
@@ -147,6 +155,8 @@ func (r *memberRun) leaves(n *proc.Node) error {
 	return n.Clear()
 }
 
+// loseDisk kills a node, removes its files and starts it. It must come back by itself, as another
+// replica, which is a change of members like others. So the end of that change is waited for.
 func (r *memberRun) loseDisk(ctx context.Context, n *proc.Node) error {
 	at := r.l.now()
 	if n.Ended() || !n.Kill() {
@@ -158,6 +168,7 @@ func (r *memberRun) loseDisk(ctx context.Context, n *proc.Node) error {
 	if err := r.await(ctx, at, "lost_disk"); err != nil {
 		return err
 	}
+	// before is the last change so far. The one to come has a higher number.
 	var before proc.Job
 	if r.changed {
 		var err error
@@ -219,7 +230,7 @@ func (r *memberRun) disturb(ctx context.Context, n *proc.Node) (later func() err
 	return nothing, nil
 }
 
-// other returns a member that runs and is not n.
+// other returns a member that runs and is not n, or nil.
 func (r *memberRun) other(n *proc.Node) *proc.Node {
 	for _, m := range r.c.Members() {
 		if m != n && m.Up() {
@@ -229,7 +240,8 @@ func (r *memberRun) other(n *proc.Node) *proc.Node {
 	return nil
 }
 
-// ask has an operator ask for a change, at a member other than one, until it is taken.
+// ask has an operator ask for a change, at a member other than one, until it is taken. Refusals
+// that pass, as while another change is under way, are tried again until ctx ends.
 func (r *memberRun) ask(ctx context.Context, not *proc.Node, out any, args ...string) error {
 	for {
 		at := r.other(not)
@@ -251,6 +263,7 @@ func (r *memberRun) ask(ctx context.Context, not *proc.Node, out any, args ...st
 	}
 }
 
+// job reads how the last change stands, at any member that tells.
 func (r *memberRun) job(ctx context.Context) (j proc.Job, err error) {
 	for {
 		if at := r.other(nil); at != nil {
@@ -282,6 +295,7 @@ func (r *memberRun) ends(ctx context.Context) error {
 	}
 }
 
+// ended returns an error unless a change was done.
 func (r *memberRun) ended(j proc.Job) error {
 	if j.State != "done" {
 		return fmt.Errorf("the change %d, %s, ended as %s", j.ID, j.Kind, j.State)

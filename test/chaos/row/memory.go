@@ -17,14 +17,19 @@ import (
 )
 
 const (
-	largeGroup   = 256 << 20      // of memory, with half of it for the server's buffers and caches
-	smallGroup   = 64 << 20       // less than a server needs under load
-	serverMemory = largeGroup / 2 // what it is told to take
+	// largeGroup is enough memory, in bytes; half of it is for the server's buffers and caches.
+	largeGroup = 256 << 20
+	// smallGroup is less than a server needs under load, in bytes.
+	smallGroup = 64 << 20
+	// serverMemory is what the server is told to take, in bytes.
+	serverMemory = largeGroup / 2
 	// backlogTimes is how many times its memory the backlog is; in brief runs it is twice.
-	backlogTimes   = 10
+	backlogTimes = 10
+	// backlogPayload is the size of a task's payload, in bytes.
 	backlogPayload = 64 << 10
-	backlogMakers  = 8
-	kindBacklog    = "backlog"
+	// backlogMakers is how many goroutines make tasks.
+	backlogMakers = 8
+	kindBacklog   = "backlog"
 	// endsWithin bounds how long the system takes to end a server that has too little memory, under load.
 	endsWithin = 30 * time.Second
 )
@@ -78,16 +83,20 @@ func LittleMemory(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 // memoryRun is a run with little memory.
 type memoryRun struct {
-	e       Env
-	o       *Outcome
-	s       *proc.Server
-	large   *proc.Group
+	e Env
+	o *Outcome
+	s *proc.Server
+	// large is the group with enough memory.
+	large *proc.Group
+	// backlog is the client that makes the backlog and works it off.
 	backlog *client
 
-	mu      sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// made and refused count the creates of the backlog by their ends.
 	made    int
 	refused int
-	most    int64 // memory of the server without caches, in bytes, as seen
+	// most is the most memory of the server that was seen, without caches, in bytes.
+	most int64
 }
 
 // faults fills the backlog, has the server ended for its memory, and works the backlog off.
@@ -119,7 +128,8 @@ func (r *memoryRun) faults(ctx context.Context, n int) error {
 	return errors.Join(err, r.unharmed())
 }
 
-// unharmed says whether the system left the server in the large group alone.
+// unharmed returns an error when the system has ended the server in the large group, or when the
+// server has ended by itself.
 func (r *memoryRun) unharmed() error {
 	kills, err := r.large.Kills()
 	if err == nil && kills > 0 {
@@ -131,7 +141,7 @@ func (r *memoryRun) unharmed() error {
 	return err
 }
 
-// watch looks at the server's memory until ctx ends.
+// watch looks at the server's memory, ten times a second, until ctx ends.
 func (r *memoryRun) watch(ctx context.Context) {
 	for ctx.Err() == nil {
 		if n, err := r.large.Anonymous(); err == nil {
@@ -158,7 +168,8 @@ func (r *memoryRun) fill(ctx context.Context, n int) {
 	makers.Wait()
 }
 
-// payloads returns what makes texts of about a size that compression makes hardly smaller, each another one.
+// payloads returns what makes texts of about a size, each another one, which compression makes
+// hardly smaller. The same seed and stream make the same texts.
 func payloads(seed, stream uint64, size int) func() string {
 	random, b := rand.New(rand.NewPCG(seed, 500+stream)), make([]byte, size*3/4)
 	return func() string {
@@ -194,7 +205,8 @@ func (r *memoryRun) make(ctx context.Context, payload string, must bool) {
 	}
 }
 
-// starve starts the server with too little memory, has it do more and more until the system ends it, and starts it with enough.
+// starve starts the server with too little memory, has it do more and more until the system ends
+// it, and starts it with enough. Where it survives, half of that memory is tried next.
 func (r *memoryRun) starve(ctx context.Context) error {
 	for size := int64(smallGroup); ; size /= 2 {
 		if err := r.s.Stop(); err != nil {
@@ -224,7 +236,8 @@ func (r *memoryRun) starve(ctx context.Context) error {
 	}
 }
 
-// endIn starts the server in a group, and loads it until it is ended there.
+// endIn starts the server in a group, and loads it until it is ended there. That it ends in any
+// other way is an error.
 func (r *memoryRun) endIn(ctx context.Context, g *proc.Group, size int64) (ended bool, err error) {
 	r.s.Within(g)
 	if _, err := r.s.Launch(); err != nil {
@@ -250,7 +263,7 @@ func (r *memoryRun) endIn(ctx context.Context, g *proc.Group, size int64) (ended
 	return killed, errors.Join(err, ctx.Err())
 }
 
-// drain works the backlog off.
+// drain works the backlog off, with one worker.
 func (r *memoryRun) drain(ctx context.Context) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()

@@ -18,13 +18,20 @@ import (
 
 // Sizes of the workload: small enough to be read back within seconds, large enough that a kill always hits something.
 const (
-	lists      = 16
-	accounts   = 8
-	opening    = int64(1000)
-	producers  = 4
-	registers  = 3
-	maxTasks   = 6000 // of one run
-	slots      = 8    // of each of two workers
+	// lists and accounts are how many there are of each.
+	lists    = 16
+	accounts = 8
+	// opening is what each account has at first.
+	opening = int64(1000)
+	// producers add tasks, and registers are keys with one writer each.
+	producers = 4
+	registers = 3
+	// maxTasks is how many tasks one run adds at most.
+	maxTasks = 6000
+	// slots are those of each of the two workers.
+	slots = 8
+	// Kinds of tasks, each in a queue of its name: those without effects, those that append to a
+	// list, those that move money, and those that follow a move.
 	kindPlain  = "plain"
 	kindEffect = "effect"
 	kindMove   = "move"
@@ -32,6 +39,7 @@ const (
 )
 
 var (
+	// retries is short, so that a failed attempt is made again within the run.
 	retries   = millrace.RetryPolicy{Backoff: millrace.Fixed, Base: 50 * time.Millisecond}
 	plainJob  = job[string](kindPlain)
 	effectJob = job[string](kindEffect)
@@ -45,12 +53,14 @@ func job[A any](kind string) *millrace.JobOf[A, string] {
 	return millrace.Job[A, string](kind).Lease(5 * time.Second).Attempts(200).Crashes(200).Retry(retries)
 }
 
+// move is the argument of a task that moves money between accounts.
 type move struct {
 	From, To string
 	Amount   int64
 }
 
-// follow is a task that an attempt wanted to add with its completion.
+// follow is a task, by its id, that an attempt wanted to add with its completion. parent and token
+// are those of the attempt.
 type follow struct {
 	parent string
 	token  uint64
@@ -60,23 +70,35 @@ type follow struct {
 // mixed is a workload of all services: tasks that complete, fail and are late, effects on lists, counters and
 // accounts, numbers that completions add to, follow-up tasks, rows written with their task, and keys with one writer each.
 type mixed struct {
-	e       Env
-	clients [2]*client // each makes tasks and runs a worker
-	quiet   *client    // keeps no ledger
-	kinds   []string   // that are made
-	added   atomic.Int64
+	e Env
+	// clients make tasks, and run a worker each.
+	clients [2]*client
+	// quiet keeps no ledger: its calls are not judged.
+	quiet *client
+	// kinds are those that are made.
+	kinds []string
+	// added counts the tasks, up to maxTasks.
+	added atomic.Int64
 
-	mu        sync.Mutex // guards the fields below
-	effects   []string   // ids of the tasks with effects on lists
-	completed []string   // of those, as read back at the end
-	pairs     []check.PairRead
+	mu sync.Mutex // guards the fields below
+	// effects are the ids of the tasks with effects on lists, noted before they are added.
+	effects []string
+	// completed are those of them that are completed, as read back at the end.
+	completed []string
+	// pairs are reads of such a task and of the key that its completion puts.
+	pairs []check.PairRead
+	// transfers is what each move was to move, by the id of its task.
 	transfers map[string]check.Transfer
-	follows   []follow
-	rows      map[string]check.Outcome // task ids that were to be made together with a row
+	// follows are follow-up tasks, in the order in which attempts built them.
+	follows []follow
+	// rows is how each commit of a task together with a row ended, by the id of the task.
+	rows map[string]check.Outcome
+	// snapshots are reads of all accounts at one index.
 	snapshots []check.Snapshot
 	kvFinal   map[string]string
 }
 
+// newMixed makes the clients and opens the accounts. made are the kinds of tasks that will be added.
 func newMixed(ctx context.Context, e Env, s system, token proc.Token, made ...string) (*mixed, error) {
 	m := &mixed{e: e, kinds: made, transfers: map[string]check.Transfer{}, rows: map[string]check.Outcome{}, kvFinal: map[string]string{}}
 	var err error
@@ -97,6 +119,7 @@ func newMixed(ctx context.Context, e Env, s system, token proc.Token, made ...st
 
 func account(i int) string { return fmt.Sprintf("a%d", i) }
 
+// list is the one that a task appends to.
 func list(id string) string {
 	h := fnv.New32a()
 	h.Write([]byte(id))
@@ -150,6 +173,8 @@ func (m *mixed) produce(ctx context.Context, c *client, r *rand.Rand) {
 	}
 }
 
+// add adds one task, of a kind that is drawn. What is needed to judge it is noted before the call,
+// because a task whose create ends unknown may be there.
 func (m *mixed) add(ctx context.Context, c *client, r *rand.Rand) {
 	id := millrace.NewID()
 	opts := []millrace.AddOption{millrace.ID(id)}
@@ -171,6 +196,7 @@ func (m *mixed) add(ctx context.Context, c *client, r *rand.Rand) {
 	}
 }
 
+// addMove adds a task that moves money between two accounts.
 func (m *mixed) addMove(ctx context.Context, c *client, r *rand.Rand) {
 	from := r.IntN(accounts)
 	args := move{account(from), account((from + 1 + r.IntN(accounts-1)) % accounts), int64(1 + r.IntN(9))}
@@ -233,7 +259,7 @@ func build(ctx context.Context, t *millrace.Task, f func(ctx context.Context, fx
 	return later(f(ctx, t.Effects()))
 }
 
-// later makes a failed read a short wait.
+// later makes a failed read a short wait, after which the task is tried again.
 func later(err error) error {
 	if err == nil {
 		return nil
@@ -241,7 +267,8 @@ func later(err error) error {
 	return millrace.RetryIn(50*time.Millisecond, err)
 }
 
-// effect appends the task's id to a list, counts it, and leaves a key of its own.
+// effect appends the task's id to a list, counts it, and leaves a key of its own. The commit is
+// refused when a key has changed since it was read, and then build runs this again.
 func (m *mixed) effect(ctx context.Context, t *millrace.Task, _ string) (string, error) {
 	name := list(t.ID)
 	return "done", build(ctx, t, func(ctx context.Context, fx *millrace.Tx) error {
@@ -261,7 +288,7 @@ func (m *mixed) effect(ctx context.Context, t *millrace.Task, _ string) (string,
 	})
 }
 
-// move moves money between two accounts and adds a follow-up task.
+// move moves money between two accounts and adds a follow-up task, in the same way.
 func (m *mixed) move(ctx context.Context, t *millrace.Task, a move) (string, error) {
 	return "moved", build(ctx, t, func(ctx context.Context, fx *millrace.Tx) error {
 		kv := m.quiet.KV("accounts")
@@ -311,6 +338,8 @@ func (m *mixed) watchBank(ctx context.Context) {
 	}
 }
 
+// snapshot reads all accounts, and then commits if none of them has changed: the index of that
+// commit is the one that all reads are of.
 func (m *mixed) snapshot(ctx context.Context) (check.Snapshot, error) {
 	s := check.Snapshot{Accounts: map[string]int64{}}
 	revs := map[string]uint64{}
@@ -359,11 +388,14 @@ func (m *mixed) watchEffects(ctx context.Context, r *rand.Rand) {
 	}
 }
 
+// readPair reads a young task and its key, in an order that is drawn. As long as there are none,
+// the id is empty.
 func (m *mixed) readPair(ctx context.Context, r *rand.Rand) (p check.PairRead, err error) {
 	m.mu.Lock()
 	n := len(m.effects)
 	if n > 0 {
-		p.ID = m.effects[max(0, n-1-r.IntN(20))] // young enough to be completed just now
+		// One that is young enough to be completed just now.
+		p.ID = m.effects[max(0, n-1-r.IntN(20))]
 	}
 	m.mu.Unlock()
 	if n == 0 {

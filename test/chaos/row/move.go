@@ -48,7 +48,7 @@ type clusterLeaders struct {
 	} `json:"shards"`
 }
 
-// operatorWaits is how long an operator asks again who is told that something is not there now.
+// operatorWaits is how long an operator who is told that something is not there now asks again.
 const operatorWaits = 10 * time.Second
 
 // operate is Operate, again and again while the answer is that something is unavailable: on a busy machine a leader may be
@@ -96,7 +96,8 @@ func (r *rollRun) gap(ctx context.Context, since int64, kind string) error {
 	return nil
 }
 
-// drainNode has a node lead nothing, and then lead again.
+// drainNode has a node lead nothing, and then lead again. It notes how long that took; more than
+// drainsWithin breaks a promise.
 func (r *rollRun) drainNode(ctx context.Context, n *proc.Node) error {
 	at, begin := r.l.now(), time.Now()
 	var done any

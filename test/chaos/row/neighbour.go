@@ -17,12 +17,16 @@ import (
 // keys that the first one could take.
 type neighbour struct {
 	client *client
-	quiet  *client // keeps no ledger
-	n      int     // of the next task
+	// quiet keeps no ledger.
+	quiet *client
+	// n is the number of the next task.
+	n int
 }
 
+// neighbourPace is between two rounds of calls.
 const neighbourPace = 25 * time.Millisecond
 
+// newNeighbour makes the clients.
 func newNeighbour(ctx context.Context, e Env, s system, token proc.Token) (b *neighbour, err error) {
 	b = &neighbour{}
 	if b.client, err = dial(ctx, e, s, 1, token, "neighbour"); err != nil {
@@ -84,6 +88,7 @@ func (b *neighbour) audit(ctx context.Context, o *Outcome) error {
 		}
 	}
 	o.judge(check.Registers(calls, values))
+	// The first tenant's keys are not to be seen under the same names.
 	for _, space := range []string{"accounts", "lists", "counters", "rows", "done"} {
 		for _, key := range []string{account(0), "l00", "last"} {
 			if value, _, err := text(ctx, quiet.KV(space), key); err != nil || value != "" {
@@ -94,6 +99,7 @@ func (b *neighbour) audit(ctx context.Context, o *Outcome) error {
 	return nil
 }
 
+// calls reads the ledger.
 func (b *neighbour) calls() ([]check.Call, error) {
 	return readLedgers([]string{b.client.ledger.Name()})
 }

@@ -37,6 +37,7 @@ func (r *clusterRun) killSome(ctx context.Context, count int) error {
 	}
 	at := r.l.now()
 	errs := make([]error, count)
+	// each calls f for all victims at once.
 	each := func(f func(n *proc.Node) error) error {
 		var wg sync.WaitGroup
 		for i, n := range victims {

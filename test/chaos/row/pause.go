@@ -22,6 +22,7 @@ import (
 )
 
 const (
+	// pausedQueue has the tasks, whose leases last pausedLease without a heartbeat.
 	pausedQueue = "paused"
 	pausedLease = time.Second
 	// opsPerTask is how many settles with an outdated token are tried for each task that was taken over.
@@ -66,21 +67,28 @@ func PauseWorker(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, nil
 }
 
+// paused is one run of that row.
 type paused struct {
 	e Env
 	s *proc.Server
 	c *client
 	o *Outcome
 
-	held  []hold
+	// held are the leases that the process had when it was paused.
+	held []hold
+	// cmd is the worker process, stdin its input, and lines are what it says.
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines chan workerLine
 
-	mu      sync.Mutex // guards winners
+	//
+	mu sync.Mutex
+	// mu guards winners, which is the token that completed each task, by id.
 	winners map[string]uint64
 }
 
+// workerLine is one event that the worker process tells: that it holds a task, or how a fenced
+// commit of its own ended, with the error's code.
 type workerLine struct {
 	Event string `json:"event"`
 	ID    string `json:"id"`
@@ -88,8 +96,15 @@ type workerLine struct {
 	Code  string `json:"code"`
 }
 
+// ledgerFile is where the worker process keeps its ledger.
 func (p *paused) ledgerFile() string { return filepath.Join(p.e.Dir, "ledger-paused.jsonl") }
 
+// run goes through the row:
+//
+//   - The process claims count tasks and is paused.
+//   - An honest worker completes them all once their leases have expired.
+//   - The process goes on, and tries to settle all that it held.
+//   - Old, wrong and guessed tokens are tried directly.
 func (p *paused) run(ctx context.Context, count int) error {
 	job := millrace.Job[string, string](pausedQueue).Lease(pausedLease).Crashes(200).Retry(retries)
 	for range count {
@@ -146,6 +161,7 @@ func (p *paused) run(ctx context.Context, count int) error {
 	return p.end()
 }
 
+// launch starts the worker process, and reads what it says into lines, which is closed when its output ends.
 func (p *paused) launch(count int) error {
 	p.cmd = exec.Command(p.e.Worker, "-queue", pausedQueue, "-slots", strconv.Itoa(count), "-lease", pausedLease.String(), "-ledger", p.ledgerFile())
 	p.cmd.Env = append(os.Environ(), "MILLRACE_URL="+p.s.Address(), "MILLRACE_TOKEN="+p.s.Tokens[0].Secret)
@@ -262,6 +278,8 @@ func (p *paused) settleDirectly(ctx context.Context) error {
 	return nil
 }
 
+// settle settles one item. code is that of its error, empty for none; replayed says that the item
+// had been settled in the same way before.
 func settle(ctx context.Context, api millracev1.TaskServiceClient, item *millracev1.SettleItem) (code string, replayed bool, err error) {
 	resp, err := api.Settle(ctx, &millracev1.SettleRequest{Items: []*millracev1.SettleItem{item}})
 	if err != nil {
@@ -273,6 +291,8 @@ func settle(ctx context.Context, api millracev1.TaskServiceClient, item *millrac
 	return resp.Results[0].Error.GetCode(), resp.Results[0].Replayed, nil
 }
 
+// complete, fail and release make an item each. Effects of complete would show if they were taken:
+// a key that differs from the honest one, and a task.
 func complete(id string, token uint64, result string, effects bool) *millracev1.SettleItem {
 	item := &millracev1.SettleItem{Id: id, Token: token, Outcome: &millracev1.SettleItem_Complete{Complete: &millracev1.Complete{Result: []byte(strconv.Quote(result))}}}
 	if effects {
@@ -346,6 +366,7 @@ func (p *paused) audit(ctx context.Context) error {
 	return nil
 }
 
+// ledgers judges the calls of both workers. The paused one may not have completed anything.
 func (p *paused) ledgers() error {
 	calls, err := readLedgers([]string{p.c.ledger.Name(), p.ledgerFile()})
 	if err != nil {

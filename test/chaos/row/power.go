@@ -34,14 +34,17 @@ func CutPower(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 // powered is a server on a disk of its own that loses power.
 type powered struct {
-	e     Env
-	s     *proc.Server
-	o     *Outcome
-	r     *rand.Rand
-	ready []time.Duration // of the restarts
+	e Env
+	s *proc.Server
+	o *Outcome
+	// r draws the cuts.
+	r *rand.Rand
+	// ready is how long restarts took.
+	ready []time.Duration
 }
 
-// newPowered makes a server by that name, which is not started.
+// newPowered makes a server by that name, which is not started, on a disk of its own. Its archive
+// is on that disk too.
 func newPowered(ctx context.Context, e Env, name string, flags []string) (*powered, error) {
 	p := &powered{e: e, o: newOutcome(), r: rand.New(rand.NewPCG(e.Seed, 3))}
 	dir := filepath.Join(e.Dir, name)
@@ -59,6 +62,7 @@ func newPowered(ctx context.Context, e Env, name string, flags []string) (*power
 	return p, nil
 }
 
+// close kills the server and unmounts its disk.
 func (p *powered) close() error {
 	p.s.Kill()
 	return p.s.Disk().Close()
@@ -121,6 +125,7 @@ func (p *powered) loop(ctx context.Context, cuts int) error {
 // slowSyncs makes syncs take a while, so that more is on its way when the power goes.
 func (p *powered) slowSyncs() error { return p.disk().Rules(slowSync(p.r)) }
 
+// slowSync draws a rule by which each sync takes up to 5 ms longer.
 func slowSync(r *rand.Rand) proc.DiskRule {
 	return proc.DiskRule{Kinds: []string{"sync"}, Delay: time.Duration(r.IntN(6)) * time.Millisecond}
 }
@@ -156,8 +161,10 @@ func (o *Outcome) lose(d *proc.Disk, seed uint64, share int) error {
 	return err
 }
 
+// The control puts controlPuts keys before its power is cut, and has controlWithin for all it does.
 const (
-	controlPuts   = 200 // keys that the control puts before its power is cut
+	//
+	controlPuts   = 200
 	controlWithin = 2 * time.Minute
 )
 

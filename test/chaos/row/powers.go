@@ -36,8 +36,10 @@ func CutPowers(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, err
 }
 
+// powersRun is a run in which nodes lose power.
 type powersRun struct{ clusterRun }
 
+// slowSyncs makes the syncs of all nodes take a while.
 func (r *powersRun) slowSyncs() (err error) {
 	for _, n := range r.c.Nodes {
 		err = errors.Join(err, n.Disk().Rules(slowSync(r.rand)))
@@ -94,6 +96,8 @@ func (r *powersRun) victims(ctx context.Context) (cut, held *proc.Node, err erro
 	return other, lead, nil
 }
 
+// whileOneIsPaused cuts the power of one node while another is paused. The third alone has no
+// majority: what is acknowledged meanwhile must be on the disk of the first.
 func (r *powersRun) whileOneIsPaused(ctx context.Context) error {
 	cut, held, err := r.victims(ctx)
 	if err != nil {
@@ -105,6 +109,7 @@ func (r *powersRun) whileOneIsPaused(ctx context.Context) error {
 	return errors.Join(r.one(ctx, cut, "power_cut_while_one_is_paused"), held.Resume())
 }
 
+// whileOneIsCutOff does the same while another node is cut off from both.
 func (r *powersRun) whileOneIsCutOff(ctx context.Context) error {
 	cut, held, err := r.victims(ctx)
 	if err != nil {

@@ -21,8 +21,11 @@ import (
 )
 
 const (
-	repeaters  = 64 // goroutines, over two tenants
-	hotKeys    = 50 // unique keys that all of a tenant's goroutines share
+	// repeaters are goroutines, over two tenants.
+	repeaters = 64
+	// hotKeys are the unique keys that all of a tenant's goroutines share.
+	hotKeys = 50
+	// uniqueTime is how long a unique key is kept: longer than a run.
 	uniqueTime = time.Hour
 	idemQueue  = "idem"
 )
@@ -78,20 +81,29 @@ func RepeatUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, nil
 }
 
+// repeated is one run of that row.
 type repeated struct {
-	e       Env
-	s       *proc.Server
+	e Env
+	s *proc.Server
+	// clients belong to the two tenants in turn.
 	clients [4]*client
-	done    atomic.Int64
-	open    atomic.Int64 // operations whose end never became known
-	final   []check.TaskState
+	// done counts the operations whose end became known.
+	done atomic.Int64
+	// open counts those whose end never did.
+	open atomic.Int64
+	// final are the tasks of both tenants, as read back.
+	final []check.TaskState
 
-	mu       sync.Mutex                 // guards the fields below
-	requests map[string]map[uint64]bool // request id → revisions it was answered with
-	maker    map[string]int             // the same → client that made it
-	commits  []check.Call
+	mu sync.Mutex // guards the fields below
+	// requests has, by tenant and request id, the revisions that a request was answered with.
+	requests map[string]map[uint64]bool
+	// maker is the client that made a request, under the same name.
+	maker map[string]int
+	// commits are all calls with request ids: the SDK's ledgers do not have them.
+	commits []check.Call
 
-	sent [4]struct { // by client
+	// sent are the requests of each client, by client.
+	sent [4]struct {
 		sync.Mutex // guards list
 		list       []sent
 	}
@@ -119,7 +131,8 @@ func (r *repeated) repeat(ctx context.Context, goroutine, count int, pace time.D
 	}
 }
 
-// attempts calls f with growing patience until it reports that the end is known, or ctx ends.
+// attempts calls f with growing patience until it reports that the end is known, or ctx ends. Then
+// the operation stays open.
 func (r *repeated) attempts(ctx context.Context, random *rand.Rand, f func(ctx context.Context) (known bool)) {
 	patience := time.Duration(1+random.IntN(40)) * time.Millisecond
 	for ctx.Err() == nil {
@@ -135,6 +148,7 @@ func (r *repeated) attempts(ctx context.Context, random *rand.Rand, f func(ctx c
 	r.open.Add(1)
 }
 
+// create makes a task under a unique key.
 func (r *repeated) create(ctx context.Context, who int, key string, random *rand.Rand) {
 	job := millrace.Job[string, string](idemQueue)
 	r.attempts(ctx, random, func(ctx context.Context) bool {
@@ -143,7 +157,8 @@ func (r *repeated) create(ctx context.Context, who int, key string, random *rand
 	})
 }
 
-// request commits a put under a request id. Applied twice, it would raise the key's revision twice.
+// request commits a put under a request id, and then repeats a request of the same client. Applied
+// twice, a put would raise the key's revision twice.
 func (r *repeated) request(ctx context.Context, who int, random, ids *rand.Rand) {
 	id := make([]byte, 16)
 	for i := range id {
@@ -190,6 +205,7 @@ func (r *repeated) commit(ctx context.Context, who int, name string, req *millra
 	})
 }
 
+// tenant is the one of a client.
 func (r *repeated) tenant(who int) string { return r.s.Tokens[who%2].Tenant }
 
 // audit reads back both tenants, and that neither can read a task of the other.
@@ -216,6 +232,7 @@ func (r *repeated) audit(ctx context.Context, o *Outcome) error {
 		if rev == 0 {
 			continue
 		}
+		// The revision that the key has now is one that the request may have been answered with.
 		revs[rev] = true
 		effects[name] = len(revs) // one revision, however often it was answered
 	}
@@ -236,6 +253,7 @@ func (r *repeated) keep() error {
 	return errors.Join(err, f.Close())
 }
 
+// ledgers judges what the ledgers of the clients say: index order for each, and unique keys for all together.
 func (r *repeated) ledgers(o *Outcome) error {
 	var all []check.Call
 	for i, c := range r.clients {

@@ -11,6 +11,7 @@ import (
 // archiveFlags makes a server keep its log: each segment is copied before it is reused.
 func (e Env) archiveFlags() []string { return []string{"--log-archive-dir", e.archive()} }
 
+// archive is where a server copies its log to.
 func (e Env) archive() string { return filepath.Join(e.Dir, "archive") }
 
 // auditLog replays the whole log of a server that was stopped, from archive and data directory: the model must allow

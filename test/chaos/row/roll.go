@@ -62,8 +62,11 @@ func (r *rollRun) rounds(ctx context.Context, n int, round func(context.Context)
 type rollRun struct {
 	clusterRun
 
-	moved   byKind // longest times without an acknowledged write while leaders are handed over; guarded by mu, as the next two
-	calls   int    // that patient callers made
+	// moved are the longest times without an acknowledged write while leaders are handed over. mu
+	// guards them and the next two.
+	moved byKind
+	// calls counts the calls of patient callers, and longest is how long one of them took at most.
+	calls   int
 	longest time.Duration
 }
 
@@ -137,6 +140,7 @@ func (r *rollRun) call(ctx context.Context, i int) {
 	}
 }
 
+// patient makes one call of a patient caller. If it fails, a promise is broken.
 func (r *rollRun) patient(ctx context.Context, name string, call func(context.Context) error) (ok bool) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()

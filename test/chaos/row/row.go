@@ -1,8 +1,14 @@
-// Package row holds the fault rows: those that run against real processes, with the real binary, the real SDK, kill -9
-// and SIGSTOP, and those that damage what a log has written.
+// Package row holds the fault rows: those that run against real processes, with the real binary,
+// the real SDK, kill -9 and SIGSTOP, and those that damage what a log has written.
 //
-// A row of processes makes faults on one server, or on three of a cluster, while a workload runs, writes a ledger of every
-// call, reads everything back at the end and lets the checkers judge. A seed makes every choice of the plan; what the machine makes of it is its own.
+// A row of processes makes faults on one server, or on the nodes of a cluster, while a workload
+// runs. The workload writes a ledger of every call, reads everything back at the end and lets the
+// checkers judge. A seed makes every choice of the plan; what the machine makes of it is its own.
+//
+// Runners has the rows, and Outcome is what a run of one did and found. Their workloads are mixed,
+// which uses all services; neighbour, a second tenant; and linear, registers that all clients
+// share. Rows on one server go through faultsUnderLoad, and rows on a cluster through clusterRun,
+// which judge in the same way.
 package row
 
 import (
@@ -21,27 +27,44 @@ import (
 
 // Env is what a row needs to run.
 type Env struct {
-	Binary string // of the server
-	Faults string // of a server that can be killed at a point of its code; empty: no such kills
-	Worker string // of the worker process, for rows that pause one
-	Disk   string // of the file system that loses power, for rows that cut it
-	Dir    string // for the run's files; kept on failure
-	Seed   uint64
-	Mutant string // planted bug to switch on, in a binary that has them
-	Brief  bool   // faults that may last long are short
-	Log    func(format string, args ...any)
+	// Binary is the server's program.
+	Binary string
+	// Faults is the program of a server that can be killed at a point of its code. Where it is
+	// empty, such kills are left out.
+	Faults string
+	// Worker is the program of the worker process, for rows that pause one.
+	Worker string
+	// Disk is the program of the file system that loses power, for rows that cut it.
+	Disk string
+	// Dir is for the files of the run, which are kept on failure.
+	Dir string
+	// Seed makes every choice.
+	Seed uint64
+	// Mutant is the planted bug to switch on, in a binary that has them.
+	Mutant string
+	// Brief says that faults which may last long are short.
+	Brief bool
+	Log   func(format string, args ...any)
 }
 
 // Outcome is what one run of a row did and found.
 type Outcome struct {
-	Done    int // in the row's unit
-	Faults  map[string]int
+	// Done is how much was done, in the row's unit.
+	Done int
+	// Faults counts the faults that were made, by kind.
+	Faults map[string]int
+	// Reports are the checkers' judgments.
 	Reports []*check.Report
-	Errors  []error // broken promises that no checker states, such as a server that ended by itself
-	Invalid string  // why it proves nothing
+	// Errors are broken promises that no checker states, such as a server that ended by itself.
+	Errors []error
+	// Invalid is why the run proves nothing; empty when it proves something.
+	Invalid string
+	// Figures are what was measured, by name.
 	Figures map[string]float64
-	Windows int      // of calls at registers that a search for an order has judged
-	Look    []string // what broke no promise and is worth a look: its files are kept
+	// Windows counts the windows of calls at registers that a search for an order has judged.
+	Windows int
+	// Look is what broke no promise and is worth a look: the run's files are kept.
+	Look []string
 }
 
 func newOutcome() *Outcome {
@@ -57,12 +80,14 @@ func (o *Outcome) Violations() int {
 	return n
 }
 
+// fail notes a broken promise, unless err is nil.
 func (o *Outcome) fail(err error) {
 	if err != nil {
 		o.Errors = append(o.Errors, err)
 	}
 }
 
+// judge keeps reports. The first of them that proves nothing makes the run prove nothing.
 func (o *Outcome) judge(reports ...*check.Report) {
 	for _, r := range reports {
 		o.Reports = append(o.Reports, r)
@@ -97,7 +122,8 @@ type Runner func(ctx context.Context, e Env, n int) (*Outcome, error)
 // How is the way in which a row is run.
 type How struct {
 	Run Runner
-	Max int // of the row's unit in one run
+	// Max is how many of the row's unit one run makes at most.
+	Max int
 	// InProcess says that the row starts no process: planted bugs are those of the program that runs it.
 	InProcess bool
 	// Disk says that the row mounts disks of its own, which takes a program for that. Where nothing can be mounted its error is
@@ -193,7 +219,7 @@ func readLedgers(paths []string) ([]check.Call, error) {
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) { _ = proc.Rest(ctx, d) }
 
-// percentile of durations, in seconds.
+// percentile is the p-th percentile of durations, in seconds; 0 when there are none.
 func percentile(of []time.Duration, p int) float64 {
 	if len(of) == 0 {
 		return 0

@@ -15,10 +15,13 @@ import (
 )
 
 const (
-	searchOwners = 6   // clients, each with points of its own that no other client writes
-	searchPoints = 120 // that an owner may have
-	pointCall    = 20 * time.Second
-	searchSpace  = "staff"
+	// searchOwners are clients, each with points of its own that no other client writes.
+	searchOwners = 6
+	// searchPoints is how many points an owner may have.
+	searchPoints = 120
+	// pointCall bounds one call.
+	pointCall   = 20 * time.Second
+	searchSpace = "staff"
 )
 
 // SearchUnderKills stores, removes and searches points while the server is killed n times. After each start the first
@@ -64,13 +67,15 @@ func SearchUnderKills(ctx context.Context, e Env, n int) (*Outcome, error) {
 
 // searchRow is one run.
 type searchRow struct {
-	e        Env
-	o        *Outcome
-	s        *proc.Server
-	random   *rand.Rand
-	auditor  *client
-	owners   []*searchOwner
-	answered []time.Duration // from each start of a process to the first answer that was right
+	e      Env
+	o      *Outcome
+	s      *proc.Server
+	random *rand.Rand
+	// auditor makes the collection, and searches it while no owner works.
+	auditor *client
+	owners  []*searchOwner
+	// answered has the times from each start of a process to the first answer that was right.
+	answered []time.Duration
 }
 
 // staffer is a point. The serial tells writes apart.
@@ -82,34 +87,41 @@ type staffer struct {
 	Serial  int      `json:"serial"`
 }
 
+// lapse is a credential and when it ends.
 type lapse struct {
 	ID  string `json:"id"`
 	End string `json:"expires_at"`
 }
 
-// stafferState is what a point may be: nil for absent.
+// stafferState is what a point may be: without a staffer it is absent.
 type stafferState struct {
 	*staffer
-	version string // empty: not known
+	// version is the server's name for the write; empty when it is not known.
+	version string
 }
 
 // searchOwner writes its points one after the other, so that it knows what each is, or may be.
 type searchOwner struct {
-	r      *searchRow
-	c      *client
+	r *searchRow
+	c *client
+	// n is the owner's number, which the ids of its points begin with.
 	n      int
 	random *rand.Rand
+	// points is what each point is, by its place, as far as is acknowledged.
 	points []stafferState
 	// The write whose end is not known: what it would have made of which point.
-	place   int
-	tried   *stafferState
-	serial  int
+	place int
+	tried *stafferState
+	// serial numbers the writes of points.
+	serial int
+	// acked and unknown count writes by their ends, and searches those that were answered.
 	acked   int
 	unknown int
 
 	searches int
 }
 
+// What points and gates draw from.
 var (
 	stafferRoles   = []string{"welder", "driver", "nurse"}
 	stafferClients = []string{"acme", "bolt"}
@@ -118,6 +130,7 @@ var (
 
 func (r *searchRow) collection(c *client) millrace.Collection { return c.Collection(searchSpace) }
 
+// setUp makes the collection, whose fields are those that gates ask about, and the owners.
 func (r *searchRow) setUp(ctx context.Context) error {
 	var err error
 	if r.auditor, err = dial(ctx, r.e, one{r.s}, 0, r.s.Tokens[0], ""); err != nil {
@@ -142,6 +155,7 @@ func (r *searchRow) setUp(ctx context.Context) error {
 	return nil
 }
 
+// close ends all clients.
 func (r *searchRow) close() error {
 	all := []error{r.auditor.close()}
 	for _, w := range r.owners {
@@ -161,6 +175,8 @@ func (r *searchRow) cycles(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
+// cycle is one kill: all owners work, the server is killed, starts again, and its first answers are
+// audited. One time in ten it is killed once more while it recovers.
 func (r *searchRow) cycle(ctx context.Context) error {
 	ops, stop := context.WithCancel(ctx)
 	defer stop()
@@ -226,9 +242,11 @@ func (w *searchOwner) work(ctx context.Context) error {
 	return nil
 }
 
+// id is that of the point at a place.
 func (w *searchOwner) id(place int) string { return fmt.Sprintf("o%d-%03d", w.n, place) }
 
-// next is what the next write makes of a point.
+// next is what the next write makes of a point: a removal, one time in three where there is one, or
+// new fields.
 func (w *searchOwner) next() *stafferState {
 	if w.points[w.place].staffer != nil && w.random.IntN(3) == 0 {
 		return &stafferState{}
@@ -244,6 +262,7 @@ func (w *searchOwner) next() *stafferState {
 		}
 	}
 	for _, c := range stafferCerts {
+		// A credential is one that has lapsed, one that holds, or it is not there.
 		switch w.random.IntN(3) {
 		case 0:
 			s.Certs = append(s.Certs, lapse{c, "2020-01-01T00:00:00Z"})
@@ -280,7 +299,8 @@ func (w *searchOwner) write(ctx context.Context) error {
 	return nil
 }
 
-// search looks at this owner's points as they are now.
+// search looks at this owner's points as they are now: it asks for them alone, under a gate that is
+// drawn, and expects those that pass.
 func (w *searchOwner) search(ctx context.Context) error {
 	call, cancel := context.WithTimeout(ctx, pointCall)
 	defer cancel()
@@ -300,6 +320,7 @@ func (w *searchOwner) search(ctx context.Context) error {
 	return w.judge(&gate, rows)
 }
 
+// randomStaffGate draws a gate of up to three conditions.
 func randomStaffGate(r *rand.Rand) millrace.Gate {
 	var g millrace.Gate
 	if r.IntN(2) == 0 {
@@ -314,7 +335,7 @@ func randomStaffGate(r *rand.Rand) millrace.Gate {
 	return g
 }
 
-// passes is the gate as this program reads it.
+// passes is the gate as this program reads it, without the server's code.
 func (s stafferState) passes(g *millrace.Gate) bool {
 	if s.staffer == nil {
 		return false
@@ -322,12 +343,14 @@ func (s stafferState) passes(g *millrace.Gate) bool {
 	if len(g.Roles) > 0 && s.Role != g.Roles[0] || g.Client != "" && slices.Contains(s.Blocked, g.Client) {
 		return false
 	}
+	// Credentials end in 2020 or in 2199.
 	return len(g.Credentials) == 0 || slices.ContainsFunc(s.Certs, func(c lapse) bool {
 		return c.ID == g.Credentials[0] && c.End > "2100"
 	})
 }
 
-// staffRows are the rows of an answer, by id.
+// staffRows are the rows of an answer, by id. An error means that a row came twice, or that their
+// number is not what the gate let pass.
 func staffRows(found *millrace.Found) (map[string]stafferState, error) {
 	out := make(map[string]stafferState, len(found.Results))
 	for i := range found.Results {
@@ -347,7 +370,8 @@ func staffRows(found *millrace.Found) (map[string]stafferState, error) {
 	return out, nil
 }
 
-// judge holds this owner's rows of an answer to what it knows.
+// judge holds this owner's rows of an answer to what it knows. A point whose write has no known end
+// may be as it was before that write, or as after it.
 func (w *searchOwner) judge(g *millrace.Gate, rows map[string]stafferState) error {
 	for i, known := range w.points {
 		row, there := rows[w.id(i)]
@@ -385,6 +409,7 @@ func (r *searchRow) audit(ctx context.Context) error {
 	k := r.collection(r.auditor)
 	for _, gate := range []millrace.Gate{randomStaffGate(r.random), {}} {
 		found, err := k.Search(call, millrace.Search{Text: "person works", K: 1000, Gate: gate})
+		// While there are few points, it may be that none has the role.
 		if e, ok := errors.AsType[*millrace.Error](err); ok && e.Reason == "unknown_role" && r.count() < 100 {
 			continue
 		}
@@ -399,6 +424,7 @@ func (r *searchRow) audit(ctx context.Context) error {
 			r.o.fail(w.judge(&gate, rows))
 		}
 	}
+	// The nearest rows may miss some of the exact ones: one in a hundred.
 	text := fmt.Sprintf("person %d works as number %d", r.random.IntN(50), r.random.IntN(50))
 	var ids [2]map[string]bool
 	for i, exact := range []bool{false, true} {

@@ -35,12 +35,15 @@ func SlowDisks(ctx context.Context, e Env, n int) (*Outcome, error) {
 type slowRun struct {
 	clusterRun
 
-	pmu   sync.Mutex // guards the fields below
-	phase string     // of the run: what is made just now
-	puts  byKind     // how long puts took, by phase
+	pmu sync.Mutex // guards the fields below
+	// phase is what the run does just now.
+	phase string
+	// puts is how long puts took, by phase.
+	puts byKind
 }
 
-// Kinds of faults of a disk.
+// Kinds of faults of a disk. With diskSlow syncs take longer, with diskStall nothing is answered for a while,
+// and with diskHang nothing until the power is cut. healthy is the time between faults.
 const (
 	diskSlow  = "slow"
 	diskStall = "stall"
@@ -48,6 +51,7 @@ const (
 	healthy   = "healthy"
 )
 
+// faults makes n faults, one kind after the other: once through at followers, once at the leader.
 func (r *slowRun) faults(ctx context.Context, n int) error {
 	kinds := []string{diskSlow, diskStall, diskHang}
 	first := r.rand.IntN(2 * len(kinds)) // so that few faults are of different kinds too
@@ -98,6 +102,7 @@ func (r *slowRun) fault(ctx context.Context, kind string, n *proc.Node, place st
 	if err != nil {
 		return err
 	}
+	// A fault that no call met is not counted as one of its kind.
 	if calls.Delayed+calls.Held == before.Delayed+before.Held {
 		r.o.Faults[neverFired]++
 	} else {
@@ -119,7 +124,8 @@ func (r *slowRun) fault(ctx context.Context, kind string, n *proc.Node, place st
 	return r.keepsUp(ctx, n)
 }
 
-// rule draws what a fault does to which calls, and how long it lasts.
+// rule draws what a fault does to which calls, and how long it lasts. The calls that hang are all,
+// or all but reads.
 func (r *slowRun) rule(kind string) (proc.DiskRule, time.Duration) {
 	lasts := time.Duration(3+r.rand.IntN(8)) * time.Second
 	if r.e.Brief {
@@ -155,6 +161,7 @@ func (r *slowRun) anotherLeads(ctx context.Context, than *proc.Node, since time.
 	return 0, fmt.Errorf("node %d, whose disk does not answer, leads after %s", than.ID, hangs)
 }
 
+// enter begins a phase.
 func (r *slowRun) enter(phase string) {
 	r.pmu.Lock()
 	defer r.pmu.Unlock()
@@ -188,6 +195,7 @@ func SlowDisk(ctx context.Context, e Env, n int) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	// r is there for its rules: it has no cluster.
 	r := &slowRun{clusterRun: clusterRun{e: e, rand: rand.New(rand.NewPCG(e.Seed, 90))}}
 	o, _, err := faultsUnderLoad(ctx, e, p.s, p.archive(), kinds, func(ctx context.Context, o *Outcome) error {
 		p.o = o
@@ -204,12 +212,18 @@ func SlowDisk(ctx context.Context, e Env, n int) (*Outcome, error) {
 }
 
 const (
-	pressMemory  = 256 << 20
-	pressers     = 128
-	pressBytes   = 64 << 10
-	pressWithin  = time.Second
-	pressLate    = 10 * time.Second // after its deadline a call hangs: ten times what is aimed at
-	pressMemoryX = 2                // of what it is told to keep to, the Go runtime's own included
+	// pressMemory is what the server is told to keep to, in bytes.
+	pressMemory = 256 << 20
+	// pressers put at the same time, each a value of pressBytes after the other.
+	pressers   = 128
+	pressBytes = 64 << 10
+	// pressWithin is the deadline of a put.
+	pressWithin = time.Second
+	// A call that ends later than pressLate after its deadline hangs: that is ten times what is aimed at.
+	pressLate = 10 * time.Second
+	// pressMemoryX times the memory that it is told to keep to is what the server may take, the Go
+	// runtime's own included.
+	pressMemoryX = 2
 )
 
 // slow makes one fault of the server's disk and ends it, the endless one by a power cut.

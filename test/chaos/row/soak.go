@@ -12,11 +12,16 @@ import (
 )
 
 const (
+	// soakClients search at once.
 	soakClients = 50
-	soakReach   = 10 * time.Second // of a closed loop, which shows what the server can
-	soakLooks   = 200              // at the server's metrics, in a run
-	soakGrowth  = 0.1              // of memory and goroutines that is still flat
-	soakOffered = 0.9              // of the load that a run must have offered
+	// soakReach is how long the closed loop runs that shows what the server can.
+	soakReach = 10 * time.Second
+	// soakLooks is how often the server's metrics are looked at in a run.
+	soakLooks = 200
+	// soakGrowth is how much memory and goroutines may grow and still count as flat.
+	soakGrowth = 0.1
+	// soakOffered is the part of the load that a run must have offered.
+	soakOffered = 0.9
 )
 
 // SearchSoak searches at half of what a server can, for n minutes. From a fifth of the run on memory and goroutines stay what
@@ -39,12 +44,14 @@ func SearchSoak(ctx context.Context, e Env, n int) (*Outcome, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A closed loop shows what the server can.
 	run := load.SearchLoad{Token: s.Tokens[0].Secret, Bodies: bodies, Concurrency: soakClients, Window: reach, Seed: e.Seed}
 	most, err := run.Run(ctx, "http://"+s.HTTP(), load.SearchRoute)
 	if err != nil {
 		return nil, err
 	}
 	o.fail(failedSearches(most))
+	// Half of that is offered for the rest of the run.
 	run.Window, run.Rate, run.Full = time.Duration(n)*minute, most.PerSecond/2, true
 	looks := make(chan soakSeries, 1)
 	ended, stop := context.WithCancel(ctx)
@@ -67,6 +74,7 @@ func SearchSoak(ctx context.Context, e Env, n int) (*Outcome, error) {
 	return o, nil
 }
 
+// failedSearches returns an error when searches failed, or when rows came back that their gates keep out.
 func failedSearches(f *load.SearchFigures) error {
 	switch {
 	case f.Errors+f.Overloaded > 0:
@@ -79,9 +87,11 @@ func failedSearches(f *load.SearchFigures) error {
 
 // soakSeries is what a server's metrics said, look by look.
 type soakSeries struct {
+	// resident is in bytes. Each look adds one value to each of the three.
 	resident, goroutines, files []float64
-	err                         error // of the last look that failed
-	failed                      int
+	// err is that of the last look that failed, and failed counts those.
+	err    error
+	failed int
 }
 
 // look reads metrics until ctx ends.
@@ -129,7 +139,7 @@ func (s *soakSeries) judge(o *Outcome, brief bool) error {
 	return errors.Join(faults...)
 }
 
-// fifth is the median of a part of a series.
+// fifth is the median of the n-th fifth of a series, counted from 0.
 func fifth(values []float64, n int) float64 {
 	part := slices.Clone(values[n*len(values)/5 : (n+1)*len(values)/5])
 	slices.Sort(part)

@@ -21,6 +21,7 @@ type system interface {
 // one is a server by itself. It may move: its address is a mere name.
 type one struct{ *proc.Server }
 
+// reach has the client dial where the server is now, whatever the name.
 func (s one) reach(int) []millrace.Option {
 	return []millrace.Option{millrace.Address("server.test:1"), millrace.Insecure(), millrace.Dialer(s.Dial)}
 }
@@ -34,6 +35,7 @@ func (c many) reach(i int) []millrace.Option {
 	return []millrace.Option{millrace.Address(c.Addresses(i % len(c.Nodes)))}
 }
 
+// up reports whether all members serve.
 func (c many) up() bool {
 	for _, n := range c.Members() {
 		if !n.Up() {
@@ -65,6 +67,7 @@ func (e Env) cluster(ctx context.Context, nodes int, proxy bool, tenants ...stri
 	return e.clusterOf(ctx, proc.ClusterOptions{Nodes: nodes, Proxy: proxy}, tenants...)
 }
 
+// clusterOf makes and starts a cluster as o says, with what is the same for all runs filled in.
 func (e Env) clusterOf(ctx context.Context, o proc.ClusterOptions, tenants ...string) (many, error) {
 	o.Binary, o.Dir = e.Binary, filepath.Join(e.Dir, "cluster")
 	if e.smallLogs() {
