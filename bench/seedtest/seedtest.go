@@ -5,8 +5,9 @@
 //	go test -v -run='^TestRaftBench_GRPC$' -count=1 -timeout=180s ./pkg/app
 //	go test -run='^$' -bench='^BenchmarkEnqueueParallel' ./pkg/app
 //
-// They measure once, with fsync, one node in this process and several in processes of their own, unless the environment says otherwise: MILLRACE_BENCH_WORKER_BATCH,
-// _PRODUCER_BATCH, _SHARDS, _DURABILITY, _TOPOLOGY, _RUNS and _OUT, or the references' PHASE6_BATCH, PHASE6_PROD_BATCH,
+// They measure once, with fsync, one node in this process and several in processes of their own. The
+// environment may say otherwise: by MILLRACE_BENCH_WORKER_BATCH, _PRODUCER_BATCH, _SHARDS,
+// _DURABILITY, _TOPOLOGY, _RUNS and _OUT, or by the references' PHASE6_BATCH, PHASE6_PROD_BATCH,
 // PHASE8_SHARDS and RUN_COALESCER. An ordinary go test ./... measures nothing.
 //
 // Promised: a test fails on errors, a failed audit, an invalid clock or an inverted ratio, and never on a rate.
@@ -62,7 +63,8 @@ func FullCycle(t *testing.T) {
 	}
 }
 
-// Transport measures one row of queue.transport: callers that only create, or workers that complete what waits and what callers add.
+// Transport measures one row of queue.transport: callers that only create, or workers that complete
+// what waits and what callers add.
 func Transport(t *testing.T, row string) {
 	t.Helper()
 	skipUnlessNamed(t)
