@@ -16,10 +16,16 @@ const (
 	MaxInspected = 10_000
 )
 
-// List reads a page of a queue's tasks in one state, in the order of that state's index: ready ones by priority and then
-// by ready time, scheduled ones by due time as most wall clocks show it now, shift beyond shard time, running ones by token, ended ones by end. Payloads and results are left out. A
-// page may have fewer tasks than asked for, and even none, and still a cursor: the end is where there is no cursor. A
-// queue that is unknown has no tasks. The error is a core.Fact when the query is at fault.
+// List reads a page of a queue's tasks in one state, in the order of that state's index:
+//
+//   - ready ones by priority and then by ready time,
+//   - scheduled ones by due time as most wall clocks show it now, shift beyond shard time,
+//   - running ones by token,
+//   - ended ones by end.
+//
+// Payloads and results are left out. A page may have fewer tasks than asked for, and even none, and
+// still a cursor: the end is where there is no cursor. A queue that is unknown has no tasks. The
+// error is a core.Fact when the query is at fault.
 func List(v core.View, p core.Partition, q core.ListQuery, shift core.Millis) (tasks []core.Task, next []byte, err error) {
 	return list(v, p, q, shift, MaxInspected)
 }
