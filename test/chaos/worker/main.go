@@ -64,6 +64,7 @@ func run() error {
 		return err
 	}
 	w := &worker{c: c, goOn: make(chan struct{}), out: json.NewEncoder(os.Stdout)}
+	// The first line lets the tasks go on, and the end of the input ends the process.
 	go func() {
 		in := bufio.NewScanner(os.Stdin)
 		if in.Scan() {
@@ -91,6 +92,7 @@ func (w *worker) handle(_ context.Context, t *millrace.Task, _ string) (string, 
 		tx.Fence(t)
 		tx.KV("fenced").Put(t.ID, "zombie")
 	})
+	// An error that is not the server's says nothing about how the commit ended.
 	code := "OK"
 	if err != nil {
 		code = "UNKNOWN"
