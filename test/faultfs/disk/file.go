@@ -36,6 +36,7 @@ type era struct {
 	lost bool
 }
 
+// newFile is an empty file, whose bytes will be in f. The era that it begins with is not on the disk.
 func newFile(f *os.File) *file { return &file{f: f, eras: []*era{{old: map[int64][]byte{}}}} }
 
 // last is the era that is written to now.
@@ -102,6 +103,8 @@ func (f *file) synced(through *era, failed bool) {
 	if end < 0 {
 		return // a later sync was faster
 	}
+	// Eras that are lost keep what they undo, but for sectors that a later sync wrote. Their lengths
+	// are forgotten once such a sync has succeeded.
 	var left []*era
 	for _, e := range f.eras[:end+1] {
 		switch {
