@@ -11,9 +11,17 @@ import (
 // suspension changes it, which the boot clock then shows that much later.
 const bootRefresh = 2 * time.Millisecond
 
+// The last reading of the boot clock, which all callers share without a lock. The offset is stored
+// before the time of its reading, so a caller never takes an older offset for a fresh one.
 var (
-	bootOffset  atomic.Int64 // boot clock less time since bootStarted
-	bootRead    atomic.Int64 // when it was read: time since bootStarted
+	// bootOffset is the boot clock less the time since bootStarted, in nanoseconds. After the first
+	// reading it only grows.
+	bootOffset atomic.Int64
+	// bootRead is when bootOffset was read, as nanoseconds since bootStarted; 0 before the first
+	// reading.
+	bootRead atomic.Int64
+	// bootStarted is an instant of the monotonic clock, which stands still while the machine is
+	// suspended.
 	bootStarted = time.Now()
 )
 

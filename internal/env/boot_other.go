@@ -4,6 +4,7 @@ package env
 
 import "time"
 
+// processStart is the instant that Boot counts from.
 var processStart = time.Now()
 
 // Boot returns the monotonic time since the process started; on some systems it stands still while they are suspended.

@@ -107,6 +107,7 @@ func (SystemClock) Wall() time.Time { return time.Now() }
 // NewTimer returns a timer of package time.
 func (SystemClock) NewTimer(d time.Duration) Timer { return systemTimer{time.NewTimer(d)} }
 
+// systemTimer is a time.Timer behind the interface.
 type systemTimer struct{ t *time.Timer }
 
 func (t systemTimer) C() <-chan time.Time        { return t.t.C }

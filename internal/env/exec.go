@@ -89,7 +89,11 @@ func (SystemExec) Find(name string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// Run runs a program.
+// Run runs a program. The program starts in a goroutine with a thread of its own, is limited, and
+// only then gets its input. Feed runs in the caller's goroutine, Drain and the error output in one
+// each. Whatever ends the run (the program, ctx, a Feed or Drain that fails), the whole group is
+// killed before Run waits for the streams: a process that was left behind may hold their pipes
+// open.
 func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
 	if err := ctx.Err(); err != nil {
 		return Ended{}, err
@@ -158,12 +162,21 @@ func (SystemExec) Run(ctx context.Context, c Command) (Ended, error) {
 
 // process is one running program.
 type process struct {
-	cmd     *exec.Cmd
-	reach   *Reach
+	// cmd is started and waited for by run alone. The others read its process after started, and
+	// its state after ended.
+	cmd   *exec.Cmd
+	reach *Reach
+	// started receives once: nil when the program runs, or why it does not. It has room for that
+	// value, so run never waits for its reader.
 	started chan error
-	ended   chan struct{} // closed once it was waited for
-	mu      sync.Mutex    // guards reaped against kill: the group's number may be another's once all its members are gone
-	reaped  bool
+	// ended is closed when run returns: the program was waited for, or was never started.
+	ended chan struct{}
+	// mu guards reaped. Once all members of a group are gone, its number may be given to another
+	// group.
+	mu sync.Mutex
+	// reaped says that kill came once more after the program was waited for; from then on it does
+	// nothing.
+	reaped bool
 }
 
 // run starts the program and waits for it, from one thread: where the system can end a child with its parent, the
@@ -200,6 +213,7 @@ func (p *process) kill() {
 	}
 }
 
+// how returns how the program ended. The caller has waited for ended.
 func (p *process) how() Ended {
 	state := p.cmd.ProcessState
 	e := Ended{Code: state.ExitCode(), CPU: state.UserTime() + state.SystemTime()}
@@ -211,11 +225,17 @@ func (p *process) how() Ended {
 
 // pipes are the three streams of a program.
 type pipes struct {
-	stdin          *os.File
+	// stdin is where this process writes the program's input.
+	stdin *os.File
+	// stdout and stderr are where it reads what the program writes.
 	stdout, stderr *os.File
-	theirs         []*os.File
+	// theirs are the program's ends. They are closed here as soon as the program has them, since a
+	// stream ends only when no process holds its writing end.
+	theirs []*os.File
 }
 
+// open makes the pipes and hands the program's ends to cmd. If it fails, close closes those that
+// were made.
 func (p *pipes) open(cmd *exec.Cmd) error {
 	in, stdin, err := os.Pipe()
 	if err != nil {
@@ -237,6 +257,7 @@ func (p *pipes) open(cmd *exec.Cmd) error {
 	return nil
 }
 
+// closeTheirs closes the program's ends in this process.
 func (p *pipes) closeTheirs() {
 	for _, f := range p.theirs {
 		_ = f.Close()
@@ -244,6 +265,7 @@ func (p *pipes) closeTheirs() {
 	p.theirs = nil
 }
 
+// close closes every end that is open. An end that was closed before does no harm.
 func (p *pipes) close() {
 	p.closeTheirs()
 	for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
@@ -255,11 +277,13 @@ func (p *pipes) close() {
 
 // ends keeps the first and the last bytes of what is written to it, half of each at most.
 type ends struct {
+	// first and last are the beginning and the end of what was written, at most half bytes each.
 	first, last []byte
 	half        int
 	cut         bool // something between them is missing
 }
 
+// Write takes all of p and never fails, so that a program is not held up by its own error output.
 func (e *ends) Write(p []byte) (int, error) {
 	n := min(len(p), e.half-len(e.first))
 	e.first = append(e.first, p[:n]...)

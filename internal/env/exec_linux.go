@@ -34,14 +34,17 @@ func processAttributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// limit bounds a process from outside, and with it all that it starts later.
+// limit bounds a process from outside, and with it all that it starts later. The limits come after
+// the start, by the process's number; Run gives the program no input before. A process that has
+// ended meanwhile is not an error.
 func limit(pid int, c Command) error {
 	seconds := uint64((c.Limits.CPU + time.Second - 1) / time.Second)
 	for _, r := range []struct {
 		resource int
 		value    uint64
 		beyond   uint64 // from value to where the kernel kills
-		always   bool
+		// always sets the limit even if value is 0, which otherwise means that there is no limit.
+		always bool
 	}{
 		{unix.RLIMIT_CORE, 0, 0, true},
 		{unix.RLIMIT_DATA, c.Limits.MemoryBytes, 0, false},

@@ -8,7 +8,8 @@ import (
 	"path/filepath"
 )
 
-// othersAll are the permissions of users other than the owner, the group among them; othersWrite are those to write.
+// othersAll are the permissions of users other than the owner, the group among them; othersWrite
+// are those to write. everyRead is the permission of all users to read.
 const (
 	othersAll   fs.FileMode = 0o077
 	othersWrite fs.FileMode = 0o022

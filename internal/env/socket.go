@@ -26,11 +26,16 @@ type SocketConn struct {
 
 // SocketListener accepts connections of this process's own user and of root on a socket in the file system.
 type SocketListener struct {
-	lis     *net.UnixListener
-	path    string
-	made    fs.FileInfo      // of the socket, so that no other file of that name is removed
-	refused func(SocketPeer) // is told who was not let in
-	once    sync.Once
+	// lis was made under a temporary name, so it does not unlink anything when it is closed; Close
+	// removes path.
+	lis  *net.UnixListener
+	path string
+	// made identifies the socket, so that Close removes no other file that has the name by then.
+	made fs.FileInfo
+	// refused is told each peer that was not let in; it may be nil.
+	refused func(SocketPeer)
+	// once has the socket removed by the first Close only.
+	once sync.Once
 }
 
 // maxSocketPath is the longest name of a socket: the shortest bound of the systems that there are (104 bytes with the
