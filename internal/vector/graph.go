@@ -20,8 +20,8 @@ const (
 	maxLevel    = 15
 )
 
-// Copies are rows whose codes differ by at most a copyPart of their length, squared: less than what rounding to codes hides. Of the
-// candidates of a new row, the best copyTried may be what it is a copy of.
+// Copies are rows whose codes differ by at most a copyPart of their length, squared: less than what rounding to codes
+// hides. Of the candidates of a new row, the best copyTried may be what it is a copy of.
 const (
 	copyPart  = 1 << 15
 	copyTried = 16
@@ -45,12 +45,16 @@ const graphChunk = 1024
 // links of before and after, which all lead to nodes: nothing is locked. Rows that are no longer live stay in the graph
 // as ways to others.
 type Graph struct {
+	// chunks are the pieces, graphChunk nodes each, by row number. The list is replaced when it
+	// grows; the pieces stay.
 	chunks atomic.Pointer[[]*graphPart]
 	entry  atomic.Uint64 // row and level of where walks begin, plus one in the highest bit; 0: no node
 	built  atomic.Uint32 // rows below are nodes, or were dead when they came up
+	// nodes is how many nodes there are, and copies how many rows hang on one. Both only grow.
 	nodes  atomic.Uint32
 	copies atomic.Uint32 // rows that hang on a node
-	walks  sync.Pool
+	// walks are idle *walk, for searches.
+	walks sync.Pool
 	// builders are what nodes were built with.
 	builders sync.Pool
 }
@@ -102,8 +106,8 @@ func (g *Graph) links(row uint32, layer int) []uint32 {
 	return up.links[(layer-1)*(upperLinks+1) : layer*(upperLinks+1)]
 }
 
-// copyAfter returns the next row of a node's list of copies, 0 if there is none. The list begins at the node. Parts are those of the
-// graph as they were read; a row of a later part came meanwhile, and they are read again.
+// copyAfter returns the next row of a node's list of copies, 0 if there is none. The list begins at the node. Parts are
+// those of the graph as they were read; a row of a later part came meanwhile, and they are read again.
 func (g *Graph) copyAfter(parts *[]*graphPart, row uint32) uint32 {
 	if int(row/graphChunk) >= len(*parts) {
 		*parts = *g.chunks.Load()
@@ -189,10 +193,14 @@ func (g *Graph) room(row uint32, level int) {
 	}
 }
 
+// entrySet is set in every entry, which tells row 0 on layer 0 from an entry that is not there.
 const entrySet = 1 << 63
 
+// packEntry makes one number of a node and its highest layer, so that a walk reads both at once.
 func packEntry(row uint32, level int) uint64 { return entrySet | uint64(level)<<32 | uint64(row) }
 
+// start returns the node where walks begin and its highest layer. ok is false while there are no
+// nodes.
 func (g *Graph) start() (row uint32, level int, ok bool) {
 	e := g.entry.Load()
 	return uint32(e), int(e &^ entrySet >> 32), e != 0
@@ -203,13 +211,15 @@ func (g *Graph) start() (row uint32, level int, ok bool) {
 type batchBuild struct {
 	graph *Graph
 	view  *View
-	rows  []newNode
+	// rows are the live rows of this call in ascending order, at most Together.
+	rows []newNode
 }
 
 // newNode is a row that becomes a node, and the neighbours that it chose, by layer; or a copy.
 type newNode struct {
-	row    uint32
-	level  int
+	row   uint32
+	level int
+	// near are the neighbours that it chose, by layer from the lowest, at most upperLinks on each.
 	near   [][]Hit
 	copies bool   // the row hangs on a node
 	of     uint32 // that node
@@ -222,6 +232,8 @@ type builder struct {
 	walk  *walk
 	codes [MaxDim]int8 // of the row whose neighbours are compared
 	other [MaxDim]int8
+	// Room that is used again: found has the candidates of a layer, links what a row is compared
+	// with (its mates, or the links of an older node), chose the result of the last choose.
 	found []Hit
 	links []Hit
 	chose []Hit
@@ -253,17 +265,22 @@ func (q *Query) side() side { return side{q.codes, q.scale, q.fix} }
 // square is the sum of the squares of the codes.
 func (s side) square() int64 { return squareOf(s.codes) }
 
+// builder takes a builder from the pool; done gives it back.
 func (b *batchBuild) builder() *builder {
 	w := b.graph.builders.Get().(*builder)
 	w.graph, w.view = b.graph, b.view
 	return w
 }
 
+// done returns w to the pool. It holds on to no graph or view.
 func (b *batchBuild) done(w *builder) {
 	w.graph, w.view = nil, nil
 	b.graph.builders.Put(w)
 }
 
+// add works in two phases. First each row looks for its neighbours, in parallel, and nothing
+// changes. Then the rows are settled and linked one after another, in the order of their numbers.
+// So the graph does not depend on how the first phase is spread over goroutines.
 func (b *batchBuild) add(each func(n int, do func(i int))) {
 	from, top, ok := b.graph.start()
 	each(len(b.rows), func(i int) {
@@ -399,6 +416,7 @@ func (b *builder) mates(rows []newNode, me side) []Hit {
 	return b.links
 }
 
+// nearestFirst orders hits for sorting: higher scores first, and of equal ones the earlier row.
 func nearestFirst(a, b Hit) int {
 	switch {
 	case worse(a, b):

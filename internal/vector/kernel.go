@@ -19,6 +19,7 @@ type Kernel struct {
 	kind kernelKind
 }
 
+// kernelKind says which code a Kernel runs.
 type kernelKind uint8
 
 const (
@@ -27,6 +28,7 @@ const (
 	kindVNNI
 )
 
+// pureGo is the kernel without assembly, which every machine and build has.
 var pureGo = Kernel{name: "purego", kind: kindGo}
 
 // String returns the kernel's name as the configuration spells it.

@@ -82,6 +82,7 @@ func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
 	}
 }
 
+// group fills out with the raw sums of 4·groups rows.
 func (k *Kernel) group(out *int32, list **uint8, q []int8, groups int) {
 	if k.kind == kindVNNI {
 		listVNNI(out, list, &q[0], len(q)/blockBytes, groups)
@@ -98,6 +99,10 @@ func (k *Kernel) floats(a, b []float32) float32 {
 	return floatsAVX2(&a[0], &b[0], len(a)/16)
 }
 
+// rowsVNNI and rowsAVX2 fill out with the raw sums of 4·groups rows, each blocks·blockBytes bytes
+// long, of which one begins stride bytes after the other. The list forms take a pointer to each row
+// instead.
+//
 //go:noescape
 func rowsVNNI(out *int32, rows *uint8, q *int8, stride, blocks, groups int)
 
@@ -110,6 +115,8 @@ func rowsAVX2(out *int32, rows *uint8, q *int8, stride, blocks, groups int)
 //go:noescape
 func listAVX2(out *int32, list **uint8, q *int8, blocks, groups int)
 
+// floatsAVX512 and floatsAVX2 return the dot product of 16·blocks numbers.
+//
 //go:noescape
 func floatsAVX512(a, b *float32, blocks int) float32
 

@@ -4,6 +4,7 @@ package vector
 
 import "unsafe"
 
+// assembled lists no kernel: this build has no assembly.
 func assembled() []*Kernel { return nil }
 
 func (k *Kernel) rows(out []int32, rows []uint8, q []int8) { rowsGo(out, rows, q) }
@@ -16,4 +17,5 @@ func (k *Kernel) list(out []int32, list []*uint8, q []int8) {
 
 func (k *Kernel) floats(a, b []float32) float32 { return dotFloatsGo(a, b) }
 
+// fetch does nothing: without assembly there is no way to ask for memory early.
 func fetch(*uint8, int) {}

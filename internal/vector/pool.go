@@ -6,12 +6,15 @@ import "math"
 // can mark keys without changing their order.
 const marked = 1
 
+// keyOf makes a key of a row below 1<<31. The row is inverted, so that of equal scores the earlier
+// row has the larger key.
 func keyOf(row uint32, score float32) uint64 {
 	b := math.Float32bits(score)
 	b ^= uint32(int32(b)>>31) | 1<<31 // numbers below zero have all bits turned, others their sign
 	return uint64(b)<<32 | uint64(^row<<1)
 }
 
+// rowOf and hitOf read a key back, marked or not.
 func rowOf(key uint64) uint32 { return ^uint32(key) >> 1 }
 
 func hitOf(key uint64) Hit {
@@ -20,15 +23,18 @@ func hitOf(key uint64) Hit {
 	return Hit{rowOf(key), math.Float32frombits(b)}
 }
 
-// pool holds the best keys that a walk met, best first, and marks those that it went on from. Compared with a heap of the best and one
-// of the open ones, it costs one search and one move of what is worse for a key, and nothing to find the next.
+// pool holds the best keys that a walk met, best first, and marks those that it went on from. Compared with a heap of
+// the best and one of the open ones, it costs one search and one move of what is worse for a key, and nothing to find
+// the next.
 type pool struct {
+	// keys are in descending order, at most room of them.
 	keys  []uint64
 	room  int
 	open  int    // keys before it are marked
 	least uint64 // what a key must exceed to have a place
 }
 
+// begin empties the pool for a walk that wants the best room keys.
 func (p *pool) begin(room int) {
 	p.keys, p.room, p.open, p.least = p.keys[:0], max(room, 1), 0, 0
 }

@@ -20,14 +20,18 @@ type Rows struct {
 type View struct {
 	kernel *Kernel
 	dim    int
+	// stride is how many bytes a row's codes take, padded to a multiple of blockBytes.
 	stride int
 	shift  uint // a chunk has 1<<shift rows
+	// n is how many rows the view has. Its last chunk may get more rows meanwhile, which the view
+	// does not read.
 	n      int
 	chunks []*chunk
 	// longest is the greatest length of a row as its codes say it.
 	longest float64
 }
 
+// chunk is the memory of 1<<shift rows, allocated at once and never moved.
 type chunk struct {
 	codes  []uint8   // stored codes plus bias, rows one after another
 	scales []float32 // per row
@@ -102,6 +106,7 @@ func (v *View) codes(row uint32) *uint8 {
 	return &v.chunks[row>>v.shift].codes[(int(row)&(1<<v.shift-1))*v.stride]
 }
 
+// scale returns what a row's codes are multiplied with.
 func (v *View) scale(row uint32) float32 {
 	return v.chunks[row>>v.shift].scales[int(row)&(1<<v.shift-1)]
 }
@@ -187,6 +192,8 @@ func newBest(dst []Hit, k int) best {
 // worse says whether a ranks behind b.
 func worse(a, b Hit) bool { return a.Score < b.Score || a.Score == b.Score && a.Row > b.Row }
 
+// add takes a hit if there is room, and else puts it in the place of the worst: the caller has
+// compared it with least.
 func (b *best) add(h Hit) {
 	heap := b.hits[b.from:]
 	if len(heap) < b.k {

@@ -28,8 +28,9 @@ func kthLargest(of []float32, k int) float32 {
 
 // sumScan is a ScanSum that goes on.
 type sumScan struct {
-	view   *View
-	query  *Query
+	view  *View
+	query *Query
+	// list and extra go together: extra[i] is added to the score of row list[i].
 	list   []uint32
 	extra  []float32
 	weight float32
@@ -39,8 +40,10 @@ type sumScan struct {
 	compared int // rows
 }
 
-// run scores the rows with most of extra, and then those that could still be better than the worst of them. It reports whether
-// it was not stopped.
+// run scores the rows in two passes. The first takes the rows with the k largest values of extra,
+// which fills the list of the best. Then the worst of these is known, and the second pass takes
+// only rows that could still exceed it: those whose extra, plus the largest product that any row
+// can have, reaches it. A small margin covers rounding. It returns false if it was stopped.
 func (s *sumScan) run() bool {
 	none := float32(math.Inf(-1))
 	first := kthLargest(s.extra, s.best.k)

@@ -12,12 +12,19 @@ func (b Bits) Has(row uint32) bool {
 
 // walk is what one walk works in, used again by later ones.
 type walk struct {
-	seen   []uint64 // a bit for each row that was met
-	pool   pool
-	rows   pool     // of the nodes that were found and their copies
-	open   []uint64 // keys of rows that do not pass, a heap with the best on top
-	at     []Hit
-	ways   []Hit
+	// seen has a bit for each row that was met on the current layer.
+	seen []uint64
+	pool pool
+	// rows holds the nodes that were found and their copies, best first.
+	rows pool
+	// open are the keys of rows that do not pass, from which the walk may still go on: a heap with
+	// the best on top.
+	open []uint64
+	// at and ways hold the nodes from which the next layer begins.
+	at   []Hit
+	ways []Hit
+	// near, list, scales and sums are one node's neighbours: their rows, where their codes begin,
+	// their scales and their raw sums.
 	near   [bottomLinks]uint32
 	list   [bottomLinks]*uint8
 	scales [bottomLinks]float32
@@ -63,8 +70,8 @@ func (g *Graph) Search(v *View, q *Query, ef int, pass Bits, dst []Hit) []Hit {
 	return w.withCopies(g, v, me, ef, pass, dst)
 }
 
-// withCopies appends the ef best of the nodes that the walk found and of their copies, best first. Copies are as near as their node,
-// so that none is looked at of a node that is behind all that are wanted.
+// withCopies appends the ef best of the nodes that the walk found and of their copies, best first. Copies are as near
+// as their node, so that none is looked at of a node that is behind all that are wanted.
 func (w *walk) withCopies(g *Graph, v *View, me side, ef int, pass Bits, dst []Hit) []Hit {
 	parts, alone := *g.chunks.Load(), 0
 	for alone < len(w.pool.keys) && !g.hasCopies(parts, rowOf(w.pool.keys[alone])) {
