@@ -15,6 +15,8 @@ const chunkRows = 1024
 // cells is a column of T that only grows. A copy is a view of the rows that were there.
 type cells[T any] struct{ chunks []*[chunkRows]T }
 
+// set stores the value of a new row. Rows come in the order of their numbers, so at most one chunk
+// is missing.
 func (c *cells[T]) set(row uint32, v T) {
 	if int(row/chunkRows) == len(c.chunks) {
 		c.chunks = append(c.chunks, new([chunkRows]T))
@@ -29,25 +31,35 @@ const missing = math.MinInt64
 
 // column is one field of all rows. Only the part of its type is used. Cells are never changed once a row is visible.
 type column struct {
+	// ints holds int, bool as 0 and 1, and time in nanoseconds since 1970. A row without a value
+	// has missing.
 	ints   cells[int64]
 	floats cells[float64] // NaN is missing
-	words  cells[uint32]  // place in dict plus 1; 0 is missing
-	dict   []string
-	lists  cells[[]string] // nil is missing
+	// words holds the place of a keyword in dict plus 1; 0 is missing.
+	words cells[uint32]
+	// dict has each keyword of the column once, in the order in which they came. It only grows, so
+	// that what a view has of it stays good.
+	dict  []string
+	lists cells[[]string] // nil is missing
+	// creds are the credentials of a row, those that have ended included; nil is missing.
 	creds  cells[[]Credential]
 	places cells[[2]float64] // NaN is missing
 }
 
 // sets are the rows by keyword of a field. They change with the live rows.
 type sets struct {
-	rows   map[string]*roaring.Bitmap
-	places map[string]uint32 // in the column's dict, of keywords that were ever there
+	// rows are the live rows of each keyword. A keyword that no live row has is not in the map: a
+	// role counts as known while it is there.
+	rows map[string]*roaring.Bitmap
+	// places are the places in the column's dict, of keywords that were ever there.
+	places map[string]uint32
 }
 
 func newSets() *sets {
 	return &sets{rows: make(map[string]*roaring.Bitmap), places: make(map[string]uint32)}
 }
 
+// add puts a row into the set of a keyword.
 func (s *sets) add(word string, row uint32) {
 	b := s.rows[word]
 	if b == nil {
@@ -57,6 +69,7 @@ func (s *sets) add(word string, row uint32) {
 	b.Add(row)
 }
 
+// remove takes a row out of the set of a keyword, and deletes a set that is empty.
 func (s *sets) remove(word string, row uint32) {
 	if b := s.rows[word]; b != nil {
 		if b.Remove(row); b.IsEmpty() {
@@ -108,6 +121,7 @@ func (c *column) put(t core.FieldType, s *sets, row uint32, v *value) {
 	}
 }
 
+// putWord stores a keyword as its place in the dictionary, and the row in its set.
 func (c *column) putWord(s *sets, row uint32, v *value) {
 	if !v.has {
 		c.words.set(row, 0)
@@ -128,7 +142,8 @@ func (c *column) word(s *sets, w string) string {
 	return w
 }
 
-// drop takes a row that is no longer live out of the sets.
+// drop takes a row that is no longer live out of the sets. The column keeps the row's values: a
+// search that has begun may still read them.
 func (c *column) drop(t core.FieldType, s *sets, row uint32) {
 	switch t {
 	case core.FieldKeyword:

@@ -9,13 +9,20 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 )
 
-// expiry is when rows lose one credential: most in order, the latest written not yet.
+// expiry is when rows lose one credential. Rows that are no longer live stay in it until the index
+// is rebuilt; they are in no set that strike is given.
 type expiry struct {
+	// sorted is in ascending order of the end, then of the row. It is replaced when the tail is
+	// merged into it, never changed, so that its first element identifies it.
 	sorted []expiring
-	tail   []expiring
+	// tail is what came since, in no order: fewer than 64 and an eighth of sorted.
+	tail []expiring
+	// cached is the set of the last instant that was asked for. Searches of about one instant share
+	// it.
 	cached atomic.Pointer[expired]
 }
 
+// expiring says that a row loses the credential at an instant, in nanoseconds since 1970.
 type expiring struct {
 	at  int64
 	row uint32
@@ -23,7 +30,8 @@ type expiring struct {
 
 // expired is the set of rows of the first n of sorted.
 type expired struct {
-	of   *expiring // the first of sorted, which tells one slice from another
+	of *expiring // the first of sorted, which tells one slice from another
+	// n is how many of sorted have ended, and rows are the rows of these.
 	n    int
 	rows *roaring.Bitmap
 }

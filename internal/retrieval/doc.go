@@ -8,4 +8,11 @@
 //
 // An Index is derived from what is stored and can be rebuilt at any time. It knows no clock: the instant that
 // credentials are judged at comes with the search.
+//
+// A point is one row, which never changes: a point that is written again gets a new row, and the
+// old one is dead. The values of declared fields are in columns, one for each field, and for fields
+// of words there is a set of live rows for each word. The gate combines these sets under a read
+// lock; everything after it works on a view, which is the rows of that instant, without a lock.
+// Background work (Tend) drops dead rows and adds new ones to the graph; searches find every row in
+// any case, by comparing those that the graph does not cover.
 package retrieval

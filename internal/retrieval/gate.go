@@ -30,6 +30,7 @@ type Gate struct {
 
 // Counts says where rows were stopped, each at the first condition that it fails.
 type Counts struct {
+	// Considered is how many points are live. It is the sum of all the other counts.
 	Considered int
 	Passed     int
 	IDs        int
@@ -56,10 +57,13 @@ var ErrStopped = errors.New("the search was stopped")
 
 // gated is what a gate left.
 type gated struct {
-	view   view
-	rows   []uint32 // in order; nil while only bits are known
-	bits   vector.Bits
-	graph  *vector.Graph // that the search walks; nil: it scans
+	view view
+	// rows are those that pass, ascending; nil while only bits are known. The two are one set, and
+	// list and set make each of the other.
+	rows []uint32
+	bits vector.Bits
+	// graph is what the search walks; nil: it scans.
+	graph  *vector.Graph
 	counts Counts
 }
 
@@ -110,9 +114,11 @@ func (x *Index) pass(g *Gate, lex *lexical, buf *scratch, stop func() bool) (*ga
 // rowset is a set of rows that conditions make smaller. The first one copies it, for it begins as the live rows.
 type rowset struct {
 	rows *roaring.Bitmap
-	own  bool
+	// own says that rows is this set's own copy, which may be changed in place.
+	own bool
 }
 
+// and keeps the rows that are in b too.
 func (s *rowset) and(b *roaring.Bitmap) {
 	if !s.own {
 		s.rows, s.own = roaring.And(s.rows, b), true
@@ -121,6 +127,7 @@ func (s *rowset) and(b *roaring.Bitmap) {
 	s.rows.And(b)
 }
 
+// andNot removes the rows that are in b.
 func (s *rowset) andNot(b *roaring.Bitmap) {
 	if !s.own {
 		s.rows, s.own = roaring.AndNot(s.rows, b), true
@@ -138,6 +145,11 @@ func (s *rowset) list(buf []uint32) []uint32 {
 
 // passSets takes the view and the rows that pass every condition that is a set of rows, and with lex what is known of the words
 // of the query.
+//
+// One read lock covers the view, the sets and the words, so all of them are of one instant and
+// agree with each other. The conditions run in the order of Counts, and step notes how many rows
+// each of them removed. Before the first condition the set is not the search's own: no row was
+// removed, and no row needs to be counted.
 func (x *Index) passSets(g *Gate, filter *rules.BoundFilter, lex *lexical, buf *scratch) (*gated, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -229,6 +241,7 @@ func (x *gated) tail(from uint32) (out []uint32) {
 	return out
 }
 
+// passIDs keeps the points that the gate names, and removes those that it excludes.
 func (in *inner) passIDs(set *rowset, g *Gate) {
 	rowsOf := func(ids []string) *roaring.Bitmap {
 		b := roaring.New()
@@ -276,6 +289,7 @@ func (s *Schema) gates(g core.Gate) []int {
 	return out
 }
 
+// passRoles keeps rows that hold one of the roles in one of the fields of roles.
 func (in *inner) passRoles(set *rowset, s *Schema, g *Gate) {
 	if g.AnyRole || len(g.Roles) == 0 {
 		return
@@ -313,6 +327,8 @@ func (in *inner) holding(field int, words []string) *roaring.Bitmap {
 	return one
 }
 
+// passCredentials keeps rows that hold each of the credentials beyond the instant of the search. Of
+// several fields of credentials, one that holds it is enough.
 func (in *inner) passCredentials(set *rowset, s *Schema, g *Gate) {
 	fields := s.gates(core.GateCredential)
 	at := g.ValidAt.UnixNano()
@@ -340,6 +356,7 @@ func (in *inner) passCredentials(set *rowset, s *Schema, g *Gate) {
 	}
 }
 
+// passBlocks removes rows whose block list names the client.
 func (in *inner) passBlocks(set *rowset, s *Schema, g *Gate) {
 	if g.Client == "" {
 		return
@@ -351,7 +368,8 @@ func (in *inner) passBlocks(set *rowset, s *Schema, g *Gate) {
 	}
 }
 
-// passRest evaluates, row by row, the parts of the filter that are not precomputed row sets.
+// passRest evaluates, row by row, the parts of the filter that are not precomputed row sets. It
+// asks stop every 16 rows, and returns false if it was stopped; rows is of no use then.
 func (x *gated) passRest(g *Gate, filter *rules.BoundFilter, stop func() bool) bool {
 	row := &cursor{view: &x.view, now: g.ValidAt.UnixNano()}
 	kept := x.rows[:0]
@@ -372,7 +390,10 @@ func (x *gated) passRest(g *Gate, filter *rules.BoundFilter, stop func() bool) b
 type cursor struct {
 	view *view
 	row  uint32
-	now  int64
+	// now is the instant of the search, in nanoseconds since 1970: credentials that end by then are
+	// not held.
+	now int64
+	// held is the list that the last Strings of a field of credentials returned. It is used again.
 	held []string
 }
 

@@ -15,13 +15,17 @@ import (
 // Index holds the live points of one collection and partition for searching. It is safe for concurrent use: changes are
 // applied by one caller at a time, searches run in parallel and see a batch of changes wholly or not at all.
 type Index struct {
+	// schema, dim, kernel, graphs and scan do not change.
 	schema *Schema
 	dim    int
 	kernel *vector.Kernel
-	graphs bool  // the metric is one that graphs work for
-	scan   int64 // bytes of codes up to which a scan is as good as a walk
+	graphs bool // the metric is one that graphs work for
+	// scan is how many bytes of codes the kernel compares as fast as it walks a graph of them. A
+	// larger collection gets a graph.
+	scan int64
 
-	mu sync.RWMutex // guards what the next field holds, and the field
+	// mu guards in and all that it holds, except what inner says to be read without a lock.
+	mu sync.RWMutex
 	in *inner
 }
 
@@ -30,14 +34,20 @@ type Index struct {
 type inner struct {
 	view
 	vectors *vector.Rows
-	graph   *vector.Graph // of the first rows; nil while there are few
-	live    *roaring.Bitmap
-	byID    map[string]uint32
+	// graph covers the first rows; nil while there are few. BuildGraph alone grows it, without the
+	// lock.
+	graph *vector.Graph
+	// live are the rows of the points that there are, and byID is the row of each by its id.
+	live *roaring.Bitmap
+	byID map[string]uint32
+	// lexicon is the words of the text fields.
 	lexicon *lexicon
 	sets    []*sets // by field; nil where the type has no keywords
-	expiry  []map[string]*expiry
-	dead    int
-	bytes   int64 // of payloads, ids and columns, about
+	// expiry is by field and credential; nil where the type is not credentials.
+	expiry []map[string]*expiry
+	// dead is how many rows are no longer live. They stay until Compact.
+	dead  int
+	bytes int64 // of payloads, ids and columns, about
 }
 
 // view is the rows of an index at one instant, as far as they never change.
@@ -51,7 +61,8 @@ type view struct {
 	cols     []column
 }
 
-// Change is a new or changed point, or one that is gone.
+// Change is a new or changed point, or one that is gone. Version is the version of the point, which
+// results return.
 type Change struct {
 	ID      string
 	Gone    bool
@@ -75,6 +86,7 @@ func NewIndex(def *core.Collection, kernel *vector.Kernel) (*Index, error) {
 	return x, nil
 }
 
+// newInner returns an index without rows, with room for each field by its type.
 func (x *Index) newInner() *inner {
 	n := len(x.schema.fields)
 	in := &inner{
@@ -96,8 +108,10 @@ func (x *Index) newInner() *inner {
 // Schema returns the declared fields.
 func (x *Index) Schema() *Schema { return x.schema }
 
-// Apply makes changes in order, visible to searches all at once. A point whose bytes make no sense (the machine and the
-// edge have checked them) is taken out, so that no search finds it, and reported; the others are applied.
+// Apply makes changes in order, visible to searches all at once. A point whose bytes make no sense
+// (the machine and the edge have checked them) is taken out, so that no search finds it, and
+// reported; the others are applied. Payloads are read before the lock is taken, so that searches
+// wait for the appending alone.
 func (x *Index) Apply(changes []Change) error {
 	rows, texts := make([][]value, len(changes)), make([]text, len(changes))
 	floats := make([][]float32, len(changes))
@@ -107,6 +121,8 @@ func (x *Index) Apply(changes []Change) error {
 		if c.Gone {
 			continue
 		}
+		// A point that cannot be read keeps nil in rows, as one that is gone does, and gets no new
+		// row below.
 		values, err := x.schema.parse(c.Payload)
 		if err == nil && len(c.Vector) != 4*x.dim {
 			err = fmt.Errorf("a vector of %d bytes, want %d", len(c.Vector), 4*x.dim)
@@ -138,6 +154,8 @@ func Floats(b []byte) []float32 {
 	return out
 }
 
+// append adds the next row, for a point that has no live row. The caller holds the lock for
+// writing, or is the only one to know the index.
 func (in *inner) append(s *Schema, c *Change, vec []float32, values []value, t text) {
 	row := in.vectors.Append(vec)
 	in.ids.set(row, c.ID)
@@ -270,7 +288,7 @@ func (x *Index) Get(id string) (Point, bool) {
 	return Point{ID: id, Version: x.in.versions.at(row), Vector: v.Floats(row), Payload: x.in.payloads.at(row)}, true
 }
 
-// snapshot returns the rows as they are; the index is held for reading.
+// snapshot returns the rows as they are; the caller holds the index for reading.
 func (in *inner) snapshot() view { return in.snapshotIn(nil) }
 
 // snapshotIn is snapshot with the columns in a slice that is used again.
@@ -281,6 +299,8 @@ func (in *inner) snapshotIn(cols []column) view {
 	return out
 }
 
+// copyRow appends a row of another index's view. It cuts the texts into words again, since words
+// have other numbers here.
 func (in *inner) copyRow(s *Schema, from *view, row uint32) {
 	values := make([]value, len(from.cols))
 	for i := range values {

@@ -14,7 +14,8 @@ const (
 	bm25B  = 0.75
 )
 
-// maxWords bounds the words that an index knows. Beyond it new words are not indexed and not found; ordinary text stays far below it.
+// maxWords bounds the words that an index knows. Beyond it new words are not indexed and not found; ordinary text stays
+// far below it.
 const maxWords = 1 << 22
 
 // wordOverhead is about how many bytes a word takes besides its own, and occurrenceBytes how many each row that has it takes.
@@ -25,6 +26,8 @@ const (
 
 // lexicon is the words of an index: which rows have them, and how many live rows do.
 type lexicon struct {
+	// ids are the numbers of words, and words has the rows of each by its number. A word keeps its
+	// number until the index is rebuilt.
 	ids   map[string]uint32
 	words []wordRows
 	total int64 // words of all live rows
@@ -32,6 +35,8 @@ type lexicon struct {
 
 // wordRows are the rows of one word, ascending. Those that are gone stay until the index is rebuilt.
 type wordRows struct {
+	// live is how many live rows have the word, which its weight is computed from. Rows that are
+	// gone are not counted, but their postings stay.
 	live int // rows that have it now
 	rows []posting
 }
@@ -51,6 +56,7 @@ type occurrence struct {
 func newLexicon() *lexicon { return &lexicon{ids: make(map[string]uint32)} }
 
 // add takes the words of a new row. It returns them by number, ascending, and about what they take.
+// A word that would be one too many is left out.
 func (x *lexicon) add(row uint32, t text) (out []occurrence, bytes int64) {
 	if len(t.words) == 0 {
 		return nil, 0
@@ -78,7 +84,8 @@ func (x *lexicon) add(row uint32, t text) (out []occurrence, bytes int64) {
 	return out, bytes
 }
 
-// drop takes a row that is no longer live out of the statistics.
+// drop takes a row that is no longer live out of the statistics. Its postings stay: a search reads
+// the score of rows that pass, and no others.
 func (x *lexicon) drop(list []occurrence, length uint16) {
 	x.total -= int64(length)
 	for _, o := range list {
@@ -88,13 +95,18 @@ func (x *lexicon) drop(list []occurrence, length uint16) {
 
 // lexical is a query's words with what a search needs of them. What it takes of a lexicon is never changed.
 type lexical struct {
+	// words are those of the query, each once.
 	words []string // of the query
+	// known are the words that a live row has, ascending by number.
 	known []knownWord
-	most  float64 // that a row can reach
+	// most is the sum of their weights: a bound that no row reaches.
+	most float64
 	// What a row of no words and each word of a longer one add to the divisor of a word's part.
 	short, each float64
 }
 
+// knownWord is a word of the query as the index knows it. idf is its weight, the larger the rarer
+// the word is; rows are its postings at the instant of the search.
 type knownWord struct {
 	id   uint32
 	idf  float64
@@ -121,7 +133,9 @@ func (l *lexical) capture(in *inner) {
 	slices.SortFunc(l.known, func(a, b knownWord) int { return cmp.Compare(a.id, b.id) }) // as the words of rows are: sums have one order
 }
 
-// part is what one word adds to a row's score: below its idf, the nearer the more often the word stands in a short text.
+// part is what one word adds to a row's score: below its idf, the nearer the more often the word
+// stands in a short text. This is idf · n / (n + k1 · (1 − b + b · length / average length)),
+// without the constant factor of BM25: so idf is the bound.
 func (l *lexical) part(idf float64, n, length uint16) float64 {
 	f := float64(n)
 	return idf * f / (f + l.short + l.each*float64(length))

@@ -36,7 +36,9 @@ func (in *inner) nearRoles(fields []int, role string) []string {
 	return out
 }
 
-// editDistance is Levenshtein's, in bytes; beyond limit it is some number above it.
+// editDistance is Levenshtein's, in bytes; beyond limit it is some number above it. row[j] is the
+// distance of the bytes of a so far to the first j bytes of b. Once all of them are beyond the
+// limit, no later one can be within it.
 func editDistance(a, b string, limit int) int {
 	if len(a)-len(b) > limit || len(b)-len(a) > limit || len(a) > 64 || len(b) > 64 {
 		return limit + 1

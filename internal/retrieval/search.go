@@ -85,34 +85,51 @@ type Answer struct {
 	Plan    Plan
 	// Of the judge: rows that it saw, that are ineligible, and that are conditional.
 	Judged, Blocked, Conditional int
-	Compared                     int   // rows whose codes or vectors were compared one by one
-	Width                        int   // of the last walk; 0: there was none
-	Rounds                       int   // how often candidates were asked for
-	Covered, Tail                int   // rows that the graph of a walk covers, and newer ones
-	Stopped                      Stage // that was cut short, of a partial answer
+	// Compared is how many rows were compared one by one, by their codes or vectors.
+	Compared int
+	// Width is that of the last walk; 0: there was none.
+	Width int
+	// Rounds is how often candidates were asked for.
+	Rounds int
+	// Covered is how many rows the graph of a walk covers, and Tail how many newer ones there are.
+	Covered, Tail int
+	// Stopped is the stage that was cut short, of a partial answer; empty if the search ran to its
+	// end.
+	Stopped Stage
 }
 
 // search is a request under way.
 type search struct {
 	*Request
-	index   *Index
-	gated   *gated
-	judge   *rules.Judge
-	decay   int // place of the decay field; −1 without
-	row     cursor
-	stage   Stage
-	lex     *lexical // nil: words do not count
-	weighed bool     // scratch.extra is that of the rows that pass
+	index *Index
+	// gated is what the gate left, once it was evaluated.
+	gated *gated
+	// judge applies the rules; nil if the request has none.
+	judge *rules.Judge
+	// decay is the place of the decay field in the schema; −1 if there is none.
+	decay int
+	// row is what the judge reads, set to one candidate after another.
+	row cursor
+	// stage is the last one that began.
+	stage Stage
+	lex   *lexical // nil: words do not count
+	// weighed says that scratch.extra belongs to the rows that pass. It is computed once, in
+	// whatever round needs it first.
+	weighed bool
 	out     *Answer
 	*scratch
 }
 
-// scratch is what a search works in, used again by later ones.
+// scratch is what a search works in, used again by later ones. The slices keep their room, not
+// their content.
 type scratch struct {
-	rows  []uint32
-	cols  []column
-	hits  []vector.Hit
-	kept  []kept
+	// rows are those that pass the gate, and cols are the columns of the view.
+	rows []uint32
+	cols []column
+	// hits are the candidates, best first, and kept those that were judged and let through.
+	hits []vector.Hit
+	kept []kept
+	// extra is what words add to the score of each of rows, by place; sums is by row number.
 	extra []float32
 	sums  []float64
 }
@@ -123,16 +140,20 @@ func (s *scratch) release() {
 	scratches.Put(s)
 }
 
-// kept is a candidate that the judge lets through.
+// kept is a candidate that the judge lets through. score is what results are ordered by; the others
+// are its factors and terms, as Result names them.
 type kept struct {
 	row                                 uint32
 	verdict                             rules.Verdict
 	score, judge, dense, lexical, decay float64
 }
 
+// scratches are idle *scratch.
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// Search answers a request. Errors: *rules.Error, *UnknownRole, ErrNoRoleField, vector.DimError, ErrStopped.
+// Search answers a request. Errors: *rules.Error, *UnknownRole, ErrNoRoleField, vector.DimError,
+// ErrStopped. The stages follow each other as the package says; retrieval and judging repeat until
+// enough rows are left or none remain.
 func (x *Index) Search(r *Request) (*Answer, error) {
 	s := &search{Request: r, index: x, decay: -1, out: &Answer{Plan: PlanScan}}
 	if err := s.prepare(); err != nil {
@@ -173,6 +194,7 @@ func (s *search) partly(err error) (*Answer, error) {
 	return s.out, nil
 }
 
+// enter notes that a stage begins, and tells the caller.
 func (s *search) enter(stage Stage) {
 	s.stage = stage
 	if s.At != nil {
@@ -186,7 +208,8 @@ type JudgeError struct{ error }
 // Unwrap returns the error of the rules.
 func (e *JudgeError) Unwrap() error { return e.error }
 
-// prepare checks what does not depend on rows.
+// prepare checks what does not depend on rows. What is wrong with the inputs of the ruleset is a
+// JudgeError; what is wrong with those of the gate is found by pass.
 func (s *search) prepare() error {
 	if n := len(s.Query.Vector()); n != s.index.dim {
 		return vector.DimError{Want: s.index.dim, Got: n}
@@ -217,7 +240,10 @@ func (s *search) prepare() error {
 	return nil
 }
 
-// run takes candidates, nearest first, and judges them, doubling their number until enough are left or none remain.
+// run takes candidates, nearest first, and judges them, doubling their number until enough are left
+// or none remain. A round judges only what the round before did not have: the order of candidates
+// is fixed, so that earlier ones stay in front when more are asked for. Rows that a walk found were
+// judged with it and are skipped in the scan that follows.
 func (s *search) run() error {
 	want := max(cmp.Or(s.Candidates, max(5*s.K, 50)), s.K)
 	var walked map[uint32]bool
@@ -250,6 +276,7 @@ func (s *search) run() error {
 	}
 }
 
+// considerAll judges hits, except the rows in but. It asks Stop every 16 rows.
 func (s *search) considerAll(hits []vector.Hit, but map[uint32]bool) error {
 	for i, h := range hits {
 		if i&15 == 15 && s.Stop != nil && s.Stop() {
@@ -262,7 +289,10 @@ func (s *search) considerAll(hits []vector.Hit, but map[uint32]bool) error {
 	return nil
 }
 
-// runWalk takes candidates by the graph, and says whether enough are left of them.
+// runWalk takes candidates by the graph, and says whether enough are left of them. The graph covers
+// rows below covered, and the newer ones, the tail, are compared one by one. A walk can find fewer
+// rows than pass, where few of a region do: it is repeated once with twice the width. The answer is
+// enough if K rows are left, or if every row that passes was judged.
 func (s *search) runWalk(want int) (enough bool, err error) {
 	s.enter(StageRetrieve)
 	s.out.Plan = PlanWalk
@@ -301,7 +331,9 @@ func (s *search) runWalk(want int) (enough bool, err error) {
 	return len(s.kept) >= s.K || len(s.hits) == g.counts.Passed, nil
 }
 
-// retrieve makes hits the nearest rows that pass. What was there before stays in front.
+// retrieve makes hits the nearest rows that pass. What was there before stays in front. If all of
+// them are wanted, there is nothing to choose, and they are taken without a comparison, except
+// where the request asks for an exact search.
 func (s *search) retrieve(want int) error {
 	rows, v := s.gated.list(), &s.gated.view.vectors
 	if s.Exact {
@@ -360,7 +392,8 @@ func (s *search) addByWords(want int, tail []uint32, covered uint32) bool {
 	return ok
 }
 
-// consider judges one candidate and keeps it if its verdict allows.
+// consider judges one candidate and keeps it if its verdict allows. Scores come from the float32
+// vectors: codes only choose candidates.
 func (s *search) consider(h vector.Hit) {
 	k := kept{row: h.Row, verdict: rules.Eligible, judge: 1, decay: 1}
 	s.out.Judged++
@@ -389,6 +422,7 @@ func (s *search) consider(h vector.Hit) {
 }
 
 // decayOf halves with each half-life that has gone by since the row's time; 0.5 where it has none.
+// A row whose time is after the instant of the search counts as new.
 func (s *search) decayOf(row uint32) float64 {
 	at := s.gated.view.cols[s.decay].ints.at(row)
 	if at == missing {
@@ -401,7 +435,8 @@ func (s *search) decayOf(row uint32) float64 {
 // Round keeps six decimals of a score, so that replicas with other arithmetic units agree.
 func Round(x float64) float64 { return math.Round(x*1e6) / 1e6 }
 
-// merge orders what is kept and cuts it.
+// merge orders what is kept and cuts it. Of equal scores the smaller id is first, so that replicas
+// return the same order.
 func (s *search) merge() {
 	view := &s.gated.view
 	slices.SortFunc(s.kept, func(a, b kept) int {

@@ -65,8 +65,11 @@ func (x *Index) large(points int) bool {
 	return x.graphs && int64(points)*int64(x.dim) > x.scan
 }
 
-// BuildGraph adds at most limit rows to the graph and returns how many it went over: 0 when there is nothing to do. One
-// caller at a time, which may not compact meanwhile.
+// BuildGraph adds at most limit rows to the graph and returns how many it went over: 0 when there
+// is nothing to do. One caller at a time, which may not compact meanwhile. The graph grows without
+// the lock: no one else changes it, and walks may run meanwhile. Whether rows are alive is read
+// before, under the lock; a row that dies afterwards becomes a node all the same, which searches
+// step over. A new graph is shown to searches once it has nodes.
 func (x *Index) BuildGraph(limit int) int {
 	x.mu.RLock()
 	in := x.in
@@ -106,6 +109,11 @@ func (v *view) grow(g *vector.Graph, limit int, live func(row uint32) bool) int 
 // Compact rebuilds the index from its live rows while searches and changes go on. It takes over what changed meanwhile in
 // ever shorter rounds, the last of them under the lock. One caller at a time. It calls stop now and then; if stop returns
 // true, Compact ends and has changed nothing.
+//
+// Each round brings the new index from the rows that lived at its last instant to those that live
+// now. The old one goes on taking changes and answering searches. A round with fewer than 256 rows
+// to copy is the last before the lock, and so is the fifth. Under the lock the rest is copied and
+// the new index takes the place of the old one, so that no search sees a state between.
 func (x *Index) Compact(stop func() bool) bool {
 	stopped := func() bool { return stop != nil && stop() }
 	x.mu.RLock()
@@ -131,13 +139,16 @@ func (x *Index) Compact(stop func() bool) bool {
 	return true
 }
 
+// capture returns the rows and the set of live ones, both of one instant.
 func (x *Index) capture(in *inner) (view, *roaring.Bitmap) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return in.snapshot(), in.live.Clone()
 }
 
-// follow makes of an index that has the rows in was one that has those in is.
+// follow makes of an index that has the rows in was one that has those in is. It returns false if
+// it was stopped. Rows that died are removed first: a point that changed has a new row under the
+// same id.
 func (x *Index) follow(fresh *inner, from *view, was, is *roaring.Bitmap, stopped func() bool) bool {
 	for it := roaring.AndNot(was, is).Iterator(); it.HasNext(); {
 		fresh.remove(x.schema, from.ids.at(it.Next()))

@@ -35,6 +35,7 @@ type Credential struct {
 	Expires int64 // nanoseconds since 1970; never is math.MaxInt64
 }
 
+// never is the end of a credential that does not end.
 const never = math.MaxInt64
 
 // value is one field of one row; absent is the zero value.
@@ -43,8 +44,10 @@ type value struct {
 	num   int64 // int, bool, time
 	float float64
 	str   string // keyword, text
+	// list is of a field of keywords, creds of one of credentials.
 	list  []string
 	creds []Credential
+	// place is latitude and longitude in degrees.
 	place [2]float64
 }
 
@@ -58,9 +61,11 @@ var ruleTypes = map[core.FieldType]rules.Type{
 // Schema is a collection's declared fields, ready for reading payloads and compiling expressions.
 type Schema struct {
 	fields []core.SchemaField
-	texts  []core.TextField // whose words an index keeps
-	place  map[string]int
-	rules  *rules.Schema
+	// texts are the text fields whose words an index keeps.
+	texts []core.TextField
+	// place is where each field is in fields, by name.
+	place map[string]int
+	rules *rules.Schema
 }
 
 // NewSchema prepares the fields of a definition that the machine has taken.
@@ -96,7 +101,8 @@ func (s *Schema) Check(payload []byte) error {
 	return err
 }
 
-// parse reads the declared fields of a payload, by place.
+// parse reads the declared fields of a payload, by place. A field that is absent or null is the
+// zero value; members that are not declared are skipped.
 func (s *Schema) parse(payload []byte) ([]value, error) {
 	out := make([]value, len(s.fields))
 	if len(payload) == 0 {
@@ -131,7 +137,8 @@ func Text(payload []byte, field string) string {
 	return s
 }
 
-// Public returns a payload without its protected fields: the same bytes if the schema has none.
+// Public returns a payload without its protected fields: the same bytes if the schema has none. A
+// payload that cannot be read is left out as a whole, since it may have a protected field.
 func (s *Schema) Public(payload []byte) []byte {
 	hide := false
 	for i := range s.fields {
@@ -156,6 +163,7 @@ func (s *Schema) Public(payload []byte) []byte {
 	return out
 }
 
+// parseValue reads one field, which is not null. path names the field in the error.
 func parseValue(t core.FieldType, raw []byte, path string) (v value, err error) {
 	bad := func(want string) (value, error) { return value{}, &FieldError{path, want} }
 	switch t {
@@ -201,6 +209,7 @@ func parseValue(t core.FieldType, raw []byte, path string) (v value, err error) 
 	return v, nil
 }
 
+// readString reads a JSON string, and returns false if raw is something else.
 func readString(raw []byte, to *string) bool {
 	return len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, to) == nil
 }
@@ -216,6 +225,8 @@ func readEnd(raw []byte) (int64, bool) {
 	return readTime(raw)
 }
 
+// readTime reads a time as nanoseconds since 1970. Years outside 1678 to 2261 do not fit into 64
+// bits.
 func readTime(raw []byte) (int64, bool) {
 	var s string
 	if !readString(raw, &s) {
@@ -246,12 +257,14 @@ func readPlace(raw []byte) (p [2]float64, ok bool) {
 	return p, rules.ValidPlace(p)
 }
 
+// decodeStrict reads a JSON object without members that to does not have.
 func decodeStrict(raw []byte, to any) error {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	return d.Decode(to)
 }
 
+// parseKeywords reads a list of strings. An empty list is a value; null in a list is not a string.
 func parseKeywords(raw []byte, path string) (v value, err error) {
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil || items == nil || len(items) > MaxKeywords {
@@ -266,6 +279,7 @@ func parseKeywords(raw []byte, path string) (v value, err error) {
 	return v, nil
 }
 
+// parseCredentials reads a list of objects. One without expires_at, or with null, never ends.
 func parseCredentials(raw []byte, path string) (v value, err error) {
 	var items []json.RawMessage
 	if json.Unmarshal(raw, &items) != nil || items == nil || len(items) > MaxKeywords {

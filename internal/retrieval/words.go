@@ -29,6 +29,7 @@ func shorten(word []byte) []byte {
 // maxCount is where counts of words end: a longer text counts as one of maxCount words.
 const maxCount = math.MaxUint16
 
+// addCount adds to a count of words, up to maxCount.
 func addCount(n *uint16, more int) { *n = uint16(min(int(*n)+more, maxCount)) }
 
 // spelled is a word of a text and how often it stands there.
@@ -68,6 +69,8 @@ func (s *Schema) spell(payload []byte) (out text) {
 	return out
 }
 
+// timesOf is how often each word of a field counts: the weight of the field, which is in
+// hundredths, rounded to whole times, and once at least.
 func timesOf(t core.TextField) int { return int(max(1, (t.Weight+50)/100)) }
 
 // queryWords are the words of a query, each once, in their order.
