@@ -10,12 +10,15 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// tri is the outcome of an expression.
+// tri is the outcome of an expression in three-valued logic. The numbers matter: not computes 1 − t
+// of no and yes.
 type tri uint8
 
 const (
 	no tri = iota
 	yes
+	// undecided says that a value is missing or of an unfit kind, and that the rest of the
+	// expression does not decide it.
 	undecided
 )
 
@@ -26,26 +29,37 @@ func decide(b bool) tri {
 	return no
 }
 
-// frame is what closures run over: the bound inputs and one row.
+// frame is what closures run over: the inputs of one search and one row. It belongs to one
+// goroutine, which sets the row before each run.
 type frame struct {
-	row    Row
+	row Row
+	// params are the members of p and req by slot, see paramTable; Absent where the request has
+	// none.
 	params []Value
-	now    int64
+	// now is the instant of the search, in nanoseconds since 1970.
+	now int64
 }
 
+// boolFn evaluates an expression that is true or false, valueFn one that is compared. Neither
+// fails: what has no value is undecided or Absent.
 type (
 	boolFn  func(*frame) tri
 	valueFn func(*frame) Value
 )
 
-// compiler makes closures of the common part of the language. Each method reports false for what is not in it, and the
-// interpreter takes the whole expression.
+// compiler makes closures of the common part of the language. Each method reports false for what is
+// not in it, and the interpreter takes the whole expression. The choice of a closure is made once,
+// by the types that the checker found, so that a run per row makes no decision that is the same for
+// all rows. A parameter has a type only when it is bound: closures look at its Kind.
 type compiler struct {
 	schema *Schema
-	ast    *ast.AST
+	// ast is the checked expression, with the type of each of its nodes.
+	ast *ast.AST
+	// params gets the members that the expression names.
 	params *paramTable
 }
 
+// kindOf returns the kind of type that the checker found for e.
 func (c *compiler) kindOf(e ast.Expr) types.Kind { return c.ast.GetType(e.ID()).Kind() }
 
 // boolean compiles what is true or false.
@@ -74,6 +88,7 @@ func (c *compiler) boolean(e ast.Expr) (boolFn, bool) {
 	return nil, false
 }
 
+// booleanIdent compiles a name: has(field), or a field of type bool.
 func (c *compiler) booleanIdent(name string) (boolFn, bool) {
 	if len(name) > len(presencePrefix) && name[:len(presencePrefix)] == presencePrefix {
 		i := c.schema.index[name[len(presencePrefix):]]
@@ -92,12 +107,13 @@ func (c *compiler) booleanIdent(name string) (boolFn, bool) {
 	}, true
 }
 
+// presence compiles has(field), which is never undecided.
 func (c *compiler) presence(i int) (boolFn, bool) {
 	t := c.schema.fields[i].Type
 	return func(f *frame) tri { return decide(present(f.row, i, t)) }, true
 }
 
-// present says whether a row has a field.
+// present says whether a row has a field. A row that has a list without items has the field.
 func present(row Row, i int, t Type) (ok bool) {
 	switch t {
 	case Keyword:
@@ -114,6 +130,7 @@ func present(row Row, i int, t Type) (ok bool) {
 	return ok
 }
 
+// booleanCall compiles an operator or function whose result is true or false.
 func (c *compiler) booleanCall(call ast.CallExpr) (boolFn, bool) {
 	args := call.Args()
 	switch call.FunctionName() {
@@ -139,6 +156,7 @@ func (c *compiler) booleanCall(call ast.CallExpr) (boolFn, bool) {
 	return nil, false
 }
 
+// not turns yes and no around; undecided stays.
 func not(t tri) tri {
 	if t == undecided {
 		return t
@@ -146,7 +164,9 @@ func not(t tri) tri {
 	return 1 - t
 }
 
-// logic is && or ||: one operand that settles the matter does so whatever the other is.
+// logic is && or ||. An operand that settles the result (no for &&, yes for ||) does so whatever
+// the others are, even if one of them is undecided; without such an operand one that is undecided
+// makes the whole undecided.
 func (c *compiler) logic(args []ast.Expr, and bool) (boolFn, bool) {
 	parts := make([]boolFn, len(args))
 	for i, a := range args {
@@ -183,6 +203,7 @@ func (c *compiler) logic(args []ast.Expr, and bool) (boolFn, bool) {
 	}, true
 }
 
+// choice is condition ? a : b. It is undecided if the condition is, even where a and b are equal.
 func (c *compiler) choice(args []ast.Expr) (boolFn, bool) {
 	cond, ok := c.boolean(args[0])
 	a, ok2 := c.boolean(args[1])
@@ -198,6 +219,7 @@ func (c *compiler) choice(args []ast.Expr) (boolFn, bool) {
 	}, ok && ok2 && ok3
 }
 
+// substring is startsWith, endsWith or contains.
 func (c *compiler) substring(target, arg ast.Expr, function string) (boolFn, bool) {
 	a, ok := c.value(target)
 	b, ok2 := c.value(arg)
@@ -211,7 +233,8 @@ func (c *compiler) substring(target, arg ast.Expr, function string) (boolFn, boo
 	}, ok && ok2
 }
 
-// value compiles what is compared.
+// value compiles what is compared. A closure of it returns a Value of kind Absent where there is
+// nothing to compare.
 func (c *compiler) value(e ast.Expr) (valueFn, bool) {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -235,6 +258,7 @@ func (c *compiler) value(e ast.Expr) (valueFn, bool) {
 	return nil, false
 }
 
+// valueIdent compiles now or a field by its type.
 func (c *compiler) valueIdent(name string) (valueFn, bool) {
 	if name == nameNow {
 		return func(f *frame) Value { return Value{Kind: TimeValue, Int: f.now} }, true
@@ -274,6 +298,7 @@ func (c *compiler) valueIdent(name string) (valueFn, bool) {
 	return nil, false
 }
 
+// integer compiles a field that rows hold as an int64: int, bool or time.
 func (c *compiler) integer(i int, k Kind) (valueFn, bool) {
 	return func(f *frame) Value {
 		v, ok := f.row.Int(i)
@@ -281,6 +306,7 @@ func (c *compiler) integer(i int, k Kind) (valueFn, bool) {
 	}, true
 }
 
+// when returns k, or Absent if there is no value.
 func when(ok bool, k Kind) Kind {
 	if ok {
 		return k
@@ -288,6 +314,8 @@ func when(ok bool, k Kind) Kind {
 	return Absent
 }
 
+// literalList compiles a list of literals. A negative number is a call of the negation in the tree,
+// and is folded here. A list of mixed kinds is left to the interpreter.
 func (c *compiler) literalList(l ast.ListExpr) (Value, bool) {
 	if len(l.OptionalIndices()) > 0 {
 		return Value{}, false
@@ -315,6 +343,8 @@ func (c *compiler) literalList(l ast.ListExpr) (Value, bool) {
 	return v, v.Kind == StringsValue || v.Kind == PlaceValue || v.Kind == NumbersValue
 }
 
+// valueCall compiles a function or operator whose result is compared. duration and timestamp are
+// computed here, so their argument must be a literal.
 func (c *compiler) valueCall(e ast.Expr) (valueFn, bool) {
 	call := e.AsCall()
 	args := call.Args()
@@ -358,6 +388,8 @@ func (c *compiler) valueCall(e ast.Expr) (valueFn, bool) {
 	return nil, false
 }
 
+// size compiles the number of characters of a string, or of items of a list of strings. The size of
+// a place is left to the interpreter.
 func (c *compiler) size(e ast.Expr) (valueFn, bool) {
 	a, ok := c.value(e)
 	k := c.kindOf(e)
@@ -372,6 +404,7 @@ func (c *compiler) size(e ast.Expr) (valueFn, bool) {
 	}, ok && (k == types.StringKind || k == types.ListKind && !c.isPlace(e))
 }
 
+// isPlace reports whether a list holds something other than strings, as the type of a place does.
 func (c *compiler) isPlace(e ast.Expr) bool {
 	t := c.ast.GetType(e.ID())
 	return len(t.Parameters()) == 1 && t.Parameters()[0].Kind() != types.StringKind

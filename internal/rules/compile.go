@@ -21,7 +21,8 @@ const (
 	maxRunCost    = 50_000  // where a row has more than the estimate assumes; beyond it the expression is undecided
 )
 
-// Sizes that costs are estimated with.
+// Sizes that costs are estimated with. They say what common rows hold, and are not limits: where a
+// row has more, maxRunCost ends the run.
 const (
 	typicalString = 128
 	typicalList   = 64
@@ -30,7 +31,8 @@ const (
 // presencePrefix makes of a field's name that of a variable which no source can spell: whether the row has the field.
 const presencePrefix = "@has:"
 
-// macros are CEL's, but has also takes the name of a field.
+// macros are CEL's, but has also takes the name of a field. CEL's own has takes p.name alone. Here
+// has(field) becomes a variable of type bool, which each row answers.
 func macros() []cel.Macro {
 	out := slices.DeleteFunc(slices.Clone(cel.StandardMacros), func(m cel.Macro) bool { return m.Function() == "has" })
 	return append(out, cel.GlobalMacro("has", 1,
@@ -46,6 +48,9 @@ func macros() []cel.Macro {
 }
 
 // expr is one compiled expression of type bool.
+//
+// build makes it. The closure is nearly always the one that runs; the interpreter gives the same
+// answers, and takes the expressions and the parameters that closures do not know.
 type expr struct {
 	fast   boolFn      // nil: the interpreter runs it
 	slow   cel.Program // made at once, for parameters of kinds that closures do not take
@@ -53,14 +58,21 @@ type expr struct {
 	params *paramTable
 }
 
-// paramTable numbers the members of p and req that expressions name. One is shared by the rules of a set.
+// paramTable numbers the members of p and req that expressions name; the number is called a slot.
+// The rules of a set share one table, so that each parameter is looked up once for a search. It
+// does not change once the expressions are built.
 type paramTable struct {
+	// names are the members by slot, and place is the slot of each.
 	names []paramName
 	place map[paramName]int
-	asked map[paramName]bool // by has(): such a one may be absent
-	times map[paramName]bool // compared with a time: no parameter is one, so this could never be decided
+	// asked has those that has() asks for: such a parameter may be absent.
+	asked map[paramName]bool
+	// times has those that are compared with a time. No parameter is a time, so such a comparison
+	// could never be decided.
+	times map[paramName]bool
 }
 
+// paramName is a member of req, or else of p, for which params is another name.
 type paramName struct {
 	req  bool
 	name string
@@ -70,6 +82,7 @@ func newParamTable() *paramTable {
 	return &paramTable{place: make(map[paramName]int), asked: make(map[paramName]bool), times: make(map[paramName]bool)}
 }
 
+// slot returns the slot of a member; a new one gets the next.
 func (t *paramTable) slot(n paramName) int {
 	if i, ok := t.place[n]; ok {
 		return i
@@ -79,7 +92,9 @@ func (t *paramTable) slot(n paramName) int {
 	return len(t.names) - 1
 }
 
-// check parses and checks a source that must be of type bool.
+// check parses and type-checks a source that must be of type bool. Then it refuses what the type
+// checker lets pass: fields that may not be read, patterns that cannot be used, and an expression
+// that could cost too much for one row. Its error is an *Error with the place of the first fault.
 func (s *Schema) check(source string) (checked *cel.Ast, err error) {
 	defer refusePanic(&err)
 	if len(source) > 4*MaxExpression || strings.TrimSpace(source) == "" {
@@ -162,7 +177,8 @@ func (s *Schema) readable(field int) *Error {
 	return nil
 }
 
-// Decay returns the place of a field that decay may be computed from: an indexed time that is not protected.
+// Decay returns the place of a field that decay may be computed from: an indexed time that is not
+// protected. Its error is an *Error.
 func (s *Schema) Decay(name string) (int, error) {
 	i, ok := s.index[name]
 	if !ok {
@@ -195,7 +211,7 @@ func memberOf(e ast.Expr) (paramName, bool) {
 	return paramName{}, false
 }
 
-// walk calls fn for an expression and all below it.
+// walk calls fn for an expression and all below it. It goes through the tree from the leaves up.
 func walk(e ast.Expr, fn func(ast.Expr)) { ast.PostOrderVisit(e, ast.NewExprVisitor(fn)) }
 
 // comparisons are the operators between values of one type.
@@ -203,7 +219,8 @@ var comparisons = []string{
 	operators.Equals, operators.NotEquals, operators.Less, operators.LessEquals, operators.Greater, operators.GreaterEquals, operators.In,
 }
 
-// noteTimes finds the parameters that an expression compares with times as they are.
+// noteTimes finds the parameters that an expression compares with times as they are. A bare
+// parameter is compared with a time only by mistake: requests cannot hold a time, they hold a text.
 func (t *paramTable) noteTimes(a *ast.AST) {
 	walk(a.Expr(), func(e ast.Expr) {
 		if e.Kind() != ast.CallKind || !slices.Contains(comparisons, e.AsCall().FunctionName()) {
@@ -218,7 +235,10 @@ func (t *paramTable) noteTimes(a *ast.AST) {
 	})
 }
 
-// build makes the runnable form of a checked expression.
+// build makes the runnable form of a checked expression. It gives every member a slot first, also
+// those that only the interpreter reads, so that bind knows all parameters that the expression
+// needs. The interpreter's program is made in any case: a parameter of a request may be of a kind
+// that the closure does not take.
 func (s *Schema) build(a *ast.AST, params *paramTable) (x *expr, err error) {
 	defer refusePanic(&err)
 	walk(a.Expr(), func(e ast.Expr) {

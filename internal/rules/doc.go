@@ -7,4 +7,13 @@
 // true if either is. A filter that is undecided does not pass, and neither does its negation; has(field) asks.
 //
 // What most expressions are made of runs as Go closures, the rest in CEL's interpreter; both give the same answers.
+//
+// A Schema compiles: a Filter from one expression, a Ruleset from a list of rules. Both are kept
+// and shared by searches. Bind adds the inputs of one search and returns a BoundFilter or a Judge,
+// which then runs over rows, each through the interface Row. Compiling costs far more than a run,
+// and a search has many rows: everything that does not depend on the row is done before.
+//
+// Sources and parameters come from clients. Each has a limit, of length, of nodes, of estimated
+// cost, of steps of a regular expression, and a panic of the expression library costs the request
+// only.
 package rules

@@ -4,10 +4,16 @@ import "fmt"
 
 // Reasons of an Error, as clients see them.
 const (
+	// ExpressionInvalid: a source, a ruleset or a parameter that breaks the language or a limit.
 	ExpressionInvalid = "expression_invalid"
-	FieldNotIndexed   = "field_not_indexed"
-	ProtectedField    = "protected_field"
-	UnknownField      = "unknown_field"
+	// FieldNotIndexed: the field is declared, but expressions may not read it.
+	FieldNotIndexed = "field_not_indexed"
+	// ProtectedField: the field is never shown to callers, so an expression must not reveal it
+	// either.
+	ProtectedField = "protected_field"
+	// UnknownField: the field of a decay is not declared. An unknown name within an expression is
+	// ExpressionInvalid.
+	UnknownField = "unknown_field"
 )
 
 // Error says why an expression, a ruleset or its inputs are refused.

@@ -8,7 +8,9 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// keywordIs is the commonest comparison without a detour: a keyword and a literal.
+// keywordIs compiles the commonest comparison: a keyword and a literal. Like the others in this
+// file it does what the general form in value.go does, with fewer calls and no Value for a row, and
+// must give the same answer. It returns false where it does not apply.
 func (c *compiler) keywordIs(left, right ast.Expr, negate bool) (boolFn, bool) {
 	if left.Kind() != ast.IdentKind || right.Kind() != ast.LiteralKind {
 		return nil, false
@@ -58,8 +60,9 @@ func (c *compiler) numberOrder(left, right ast.Expr, op string) (boolFn, bool) {
 	}, ok
 }
 
-// distanceOrder is the commonest order of a distance without a detour: of a field that is a place and one that is the same for
-// all rows, against a number that is too.
+// distanceOrder is the commonest order of a distance without a detour: of a field that is a place
+// and one that is the same for all rows, against a number that is too. Most rows that are too far
+// away are so by their latitude alone, which beyond tells without trigonometry.
 func (c *compiler) distanceOrder(left, right ast.Expr, op string) (boolFn, bool) {
 	if left.Kind() != ast.CallKind || left.AsCall().FunctionName() != "km" {
 		return nil, false
@@ -94,7 +97,8 @@ func (c *compiler) distanceOrder(left, right ast.Expr, op string) (boolFn, bool)
 	}, ok && ok2
 }
 
-// given compiles what is the same for all rows of a search.
+// given compiles what is the same for all rows of a search. It returns a pointer, so that the value
+// is not copied for each row.
 func (c *compiler) given(e ast.Expr) (func(*frame) *Value, bool) {
 	switch e.Kind() {
 	case ast.LiteralKind:

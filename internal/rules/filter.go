@@ -8,6 +8,10 @@ import (
 
 // Filter is a compiled condition on rows: the parts of it that are joined by && each on its own, for each must be true.
 // It is safe for concurrent use.
+//
+// A row passes only if the whole is true, and a chain of && is true only if each operand is. So the
+// operands can be answered one by one, some of them by sets, and in any order: one that is false or
+// undecided ends it.
 type Filter struct {
 	source string
 	schema *Schema
@@ -15,8 +19,10 @@ type Filter struct {
 	parts  []part
 }
 
+// part is one operand of the chain of &&. Where the probe can be used, expr is not run.
 type part struct {
-	expr  *expr
+	expr *expr
+	// probe is nil if no set of rows answers the part.
 	probe *probe
 }
 
@@ -24,10 +30,13 @@ type part struct {
 type probe struct {
 	field int
 	words []string // any of them
-	slot  int      // of a parameter that holds them instead; −1 if none
+	// slot is that of a parameter that holds the word instead; −1 if words has them.
+	slot int
 }
 
-// Filter compiles a condition, or returns the one that was compiled from the same text. Its error is an *Error.
+// Filter compiles a condition, or returns the one that was compiled from the same text. Its error
+// is an *Error. Compiling is done without the lock: two callers with the same new text may both
+// compile it, and one result is kept.
 func (s *Schema) Filter(source string) (*Filter, error) {
 	if f, ok := s.compiled(source); ok {
 		return f, nil
@@ -54,7 +63,8 @@ func (s *Schema) compiled(source string) (*Filter, bool) {
 	return e.Value.(*Filter), true
 }
 
-// remember keeps a filter; the mutex is held.
+// remember keeps a filter; the mutex is held. When there are too many it drops the one that was
+// used longest ago.
 func (s *Schema) remember(f *Filter) {
 	if _, ok := s.known[f.source]; ok {
 		return
@@ -66,6 +76,8 @@ func (s *Schema) remember(f *Filter) {
 	}
 }
 
+// compileFilter compiles a condition. The parts share the tree and the types of the whole
+// expression, and one table of parameters.
 func (s *Schema) compileFilter(source string) (*Filter, error) {
 	checked, err := s.check(source)
 	if err != nil {
@@ -83,7 +95,8 @@ func (s *Schema) compileFilter(source string) (*Filter, error) {
 	return f, nil
 }
 
-// conjuncts appends the operands of a chain of &&.
+// conjuncts appends the operands of a chain of &&. It looks into operands that are chains
+// themselves.
 func conjuncts(e ast.Expr, to []ast.Expr) []ast.Expr {
 	if e.Kind() == ast.CallKind && e.AsCall().FunctionName() == operators.LogicalAnd {
 		for _, a := range e.AsCall().Args() {
@@ -116,6 +129,8 @@ func (f *Filter) probeOf(e ast.Expr) *probe {
 	return nil
 }
 
+// probe returns a probe if field is a field of the wanted type, and words is a parameter, a
+// literal, or, where many is set, a list of literals. Else it returns nil.
 func (f *Filter) probe(field, words ast.Expr, want Type, many bool) *probe {
 	if field.Kind() != ast.IdentKind {
 		return nil
@@ -139,15 +154,19 @@ func (f *Filter) probe(field, words ast.Expr, want Type, many bool) *probe {
 	return nil
 }
 
-// BoundFilter is a filter with the inputs of one search. It is for one goroutine.
+// BoundFilter is a filter with the inputs of one search. It is for one goroutine. It splits the
+// parts into probes, which the caller answers by sets of rows, and tests, which are run for each
+// row that is left.
 type BoundFilter struct {
 	filter *Filter
 	bound  *bound
+	// tests are the parts without a probe that can be used, in the order of the source.
 	tests  []*expr
 	probes []Probe
 }
 
-// Probe says that a row passes only if its field holds one of the words: keyword fields hold one, keyword lists several.
+// Probe says that a row passes only if its field holds one of the words: keyword fields hold one,
+// keyword lists several. Where the parameter or literal is one word, so is Words.
 type Probe struct {
 	Field int
 	Words []string
@@ -171,7 +190,9 @@ func (f *Filter) Bind(in *Inputs) (*BoundFilter, error) {
 	return out, nil
 }
 
-// words returns what a probe asks for, if the parameter has a kind that it can ask for.
+// words returns what a probe asks for, if the parameter has a kind that it can ask for. A parameter
+// of another kind, such as a number, leaves the part to be run row by row, which gives the answer
+// that the language defines.
 func (b *bound) words(p *probe) ([]string, bool) {
 	if p == nil {
 		return nil, false
@@ -192,7 +213,8 @@ func (f *BoundFilter) Probes() []Probe { return f.probes }
 // HasRest says whether there are parts in addition to the probes.
 func (f *BoundFilter) HasRest() bool { return len(f.tests) > 0 }
 
-// Rest says whether a row passes all parts that are not probes.
+// Rest says whether a row passes all parts that are not probes. It stops at the first that is not
+// true.
 func (f *BoundFilter) Rest(row Row) bool {
 	for _, x := range f.tests {
 		if x.run(f.bound, row) != yes {
@@ -202,7 +224,8 @@ func (f *BoundFilter) Rest(row Row) bool {
 	return true
 }
 
-// Passes says whether a row passes all of the filter.
+// Passes says whether a row passes all of the filter. It is the plain form of Probes and Rest, for
+// a caller without sets.
 func (f *BoundFilter) Passes(row Row) bool {
 	for i := range f.filter.parts {
 		if f.filter.parts[i].expr.run(f.bound, row) != yes {

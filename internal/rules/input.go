@@ -10,17 +10,21 @@ import (
 
 // Limits of the parameters that a request brings.
 const (
-	MaxParams      = 64
+	// MaxParams bounds the parameters, and the members of an object in one.
+	MaxParams = 64
+	// maxParamString is in bytes, maxParamList in items.
 	maxParamString = 1024
 	maxParamList   = 1024
-	maxParamDepth  = 4
+	// maxParamDepth is how deep lists and objects may be nested; a plain value has depth 1.
+	maxParamDepth = 4
 )
 
 // Inputs are what expressions see besides the row.
 type Inputs struct {
 	// Params by name: bool, int64, float64, string, []any and map[string]any of the same, or nil. A number
 	// of JSON without point and exponent that fits is best an int64.
-	Params      map[string]any
+	Params map[string]any
+	// Roles, Credentials and Client are the members of req: what the gate of the search asks for.
 	Roles       []string
 	Credentials []string
 	Client      string
@@ -40,6 +44,8 @@ func CheckParams(params map[string]any) error {
 	return nil
 }
 
+// checkParam returns what is wrong with a parameter, or an empty text. depth is how deep it is
+// nested, from 1.
 func checkParam(v any, depth int) string {
 	if depth > maxParamDepth {
 		return "is nested too deep"
@@ -74,7 +80,8 @@ func checkParam(v any, depth int) string {
 	return ""
 }
 
-// valueOf makes a Value of a parameter.
+// valueOf makes a Value of a parameter. A null, an object and a list of mixed kinds are Other,
+// which only the interpreter works with.
 func valueOf(v any) Value {
 	switch x := v.(type) {
 	case bool:
@@ -95,14 +102,18 @@ func valueOf(v any) Value {
 	return Value{Kind: Other}
 }
 
-// bound is a parameter table with the values of one request.
+// bound is a parameter table with the values of one request. Like its frame it belongs to one
+// goroutine.
 type bound struct {
 	frame frame
 	hard  bool // a value is one that closures cannot work with
-	vars  activation
+	// vars is the same inputs as the interpreter reads them.
+	vars activation
 }
 
-// bind looks up what the expressions of a table name. A parameter that is absent is refused, unless has() asks for it.
+// bind looks up what the expressions of a table name. A parameter that is absent is refused, unless
+// has() asks for it. A slot is filled for each name that the expressions of the table have, and for
+// no other.
 func (t *paramTable) bind(s *Schema, in *Inputs) (*bound, error) {
 	if err := CheckParams(in.Params); err != nil {
 		return nil, err
@@ -139,7 +150,8 @@ func (t *paramTable) bind(s *Schema, in *Inputs) (*bound, error) {
 	return b, nil
 }
 
-// run evaluates an expression over a row.
+// run evaluates an expression over a row. A parameter that closures cannot work with has the
+// interpreter run every expression of the search.
 func (x *expr) run(b *bound, row Row) tri {
 	if x.fast != nil && !b.hard {
 		b.frame.row = row
@@ -148,7 +160,8 @@ func (x *expr) run(b *bound, row Row) tri {
 	return x.interpret(b, row)
 }
 
-// interpret evaluates by CEL's interpreter.
+// interpret evaluates by CEL's interpreter. Its errors, such as a field that is missing, a division
+// by zero or a run beyond maxRunCost, leave the expression undecided.
 func (x *expr) interpret(b *bound, row Row) tri {
 	b.vars.row = row
 	out, _, err := x.slow.Eval(&b.vars)
@@ -162,11 +175,13 @@ func (x *expr) interpret(b *bound, row Row) tri {
 	return decide(bool(v))
 }
 
-// activation hands variables to the interpreter.
+// activation hands variables to the interpreter. The interpreter asks by name; a name that has no
+// value is an error there, which interpret makes undecided.
 type activation struct {
 	schema *Schema
 	inputs *Inputs
-	row    Row
+	// row is set before each run.
+	row Row
 }
 
 // Parent says that there is none.
@@ -198,6 +213,7 @@ func (a *activation) ResolveName(name string) (any, bool) {
 	return a.field(i)
 }
 
+// field returns a field of the row as a value of CEL, and whether the row has it.
 func (a *activation) field(i int) (any, bool) {
 	switch a.schema.fields[i].Type {
 	case Keyword:
@@ -225,6 +241,7 @@ func (a *activation) field(i int) (any, bool) {
 	return nil, false
 }
 
+// orEmpty returns an empty list for nil, which CEL would take for null.
 func orEmpty(s []string) []string {
 	if s == nil {
 		return []string{}

@@ -44,8 +44,11 @@ func compilePattern(text string) (*regexp.Regexp, error) {
 	return regexp.Compile(text)
 }
 
-// patternSteps returns an upper bound of the instructions that a pattern compiles to. It stops counting beyond
-// maxPatternSteps, so that no product overflows. The parser bounds the depth of what it returns by 1,000.
+// patternSteps returns an upper bound of the instructions that a pattern compiles to. It stops
+// counting beyond maxPatternSteps, so that no product overflows. The parser bounds the depth of
+// what it returns by 1,000. The count follows how package regexp compiles: a literal takes one
+// instruction for each character, an alternation one for each branch, and a repetition copies what
+// it repeats.
 func patternSteps(re *syntax.Regexp) int {
 	n := 0
 	for _, sub := range re.Sub {
@@ -130,7 +133,8 @@ func (c *patternCache) planMatches(i interpreter.InterpretableV2) (interpreter.I
 
 // patternCache keeps patterns compiled that are not constants. It is safe for concurrent use.
 type patternCache struct {
-	mu    sync.Mutex // guards known
+	mu sync.Mutex // guards known
+	// known is nil before the first pattern.
 	known map[string]compiledPattern
 }
 
@@ -156,6 +160,7 @@ func (c *patternCache) compile(text string) (*regexp.Regexp, error) {
 	return made.re, made.err
 }
 
+// lookup returns a pattern that is kept.
 func (c *patternCache) lookup(text string) (compiledPattern, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

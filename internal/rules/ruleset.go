@@ -21,26 +21,34 @@ const (
 // Severity is what a rule that fires does.
 type Severity string
 
-// The severities. A block makes a row ineligible, a conditional one conditional; the others change its score.
+// The severities. The values are what clients write.
 const (
-	Block       Severity = "block"
+	// Block makes the row ineligible.
+	Block Severity = "block"
+	// Conditional makes the row conditional, unless another rule blocks it.
 	Conditional Severity = "conditional"
-	Penalty     Severity = "penalty"
-	Bonus       Severity = "bonus"
+	// Penalty subtracts the rule's weight from the score.
+	Penalty Severity = "penalty"
+	// Bonus adds the rule's weight to the score.
+	Bonus Severity = "bonus"
 )
 
 // OnMissing is what happens where a rule is undecided.
 type OnMissing string
 
-// What can happen: the row is blocked, becomes conditional, or the rule does not count.
+// What can happen. The values are what clients write.
 const (
-	MissingBlock       OnMissing = "block"
+	// MissingBlock makes the row ineligible, whatever the severity of the rule.
+	MissingBlock OnMissing = "block"
+	// MissingConditional makes it conditional.
 	MissingConditional OnMissing = "conditional"
-	MissingIgnore      OnMissing = "ignore"
+	// MissingIgnore leaves verdict and score as they are.
+	MissingIgnore OnMissing = "ignore"
 )
 
 // Rule is one rule as users write it.
 type Rule struct {
+	// ID is unique within the set, and names the rule in errors and outcomes.
 	ID        string    `json:"id"`
 	When      string    `json:"when"`
 	Severity  Severity  `json:"severity"`
@@ -76,22 +84,25 @@ func ParseRules(data []byte) ([]Rule, error) {
 	return doc.Rules, nil
 }
 
-// position turns an offset into line and column.
+// position turns an offset into line and column. The column counts bytes.
 func position(data []byte, offset int64) (line, column int) {
 	head := data[:min(int(offset), len(data))]
 	line = 1 + bytes.Count(head, []byte("\n"))
 	return line, 1 + len(bytes.TrimPrefix(head[bytes.LastIndexByte(head, '\n')+1:], []byte("\n")))
 }
 
-// Ruleset is compiled rules. It is safe for concurrent use.
+// Ruleset is compiled rules. It is safe for concurrent use. All expressions share one table of
+// parameters.
 type Ruleset struct {
-	rules  []Rule
+	rules []Rule
+	// exprs are the conditions, in the order of rules.
 	exprs  []*expr
 	params *paramTable
 	schema *Schema
 }
 
-// Ruleset compiles rules against the schema. Its error is an *Error that names the rule.
+// Ruleset compiles rules against the schema. Its error is an *Error that names the rule. The first
+// rule that is bad ends it.
 func (s *Schema) Ruleset(list []Rule) (*Ruleset, error) {
 	if len(list) == 0 || len(list) > MaxRules {
 		return nil, &Error{Reason: ExpressionInvalid, Message: fmt.Sprintf("%d rules, want 1 to %d", len(list), MaxRules)}
@@ -159,10 +170,14 @@ func (rs *Ruleset) Rules() []Rule { return rs.rules }
 // Verdict says what became of a row.
 type Verdict uint8
 
-// The verdicts, best first.
+// The verdicts, best first. Their order counts: a row's verdict only gets worse.
 const (
+	// Eligible: no rule speaks against the row.
 	Eligible Verdict = iota
+	// ConditionallyEligible: a rule says that the row may do under a condition, or a block could
+	// not be decided.
 	ConditionallyEligible
+	// Ineligible: a rule blocks the row. A search does not return it.
 	Ineligible
 )
 
@@ -196,8 +211,9 @@ func (rs *Ruleset) Bind(in *Inputs) (*Judge, error) {
 	return &Judge{set: rs, bound: b}, nil
 }
 
-// Judge applies all rules in order and returns verdict and score: 1 plus bonuses less penalties, within 0 and 2. It
-// appends what each rule did to outcomes unless that is nil.
+// Judge applies all rules in order and returns verdict and score: 1 plus bonuses less penalties,
+// within 0 and 2. It appends what each rule did to outcomes unless that is nil. The order of the
+// rules does not change the result, but for the rounding of sums.
 func (j *Judge) Judge(row Row, outcomes *[]Outcome) (Verdict, float64) {
 	verdict, score := Eligible, 1.0
 	for i, x := range j.set.exprs {

@@ -13,7 +13,9 @@ import (
 // Type is what a field holds.
 type Type uint8
 
-// The types of fields. Text cannot be read by expressions. A credential list reads as the ids that are valid now.
+// The types of fields. Text cannot be read by expressions. A credential list reads as the ids that
+// are valid now. Keyword is one word, Keywords a list of them. Time is in nanoseconds since 1970,
+// Geo is latitude and longitude in degrees.
 const (
 	Keyword Type = iota + 1
 	Keywords
@@ -34,8 +36,10 @@ type Field struct {
 	Protected bool
 }
 
-// Row is what an expression sees of one row. Field is the place in the schema's list; only the method that fits the
-// field's type is called. The second result is false where the row has no such field.
+// Row is what an expression sees of one row. Field is the place in the schema's list; only the
+// method that fits the field's type is called. The second result is false where the row has no such
+// field. An implementation may use one Row for many rows, one after the other: an expression keeps
+// nothing of a row.
 type Row interface {
 	// Int reads int, bool as 0 and 1, and time in nanoseconds since 1970.
 	Int(field int) (int64, bool)
@@ -69,18 +73,23 @@ const cachedFilters = 256
 
 // Schema is the declared fields of a collection, ready to compile against. It is safe for concurrent use.
 type Schema struct {
+	// fields do not change, and index is the place of each by name.
 	fields []Field
 	index  map[string]int
-	env    *cel.Env
+	// env has the variables and functions that expressions may use.
+	env *cel.Env
 
 	patterns patternCache // has a lock of its own
 
-	mu     sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// known finds the element of recent by the source of its filter.
 	known  map[string]*list.Element
 	recent *list.List // of *Filter, last used first
 }
 
-// NewSchema prepares fields, at most some dozens, whose names are distinct identifiers.
+// NewSchema prepares fields, at most some dozens, whose names are distinct identifiers. Each field
+// gives two variables: its name, and a name for has() that no source can spell. A field with a
+// reserved name gives none, so expressions cannot read it.
 func NewSchema(fields []Field) (s *Schema, err error) {
 	defer refusePanic(&err)
 	s = &Schema{fields: fields, index: make(map[string]int), known: make(map[string]*list.Element), recent: list.New()}
@@ -113,6 +122,7 @@ func (s *Schema) Lookup(name string) (int, bool) {
 	return i, ok
 }
 
+// celType returns the type that the checker takes a field for. A place is a list of numbers.
 func celType(f Field) *cel.Type {
 	switch f.Type {
 	case Keyword, Text:
@@ -133,7 +143,8 @@ func celType(f Field) *cel.Type {
 	return cel.DynType
 }
 
-// kmCEL is km for the interpreter.
+// kmCEL is km for the interpreter. An argument that is not a place is an error, which leaves the
+// expression undecided, as the closure does.
 func kmCEL(a, b ref.Val) ref.Val {
 	from, ok := pointOf(a)
 	to, ok2 := pointOf(b)
@@ -143,7 +154,8 @@ func kmCEL(a, b ref.Val) ref.Val {
 	return types.Double(Kilometres(from, to))
 }
 
-// pointOf reads [latitude, longitude].
+// pointOf reads [latitude, longitude]. Both ints and floats are numbers of a place, as an
+// expression may spell either.
 func pointOf(v ref.Val) (p [2]float64, ok bool) {
 	l, ok := v.(traits.Lister)
 	if !ok || l.Size() != types.Int(2) {

@@ -17,6 +17,7 @@ type Kind uint8
 
 // The kinds of values. Other is one that only the interpreter can work with.
 const (
+	// Absent stands for no value: the row lacks the field, or the operation has no result.
 	Absent Kind = iota
 	BoolValue
 	IntValue
@@ -27,24 +28,32 @@ const (
 	PlaceValue // a list of two numbers
 	TimeValue
 	DurationValue
+	// Other is a value of a parameter that closures do not work with, such as an object.
 	Other
 )
 
-// Value is one value of an expression.
+// Value is one value of an expression. Only the part that fits the kind is set. It is passed by
+// value through closures, so that a row costs no allocation.
 type Value struct {
-	Kind    Kind
-	Int     int64 // also bool as 0 and 1, and nanoseconds
-	Float   float64
-	Str     string
-	List    []string
+	Kind  Kind
+	Int   int64 // also bool as 0 and 1, and nanoseconds
+	Float float64
+	Str   string
+	// List is for StringsValue.
+	List []string
+	// Numbers are the elements of a list that was written or given as one. A place that comes from
+	// a field has none.
 	Numbers []Value
-	Place   [2]float64
+	// Place is latitude and longitude in degrees, for PlaceValue.
+	Place [2]float64
 }
 
+// substrings are the functions that look for a part of a string, by their names in CEL.
 var substrings = map[string]func(s, part string) bool{
 	"startsWith": strings.HasPrefix, "endsWith": strings.HasSuffix, "contains": strings.Contains,
 }
 
+// literal returns a constant as a Value, and Absent if it is of a kind that closures do not take.
 func literal(v ref.Val) Value {
 	switch x := v.(type) {
 	case types.Bool:
@@ -90,6 +99,7 @@ func listOf(items []Value) Value {
 	return Value{Kind: Other}
 }
 
+// number returns an int or a float as a float64.
 func (v *Value) number() float64 {
 	if v.Kind == IntValue {
 		return float64(v.Int)
@@ -97,7 +107,8 @@ func (v *Value) number() float64 {
 	return v.Float
 }
 
-// nanosFit says whether a time can be held as nanoseconds since 1970.
+// nanosFit says whether a time can be held as nanoseconds since 1970. The years are those of which
+// every instant fits into 64 bits.
 func nanosFit(t time.Time) bool {
 	return t.Year() > 1677 && t.Year() < 2262
 }
@@ -143,6 +154,7 @@ func (c *compiler) comparable(e ast.Expr) bool {
 	return false
 }
 
+// equal compares two values of simple kinds. NaN equals no number.
 func equal(x, y *Value) bool {
 	if x.Kind != y.Kind {
 		if x.Kind == IntValue && y.Kind == FloatValue {
@@ -162,7 +174,8 @@ func equal(x, y *Value) bool {
 	return x.Int == y.Int
 }
 
-// compareIntFloat orders an int and a number that is not NaN, as CEL does.
+// compareIntFloat orders an int and a number that is not NaN, as CEL does. An int beyond 2^53 is
+// rounded to a float64 first, which CEL does too.
 func compareIntFloat(i int64, d float64) int {
 	if d < math.MinInt64 {
 		return 1
@@ -204,7 +217,8 @@ func (c *compiler) order(left, right ast.Expr, op string) (boolFn, bool) {
 	}, ok && ok2
 }
 
-// ordered compares two values that are neither absent nor NaN.
+// ordered compares two values that are neither absent nor NaN. Values of kinds without an order
+// between them leave the comparison undecided.
 func ordered(x, y *Value, op string) tri {
 	cmp, ok := compare(x, y)
 	if !ok {
@@ -221,6 +235,7 @@ func ordered(x, y *Value, op string) tri {
 	return decide(cmp >= 0)
 }
 
+// isNaN reports whether the value is a float that is not a number.
 func (v *Value) isNaN() bool { return v.Kind == FloatValue && v.Float != v.Float }
 
 // compare orders two values, not NaN, of kinds that have an order between them.
@@ -244,6 +259,7 @@ func compare(x, y *Value) (int, bool) {
 	return 0, false
 }
 
+// three is −1, 1 or 0.
 func three(less, more bool) int {
 	switch {
 	case less:
@@ -254,7 +270,8 @@ func three(less, more bool) int {
 	return 0
 }
 
-// membership is in.
+// membership is in: a value in a list of strings or numbers. A parameter that is not such a list
+// leaves it undecided.
 func (c *compiler) membership(item, list ast.Expr) (boolFn, bool) {
 	if !c.comparable(item) {
 		return nil, false
@@ -285,7 +302,9 @@ func (c *compiler) membership(item, list ast.Expr) (boolFn, bool) {
 	}, ok && ok2
 }
 
-// arithmetic works on two ints or two floats, and on the difference of two times. Left is nil for a negation.
+// arithmetic works on two ints or two floats, and on the difference of two times. Left is nil for a
+// negation. It has no result where CEL reports an error: an overflow, a division of ints by zero,
+// or operands of two kinds.
 func (c *compiler) arithmetic(e, left, right ast.Expr, op string) (valueFn, bool) {
 	var want Kind
 	switch c.kindOf(e) {
@@ -358,6 +377,8 @@ func integers(op string, a, b int64) (int64, bool) {
 	return 0, false
 }
 
+// floats computes as IEEE 754 does: a division by zero is an infinity or NaN. There is no remainder
+// of floats.
 func floats(op string, a, b float64) Value {
 	out := Value{Kind: FloatValue}
 	switch op {
