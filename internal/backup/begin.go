@@ -43,6 +43,8 @@ func (o Options) withDefaults() Options {
 
 // Names in a data directory that its servers know.
 const (
+	// storeDir has the state of every shard (package store), logDir the log of all shards (package
+	// replog).
 	storeDir = "store"
 	logDir   = "wal"
 )
@@ -51,6 +53,9 @@ const (
 const segmentBytes = 1 << 20
 
 // beginning is where the log of a shard begins: behind the state.
+//
+// A restored or recovered shard has no entries: the first one of its new history is the one behind
+// index, of the given term or a later one. term is above every term that the directory knows of.
 type beginning struct {
 	shard core.ShardID
 	index uint64
@@ -59,6 +64,10 @@ type beginning struct {
 
 // breakOff breaks the history of a shard off at its state: what follows is told apart from what came after that state
 // elsewhere, and is this server's alone. term is the highest that is known.
+//
+// The machine writes the floor into the state under an index of its own, one beyond what was
+// applied. If the process dies after that, the next attempt breaks off once more, further on, which
+// does no harm: a server starts only when the whole directory is done.
 func breakOff(st *store.Shard, id core.ShardID, term uint64, now time.Time) (beginning, error) {
 	m := commit.New(commit.Options{Shard: id})
 	if err := st.View(m.Open); err != nil {
@@ -78,7 +87,8 @@ func breakOff(st *store.Shard, id core.ShardID, term uint64, now time.Time) (beg
 	return beginning{id, index, max(term, said, replog.FirstTerm) + 1}, nil
 }
 
-// beginLogs makes a log in dir that begins where the shards say.
+// beginLogs makes a log in dir that begins where the shards say. If the process dies on the way,
+// the next attempt removes what is there.
 func beginLogs(fsys env.FS, clock env.Clock, dir string, begin []beginning) error {
 	if err := fsys.MkdirAll(dir); err != nil {
 		return fmt.Errorf("make the log: %w", err)

@@ -10,4 +10,10 @@
 //
 // Elsewhere: how a running node gives its state (node.Backup), the tables and their verification (store), what the settings
 // of a cluster have to do with a directory (server).
+//
+// The way of a backup: Create opens the place, a Writer takes in what the server sends (a head,
+// then each shard with its tables, then the files of repositories), and Finish writes the manifest.
+// The way back: Open reads the manifest, Verify reads everything, Restore makes a directory.
+// Recover needs no backup: it applies what the survivor's own log has, and puts an empty log in its
+// place.
 package backup

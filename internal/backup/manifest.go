@@ -37,10 +37,12 @@ type Manifest struct {
 //	files 4 | their bytes 8 | XXH64 of the list 8 | digest of its last file 32, for each list
 //	XXH64 of all before it 8
 const (
+	// manifestMagic begins a manifest, and manifestFormat is the format that this build writes.
 	manifestMagic  = "MRBACKUP"
 	manifestFormat = 2
 	// bareFormat has no files of repositories.
-	bareFormat    = 1
+	bareFormat = 1
+	// manifestFixed is the length of the part before the texts.
 	manifestFixed = len(manifestMagic) + 1 + 4 + 8 + 2
 )
 
@@ -55,6 +57,7 @@ const (
 
 // NewerFormatError says that a backup was made by a newer build.
 type NewerFormatError struct {
+	// File is the name of the file for people.
 	File             string
 	Found, Supported uint32
 }
@@ -64,7 +67,8 @@ func (e *NewerFormatError) Error() string {
 	return fmt.Sprintf("%s has format %d; this build knows formats up to %d", e.File, e.Found, e.Supported)
 }
 
-// Append appends the manifest's binary form to b.
+// Append appends the manifest's binary form to b. The three texts are cut at 255 bytes, so that one
+// byte holds their length.
 func (m *Manifest) Append(b []byte) []byte {
 	start := len(b)
 	format := byte(cmp.Or(m.Format, manifestFormat))
@@ -88,6 +92,7 @@ func (m *Manifest) Append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(b, xxhash.Sum64(b[start:]))
 }
 
+// append appends whether files of repositories are held, and what is said of each list.
 func (o *Objects) append(b []byte) []byte {
 	held := byte(0)
 	if o.Held {
@@ -151,13 +156,16 @@ func ParseManifest(file string, b []byte) (m Manifest, err error) {
 	return m, nil
 }
 
-// manifestReader reads the parts of a manifest. After an error it reads zeros.
+// manifestReader reads the parts of a manifest. After an error it reads zeros. The caller looks at
+// err once at the end: what it read is used only if there was none.
 type manifestReader struct {
 	file string
+	// rest is what was not read yet; nothing after an error.
 	rest []byte
 	err  error
 }
 
+// fail keeps the first error, and lets nothing more be read.
 func (r *manifestReader) fail(format string, args ...any) {
 	if r.err == nil {
 		r.err = errs.Corruptf("%s: %s", r.file, fmt.Sprintf(format, args...))
@@ -165,6 +173,8 @@ func (r *manifestReader) fail(format string, args ...any) {
 	r.rest = nil
 }
 
+// take returns the next n bytes. Past the end it fails, and returns at most 8 zeros: enough for a
+// number, and no memory for a length that cannot be true.
 func (r *manifestReader) take(n int) []byte {
 	if n > len(r.rest) {
 		r.fail("it ends early")
@@ -175,6 +185,7 @@ func (r *manifestReader) take(n int) []byte {
 	return b
 }
 
+// number reads n bytes as a big-endian number.
 func (r *manifestReader) number(n int) (v uint64) {
 	for _, c := range r.take(n) {
 		v = v<<8 | uint64(c)
@@ -182,6 +193,7 @@ func (r *manifestReader) number(n int) (v uint64) {
 	return v
 }
 
+// text reads a length of one byte, and as many bytes.
 func (r *manifestReader) text() string {
 	n := int(r.number(1))
 	if r.err != nil {
@@ -190,6 +202,8 @@ func (r *manifestReader) text() string {
 	return string(r.take(n))
 }
 
+// shard reads the description of a shard, which must be that of id: shards come in order, and none
+// is left out.
 func (r *manifestReader) shard(m *Manifest, id core.ShardID) {
 	n := r.number(4)
 	if r.err != nil || n > uint64(len(r.rest)) {
@@ -207,6 +221,8 @@ func (r *manifestReader) shard(m *Manifest, id core.ShardID) {
 	}
 }
 
+// objects reads what the manifest says of the lists. Each list must be within bounds, and end
+// behind the one before it.
 func (r *manifestReader) objects(o *Objects) {
 	held, lists := r.number(1), r.number(4)
 	switch {
@@ -239,6 +255,7 @@ func (m *Manifest) Bytes() (sum int64) {
 	return sum
 }
 
+// snapshotBytes returns the size of a shard's files.
 func snapshotBytes(s *store.Snapshot) (sum int64) {
 	for _, f := range s.Files {
 		sum += f.Size
@@ -255,6 +272,7 @@ const (
 	incompleteSuffix = ".incomplete"
 )
 
+// folder names the directory of a shard within a backup.
 func folder(id core.ShardID) string { return fmt.Sprintf("shard-%d", id) }
 
 // fileName names a file of a shard within a backup, with a slash.

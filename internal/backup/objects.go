@@ -31,10 +31,13 @@ type Objects struct {
 
 // ObjectList describes a file of the backup that lists files.
 type ObjectList struct {
+	// Files is how many files the list has: at least one, at most listFiles.
 	Files uint32
 	Bytes int64  // of the files that it lists
 	Sum   uint64 // XXH64 of the list
-	Last  core.Digest
+	// Last is the digest of its last file. A search for a file finds its list by this, without
+	// opening another.
+	Last core.Digest
 }
 
 // The form of a list is frozen. Its records are in strictly ascending order of digests, and continue those of the list
@@ -44,6 +47,8 @@ type ObjectList struct {
 const objectRecord = len(core.Digest{}) + 1 + 8
 
 const (
+	// objectsFolder has the lists, and the files in folders by the first two digits of their
+	// digests.
 	objectsFolder = "objects"
 	// listFiles are listed in one list at most.
 	listFiles = 1 << 16
@@ -53,6 +58,7 @@ const (
 	maxObject = 1 << 44
 )
 
+// listName names list n, from 0, within a backup; its number in the name counts from 1.
 func listName(n int) string { return path.Join(objectsFolder, fmt.Sprintf("%06d.list", n+1)) }
 
 // objectName names a file within a backup, with slashes.
@@ -80,6 +86,7 @@ func parseObjectName(name string) (f core.BackupFile, ok bool) {
 	return f, objectName(f) == name
 }
 
+// appendObject appends the record of a file.
 func appendObject(b []byte, f core.BackupFile) []byte {
 	b = append(b, f.Digest[:]...)
 	kind := byte(0)
@@ -89,6 +96,7 @@ func appendObject(b []byte, f core.BackupFile) []byte {
 	return binary.BigEndian.AppendUint64(append(b, kind), uint64(f.Size))
 }
 
+// parseObject reads a record. ok is false if it is not one that appendObject can have written.
 func parseObject(b []byte) (f core.BackupFile, ok bool) {
 	if len(b) != objectRecord {
 		return f, false
@@ -115,13 +123,16 @@ func (o *Objects) Bytes() (n int64) {
 	return n
 }
 
-// listing looks into the lists of a backup, whose sums were compared.
+// listing looks into the lists of a backup, whose sums were compared. It keeps one list open at a
+// time, and reads single records of it: a backup may list billions of files.
 type listing struct {
-	b    *Backup
-	at   int // the list that is open
+	b *Backup
+	// at is the number of the list that is open; it says nothing while file is nil.
+	at   int
 	file store.SourceFile
 }
 
+// close closes the list that is open, if there is one.
 func (l *listing) close() error {
 	if l.file == nil {
 		return nil
@@ -131,6 +142,7 @@ func (l *listing) close() error {
 	return err
 }
 
+// open opens list n in place of the one that is open. Its size must be that of its records.
 func (l *listing) open(n int) error {
 	if l.file != nil && l.at == n {
 		return nil
@@ -164,7 +176,8 @@ func (l *listing) record(i int) (f core.BackupFile, err error) {
 	return f, nil
 }
 
-// has reports whether a file is listed as it is wanted.
+// has reports whether a file is listed as it is wanted. Two binary searches find it: over the lists
+// by their last digests, which the manifest has, and over the records of one list.
 func (l *listing) has(want core.BackupFile) (bool, error) {
 	lists := l.b.Manifest.Objects.Lists
 	n := sort.Search(len(lists), func(i int) bool { return bytes.Compare(lists[i].Last[:], want.Digest[:]) >= 0 })
@@ -189,7 +202,8 @@ func (l *listing) has(want core.BackupFile) (bool, error) {
 	return f == want, err
 }
 
-// each compares every list with what the manifest says of it, and then calls fn for each file, if that is not nil.
+// each compares every list with what the manifest says of it, and then calls fn for each file, if
+// that is not nil. The records must be in strictly ascending order, over all lists.
 func (l *listing) each(fn func(f core.BackupFile) error) error {
 	var last core.Digest
 	for n, want := range l.b.Manifest.Objects.Lists {

@@ -29,12 +29,15 @@ var ErrIncomplete = errors.New("the backup is not whole: it was cut while it was
 type Backup struct {
 	Manifest Manifest
 
+	// path is where the backup is, as it was given to Open.
 	path  string
 	files files
 }
 
-// files finds the files of a backup by their names.
+// files finds the files of a backup by their names. Names have slashes. A name that is not there is
+// fs.ErrNotExist.
 type files interface {
+	// open opens a file and returns its size. It may be called again while other files are open.
 	open(name string) (f store.SourceFile, size int64, err error)
 	close() error
 }
@@ -83,6 +86,7 @@ func (b *Backup) Close() error { return b.files.close() }
 // name is a file's name for people.
 func (b *Backup) name(name string) string { return filepath.Join(b.path, filepath.FromSlash(name)) }
 
+// manifest reads and checks the manifest. Without one there is no backup, whatever else is there.
 func (b *Backup) manifest() (m Manifest, err error) {
 	f, size, err := b.files.open(manifestName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,6 +136,9 @@ type Content struct {
 // Verify reads everything: sizes and sums of all files, the order and the form of all keys, the content of each shard; the
 // files of repositories, and whether each one that a repository needs is there. The error names the file. A backup that
 // holds no files of repositories may be as it was made: how many repositories lack theirs is in Content.
+//
+// The lists are compared with their sums first, because the check of a shard looks files up in
+// them. The files themselves are read last, each once, however many repositories need it.
 func (b *Backup) Verify() (c Content, err error) {
 	l := &listing{b: b}
 	defer func() { err = errors.Join(err, l.close()) }()
@@ -151,11 +158,14 @@ func (b *Backup) Verify() (c Content, err error) {
 
 // verifier looks at the keys of a shard.
 type verifier struct {
-	b       *Backup
+	b *Backup
+	// list finds the files that a repository names.
 	list    *listing
 	content *Content
-	p       core.Partition // of the repository that was looked at last
-	repo    core.RepoID
+	// p and repo are of the repository that was looked at last. Keys of one repository follow each
+	// other, so each is counted once.
+	p    core.Partition
+	repo core.RepoID
 }
 
 // key refuses keys that this build does not know, and those that name files which are not there.
@@ -197,6 +207,7 @@ type dirFiles struct {
 	path string
 }
 
+// open opens a file below the directory.
 func (d *dirFiles) open(name string) (store.SourceFile, int64, error) {
 	path := filepath.Join(d.path, filepath.FromSlash(name))
 	size, err := d.fs.Size(path)
@@ -207,15 +218,19 @@ func (d *dirFiles) open(name string) (store.SourceFile, int64, error) {
 	return f, size, err
 }
 
+// close does nothing: the files are closed by those who opened them.
 func (d *dirFiles) close() error { return nil }
 
 // tarFiles are the files in one file.
 type tarFiles struct {
-	file    env.File
+	// file is the tar file. Reads at offsets do not disturb each other.
+	file env.File
+	// at has the files other than those of repositories, by name.
 	at      map[string]extent
 	objects []objectAt // by digest
 }
 
+// extent is where a file begins in the tar file, and its size, both in bytes.
 type extent struct{ offset, size int64 }
 
 // objectAt is where a file of a repository lies.
@@ -224,6 +239,7 @@ type objectAt struct {
 	extent
 }
 
+// compare orders by digest alone. A pack and its index are different files with different digests.
 func (o objectAt) compare(to objectAt) int { return bytes.Compare(o.file.Digest[:], to.file.Digest[:]) }
 
 // Bounds of what is held in memory of one file: as many files as one shard of the largest size has, sixteen times over; and of
@@ -293,6 +309,8 @@ func (t *tarFiles) index(section *io.SectionReader) error {
 	return nil
 }
 
+// note keeps where a file begins. A second file of a name is refused: which of the two is meant
+// cannot be known.
 func (t *tarFiles) note(name string, at extent) error {
 	if f, ok := parseObjectName(name); ok {
 		if len(t.objects) == maxTarObjects {
@@ -311,6 +329,7 @@ func (t *tarFiles) note(name string, at extent) error {
 	return nil
 }
 
+// open returns a reader of one part of the tar file.
 func (t *tarFiles) open(name string) (store.SourceFile, int64, error) {
 	e, found := t.at[name]
 	if f, ok := parseObjectName(name); ok {
@@ -330,4 +349,5 @@ func (t *tarFiles) close() error { return t.file.Close() }
 // part is one file in another.
 type part struct{ *io.SectionReader }
 
+// Close does nothing: the tar file stays open for other parts.
 func (part) Close() error { return nil }

@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	// recoverCommand is what the mark says that keeps servers away while Recover is at work.
 	recoverCommand = "cluster recover"
 	// newLogDir is a log that is about to take the place of the old one.
 	newLogDir = "wal.new"
@@ -70,6 +71,8 @@ func Stand(dir string, o Options) (out []Standing, members core.Directory, err e
 	return out, members, nil
 }
 
+// standing puts together what the log and the store say of a shard. Each of them may be ahead of
+// the other.
 func standing(id core.ShardID, log wal.ShardState, stored uint64) (Standing, error) {
 	p, err := replog.PromisedIn(log.HardState)
 	if err != nil {
@@ -96,6 +99,16 @@ type RecoveredShard struct {
 // that its log has, whether they were known to be committed or not, and without the others' votes. The log that it had is
 // set aside. Until that is done no server starts on the directory; what ended on the way is gone on with by calling Recover
 // again. Errors: *errs.Corruption, store.ErrLocked, and what keeps a directory from being opened.
+//
+// What is durable after each step, so that a process that dies goes on where it was:
+//  1. The mark is in the directory: no server starts.
+//  2. Every shard's state has all entries of its log, and its history is broken off. A second run
+//     finds the entries applied and breaks off further on.
+//  3. wal.new holds an empty log that begins behind each state. Until the next step it is made
+//     again from the beginning.
+//  4. The old log has its name aside; then the new one has the name wal. Between the two renames
+//     there is no wal, and wal.new is whole, which run sees.
+//  5. Prepare has written what else belongs to the directory, and the mark goes.
 func Recover(dir string, shards int, o Options) (out Recovered, err error) {
 	o = o.withDefaults()
 	fsys := store.NewFS(o.Store.FS)
@@ -110,20 +123,24 @@ func Recover(dir string, shards int, o Options) (out Recovered, err error) {
 	return out, made.Finish()
 }
 
+// recovery is one Recover that is under way.
 type recovery struct {
-	o      Options
-	fs     env.FS
-	dir    string
+	o   Options
+	fs  env.FS
+	dir string
+	// shards is how many shards the server has.
 	shards int
 }
 
 func (r *recovery) path(name string) string { return filepath.Join(r.dir, name) }
 
+// has reports whether a directory of that name is in the data directory.
 func (r *recovery) has(name string) bool {
 	_, err := r.fs.List(r.path(name))
 	return err == nil
 }
 
+// run does the steps of Recover between its mark and the end of it.
 func (r *recovery) run() (out Recovered, err error) {
 	if r.has(logDir) || !r.has(newLogDir) { // else an attempt ended between the two renames: the new log is whole
 		if out.Shards, err = r.replay(); err != nil {
@@ -177,6 +194,8 @@ func (r *recovery) replay() (out []RecoveredShard, err error) {
 	return out, nil
 }
 
+// shard brings one shard to the end of its log and breaks its history off. A log that begins behind
+// the state has lost entries between the two, and is refused.
 func (r *recovery) shard(log *replog.Log, st *store.Store, id core.ShardID) (s RecoveredShard, err error) {
 	sh, err := st.Shard(id)
 	if err != nil {
@@ -223,8 +242,9 @@ func replay(log *replog.Log, sh *store.Shard, id core.ShardID, applied uint64) (
 	return term, nil
 }
 
-// applyEntry applies one entry as a node does. One that is not of the machines, such as a change of the log's own
-// configuration, changes nothing that is kept.
+// applyEntry applies one entry as a node does. One that is not of the machines, such as a change of
+// the log's own configuration, changes nothing that is kept. It folds the results into the state's
+// hash, as a node does too, so that both come to the same state.
 func applyEntry(m *commit.Machine, sh *store.Shard, e wal.Entry) error {
 	if e.Kind != 0 || len(e.Data) == 0 {
 		return sh.Apply(e.Index, func(*store.Txn) error { return nil })
@@ -257,7 +277,9 @@ func (r *recovery) newLog(shards []RecoveredShard) error {
 	return beginLogs(r.fs, r.o.Clock, r.path(newLogDir), begin)
 }
 
-// exchange sets the old log aside and puts the new one in its place.
+// exchange sets the old log aside and puts the new one in its place. After a crash between the
+// renames there is no old log left to rename; the name that it got is the one with the highest
+// number.
 func (r *recovery) exchange() (old string, err error) {
 	names, err := r.fs.List(r.dir)
 	if err != nil {
@@ -285,6 +307,7 @@ func (r *recovery) exchange() (old string, err error) {
 	return r.path(fmt.Sprint(oldLogPrefix, n)), nil
 }
 
+// rename gives a directory another name and makes that durable.
 func (r *recovery) rename(from, to string) error {
 	err := r.fs.Rename(r.path(from), r.path(to))
 	if err == nil {

@@ -61,6 +61,17 @@ type RestoredShard struct {
 // Restore makes a data directory of one server in dir, which must not exist or be empty, or be what a restore left that did
 // not end. It has the state of the backup, and another identity. Until it is whole no server starts on it; what is there
 // when it ends with an error is left. Errors: those of Verify, a *NoRoomError, store.ErrNotEmpty, store.ErrLocked.
+//
+// The order of steps, of which each is durable before the next:
+//  1. The mark is in the directory, and room was checked.
+//  2. The store has every shard's state, whose history is broken off, and the files of
+//     repositories are in place.
+//  3. The logs begin behind the states, and Prepare has written what else belongs to the
+//     directory.
+//  4. The directory has its new identity, and the mark goes.
+//
+// A restore that ended anywhere before that is begun again from nothing: the mark tells the next
+// one that it may remove what is there.
 func (b *Backup) Restore(dir string, o Options) (out Restored, err error) {
 	o = o.withDefaults()
 	fsys := store.NewFS(o.Store.FS)
@@ -78,7 +89,9 @@ func (b *Backup) Restore(dir string, o Options) (out Restored, err error) {
 	return out, made.Finish()
 }
 
-// checkRoom refuses a backup that the disk has no room for.
+// checkRoom refuses a backup that the disk has no room for. The state is counted with a margin of
+// an eighth. The files of repositories are counted here as the backup has them, each once; objects
+// counts what they take here.
 func (b *Backup) checkRoom(fsys env.FS, dir string) error {
 	free, total, err := fsys.Disk(dir)
 	if err != nil {
@@ -99,9 +112,12 @@ type restore struct {
 	o   Options
 	fs  env.FS
 	dir string
+	// now is one instant for the whole restore: the floors of all shards and the identity come from
+	// it.
 	now time.Time
 }
 
+// run does the steps of Restore between its mark and the end of it.
 func (r *restore) run(made *store.Making) (out Restored, err error) {
 	r.now = r.o.Clock.Wall()
 	begin, err := r.states(&out.Content)
@@ -160,7 +176,8 @@ func (r *restore) states(c *Content) (begin []beginning, err error) {
 	return begin, nil
 }
 
-// shard makes the state of one shard.
+// shard makes the state of one shard. Files are copied first, since the store takes those that it
+// installs for its own, and the backup must stay whole.
 func (r *restore) shard(st *store.Store, snap store.Snapshot) (s beginning, err error) {
 	staging := filepath.Join(r.dir, stagingDir)
 	if err := r.fs.MkdirAll(staging); err != nil {

@@ -14,6 +14,10 @@ import (
 )
 
 // objects puts the files of all repositories where a server looks for them.
+//
+// It goes over the state twice: first it counts what the repositories need and whether the disk has
+// room for it, then it copies. A file that several repositories name is in the backup once, and
+// here in each of them.
 func (r *restore) objects(st *store.Store, c *Content) error {
 	need := int64(0)
 	last := gitobj.Place{}
@@ -88,7 +92,8 @@ func (r *restore) eachPack(st *store.Store, fn func(at gitobj.Place, p core.Pack
 	return nil
 }
 
-// object opens a file that a repository needs.
+// object opens a file that a repository needs. A file that no list has is not opened, even if the
+// backup has it: no sum vouches for it.
 func (r *restore) object(l *listing, at gitobj.Place, want core.BackupFile) (io.ReadCloser, error) {
 	if listed, err := l.has(want); err != nil {
 		return nil, err

@@ -27,18 +27,27 @@ var ErrExists = errors.New("there is something already")
 
 // Writer makes a backup of what a server sends. It is a core.BackupSink; then comes Finish, or Abort.
 type Writer struct {
-	out    output
+	// out is where the files go. One file is open in it at a time.
+	out output
+	// head says what the server sends; it comes first, once, which begun notes.
 	head   Head
 	begun  bool
 	shards []store.Snapshot // in the order in which they came
 
-	file int // of the last shard: the one that is being written, or comes next
+	// file is the number of the file of the last shard that is being written, or comes next.
+	file int
 
-	name string       // of the file that is being written
-	left int64        // bytes of it to come
-	sum  hash.Hash    // of those that came
-	want func() error // compares it when all have come
+	// name is that of the file that is being written.
+	name string
+	// left is how many bytes of it are to come.
+	left int64
+	// sum is the sum of those that came.
+	sum hash.Hash
+	// want compares sum with what it should be; it is called once, when all bytes have come.
+	want func() error
 
+	// objects has the lists that were written. The fields below it are of the next list, and of the
+	// files that came since.
 	objects Objects
 	perList int         // files of one list
 	list    []byte      // records of the list to come
@@ -48,11 +57,14 @@ type Writer struct {
 
 // output is where the files of a backup go, one after the other.
 type output interface {
+	// begin opens a file of the given size. The bytes follow by Write, and end closes it; nothing
+	// else is open meanwhile.
 	begin(name string, size int64) error
 	io.Writer
 	end() error
 	// finish makes all durable, and the manifest with it; nothing is a backup before.
 	finish(manifest []byte) error
+	// abort removes what was written, unless finish has made it a backup.
 	abort()
 }
 
@@ -135,12 +147,14 @@ func (w *Writer) File(f core.BackupFile) error {
 	})
 }
 
+// begin opens a file, of which Data will get the bytes. want is called when all of them have come.
 func (w *Writer) begin(name string, size int64, sum hash.Hash, want func() error) error {
 	w.name, w.left, w.sum, w.want = name, size, sum, want
 	return w.out.begin(name, size)
 }
 
-// endList writes the list of the files that came.
+// endList writes the list of the files that came. A list is written when it is full and when all
+// files have come, so that memory holds one list.
 func (w *Writer) endList() error {
 	if len(w.list) == 0 {
 		return nil
@@ -163,7 +177,8 @@ func (w *Writer) endList() error {
 	return nil
 }
 
-// Data takes in the next bytes of a file.
+// Data takes in the next bytes of a file. A part holds bytes of one file only. The file's sum is
+// compared when its last byte has come.
 func (w *Writer) Data(part []byte) error {
 	if !w.pending() {
 		return errs.Corruptf("the server's answer has bytes of no file")
@@ -234,7 +249,8 @@ func (w *Writer) Abort() { w.out.abort() }
 
 // dirOutput is a backup in a directory.
 type dirOutput struct {
-	fs   env.FS
+	fs env.FS
+	// path is the backup's directory.
 	path string
 	made bool            // the directory is ours to remove
 	dirs map[string]bool // those that were made in it
@@ -242,6 +258,9 @@ type dirOutput struct {
 	done bool
 }
 
+// createDir makes the directory, or takes one that is empty or that an attempt left. The mark is
+// durable before anything else is written, so that a backup without a manifest is known for what it
+// is.
 func createDir(fsys env.FS, path string) (output, error) {
 	names, err := fsys.List(path)
 	made := errors.Is(err, fs.ErrNotExist)
@@ -296,6 +315,7 @@ func (o *dirOutput) clear() error {
 	return nil
 }
 
+// begin creates a file, and the directories above it; finish makes their names durable.
 func (o *dirOutput) begin(name string, _ int64) (err error) {
 	to := filepath.Join(o.path, filepath.FromSlash(name))
 	for dir := filepath.Dir(to); dir != o.path && !o.dirs[dir]; dir = filepath.Dir(dir) {
@@ -312,12 +332,15 @@ func (o *dirOutput) begin(name string, _ int64) (err error) {
 
 func (o *dirOutput) Write(b []byte) (int, error) { return o.file.Write(b) }
 
+// end makes the file's content durable.
 func (o *dirOutput) end() error {
 	err := errors.Join(o.file.Sync(), o.file.Close())
 	o.file = nil
 	return err
 }
 
+// finish makes every name durable, then puts the manifest in place by a rename. From that rename on
+// the backup is whole; the mark that is removed after it means nothing.
 func (o *dirOutput) finish(manifest []byte) error {
 	for dir := range o.dirs {
 		if err := env.SyncDir(o.fs, dir); err != nil {
@@ -361,8 +384,11 @@ func (o *dirOutput) abort() {
 type tarOutput struct {
 	fs   env.FS
 	path string // of the whole one
+	// file is the tar file under its name with incompleteSuffix; nil once it is closed.
 	file env.File
-	size int64 // written
+	// size is how many bytes were written, which the file must have in the end.
+	size int64
+	// buf gathers what tar writes, before it is counted and written to the file.
 	buf  *bufio.Writer
 	tar  *tar.Writer
 	done bool
@@ -371,6 +397,7 @@ type tarOutput struct {
 // tarBuffer gathers headers and parts into large writes.
 const tarBuffer = 1 << 20
 
+// createTar begins the file under a name that says that it is not whole.
 func createTar(fsys env.FS, path string) (output, error) {
 	if _, err := fsys.Size(path); err == nil {
 		return nil, ErrExists
@@ -396,20 +423,25 @@ func createTar(fsys env.FS, path string) (output, error) {
 // counted counts the bytes of the file.
 type counted struct{ o *tarOutput }
 
+// Write writes to the file and counts.
 func (c counted) Write(b []byte) (int, error) {
 	n, err := c.o.file.Write(b)
 	c.o.size += int64(n)
 	return n, err
 }
 
+// begin writes the header of a file, which has its size.
 func (o *tarOutput) begin(name string, size int64) error {
 	return o.tar.WriteHeader(&tar.Header{Name: name, Size: size, Mode: 0o600, Typeflag: tar.TypeReg})
 }
 
 func (o *tarOutput) Write(b []byte) (int, error) { return o.tar.Write(b) }
 
+// end fills the last block of a file.
 func (o *tarOutput) end() error { return o.tar.Flush() }
 
+// finish writes the manifest as the last file, makes the whole durable, and renames it to its own
+// name. A file whose size is not what was written has another writer, and does not become a backup.
 func (o *tarOutput) finish(manifest []byte) error {
 	err := o.begin(manifestName, int64(len(manifest)))
 	if err == nil {
@@ -439,6 +471,7 @@ func (o *tarOutput) finish(manifest []byte) error {
 	return env.SyncDir(o.fs, filepath.Dir(o.path))
 }
 
+// abort removes the file.
 func (o *tarOutput) abort() {
 	if o.done {
 		return
