@@ -12,9 +12,9 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// keepsUp tells clients that open another connection for a push when the server has closed the one that they asked for refs on: git
-// itself. Between the two requests a client makes the pack, for longer than idle connections are kept if it is large, and libgit2
-// then fails on the closed connection.
+// keepsUp tells clients that open another connection for a push when the server has closed the one that they asked for
+// refs on: git itself. Between the two requests a client makes the pack, for longer than idle connections are kept if
+// it is large, and libgit2 then fails on the closed connection.
 var keepsUp = regexp.MustCompile(`^git/\d+\.\d+\.\d`)
 
 // agent is how this server names itself.
@@ -28,9 +28,11 @@ func (s *Server) agent() string {
 	return "agent=millrace/" + version
 }
 
-// advertiser writes packet lines of an answer that lists something.
+// advertiser writes packet lines of an answer that lists something. After the first error it writes
+// nothing; end returns it.
 type advertiser struct {
-	w    *bufio.Writer
+	w *bufio.Writer
+	// line is the line being made, used again for the next.
 	line []byte
 	err  error
 }
@@ -41,6 +43,7 @@ func (q *request) advertiser(kind string) *advertiser {
 	return &advertiser{w: bufio.NewWriterSize(q, 64<<10)}
 }
 
+// put writes one packet line, made of parts.
 func (a *advertiser) put(parts ...string) {
 	if a.err == nil {
 		a.line = appendPkt(a.line[:0], parts...)
@@ -48,12 +51,14 @@ func (a *advertiser) put(parts ...string) {
 	}
 }
 
+// mark writes a line without a payload.
 func (a *advertiser) mark(pkt string) {
 	if a.err == nil {
 		_, a.err = a.w.WriteString(pkt)
 	}
 }
 
+// end writes the flush that ends a list, and returns the first error.
 func (a *advertiser) end() error {
 	a.mark(flushPkt)
 	if a.err == nil {
@@ -103,7 +108,10 @@ func (q *request) writable() error {
 	return nil
 }
 
-// advertise writes all refs. To those who fetch HEAD is one of them, and tags show what they finally point to.
+// advertise writes all refs. To those who fetch HEAD is one of them, and tags show what they
+// finally point to. The answer begins only when the refs are being read, so that a failure to read
+// them still has a status of its own. A repository without refs sends one line that has the
+// capabilities and no ref, as git does.
 func (q *request) advertise(service, caps string, fetch bool) error {
 	var a *advertiser
 	begin := func(info core.RepoInfo) error {
@@ -171,7 +179,9 @@ func (q *request) late(begun bool, err error) error {
 	panic(http.ErrAbortHandler) // nothing else ends a connection whose answer has begun
 }
 
-// lsRefs answers the command of that name.
+// lsRefs answers the command of that name. Prefixes narrow the range that is read to what all of
+// them begin with; wanted then sees that each name has one. A prefix is no more than a hint in
+// git's protocol, so to send more refs is right.
 func (q *request) lsRefs(args [][]byte) error {
 	var symrefs, peel, unborn bool
 	var prefixes []string

@@ -9,7 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Place says where a repository is.
+// Place says where a repository is. Shard and partition are those whose log has the repository's
+// refs.
 type Place struct {
 	Shard     core.ShardID
 	Partition core.Partition
@@ -52,10 +53,11 @@ type RefQuery struct {
 
 // Auth tells who holds a token. now is the wall clock.
 type Auth interface {
+	// Lookup returns the principal of a token, and whether the token is valid at now.
 	Lookup(token string, now time.Time) (auth.Principal, bool)
 }
 
-// Refs calls yield for each ref of one revision.
+// Refs calls yield for each ref of one revision. An error of yield ends it and is returned.
 type Refs func(yield func(core.Ref) error) error
 
 // Objects are the packs of all repositories on this node.
@@ -83,6 +85,11 @@ type Fetch struct {
 }
 
 // Push is one push on its way. Close ends it in any case.
+//
+// The calls come in this order: Receive once; Lookup and Ancestry for what was received or is held;
+// Keep once; Spread; then the commit is proposed, and Publish or Abandon follows when its outcome
+// is known. Until Keep nothing of the push outlives Close. What was kept and is named by no commit
+// is removed later.
 type Push interface {
 	// Receive takes in a pack, to the end of body. A RefusedPack says what is wrong with it: also that an object in it links
 	// to what is neither in it nor held already.

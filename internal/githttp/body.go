@@ -15,11 +15,14 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// body reads a request's body: inflated if it is deflated, and bounded.
+// body reads a request's body: inflated if it is deflated, and bounded. The limit counts inflated
+// bytes, so that a small request cannot become a large one in memory.
 type body struct {
-	q     *request
-	r     io.Reader
-	left  int64 // inflated bytes that may still come
+	q *request
+	// r reads the inflated bytes; below it is timed.
+	r    io.Reader
+	left int64 // inflated bytes that may still come
+	// limit is what the error says when more come.
 	limit core.TooLarge
 }
 
@@ -62,7 +65,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// allow lets max bytes come from here on, under another limit.
+// allow lets max bytes come from here on, under another limit. read is how many bytes came before
+// but belong to what is allowed now.
 func (b *body) allow(limit core.TooLarge, read int64) {
 	b.limit, b.left = limit, limit.Max+read
 }
@@ -70,6 +74,8 @@ func (b *body) allow(limit core.TooLarge, read int64) {
 // timed reads the body as it comes, and holds the client to the least rate.
 type timed struct{ q *request }
 
+// Read reads what the client sends. What ends it is told apart: the token was revoked, the client
+// is too slow, the connection is lost, or the body is not as announced.
 func (t *timed) Read(p []byte) (int, error) {
 	q := t.q
 	if q.revoked() {

@@ -12,8 +12,11 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// command is one change that a push asks for.
+// command is one change that a push asks for. It is open until it is refused, or is known to be
+// done. What becomes of it is reported for each, in the order in which the client sent them.
 type command struct {
+	// old is where the client takes the ref to be, and new where it wants it; zero stands for no
+	// ref.
 	old, new core.ObjectID
 	name     string
 	refused  string         // what the client is told; empty: not refused
@@ -28,6 +31,7 @@ type command struct {
 	ancestry core.Ancestry
 }
 
+// deletes reports whether the command removes the ref.
 func (c *command) deletes() bool { return c.new.IsZero() }
 
 // fail notes why the command did not land.
@@ -44,7 +48,8 @@ func (c *command) fail(f *core.RefFailure) {
 // open reports whether the command is still to be done.
 func (c *command) open() bool { return c.refused == "" && !c.there }
 
-// commands are all that comes before a push's pack.
+// commands are all that comes before a push's pack. Once denied is set, lines are still read, but
+// only those are kept that say how the client wants to be told.
 type commands struct {
 	list       []command
 	caps       map[string]bool // those that the client chose
@@ -64,6 +69,7 @@ func (c *commands) deny(err error) {
 }
 
 const (
+	// maxOptions and maxOptionBytes bound the push options, which are kept with the commit.
 	maxOptions     = core.MaxPushOption
 	maxOptionBytes = 1 << 10
 	// commandCost is how many bytes a command takes in addition to its name.
@@ -75,8 +81,10 @@ var known = []string{
 	"report-status", "report-status-v2", "delete-refs", "side-band-64k", "quiet", "atomic", "ofs-delta", "push-options",
 }
 
-// readCommands reads a push up to its pack. The memory it takes is given back by release. Neither a command nor a refusal is the
-// probe of a client that wants to know whether it is let in. An error: it is not a push of git, or cannot be read.
+// readCommands reads a push up to its pack. The memory it takes is given back by release. Neither a
+// command nor a refusal is the probe of a client that wants to know whether it is let in. An error:
+// it is not a push of git, or cannot be read. Its commands are counted against HeldBytes together
+// with those of all other pushes, since one push may have a million.
 func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
 	c = &commands{caps: make(map[string]bool)}
 	defer func() {
@@ -109,8 +117,8 @@ func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
 	}
 }
 
-// take reads one line before the flush: where the client's history ends, or a command, after the first of which come the
-// capabilities that it chose.
+// take reads one line before the flush: where the client's history ends, or a command, after the
+// first of which come the capabilities that it chose. The capabilities stand behind a zero byte.
 func (q *request) take(c *commands, payload []byte) error {
 	if id, ok := bytes.CutPrefix(payload, []byte("shallow ")); ok {
 		// Which commits they are does not matter: a pack is only taken with all that its objects link to.
@@ -177,6 +185,7 @@ func (q *request) add(c *commands, line []byte) error {
 	return nil
 }
 
+// parseCommand reads the ids in hexadecimal digits, and then the name.
 func parseCommand(line []byte) (c command, ok bool) {
 	const ids = 2*40 + 2
 	if len(line) <= ids || line[40] != ' ' || line[ids-1] != ' ' {
@@ -225,8 +234,10 @@ func (c *commands) readOptions(p *pktReader) error {
 // reserved begins the options that speak to this server; all others are handed on as they came.
 const reserved = "millrace."
 
-// readOurs reads the options that speak to this server: the id under which the push may be repeated, if one gives it, and whether
-// the client wants to know where its push stands although it is quiet. One that is not known is an error.
+// readOurs reads the options that speak to this server: the id under which the push may be
+// repeated, if one gives it, and whether the client wants to know where its push stands although it
+// is quiet. One that is not known is an error. Options of other names are not for this server: they
+// go into the commit.
 func (c *commands) readOurs() (id core.RequestID, given bool, err error) {
 	for _, o := range c.options {
 		name, ok := strings.CutPrefix(o, reserved)

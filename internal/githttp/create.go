@@ -46,7 +46,8 @@ func (p *pushing) create(ctx context.Context) error {
 	return nil
 }
 
-// conflicts refuses commands whose ref lies below that of another.
+// conflicts refuses commands whose ref lies below that of another. In a repository without refs
+// nothing else can be in the way of a new ref.
 func (p *pushing) conflicts() {
 	names := make(map[string]bool, len(p.list))
 	for i := range p.list {

@@ -8,4 +8,10 @@
 //
 // The node and the objects are reached through interfaces that are declared in backend.go. Source of the formats:
 // Documentation/gitprotocol-{common,http,pack,v2}.txt of git.
+//
+// A Server makes one request of each HTTP request. It finds the caller by the token and the
+// repository by the path, and calls the handler of the action: two advertisements, fetch, and push.
+// For a push the request becomes a pushing, which holds the commands until all of them have an
+// outcome. Bodies and answers pass through a pace, which ends transfers that are too slow; commands
+// in memory are counted over all requests.
 package githttp

@@ -9,10 +9,12 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
-// row says how one fact leaves this edge when it ends a request. Git shows people the status only, but for what it was
-// told within an answer.
+// row says how one fact leaves this edge when it ends a request. Git shows people the status only,
+// but for what it was told within an answer. The first row that matches counts, so rows of narrower
+// facts come first.
 type row struct {
-	is   func(error) bool
+	is func(error) bool
+	// http is the status of the answer.
 	http int
 	text string // empty: the fact's own
 }
@@ -43,6 +45,7 @@ func isNoRepo(err error) bool {
 	return ok && len(f.Failures) > 0 && f.Failures[0].Reason == core.RefRepoNotFound
 }
 
+// isDisk tells a full disk from other limits that are used up.
 func isDisk(err error) bool {
 	f, ok := errors.AsType[core.Exhausted](err)
 	return ok && f.Limit == "disk"
@@ -63,7 +66,8 @@ type refusal struct {
 // Error returns the text.
 func (e *refusal) Error() string { return e.text }
 
-// describe gives an error its status and its text for people.
+// describe gives an error its status and its text for people. The text may hold what a client sent:
+// line makes it safe to show.
 func describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.status, r.text
@@ -84,7 +88,8 @@ func describe(err error) (status int, text string) {
 	return facts[i].http, err.Error()
 }
 
-// count counts an error that ends a request, writes to the log what this server has to answer for, and returns the text for people.
+// count counts an error that ends a request, writes to the log what this server has to answer for, and returns the text
+// for people.
 func (q *request) count(err error) (text string) {
 	status, text := describe(err)
 	q.s.stats.refused(status)
@@ -94,10 +99,12 @@ func (q *request) count(err error) (text string) {
 	return text
 }
 
-// retryAfter is how many seconds a client that was refused for want of room should wait.
+// retryAfter is how many seconds a client that was refused for want of room should wait. It is the
+// same for all: how long want of room lasts is not known.
 const retryAfter = "5"
 
-// fail ends a request that has no answer yet.
+// fail ends a request that has no answer yet. A client that is gone gets no answer, except where
+// what ended the reading is itself the reason, such as a body that came too slowly.
 func (q *request) fail(err error) {
 	told := is[core.DeadlineExceeded](err) || is[core.Invalid](err) || isSlow(err) // though reading has ended
 	if q.gone(err) && !told {

@@ -58,7 +58,8 @@ func names(head []byte) bool {
 	return len(head) >= headBytes || bytes.Contains(head, []byte("deepen-not ")) || bytes.Contains(head, []byte("deepen-relative"))
 }
 
-// command answers a command of version 2.
+// command answers a command of version 2. What names the command lies within the head. The command
+// is read from the beginning again, because git needs all of it.
 func (q *request) command(in *bufio.Reader) error {
 	head, err := peek(in)
 	if err != nil {
@@ -112,7 +113,10 @@ func readArgs(p *pktReader) ([][]byte, error) {
 	}
 }
 
-// pipe gives a request to git and its answer to the client.
+// pipe gives a request to git and its answer to the client. An error before git has said anything
+// becomes an answer of its own. After that it can only be told within the stream, and only while no
+// pack has begun; otherwise the connection is cut, so that the client does not take a part for the
+// whole.
 func (q *request) pipe(version string, in io.Reader, byName bool) error {
 	ctx, cancel := context.WithCancel(q.context())
 	defer cancel()
@@ -147,7 +151,8 @@ func (q *request) pipe(version string, in io.Reader, byName bool) error {
 	return q.late(true, err)
 }
 
-// fetched is what a client has got of the answer to a fetch.
+// fetched is what a client has got of the answer to a fetch. It decides how an error can be told:
+// not at all after a pack has begun, in git's protocol before.
 type fetched struct {
 	bytes int64
 	head  []byte // what it begins with, at most saidHead
@@ -156,6 +161,7 @@ type fetched struct {
 // saidHead is more than git says before the pack of most fetches. Nothing is told after more than that.
 const saidHead = 16 << 10
 
+// add counts what was sent, and keeps the beginning of it.
 func (f *fetched) add(b []byte) {
 	f.bytes += int64(len(b))
 	f.head = append(f.head, b[:min(len(b), saidHead-len(f.head))]...)

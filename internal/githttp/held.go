@@ -14,6 +14,10 @@ var longAgo = time.Unix(1, 0)
 
 // hold has the token looked at while the request is served: once it does not allow scope, or the repository, any more, the
 // request's work ends. A commit that was proposed by then is waited for all the same.
+//
+// The token is not asked at each step: the call is told when its token changes or ends, and cancels
+// the context then. A read that waits for the client does not see that, so its deadline is set to
+// one that has passed.
 func (q *request) hold(token string, scope auth.Scopes) (release func()) {
 	if q.s.o.Calls == nil {
 		return func() {}

@@ -6,14 +6,16 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Each line of a fetch's request costs git some time, and repeated lines deflate to almost nothing. A line of a client has an id in
-// it, which takes at least 20 bytes however it is sent. So some lines are free, and each further one needs bytes on the wire.
+// Each line of a fetch's request costs git some time, and repeated lines deflate to almost nothing. A line of a client
+// has an id in it, which takes at least 20 bytes however it is sent. So some lines are free, and each further one needs
+// bytes on the wire.
 const (
 	linesFree = 64 << 10
 	lineBytes = 16
 )
 
-// counted passes packet lines on, and counts them.
+// counted passes packet lines on, and counts them. It does not change what passes, and keeps no
+// line.
 type counted struct {
 	r     io.Reader
 	wire  func() int64 // bytes that have come, as they came

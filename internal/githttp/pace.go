@@ -8,9 +8,10 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// pace holds one direction of a request to a least rate: each RateBytes must pass within Idle. Only the time counts for which
-// this side waits for the client, by the clock that never falls. One that is too slow holds a program of git that others wait
-// for, so its transfer ends.
+// pace holds one direction of a request to a least rate: each RateBytes must pass within Idle. Only
+// the time counts for which this side waits for the client, by the clock that never falls. One that
+// is too slow holds a program of git that others wait for, so its transfer ends. There is one for
+// what comes in and one for what goes out; each belongs to the goroutine that moves the bytes.
 type pace struct {
 	s      *Server
 	waited time.Duration // since moved was 0
@@ -22,7 +23,8 @@ type pace struct {
 // limitRate is the name of the least rate.
 const limitRate = "git_rate"
 
-// pass has move wait for the client until a deadline of the wall clock, and counts what it has moved.
+// pass has move wait for the client until a deadline of the wall clock, and counts what it has
+// moved. Time that this side needs for its own work is between the calls, and does not count.
 func (p *pace) pass(deadline func(time.Time), move func() (int, error)) (int, error) {
 	if p.slow {
 		return 0, p.error()
@@ -42,4 +44,5 @@ func (p *pace) pass(deadline func(time.Time), move func() (int, error)) (int, er
 	return n, err
 }
 
+// error is what ends a transfer that is too slow.
 func (p *pace) error() error { return core.Exhausted{Limit: limitRate, Max: p.s.l.RateBytes} }

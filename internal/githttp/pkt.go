@@ -11,6 +11,8 @@ import (
 type pktKind uint8
 
 const (
+	// pktData is a line with a payload. The others have none, and follow in the order of their
+	// numbers, which next relies on.
 	pktData  pktKind = iota
 	pktFlush         // 0000
 	pktDelim         // 0001
@@ -28,7 +30,8 @@ var errPkt = errors.New("not a packet line")
 
 // pktReader reads packet lines. What follows the last one that was read is left in r.
 type pktReader struct {
-	r   *bufio.Reader
+	r *bufio.Reader
+	// buf holds the payload of the last line.
 	buf []byte
 }
 
@@ -77,6 +80,7 @@ func parseLength(b [4]byte) (n int, ok bool) {
 	return n, true
 }
 
+// hexDigits are the digits of a line's length.
 const hexDigits = "0123456789abcdef"
 
 // appendHead appends the length of a line with that payload.
@@ -119,6 +123,7 @@ type bandWriter struct {
 	buf  []byte
 }
 
+// Write cuts p into lines. It writes each line on its own.
 func (b *bandWriter) Write(p []byte) (int, error) {
 	done := 0
 	for len(p) > 0 {

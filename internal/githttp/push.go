@@ -16,13 +16,23 @@ import (
 )
 
 // pushing is one push on its way.
+//
+// Its commands are narrowed step by step: each step refuses those that cannot land, and the next
+// one looks at those that are open. Nothing is changed until propose; from there on only the
+// entries decide. One commit holds all changes of an atomic push, or up to a thousand of another
+// one.
 type pushing struct {
 	*request
 	*commands
-	in     *bufio.Reader
-	id     core.RequestID
-	pack   Push       // nil: nothing of it needs an object
-	kept   *core.Pack // what was received and kept
+	// in is the body behind the commands: the pack.
+	in *bufio.Reader
+	// id is the request id of the push, given by the client or drawn. The ids of its commits are
+	// made from it.
+	id   core.RequestID
+	pack Push       // nil: nothing of it needs an object
+	kept *core.Pack // what was received and kept
+	// at is the shard time from which the kept pack is protected. The commit carries it, and is
+	// refused if it comes too late.
 	at     core.ShardTime
 	unpack string   // what the client is told of its pack; empty: it is well
 	said   []string // lines for people
@@ -31,6 +41,10 @@ type pushing struct {
 
 // push answers a request to git-receive-pack. Once it is known to be a push, git shows its user nothing but what is told within
 // its own protocol: no status of HTTP, and nothing before all was sent.
+//
+// The steps: read the commands, run the push as far as it goes, read what the client still sends,
+// and report. An error of run refuses all commands that have no outcome; it is told in the report
+// if the client reads one, and by the status of HTTP otherwise.
 func (q *request) push() error {
 	b, err := q.open(core.TooLarge{Field: "body", Limit: "push_command_bytes", Max: q.s.l.CommandBytes})
 	if err != nil {
@@ -72,7 +86,9 @@ func (p *pushing) reports() bool {
 	return p.caps["report-status"] || p.caps["report-status-v2"] || p.caps["side-band-64k"]
 }
 
-// run takes the push as far as it goes. What is refused is in the commands; an error refuses all that is not.
+// run takes the push as far as it goes. What is refused is in the commands; an error refuses all
+// that is not. What costs little to find out comes first: a push that may not be, or whose commands
+// cannot land, is refused before its pack is taken in.
 func (p *pushing) run() error {
 	ctx := p.context()
 	if p.denied != nil {
@@ -135,6 +151,7 @@ func (p *pushing) refuseAll(err error) {
 	p.refuse(p.said[len(p.said)-1])
 }
 
+// say notes a line for people.
 func (p *pushing) say(text string) { p.said = append(p.said, line(text)) }
 
 // refuse refuses what is not refused yet.
@@ -146,7 +163,8 @@ func (p *pushing) refuse(text string) {
 	}
 }
 
-// none reports whether nothing is left to do. One refused change of an atomic push refuses the others.
+// none reports whether nothing is left to do. One refused change of an atomic push refuses the
+// others. In a push that is not atomic each change stands alone.
 func (p *pushing) none() bool {
 	left := slices.ContainsFunc(p.list, func(c command) bool { return c.open() })
 	if left && p.caps["atomic"] && slices.ContainsFunc(p.list, func(c command) bool { return c.refused != "" }) {
@@ -156,7 +174,9 @@ func (p *pushing) none() bool {
 	return !left
 }
 
-// Bounds of what is read of a push that is refused.
+// Bounds of what is read of a push that is refused. A client that is refused may have a pack of any
+// size left to send; to read most of it lets the answer be seen, and the bounds keep a client from
+// holding a connection for ever.
 const (
 	drainBytes = 4 << 30
 	drainTime  = 10 * time.Minute
@@ -176,8 +196,10 @@ func (p *pushing) drain() {
 	}
 }
 
-// check refuses what can be refused before the pack is read: bad names and stale old values. The entry judges again. Of a
-// push that may be repeated, what is where it should be is done.
+// check refuses what can be refused before the pack is read: bad names and stale old values. The
+// entry judges again. Of a push that may be repeated, what is where it should be is done. Names are
+// asked for a thousand at a time, of one revision each. The answers come in the order of the names,
+// so each belongs to the next command that was not refused before.
 func (p *pushing) check(ctx context.Context, repeated bool) error {
 	seen := make(map[string]bool, len(p.list))
 	var names []string
@@ -242,6 +264,9 @@ func (p *pushing) stale(c *command, r core.Ref) {
 }
 
 // receive reads the pack, checks that nothing is missing and makes it durable.
+//
+// If the process dies before the commit, what was received and kept is removed later: no entry
+// names it.
 func (p *pushing) receive(ctx context.Context) error {
 	err := p.timed(phaseReceive, func() error { return p.pack.Receive(ctx, p.in) })
 	if refused, ok := errors.AsType[*RefusedPack](err); ok && refused.NotWhole && p.shallow {
@@ -359,7 +384,9 @@ func (p *pushing) asksForce() bool {
 		slices.ContainsFunc(p.repo.Config.Rules, func(r core.RefRule) bool { return r.Deny&core.DenyForce != 0 })
 }
 
-// propose proposes what is not refused: one commit for an atomic push, else one for each thousand changes.
+// propose proposes what is not refused: one commit for an atomic push, else one for each thousand
+// changes. Once the outcome of one commit is unknown, later ones are not tried: they would be based
+// on refs that may not be there.
 func (p *pushing) propose(ctx context.Context) error {
 	if p.none() {
 		return nil
@@ -394,7 +421,9 @@ func (p *pushing) propose(ctx context.Context) error {
 	return nil
 }
 
-// commit proposes one commit and waits for its end.
+// commit proposes one commit and waits for its end. A pack whose commit may still be applied is
+// abandoned, not removed. One of a commit that was applied is published, even if only one of its
+// changes landed.
 func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) {
 	ctx, cancel := context.WithTimeout(ctx, p.s.l.Commit)
 	defer cancel()
@@ -428,7 +457,8 @@ func (p *pushing) commit(ctx context.Context, n uint64, chunk []*command) {
 	}
 }
 
-// requestOf is the id of a push's commit n.
+// requestOf is the id of a push's commit n. It is the same when the client repeats the push, so
+// that a commit which was applied is answered again and not applied twice.
 func (p *pushing) requestOf(n uint64) core.RequestID {
 	if n == 0 {
 		return p.id
@@ -437,7 +467,9 @@ func (p *pushing) requestOf(n uint64) core.RequestID {
 	return core.RequestID(sum[:16])
 }
 
-// transaction makes the op, with the facts that Apply judges by.
+// transaction makes the op, with the facts that Apply judges by. The old value that the client gave
+// is a condition of the change, so a ref that moved since check is refused by the entry. The epoch
+// lets Apply refuse facts that were checked in an earlier epoch of the repository.
 func (p *pushing) transaction(chunk []*command) *core.RefTxn {
 	txn := &core.RefTxn{
 		Repo: p.repo.Name, ID: p.repo.ID, Changes: make([]core.RefChange, len(chunk)), Partial: !p.caps["atomic"],
@@ -462,7 +494,8 @@ func (p *pushing) transaction(chunk []*command) *core.RefTxn {
 	return txn
 }
 
-// settle notes what became of each command of a commit.
+// settle notes what became of each command of a commit. It also tells the client where the push
+// stands in the log, unless the client wants it quiet.
 func (p *pushing) settle(r *core.Result, at core.At, chunk []*command) {
 	if r.Refusal != nil {
 		p.refusal(r.Refusal.Fact, chunk)

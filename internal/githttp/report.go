@@ -8,7 +8,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// textOf says why a ref did not move, in the words that git users know where there are any.
+// textOf says why a ref did not move, in the words that git users know where there are any. Others
+// are the reason's own name, with what it is about.
 func textOf(f *core.RefFailure) string {
 	switch f.Reason {
 	case core.RefMismatch:
@@ -39,7 +40,9 @@ func textOf(f *core.RefFailure) string {
 	return line(text)
 }
 
-// nameConflicts names a ref that is in the way of one that could not be made, as git does, if the client may see any.
+// nameConflicts names a ref that is in the way of one that could not be made, as git does, if the
+// client may see any. Hidden refs are not told to a caller that may not see them: the query leaves
+// them out.
 func (p *pushing) nameConflicts(ctx context.Context, chunk []*command) {
 	for _, c := range chunk {
 		if c.below == "" {
@@ -87,7 +90,8 @@ func (p *pushing) report() error {
 	return nil
 }
 
-// status writes the report, in pieces of some size.
+// status writes the report, in pieces of some size. So the report of a large push takes little
+// memory.
 func (p *pushing) status(w io.Writer) error {
 	unpack := p.unpack
 	if unpack == "" {

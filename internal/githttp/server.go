@@ -36,7 +36,8 @@ type Options struct {
 	Authenticated func(context.Context)
 }
 
-// Limits of the edge. A zero one means its default.
+// Limits of the edge. A zero one means its default. The defaults let through what git clients do
+// with repositories of a million refs.
 type Limits struct {
 	Idle         time.Duration // in which RateBytes must come from, or go to, a client that is waited for; default 1 min
 	RateBytes    int64         // default 1 MiB
@@ -48,6 +49,7 @@ type Limits struct {
 	PushRefs     int           // of any push; default 1,000,000
 }
 
+// withDefaults returns the limits with a default in the place of each zero.
 func (l Limits) withDefaults() Limits {
 	l.Idle = cmp.Or(l.Idle, time.Minute)
 	l.RateBytes = cmp.Or(l.RateBytes, 1<<20)
@@ -62,10 +64,12 @@ func (l Limits) withDefaults() Limits {
 
 // Server serves git clients. It is an http.Handler for the paths below Prefix.
 type Server struct {
-	o     Options
-	l     Limits
-	log   *slog.Logger
-	held  atomic.Int64 // bytes of commands in memory
+	o Options
+	// l are the limits with their defaults filled in.
+	l   Limits
+	log *slog.Logger
+	// held is how many bytes of commands are in memory, over all pushes.
+	held  atomic.Int64
 	stats counters
 }
 
@@ -86,19 +90,23 @@ const (
 	receivePack = "git-receive-pack"
 )
 
-// request is one request of a git client.
+// request is one request of a git client. It belongs to the goroutine of its handler, but for in
+// and out: git's input and output are copied at the same time.
 type request struct {
-	s       *Server
+	s *Server
+	// w, r and control belong to package http. control sets the deadlines of the connection.
 	w       http.ResponseWriter
 	r       *http.Request
 	control *http.ResponseController
-	who     auth.Principal
-	token   string
-	call    *auth.Call // of the field who; nil before the token was checked
-	repo    Repo
-	fresh   bool // the repository is only planned: a push makes it
-	ended   bool // the body was read to its end
-	in, out pace // of the body, and of the answer
+	// who is the caller, and token what it showed; both zero before it was authenticated.
+	who   auth.Principal
+	token string
+	call  *auth.Call // of the field who; nil before the token was checked
+	repo  Repo
+	fresh bool // the repository is only planned: a push makes it
+	ended bool // the body was read to its end
+	// in is the pace of the body, and out that of the answer.
+	in, out pace
 }
 
 // ServeHTTP serves one request.
@@ -117,6 +125,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve finds out who asks, for what and of which repository. Without a token the answer is 401 on every path: git clients
 // send none until they are asked, and take any other refusal for the last word.
+//
+// Then in this order: the path, the action, whether the token reaches the repository, its scope,
+// whether this node has git, and the repository. What a caller may not reach looks as if it were
+// not there, so that names do not leak.
 func (q *request) serve() error {
 	if err := q.authenticate(); err != nil {
 		return err
@@ -168,7 +180,9 @@ func (q *request) serve() error {
 // missing reports whether an error says that there is no such repository.
 func missing(err error) bool { return is[core.NotFound](err) || isNoRepo(err) }
 
-// plan returns the repository that a push makes, which is not there: absent if none does, or where the name is none.
+// plan returns the repository that a push makes, which is not there: absent if none does, or where
+// the name is none. It needs the scope to create repositories, a namespace that has pushes make
+// them, and a name that a repository may have.
 func (q *request) plan(namespace, name string, absent error) (Repo, error) {
 	if !q.who.Scopes.Has(auth.RefCreate) {
 		return Repo{}, absent
@@ -186,7 +200,8 @@ func (q *request) plan(namespace, name string, absent error) (Repo, error) {
 	return planned, nil
 }
 
-// route finds what an action does, for which service, and what scope it takes.
+// route finds what an action does, for which service, and what scope it takes. The error of a wrong
+// method or media type is returned with the handler, which is not called then.
 func (q *request) route(action string) (handle func() error, service string, scope auth.Scopes, err error) {
 	switch action {
 	case "info/refs":

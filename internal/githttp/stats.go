@@ -10,24 +10,33 @@ import (
 
 // counters count what the edge does.
 type counters struct {
+	// Requests that were answered, by kind; commits of pushes by outcome; and requests that were
+	// refused, by reason.
 	advertised, lists, fetches, pushes           atomic.Uint64
 	landed, rejected, unknown                    atomic.Uint64
 	denied, missing, limited, unavailable, other atomic.Uint64
-	phases                                       [5]struct{ count, micros atomic.Uint64 }
+	// phases are the counts and the microseconds of each phase.
+	phases [5]struct{ count, micros atomic.Uint64 }
 }
 
 // Phases of a push that are timed.
 const (
+	// phaseReceive is until the pack has come and git has checked it.
 	phaseReceive = iota
+	// phaseConnect is the questions about the new objects.
 	phaseConnect
+	// phaseKeep is making the pack durable on this node.
 	phaseKeep
+	// phaseStage is making it durable on enough other nodes.
 	phaseStage
+	// phaseCommit is all commits, from the first proposal to the last answer.
 	phaseCommit
 )
 
 // Phases names the phases in the order of Stats.
 var phases = [...]string{"receive", "connect", "keep", "stage", "commit"}
 
+// refused counts a request that ended with a status of an error.
 func (c *counters) refused(status int) {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
