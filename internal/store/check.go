@@ -12,7 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// content is a hash over stored keys and values in order, and their number.
+// content is a hash over stored keys and values in order, and their number. It is the same for
+// equal states, however they came about.
 type content struct {
 	hash uint64
 	keys int
@@ -125,6 +126,7 @@ func Inspect(o Options, visit func(id core.ShardID, v core.View) error) (r Repor
 	o = o.withDefaults()
 	e := o.engineOptions()
 	e.ReadOnly, e.ErrorIfNotExists = true, true
+	// What the database calls fatal is damage here: it is kept, and returned with what was read.
 	var damage error
 	e.Logger = logger{o.Logger, func(err error) { damage = err }}
 	db, err := pebble.Open(o.Dir, e)
@@ -177,6 +179,8 @@ func show(db *pebble.DB, id uint16, visit func(core.ShardID, core.View) error) e
 	return errors.Join(visit(sh.id, v), v.close())
 }
 
+// checkShard reads all of one shard. Each batch that writes keys of a shard also writes its record,
+// so keys without one are damage.
 func checkShard(db *pebble.DB, id uint16) (r ShardReport, err error) {
 	sh := &Shard{id: core.ShardID(id), metaKey: metaKey(id)}
 	r = ShardReport{Shard: sh.id, Services: map[keys.Service]uint64{}}

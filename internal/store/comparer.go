@@ -13,6 +13,11 @@ import (
 const comparerName = "millrace.v1"
 
 // newComparer returns the order of keys.Compare for the database, whose keys are a shard and a key in engine form.
+//
+// A key in engine form is a body, a zero that closes it, and perhaps a suffix. Whatever the
+// database makes of keys to put between others must have that form too. So Separator and Successor
+// work on bodies alone, and close what they find with a zero again; where a body cannot be made
+// shorter, the key stays as it is.
 func newComparer() *pebble.Comparer {
 	base := pebble.DefaultComparer
 	return &pebble.Comparer{
@@ -74,6 +79,7 @@ const shardLen = 2
 // that it sorts after all keys of all partitions, whose service byte is never 0xff.
 const metaLen = 11
 
+// appendShard appends what is in front of every key of a shard.
 func appendShard(dst []byte, shard uint16) []byte { return binary.BigEndian.AppendUint16(dst, shard) }
 
 // metaKey is where a shard's applied index and hash are stored, and the upper bound of its other keys.
@@ -88,15 +94,18 @@ func metaKey(shard uint16) []byte {
 // metaVersion is the first byte of a shard's record: its form.
 const metaVersion = 1
 
-// shardMeta is what is stored of a shard in addition to its keys.
+// shardMeta is what is stored of a shard in addition to its keys. index is that of the last entry
+// whose changes are stored, and hash the apply hash there.
 type shardMeta struct{ index, hash uint64 }
 
+// append appends the record: version 1 | index 8 | apply hash 8, all big-endian.
 func (m shardMeta) append(dst []byte) []byte {
 	dst = append(dst, metaVersion)
 	dst = binary.BigEndian.AppendUint64(dst, m.index)
 	return binary.BigEndian.AppendUint64(dst, m.hash)
 }
 
+// decodeMeta reads a record. ok is false for any other bytes.
 func decodeMeta(b []byte) (m shardMeta, ok bool) {
 	if len(b) != 17 || b[0] != metaVersion {
 		return m, false

@@ -24,16 +24,20 @@ const (
 // passes, as a full disk does, and must not end a node: the database and the log could not survive the error. Only the open is
 // repeated; what fails after it fails as before. It is safe for concurrent use.
 type Descriptors struct {
+	// fs is the file system beneath. Descriptors itself does not wrap it: FS does, with a bound for
+	// its waits.
 	fs    vfs.FS
 	clock env.Clock
 	log   *slog.Logger
 
 	waiting atomic.Int64  // opens that wait now
 	waits   atomic.Uint64 // opens that had to wait, since the start
-	stop    chan struct{}
-	once    sync.Once
+	// stop is closed by Stop, once, after which no open waits.
+	stop chan struct{}
+	once sync.Once
 
-	mu    sync.Mutex // guards noted
+	mu sync.Mutex // guards noted
+	// noted is when the log last said that opens wait, as boot time.
 	noted time.Duration
 }
 
@@ -68,7 +72,8 @@ func (d *Descriptors) note(name string, err error) {
 // openFS is a file system of Descriptors.
 type openFS struct {
 	vfs.FS
-	d    *Descriptors
+	d *Descriptors
+	// most is how long an open waits at most; 0 is until Stop.
 	most time.Duration
 }
 
@@ -115,6 +120,7 @@ func (d *Descriptors) pause(wait time.Duration) bool {
 	}
 }
 
+// The methods below wait, for each of them needs a descriptor.
 func (f *openFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return patiently(f, name, func() (vfs.File, error) { return f.FS.Create(name, c) })
 }

@@ -22,10 +22,14 @@ const FormatVersion = 1
 
 // Names in a data directory. The log and the store have a directory each, named by their users: wal and store.
 const (
-	lockName     = "LOCK"
+	// lockName is the file whose lock a user of the directory holds.
+	lockName = "LOCK"
+	// identityName has the identity. A directory without it is not in use yet.
 	identityName = "IDENTITY"
+	// identityTemp is an identity until it is durable; then it is renamed.
 	identityTemp = "IDENTITY.tmp"
-	ballastName  = "BALLAST"
+	// ballastName holds room back; see ReserveBallast.
+	ballastName = "BALLAST"
 )
 
 // ErrLocked says that another process, or another part of this one, uses the data directory.
@@ -61,14 +65,18 @@ type stored struct {
 
 // Dir is a data directory in use.
 type Dir struct {
-	fs   env.FS
+	fs env.FS
+	// path is where the directory is.
 	path string
 	id   Identity
+	// lock is held until Close, or until the process ends.
 	lock io.Closer
 }
 
-// OpenDir takes a data directory into use: it makes one where there is none, or an empty one, and takes its lock.
-// created is recorded in a new one. Errors: ErrLocked; ErrForeign; *UnfinishedError; *NewerFormatError; *errs.Corruption of its
+// OpenDir takes a data directory into use: it makes one where there is none, or an empty one, and
+// takes its lock. created is recorded in a new one. Errors: ErrLocked; ErrForeign;
+// *UnfinishedError; *NewerFormatError; *errs.Corruption of its identity. If the process dies before
+// the identity has its name, nothing has used the directory yet, and the next start draws another
 // identity.
 func OpenDir(fsys env.FS, path string, rnd env.Rand, created time.Time) (*Dir, error) {
 	// Looked at before anything is made, so that a directory which is refused stays as it is.
@@ -150,6 +158,7 @@ func (d *Dir) Close() error {
 // maxIdentity bounds an identity file; one is about 200 bytes.
 const maxIdentity = 64 << 10
 
+// readIdentity reads an identity. It refuses one that is damaged, incomplete or of a newer format.
 func readIdentity(fsys env.FS, name string) (id Identity, err error) {
 	b, err := env.ReadFile(fsys, name, maxIdentity)
 	if err != nil {
@@ -181,6 +190,7 @@ func readIdentity(fsys env.FS, name string) (id Identity, err error) {
 	return id, nil
 }
 
+// checksum returns the CRC-32C of b as 8 hexadecimal digits.
 func checksum(b []byte) string {
 	return fmt.Sprintf("%08x", crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
@@ -210,6 +220,8 @@ func writeIdentity(fsys env.FS, path string, rnd env.Rand, created time.Time) (I
 	return id, nil
 }
 
+// writeFile makes a file with the given content durable. Its name in the directory is the caller's
+// to sync.
 func writeFile(fsys env.FS, name string, b []byte) (err error) {
 	f, err := fsys.Create(name)
 	if err != nil {
@@ -222,6 +234,7 @@ func writeFile(fsys env.FS, name string, b []byte) (err error) {
 	return f.Sync()
 }
 
+// draw returns 64 random bits as 16 hexadecimal digits.
 func draw(rnd env.Rand) string {
 	var b [8]byte
 	rnd.Fill(b[:])

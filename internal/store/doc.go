@@ -16,4 +16,10 @@
 //
 // Elsewhere: what keys and values mean (internal/keys, internal/machine), the log itself (internal/replog), when the
 // log may be cut (internal/node, by Durable). DESIGN.md in this directory explains the layers.
+//
+// Main types: Store is all shards over one database, Shard the state of one, Txn what an entry
+// changes a shard through. Two goroutines meet at a shard: the one that applies entries, and the
+// store's own that writes layers (run); the database has more of its own. Locks are taken in this
+// order: Shard.writeMu, Shard.mu, Shard.headMu. A write to the disk is never waited for under
+// Shard.mu, except in the exchange of a whole state.
 package store

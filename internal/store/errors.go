@@ -52,7 +52,8 @@ func IsFull(err error) bool {
 // logger gives the database's messages to slog. What the database calls fatal ends the use of the store, not the
 // process: the owner decides.
 type logger struct {
-	log  *slog.Logger
+	log *slog.Logger
+	// fail gets what the database calls fatal.
 	fail func(error)
 }
 
@@ -60,6 +61,8 @@ func (l logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(form
 
 func (l logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
 
+// Fatalf does not end the process, which the database expects of it: fail makes every later write
+// of the database fail.
 func (l logger) Fatalf(format string, args ...any) {
 	l.fail(fmt.Errorf("database: "+format, args...))
 }

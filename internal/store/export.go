@@ -58,6 +58,8 @@ func (sh *Shard) DiskBytes() (uint64, error) {
 	return bytes + sh.layerMemory(), describe("estimate a shard's size", err)
 }
 
+// export makes the directory, fixes the state with pin, and writes it. On failure it removes what
+// it wrote.
 func (sh *Shard) export(dir string, each func(key, value []byte) error) (snap Snapshot, err error) {
 	if index, _ := sh.Applied(); index == 0 {
 		return snap, errors.New("nothing is applied")
@@ -94,19 +96,24 @@ func (sh *Shard) pin() (*pebble.Iterator, error) {
 
 // exporter writes the files of a snapshot. It goes past patientFS, which would wait for a disk that is full.
 type exporter struct {
-	sh   *Shard
-	fs   env.FS
-	dir  string
-	made bool // dir is ours to remove
+	// sh is the shard that is exported, and snap what is known of its files so far.
+	sh  *Shard
+	fs  env.FS
+	dir string
+	// made says that dir was not there, and is removed if the export fails.
+	made bool
 	snap Snapshot
 	each func(key, value []byte) error // is shown every key; may be nil
 
+	// options are the form of the tables.
 	options sstable.WriterOptions
 	table   *sstable.Writer // being written, or nil
 	file    *tableFile      // what it is written to
-	keys    int             // in it
+	// keys is how many keys the table has so far.
+	keys int
 }
 
+// makeDir makes dir, or takes one that is empty.
 func (e *exporter) makeDir() error {
 	switch names, err := e.fs.List(e.dir); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -190,6 +197,7 @@ func (e *exporter) add(key, value []byte) error {
 	return e.finish()
 }
 
+// begin begins the next file. It enters the description at once, so that remove finds it.
 func (e *exporter) begin() error {
 	if len(e.snap.Files) == e.sh.s.mostFiles {
 		return core.Exhausted{Limit: "snapshot_files", Max: int64(e.sh.s.mostFiles)} // nothing is damaged: there is too much
@@ -223,8 +231,10 @@ func (e *exporter) finish() error {
 // tableFile is what a table is written to. It sums the bytes before they reach the file system: a sum of what is read back
 // would also cover the file system's damage. The receiver of the file compares the sum.
 type tableFile struct {
+	// s tells when to give up.
 	s    *Store
 	file env.File
+	// buf is between the table and the file; sum and size are of what came in, before it.
 	buf  *bufio.Writer
 	sum  *xxhash.Digest
 	size int64

@@ -23,6 +23,7 @@ const writeCategory vfs.DiskWriteCategory = "millrace"
 // the same one: a crash then hits all of it at one instant.
 func NewFS(fs vfs.FS) env.FS { return fileSystem{fs} }
 
+// fileSystem gives the file system beneath the database the form that the other packages use.
 type fileSystem struct{ fs vfs.FS }
 
 func (f fileSystem) Create(name string) (env.File, error) {
@@ -57,6 +58,7 @@ func (f fileSystem) Size(name string) (int64, error) {
 	return info.Size(), nil
 }
 
+// Stamp describes the content of a file.
 func (f fileSystem) Stamp(name string) (env.Stamp, error) {
 	info, err := f.fs.Stat(name)
 	if err != nil {

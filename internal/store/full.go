@@ -30,6 +30,7 @@ type patientFS struct {
 	cause   func() error    // that failure
 }
 
+// Unwrap returns the file system beneath.
 func (f *patientFS) Unwrap() vfs.FS { return f.FS }
 
 // allowed refuses changes after the failure. It takes its time, because the database repeats a failed flush at once.
@@ -78,6 +79,7 @@ func (f *patientFS) retry(act func() error) error {
 // full reports whether a write waits for room.
 func (f *patientFS) full() bool { return f.waiting.Load() > 0 }
 
+// file opens a file patiently, and makes what is written to it patient too.
 func (f *patientFS) file(open func() (vfs.File, error)) (vfs.File, error) {
 	var file vfs.File
 	err := f.retry(func() (err error) {
@@ -102,6 +104,7 @@ func (f *patientFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs
 	return f.file(func() (vfs.File, error) { return f.FS.ReuseForWrite(from, to, c) })
 }
 
+// OpenDir does not wait: it takes no room.
 func (f *patientFS) OpenDir(name string) (vfs.File, error) {
 	file, err := f.FS.OpenDir(name)
 	if err != nil {
@@ -125,6 +128,7 @@ func (f *patientFS) Link(from, to string) error {
 // counts as one of those. The copy would wait for room, and take its time.
 type linkError struct{ error }
 
+// Is makes the database take a link that failed for one that is not permitted.
 func (e *linkError) Is(target error) bool { return target == fs.ErrPermission }
 
 func (e *linkError) Unwrap() error { return e.error }
@@ -137,6 +141,7 @@ func (f *patientFS) MkdirAll(dir string, perm os.FileMode) error {
 	return f.retry(func() error { return f.FS.MkdirAll(dir, perm) })
 }
 
+// Remove does not wait: it takes no room.
 func (f *patientFS) Remove(name string) error {
 	if err := f.allowed(); err != nil {
 		return err
@@ -158,6 +163,7 @@ type patientFile struct {
 	fs *patientFS
 }
 
+// Write goes on behind what was written, until all of b is.
 func (f *patientFile) Write(b []byte) (done int, err error) {
 	err = f.fs.retry(func() error {
 		n, err := f.File.Write(b[done:])
@@ -188,6 +194,7 @@ func (f *patientFile) Sync() error { return f.sync(f.File.Sync) }
 
 func (f *patientFile) SyncData() error { return f.sync(f.File.SyncData) }
 
+// sync is for Sync and SyncData. It is not repeated; see patientFile.
 func (f *patientFile) sync(act func() error) error {
 	if err := f.fs.allowed(); err != nil {
 		return err

@@ -30,6 +30,12 @@ func (sh *Shard) Install(dir string, snap Snapshot) error {
 	return nil
 }
 
+// install replaces the state in these steps. Until the last one the old state is whole and in use,
+// for readers and after a crash:
+//  1. The description fits this shard, and the files are what it says; they are durable then.
+//  2. writeMu is taken, so that no layer of the shard is written from here on.
+//  3. The database flushes its memory tables, and there is room for what the exchange writes.
+//  4. The exchange: one edit of the database's manifest, and the end of both layers, under mu.
 func (sh *Shard) install(dir string, snap Snapshot) error {
 	s := sh.s
 	if err := sh.expects(snap); err != nil {
@@ -105,8 +111,10 @@ func (s *Store) probeRoom(dir string, files int) error {
 	return s.usable()
 }
 
-// exchange replaces the state at one instant. The caller holds writeMu, and the database has nothing of the shard in
-// memory tables.
+// exchange replaces the state at one instant. The caller holds writeMu, and the database has
+// nothing of the shard in memory tables. If the edit fails, it is not known what the disk has, and
+// the store's use ends; one failure is known to have changed nothing: a file that could not be
+// linked for want of room.
 func (sh *Shard) exchange(paths []string, meta shardMeta) error {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// entryCost is the bytes that an entry takes in addition to its key and value: itself, its slot in the table and its place in a list. A
-// layer's size is counted with it, so that many small keys fill a layer before they fill the memory.
+// entryCost is the bytes that an entry takes in addition to its key and value: itself, its slot in the table and its
+// place in a list. A layer's size is counted with it, so that many small keys fill a layer before they fill the memory.
 const entryCost = 128
 
 // spanCost is what a range delete counts for in a layer's size. It is high because each one is copied when another is
@@ -30,7 +30,8 @@ type entry struct {
 	at    int32 // its place in list
 	list  *list // where it waits to be ordered; nil when it stands in its class's tree
 	class *class
-	rank  rank
+	// rank is the start of the key as numbers; see sorted.go.
+	rank rank
 }
 
 // layer holds the changes of a run of entries over whatever lies beneath it. Its newest state of a key counts: an
@@ -40,19 +41,30 @@ type entry struct {
 // it (order.go). The writer has the shard's lock exclusively; readers share it.
 type layer struct {
 	entries table
-	spans   []span   // range deletes: disjoint, ascending, never changed in place
-	free    []*entry // removed entries, to be used again
-	slab    []entry  // the rest of what was allocated last
+	// spans are the range deletes: disjoint, ascending, never changed in place, so that a reader
+	// may keep the slice.
+	spans []span
+	// free are removed entries, to be used again.
+	free []*entry
+	// slab is the rest of the entries that were allocated last.
+	slab []entry
 
 	unsorted list // entries in no class yet
 	classes  classes
 	orderMu  sync.Mutex // guards unsorted, classes and trees while readers make order; writers need no other lock
 
-	size    int64
-	version uint64 // rises with every change, so that a scan notices changes made by its own callback
-	calls   uint64 // changes asked for, those taken back excepted
+	// size is the sum of the bytes of keys and values, entryCost for each entry, and spanCost for
+	// each span.
+	size int64
+	// version rises with every change, so that a scan notices changes made by its own callback.
+	version uint64
+	// calls is how many changes were asked for, those that were undone left out. What is more than
+	// the entries was elided.
+	calls uint64
 
-	used bool          // holds at least one entry of the log, perhaps one that changed nothing
+	// used says that the layer holds at least one entry of the log, perhaps one that changed
+	// nothing.
+	used bool
 	born time.Duration // boot time of the first
 	meta shardMeta     // as of its last
 }
@@ -72,7 +84,8 @@ func (l *layer) reset() {
 // text views b as a string without copying. b is never changed while the string lives.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// get looks key up. known reports whether this layer decides: a value, or a deletion of what lies beneath.
+// get looks key up. known reports whether this layer decides: a value, or a deletion of what lies
+// beneath. The value must not be changed.
 func (l *layer) get(key []byte) (value []byte, live, known bool) {
 	if e := l.entries.get(key, l.entries.hash(key)); e != nil {
 		return e.value, e.live, true
@@ -156,12 +169,14 @@ func (l *layer) restore(key []byte, old prior) {
 	}
 }
 
-// prior is what a layer knew of a key before a change.
+// prior is what a layer knew of a key before a change. known is false if it knew nothing; the other
+// fields say nothing then.
 type prior struct {
 	value              []byte
 	known, live, fresh bool
 }
 
+// priorOf returns what the layer knows of a key that has an entry.
 func priorOf(e *entry) prior { return prior{e.value, true, e.live, e.fresh} }
 
 // add takes in a key that is not there, whose hash is h.
@@ -213,12 +228,14 @@ func (l *layer) removeRange(from, to []byte, gone func(key []byte, old prior)) (
 	return old
 }
 
+// setSpans replaces the range deletes and counts the difference.
 func (l *layer) setSpans(s []span) {
 	l.size += int64(len(s)-len(l.spans)) * spanCost
 	l.spans = s
 }
 
-// joined returns spans with s among them; those that touch become one.
+// joined returns spans with s among them; those that touch become one. It makes a new slice: the
+// journal and readers hold the old one.
 func joined(spans []span, s span) []span {
 	// Those from i to j overlap or touch s.
 	i := sort.Search(len(spans), func(i int) bool {

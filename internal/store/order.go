@@ -20,14 +20,17 @@ type class struct {
 	tree    *btree.BTreeG[*entry]
 }
 
-// list is entries in no order, any of which can leave at once.
+// list is entries in no order, any of which can leave at once. Each entry says in at where it
+// stands.
 type list struct{ items []*entry }
 
+// push adds an entry, which is in no list and no tree.
 func (s *list) push(e *entry) {
 	e.list, e.at = s, int32(len(s.items))
 	s.items = append(s.items, e)
 }
 
+// remove takes an entry out, and puts the last one in its place.
 func (s *list) remove(e *entry) {
 	last := len(s.items) - 1
 	s.items[e.at] = s.items[last]
@@ -45,14 +48,18 @@ func (s *list) reset() []*entry {
 
 // classes are the classes of a layer that have come up so far, by prefix and in its order.
 type classes struct {
+	// byPrefix finds a class by its prefix.
 	byPrefix map[string]*class
-	ordered  []*class
+	// ordered has the same classes in ascending order of their prefixes.
+	ordered []*class
 }
 
+// classOf returns what a key's class is found by.
 func classOf(key []byte) []byte {
 	return key[:min(classLen, keys.Split(key))]
 }
 
+// of returns the class of a key, and makes it if it is not there.
 func (c *classes) of(key []byte) *class {
 	prefix := classOf(key)
 	if got := c.byPrefix[string(prefix)]; got != nil {
@@ -89,6 +96,10 @@ func (c *classes) within(from, to []byte) []*class {
 
 // order puts every entry in [from, to) in its class's tree, and returns the classes that can have some. Readers that
 // share the lock may call it at once: the first one moves the entries, and nothing is left to move until the next write.
+//
+// An entry goes this way at most once: from the unsorted ones to those that wait in its class,
+// which costs a look at its prefix, and from there to the class's tree, which costs a search.
+// Entries of classes that no scan visits never get to a tree.
 func (l *layer) order(from, to []byte) []*class {
 	l.orderMu.Lock()
 	defer l.orderMu.Unlock()
@@ -112,18 +123,23 @@ func (l *layer) order(from, to []byte) []*class {
 	return slices.Clone(found)
 }
 
+// less orders the entries of a tree by their keys.
 func less(a, b *entry) bool { return keys.Compare(a.key, b.key) < 0 }
 
-// cursor walks the entries of a layer in [from, to), in order. The zero cursor of a nil layer has none.
+// cursor walks the entries of a layer in [from, to), in order. The zero cursor of a nil layer has
+// none. While it is open, the layer may change only through the caller of the cursor, which seeks
+// again then.
 type cursor struct {
-	l       *layer
+	l *layer
+	// from and to are the bounds; a nil to has no end.
 	to      []byte
 	from    []byte
 	classes []*class // still to be walked, after the one in it
 	it      btree.IterG[*entry]
 	open    bool // it is in use
-	entry   *entry
-	pivot   entry // what it seeks
+	// entry is where it stands; nil before the first seek and after the end.
+	entry *entry
+	pivot entry // what it seeks
 }
 
 // seek goes to the first entry at or after from, and returns it, or nil.
@@ -154,6 +170,7 @@ func (c *cursor) advance() *entry {
 	return nil
 }
 
+// next goes to the next entry, and returns it, or nil.
 func (c *cursor) next() *entry {
 	if !c.open {
 		return nil
@@ -165,6 +182,7 @@ func (c *cursor) next() *entry {
 	return c.advance()
 }
 
+// take makes the tree's entry the cursor's own, unless it lies beyond the range.
 func (c *cursor) take() *entry {
 	e := c.it.Item()
 	if !before(e.key, c.to) {
@@ -176,6 +194,7 @@ func (c *cursor) take() *entry {
 	return e
 }
 
+// close gives up the tree's iterator.
 func (c *cursor) close() {
 	if c.open {
 		c.it.Release()

@@ -20,9 +20,11 @@ type Pinned struct {
 	rows   []pinnedRow // of the layers, in order; what they know of a key hides the database
 	active []span      // range deletes of the layers
 	frozen []span
-	buf    []byte
+	// buf is a key of the database, for seeking.
+	buf []byte
 }
 
+// pinnedRow is what the layers say of a key: its value, or, if live is false, that it is deleted.
 type pinnedRow struct {
 	key, value []byte
 	live       bool
@@ -66,7 +68,9 @@ func (sh *Shard) Pin(from, to []byte) (_ *Pinned, err error) {
 	return p, nil
 }
 
-// note lists what the layers know of the range.
+// note lists what the layers know of the range. The active layer hides the frozen one, by its
+// entries and by its range deletes. Keys and values are not copied: an entry's bytes are never
+// changed, only replaced.
 func (p *Pinned) note(active, frozen *layer, from, to []byte) {
 	up, low := cursor{l: active}, cursor{l: frozen}
 	u, l := up.seek(from, to), low.seek(from, to)
@@ -96,7 +100,9 @@ func (p *Pinned) note(active, frozen *layer, from, to []byte) {
 // Index returns the applied index of the state.
 func (p *Pinned) Index() uint64 { return p.index }
 
-// Next calls fn for each further key in order, until it returns false. key and value are valid only during the call.
+// Next calls fn for each further key in order, until it returns false. key and value are valid only
+// during the call. It merges the noted rows with the iterator; a row decides where both have a key.
+// Keys of the database that a range delete hides are jumped over.
 func (p *Pinned) Next(fn func(key, value []byte) bool) error {
 	valid := p.iter.Valid()
 	if !p.began {

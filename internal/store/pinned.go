@@ -26,7 +26,8 @@ func (sh *Shard) Pinned(fn func(v core.View) error) error {
 	return errors.Join(err, describe("end a scan", it.Close()))
 }
 
-// pinned is a View of one iterator.
+// pinned is a View of one iterator. It needs no layers, since pin has written them to the database.
+// A Get and a Scan move the same iterator.
 type pinned struct {
 	sh  *Shard
 	it  *pebble.Iterator

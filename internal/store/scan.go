@@ -81,10 +81,12 @@ type scan struct {
 	*reader
 	from, to     []byte
 	upper, lower cursor // the active and the frozen layer
-	disk         *pebble.Iterator
-	diskKey      []byte // without the shard; nil at the end
+	// disk is the iterator over the database's part of the range.
+	disk    *pebble.Iterator
+	diskKey []byte // without the shard; nil at the end
 }
 
+// open opens the three sources at the start of the range.
 func (s *scan) open() error {
 	shard := uint16(s.sh.id)
 	s.buf = append(appendShard(s.buf[:0], shard), s.from...)
@@ -110,6 +112,7 @@ func (s *scan) open() error {
 	return s.onDisk(s.disk.First())
 }
 
+// onDisk notes where the iterator over the database stands.
 func (s *scan) onDisk(valid bool) error {
 	if valid {
 		s.diskKey = s.disk.Key()[shardLen:]
@@ -119,6 +122,7 @@ func (s *scan) onDisk(valid bool) error {
 	return describe("scan", s.disk.Error())
 }
 
+// close keeps the iterator for the reader's next scan, unless it failed or another one is kept.
 func (s *scan) close() error {
 	s.upper.close()
 	s.lower.close()
@@ -132,6 +136,11 @@ func (s *scan) close() error {
 	return describe("end a scan", s.disk.Close())
 }
 
+// run merges the sources. At each step it takes the lowest key ahead. The newest source that has
+// the key decides whether it is shown, and with what value: the active layer, then the frozen one
+// unless a range delete of the active one hides it, then the database likewise. Then every source
+// that has the key moves on. If fn has changed the active layer, its cursor is placed again, behind
+// the key.
 func (s *scan) run(fn func(key, value []byte) bool) error {
 	for {
 		up, low, disk := s.nearest()
@@ -235,6 +244,7 @@ func (s *scan) reseek(key []byte, own bool) {
 	}
 }
 
+// advance moves on those sources that had the key.
 func (s *scan) advance(up, low, disk bool) error {
 	if up {
 		s.upper.next()

@@ -22,14 +22,22 @@ type Shard struct {
 	metaKey []byte
 
 	// mu guards the fields below. The writer holds it for one entry and for the exchange of layers, readers share it.
-	mu     sync.RWMutex
-	room   *sync.Cond // on mu: Apply may find room
+	mu   sync.RWMutex
+	room *sync.Cond // on mu: Apply may find room
+	// active takes the changes of Apply. Only the applying goroutine changes it, and with mu held
+	// exclusively.
 	active *layer
 	frozen *layer // being written, or waiting for it; nil if none
-	spare  *layer // empty, to become active
-	broken error  // why Apply is refused
-	tx     Txn
-	tops   tops
+	// spare is an empty layer that becomes the active one at the next freeze; its memory is used
+	// again.
+	spare *layer
+	// broken is why Apply is refused; it stays, because the state ends before the entry that
+	// failed.
+	broken error
+	// tx is used again for each entry.
+	tx Txn
+	// tops is what is known of the highest keys in the database; see sorted.go.
+	tops tops
 
 	headMu sync.Mutex // guards head; apart from mu, so that it can be asked within a View
 	head   shardMeta  // of the last entry published
@@ -41,10 +49,12 @@ type Shard struct {
 	verified atomic.Uint64 // hash of the description of the snapshot that was verified last
 
 	durableMu sync.Mutex // guards the fields below
+	// durable is the applied index that survives a power cut. It only grows.
 	durable   uint64
 	durableAt uint64 // flushes that had ended when durable was read
 }
 
+// newShard reads the shard's record, and begins with an empty layer over what is stored.
 func newShard(s *Store, id core.ShardID) (*Shard, error) {
 	sh := &Shard{s: s, id: id, metaKey: metaKey(uint16(id)), active: newLayer()}
 	sh.room = sync.NewCond(&sh.mu)
@@ -75,6 +85,7 @@ func (sh *Shard) readMeta(from pebble.Reader) (m shardMeta, err error) {
 	return m, errors.Join(err, closer.Close())
 }
 
+// sortedShards returns the shards by id.
 func sortedShards(m map[core.ShardID]*Shard) []*Shard {
 	return slices.SortedFunc(maps.Values(m), func(a, b *Shard) int { return cmp.Compare(a.id, b.id) })
 }
@@ -84,6 +95,9 @@ func sortedShards(m map[core.ShardID]*Shard) []*Shard {
 // Apply is refused from then on, and readers see the state before it. Apply waits while two layers are unwritten.
 //
 // It is for one goroutine. fn must not use the shard but through tx.
+//
+// mu is held for the whole entry. The layer changes while fn runs, and no reader sees it; the head
+// is set last. An index becomes visible together with the changes of its entry, or neither does.
 func (sh *Shard) Apply(index uint64, fn func(tx *Txn) error) error {
 	if !sh.s.use.enter() {
 		return ErrClosed
@@ -237,6 +251,8 @@ func (sh *Shard) Durable() uint64 {
 	return sh.durable
 }
 
+// readDurable reads the shard's record from what the database has on the disk and has synced,
+// leaving out its memory tables.
 func (sh *Shard) readDurable() (m shardMeta, err error) {
 	it, err := sh.s.db.NewIter(&pebble.IterOptions{OnlyReadGuaranteedDurable: true, LowerBound: sh.metaKey})
 	if err != nil {

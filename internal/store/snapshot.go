@@ -129,6 +129,7 @@ func (s *Snapshot) valid() error {
 	return nil
 }
 
+// snapshotFileName names the n-th file of a snapshot, from 1. Names sort as the files do.
 func snapshotFileName(n int) string { return fmt.Sprintf("%06d.sst", n) }
 
 // plainName reports whether name is one that Export gives, which names no other directory.

@@ -36,11 +36,18 @@ func rankOf(key []byte) (r rank) {
 	return r
 }
 
-// sorter puts the entries of a layer in order. It keeps its memory from one layer to the next.
+// sorter puts the entries of a layer in order. It keeps its memory from one layer to the next. A
+// layer has few classes, and within one the keys mostly differ in the first numbers behind it. So
+// entries are put into groups by class, groups are ordered by name, and within a group 64 bits are
+// compared in most cases, without a look at a key.
 type sorter struct {
+	// groups are those of the layer; behind the length lie those of earlier layers, with their
+	// memory.
 	groups []*group
+	// byName finds a group once there are more than fewGroups.
 	byName map[[classLen]byte]*group
-	out    []*entry
+	// out is the result, valid until the next call of sort or reset.
+	out []*entry
 }
 
 // group is the entries whose keys have a class in common, or that are shorter and padded alike.
@@ -76,6 +83,7 @@ func (s *sorter) sort(l *layer) []*entry {
 	return s.out
 }
 
+// compareItems orders by the 64 bits, and by the keys where these are equal.
 func compareItems(x, y sortItem) int {
 	if x.at != y.at {
 		return cmp.Compare(x.at, y.at)
@@ -105,6 +113,7 @@ func (s *sorter) gather(l *layer) {
 // fewGroups is up to how many groups a search by eye is faster than a map.
 const fewGroups = 16
 
+// group returns the group of a class, and makes it if it is not there.
 func (s *sorter) group(class [classLen]byte) *group {
 	if len(s.groups) <= fewGroups {
 		for _, g := range s.groups {

@@ -2,7 +2,7 @@ package store
 
 import "sync/atomic"
 
-// counts are what the store counts itself.
+// counts are what the store counts itself. The names are those of Stats, in order.
 type counts struct{ mutations, elided, layers, bytes, waits atomic.Uint64 }
 
 // Stats are counters since Open and sizes now.

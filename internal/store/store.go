@@ -14,17 +14,22 @@ import (
 
 // Store is the state of all shards of one node.
 type Store struct {
-	o    Options
-	db   *pebble.DB
+	// o has its defaults filled in.
+	o  Options
+	db *pebble.DB
+	// disk is the file system that the database writes through.
 	disk *patientFS
-	use  usage
+	// use counts the calls that use the database.
+	use usage
 
 	closed atomic.Bool
 
 	mu     sync.Mutex // guards shards and order
 	shards map[core.ShardID]*Shard
 	order  []*Shard // by id; replaced, never changed
-	limit  atomic.Int64
+	// limit is the size in bytes at which a shard's layer is written out. It falls as shards are
+	// added.
+	limit atomic.Int64
 
 	fileBytes uint64 // at which a file of a snapshot ends
 	mostFiles int    // of one snapshot
@@ -35,13 +40,15 @@ type Store struct {
 	closing chan struct{} // closed when waiting for disk space ends
 	stopped chan struct{} // closed when the writer goroutine is gone
 
+	// flushAsked is set by RequestFlush. The writer goroutine takes it back before it writes.
 	flushAsked atomic.Bool
 	flushes    atomic.Uint64 // flushes of the database that ended well
 
 	failOnce sync.Once
 	failure  error         // set before dead is closed
 	dead     chan struct{} // closed by the first failure that cannot be survived
-	errC     chan error
+	// errC delivers the failure. It has room for one, and fail sends one.
+	errC chan error
 
 	counts counts
 }
@@ -79,7 +86,9 @@ func Open(o Options) (*Store, error) {
 	return s, nil
 }
 
-// listener follows what the database does. Its functions run while the database holds its lock, and do not wait.
+// listener follows what the database does. Its functions run while the database holds its lock, and
+// do not wait. What the database reports in the background ends the store's use, but for want of
+// room and a compaction that was cancelled.
 func (s *Store) listener() *pebble.EventListener {
 	ended := func() {
 		select {
@@ -188,8 +197,10 @@ func (s *Store) all() []*Shard {
 	return s.order
 }
 
-// Close waits for calls that run, writes what is in memory unless the disk is full, and closes the database. What it
-// cannot write, the log brings back at the next start.
+// Close waits for calls that run, writes what is in memory unless the disk is full, and closes the
+// database. What it cannot write, the log brings back at the next start. In this order: the flag
+// keeps new users out, the writer goroutine ends, the layers are flushed, all other waiting ends,
+// and the last call that is inside leaves. Then nothing uses the database.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return ErrClosed
@@ -214,16 +225,20 @@ func (s *Store) Close() error {
 	return errors.Join(err, describe("close database", s.db.Close()))
 }
 
-// usage counts the calls that use the database, so that it is closed after the last.
+// usage counts the calls that use the database, so that it is closed after the last. end adds a
+// large negative number to the count: from then on enter finds it below zero, and the call that
+// brings it back to that number alone is the last.
 type usage struct {
 	n    atomic.Int64
 	once sync.Once
+	// idle is closed when end was called and no call is inside.
 	idle chan struct{}
 }
 
 // ended is added to the count when no new call may enter.
 const ended = -1 << 62
 
+// enter reports whether the caller may go on. If so, the caller must call leave.
 func (u *usage) enter() bool {
 	if u.n.Add(1) > 0 {
 		return true
@@ -232,6 +247,7 @@ func (u *usage) enter() bool {
 	return false
 }
 
+// leave ends what enter began.
 func (u *usage) leave() {
 	if u.n.Add(-1) == ended {
 		u.once.Do(func() { close(u.idle) })

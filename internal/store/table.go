@@ -9,16 +9,22 @@ import (
 // memory and the entry it finds, and a lookup and the insert after it hash the key once. The seed is random, because
 // clients choose keys.
 type table struct {
-	slots []slot // a power of two
-	n     int
-	seed  maphash.Seed
+	// slots is how the table is stored; its length is a power of two, and at most five of eight are
+	// in use.
+	slots []slot
+	// n is how many entries there are.
+	n    int
+	seed maphash.Seed
 }
 
+// slot is a place in the table. The hash is kept, so that most other keys are passed over without a
+// look at them.
 type slot struct {
 	hash uint64
 	e    *entry // nil: free
 }
 
+// tableMin is the least number of slots.
 const tableMin = 64
 
 func newTable() table { return table{seed: maphash.MakeSeed()} }
@@ -53,6 +59,7 @@ func (t *table) add(e *entry, h uint64) {
 	t.place(slot{h, e})
 }
 
+// place puts a slot into the first free one from its home on.
 func (t *table) place(s slot) {
 	mask := uint64(len(t.slots) - 1)
 	i := s.hash & mask
@@ -62,6 +69,7 @@ func (t *table) place(s slot) {
 	t.slots[i] = s
 }
 
+// grow doubles the table.
 func (t *table) grow() {
 	old := t.slots
 	t.slots = make([]slot, max(tableMin, 2*len(old)))
@@ -72,7 +80,9 @@ func (t *table) grow() {
 	}
 }
 
-// remove forgets an entry that is there. Those behind it that it had displaced move up, so that no mark is left.
+// remove forgets an entry that is there. Those behind it that it had displaced move up, so that no
+// mark is left. An entry whose home lies behind the gap stays: it would not be found in front of
+// its home.
 func (t *table) remove(e *entry) {
 	mask := uint64(len(t.slots) - 1)
 	i := t.hash(e.key) & mask

@@ -17,17 +17,21 @@ type Txn struct {
 	// points look up single keys in the database, each those of some classes: a key that is a little above the one before
 	// is found without a new seek, and the keys of one class rise. They outlive the entry, because making one costs more
 	// than using it, and are closed when the frozen layer goes: until then the layers hide all that the database gained.
-	points  [4]*pebble.Iterator
-	hash    uint64
-	journal []change // every change of the entry, so that a failed one leaves nothing behind
-	start   mark     // of the entry
-	marked  bool
-	mark    mark
+	points [4]*pebble.Iterator
+	// hash is the apply hash up to the last change.
+	hash uint64
+	// journal is every change of the entry, so that a failed one leaves nothing behind.
+	journal []change
+	start   mark // of the entry
+	// marked says that mark is where Undo goes back to.
+	marked bool
+	mark   mark
 }
 
 var _ core.Txn = (*Txn)(nil)
 
-// change is how to take one change back: what a key was before, or the range deletes before one was added.
+// change is how to take one change back: what a key was before, or the range deletes before one was
+// added. The journal has them in the order in which they were made.
 type change struct {
 	key   []byte
 	old   prior
@@ -37,6 +41,8 @@ type change struct {
 
 // mark is where Undo goes back to.
 type mark struct {
+	// journal is the length of the journal, hash the apply hash and calls the layer's count at the
+	// mark.
 	journal int
 	hash    uint64
 	calls   uint64
@@ -61,7 +67,9 @@ func (t *Txn) abort() {
 	t.end()
 }
 
-// Get returns the value of key, and whether it is there.
+// Get returns the value of key, and whether it is there. The layers are asked first. Then tops says
+// of most keys that the database cannot have them. Only for the rest the database is asked, by an
+// iterator that stays open from entry to entry.
 func (t *Txn) Get(key []byte) (value []byte, ok bool, err error) {
 	if value, live, known := t.layered(key); known {
 		return value, live, nil
@@ -122,6 +130,7 @@ func (t *Txn) Insert(key, value []byte) {
 	t.put(key, value, true)
 }
 
+// put is Set and Insert.
 func (t *Txn) put(key, value []byte, fresh bool) {
 	t.hash = hash2(t.hash, hashSet, key, value)
 	t.active.calls++
@@ -173,6 +182,8 @@ func (t *Txn) Keep() {
 	t.marked = false
 }
 
+// rewind takes changes back, the newest first, so that each key gets back what it was before the
+// oldest of them.
 func (t *Txn) rewind(to mark) {
 	for i := len(t.journal) - 1; i >= to.journal; i-- {
 		c := &t.journal[i]

@@ -42,7 +42,8 @@ func readUnfinished(fsys env.FS, path string, names []string) error {
 	return nil
 }
 
-// Making is a data directory that a command makes, or makes over. Until Finish no server starts on it.
+// Making is a data directory that a command makes, or makes over. Until Finish no server starts on
+// it. It holds the directory's lock.
 type Making struct {
 	fs   env.FS
 	path string
@@ -52,8 +53,9 @@ type Making struct {
 // ErrNotEmpty says that a data directory cannot be made because something is there.
 var ErrNotEmpty = errors.New("directory is not empty")
 
-// MakeDir begins to make a data directory where there is none, or an empty one, or one in which the same command did not
-// end: what that left is removed. Errors: ErrNotEmpty, ErrLocked; an *UnfinishedError of another command.
+// MakeDir begins to make a data directory where there is none, or an empty one, or one in which the
+// same command did not end: what that left is removed. Errors: ErrNotEmpty, ErrLocked; an
+// *UnfinishedError of another command. The mark is durable before anything is removed or made.
 func MakeDir(fsys env.FS, path, command string) (*Making, error) {
 	names, err := fsys.List(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,6 +110,7 @@ func Remake(fsys env.FS, path, command string) (*Making, error) {
 	return m, nil
 }
 
+// mark writes the mark and makes it durable.
 func (m *Making) mark(command string) error {
 	if err := writeFile(m.fs, filepath.Join(m.path, unfinishedName), []byte(command+"\n")); err != nil {
 		return fmt.Errorf("write %s: %w", unfinishedName, err)

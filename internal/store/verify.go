@@ -44,6 +44,8 @@ func (sh *Shard) Verify(dir string, snap Snapshot) error {
 	return nil
 }
 
+// verify compares sums first, and then reads the tables, unless those of the same description were
+// read before.
 func (sh *Shard) verify(dir string, snap Snapshot) error {
 	for _, f := range snap.Files {
 		if err := sh.s.verifySum(filepath.Join(dir, f.Name), f); err != nil {
@@ -80,6 +82,7 @@ func (s *Store) blame(f SnapshotFile, err error) error {
 	return blame(f, err)
 }
 
+// blame returns the error with the file's name. A file that is missing counts as damaged.
 func blame(f SnapshotFile, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errs.Corruptf("it is missing")
@@ -188,20 +191,23 @@ func (sizeOf) IsDir() bool                 { return false }
 func (sizeOf) Sys() any                    { return nil }
 func (sizeOf) DeviceID() (id vfs.DeviceID) { return id }
 
-// verifier reads the tables of a snapshot in order.
+// verifier reads the tables of a snapshot in order. It is for one goroutine, and of no more use
+// after an error.
 type verifier struct {
-	o       *pebble.Options
-	ended   func() error                  // says when to stop
-	each    func(key, value []byte) error // is shown every key; may be nil
-	seen    error                         // of each
-	want    Snapshot
-	prefix  []byte // of all keys
+	o     *pebble.Options
+	ended func() error                  // says when to stop
+	each  func(key, value []byte) error // is shown every key; may be nil
+	seen  error                         // of each
+	want  Snapshot
+	// prefix is what all keys begin with: the shard.
+	prefix  []byte
 	metaKey []byte
 	c       content
 	last    []byte // key read last
 	meta    []byte // value of the shard's record, nil before it
 }
 
+// newVerifier returns a verifier that has read nothing.
 func newVerifier(o Options, want Snapshot, ended func() error, each func(key, value []byte) error) *verifier {
 	v := &verifier{
 		o: o.engineOptions(), ended: ended, each: each, want: want,
@@ -275,6 +281,8 @@ func unread(err error) bool {
 	return path || call || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
+// add takes in the next key. It refuses one of another shard, one that is not above the last, and
+// any behind the shard's record.
 func (v *verifier) add(key, value []byte) error {
 	if err := v.ended(); err != nil {
 		return err

@@ -21,7 +21,8 @@ func (s *Store) poke() {
 	}
 }
 
-// run writes layers out until the store stops or fails.
+// run writes layers out until the store stops or fails. It is the only goroutine of the store.
+// After a failure it wakes every Apply that waits for room, and then waits for Close.
 func (s *Store) run() {
 	defer close(s.stopped)
 	timer := s.o.Clock.NewTimer(s.o.LayerAge)
@@ -48,6 +49,7 @@ func (s *Store) run() {
 }
 
 // writeDue writes the layers that are full, old or asked for, and returns when the next one is due.
+// An error of one shard ends the round: it ends the store too.
 func (s *Store) writeDue() (next time.Duration, err error) {
 	flush := s.flushAsked.Swap(false)
 	next = s.o.LayerAge
@@ -87,8 +89,9 @@ func (sh *Shard) writeIfDue(now bool) (next time.Duration, err error) {
 	return next, sh.writeFrozen()
 }
 
-// WriteLayer writes what is in memory to the database now: afterwards the database holds everything applied before the
-// call. It does not make it durable.
+// WriteLayer writes what is in memory to the database now: afterwards the database holds everything
+// applied before the call. It does not make it durable. It is for callers that cannot wait for the
+// writer goroutine, and for stores without one.
 func (sh *Shard) WriteLayer() error {
 	if !sh.s.use.enter() {
 		return ErrClosed
@@ -164,7 +167,8 @@ func (sh *Shard) writeFrozenWhen(await func() error) error {
 	return nil
 }
 
-// commit writes a layer as one batch that also holds the applied index and hash (R2).
+// commit writes a layer as one batch that also holds the applied index and hash (R2). The batch
+// lies in one memory table of the database, so a crash leaves all of it or nothing.
 func (sh *Shard) commit(l *layer) error {
 	if err := fault.Point("store.layer_frozen"); err != nil {
 		return err
@@ -235,7 +239,8 @@ const (
 	maxSublevels = 20
 )
 
-// awaitRoom waits while the disk is full or the database is behind with its writes.
+// awaitRoom waits while the disk is full or the database is behind with its writes. While the store
+// closes it waits for the database still, but not for a full disk.
 func (s *Store) awaitRoom() error {
 	for {
 		if err := s.err(); err != nil {
@@ -347,6 +352,7 @@ func (s *Store) flushTables(giveUp func() error) error {
 	}
 }
 
+// await waits for d, or until a flush is done or the store fails or stops.
 func (s *Store) await(done <-chan struct{}, d time.Duration) {
 	t := s.o.Clock.NewTimer(d)
 	defer t.Stop()
