@@ -40,6 +40,10 @@ func (a *Area) Ancestry(ctx context.Context, at Place, tenant core.TenantID, mov
 
 // ancestry asks one run of git about all moves. where says in which directories it finds the objects, and how to end the use of
 // those; it is called after all objects were looked up, because looking up is what brings packs that are not here yet.
+//
+// Moves are asked about in three ways. Where both ends are the same, or one of them is not a
+// commit, the answer is known without git. A single move is git's own to find out. Several are
+// walked together, so that commits which they have in common are read once.
 func (a *Area) ancestry(ctx context.Context, by asker, where func() ([]string, func(), error), look lookUp, moves []core.Move) ([]core.Ancestry, error) {
 	out := make([]core.Ancestry, len(moves))
 	open := make(map[core.Move]core.Ancestry) // between two commits
@@ -95,6 +99,8 @@ func (a *Area) ancestry(ctx context.Context, by asker, where func() ([]string, f
 	return out, nil
 }
 
+// bothCommits reports whether both ends of a move are commits. An object that is not there is not
+// one.
 func bothCommits(ctx context.Context, look lookUp, m core.Move) (bool, error) {
 	for _, id := range []core.ObjectID{m.From, m.To} {
 		if t, _, err := look(ctx, id); err != nil || t != core.ObjectCommit {
@@ -130,7 +136,9 @@ func (a *Area) ancestryOf(ctx context.Context, by asker, env []string, m core.Mo
 	return core.FastForward, nil
 }
 
-// walk lets w ask one git for commits until it knows all of its moves. The memory of w is counted as that of the program.
+// walk lets w ask one git for commits until it knows all of its moves. The memory of w is counted
+// as that of the program. The walk writes ids to git and reads commits from it at the same time:
+// feed runs here, and readHeads in the goroutine that drains git's output.
 func (a *Area) walk(ctx context.Context, w *walk, by asker, env []string) error {
 	ctx, cancel := context.WithTimeout(ctx, PushTime)
 	defer cancel()

@@ -18,12 +18,14 @@ import (
 
 // Options of an area. A zero field means its default where one is named.
 type Options struct {
-	FS        env.FS   // must be the real one: git programs read and write the same files
-	Exec      env.Exec //
-	Clock     env.Clock
-	Rand      env.Rand
-	Dir       string // made if missing; required
-	Git       string // the program, or a path of it; default git
+	FS env.FS // must be the real one: git programs read and write the same files
+	// Exec runs git.
+	Exec  env.Exec
+	Clock env.Clock
+	Rand  env.Rand
+	Dir   string // made if missing; required
+	// Git is the program, by its name or a path of it; default git.
+	Git       string
 	Manifests Manifests
 	Peers     Peers // the other nodes; nil: there are none
 	Logger    *slog.Logger
@@ -70,35 +72,65 @@ type Manifests interface {
 
 // Area is the directory of all repositories' objects on this node. It is safe for concurrent use.
 type Area struct {
-	o        Options
-	git      gitProgram
-	boot     string // begins the names of what this process receives
-	serial   atomic.Uint64
-	types    *typeCache
-	open     *packCache
+	// o has its defaults filled in, and git is what Open has found.
+	o   Options
+	git gitProgram
+	// boot begins the names of what this process receives, so that the next start can tell them
+	// from its own.
+	boot string
+	// serial counts what this process has named; see nextID.
+	serial atomic.Uint64
+	// types remembers types of objects, and open keeps packs open.
+	types *typeCache
+	open  *packCache
+	// children bounds the programs that run.
 	children *children
-	broken   atomic.Bool // a sync failed: no more packs are taken
-	stats    counters
-	lines    *lines // to other nodes; nil: there are none
-	pulls    *pulls
-	served   atomic.Int32       // connections of other nodes
-	frozen   atomic.Int32       // backups that read lists of packs: no pack is removed meanwhile
-	life     context.Context    // ends with the area
-	end      context.CancelFunc //
+	// broken says that a sync failed: no more packs are taken until a restart.
+	broken atomic.Bool
+	stats  counters
+	// lines are the connections to other nodes; nil: there are none.
+	lines *lines
+	// pulls are the packs that come from other nodes because they are missing here.
+	pulls *pulls
+	// served is how many connections of other nodes are served.
+	served atomic.Int32
+	// frozen is how many backups read lists of packs now: no pack is removed meanwhile.
+	frozen atomic.Int32
+	// life ends with the area, by end. Work that outlives its caller runs under it.
+	life context.Context
+	// end ends life.
+	end context.CancelFunc
 
-	mu      sync.Mutex                // guards repos, dirty and planned
-	repos   map[Place]*repo           // those in use lately
-	dirty   map[Place]staging         // those that have staged files
-	planned map[Place]bool            // those that a push under way makes: no state has them yet
-	crowd   map[Place]bool            // those that may have packs to roll up
-	wornOut map[Place]bool            // those that may have files of packs that were swapped
-	unnamed map[packRef]time.Duration // packs with files that no manifest names, and since when that is known
-	taking  map[packRef]bool          // packs that come from other nodes
-	partial map[string]time.Duration  // what came of those that were cut off, by directory, and since when it lies
-	done    chan struct{}             // closed when the area is
-	roll    chan struct{}             // wakes who rolls up
-	work    chan func()               // what the one background goroutine does
-	wait    sync.WaitGroup            // for that goroutine
+	// mu guards the maps below. It may be taken while a repo's mu is held; the other way round a
+	// repo's mu is only tried.
+	mu sync.Mutex
+	// repos are the repositories that were used lately, at most heldRepos.
+	repos map[Place]*repo
+	// dirty are those that may have staged files, for the sweep.
+	dirty map[Place]staging
+	// planned are those that a push under way makes: no state has them yet, and no sweep removes
+	// them.
+	planned map[Place]bool
+	// crowd are those that may have packs to roll up.
+	crowd map[Place]bool
+	// wornOut are those that may have files of packs that were swapped, which dropWorn looks at.
+	wornOut map[Place]bool
+	// unnamed are packs with files that no manifest names, and since when, in boot time, that is
+	// known.
+	unnamed map[packRef]time.Duration
+	// taking are the packs that come from other nodes now.
+	taking map[packRef]bool
+	// partial are directories with what came of a pack before it was cut off, and since when each
+	// lies.
+	partial map[string]time.Duration
+	// done is closed when the area is.
+	done chan struct{}
+	// roll wakes the goroutine that rolls up.
+	roll chan struct{}
+	// work is what the one background goroutine is to do; see later.
+	work chan func()
+	// wait is for the goroutines that the area has started.
+	wait sync.WaitGroup
 }
 
 // staging is set for a repository with staged files.
@@ -107,8 +139,8 @@ type staging struct{}
 // heldRepos bounds the repositories that are held in memory. One takes about 200 B, and 100 B for each of its packs.
 const heldRepos = 4096
 
-// Open makes the directory if it is missing; what a process before left half received is removed in the background. git need not be there:
-// what needs it then fails with ErrNoGit.
+// Open makes the directory if it is missing; what a process before left half received is removed in the background. git
+// need not be there: what needs it then fails with ErrNoGit.
 func Open(ctx context.Context, o Options) (*Area, error) {
 	o.Git = cmp.Or(o.Git, "git")
 	o.CacheBytes = cmp.Or(o.CacheBytes, 64<<20)
@@ -146,7 +178,9 @@ func Open(ctx context.Context, o Options) (*Area, error) {
 	return a, nil
 }
 
-// Close ends the background work and closes files. Nothing may be in use any more.
+// Close ends the background work and closes files. Nothing may be in use any more. In this order:
+// work under way is told to end, idle connections go, the background goroutine does what it was
+// given, and the open packs are closed when no goroutine is left.
 func (a *Area) Close() error {
 	a.end()
 	if a.lines != nil {
@@ -169,26 +203,39 @@ func (at Place) path() string {
 
 // Directories of a repository.
 const (
+	// incomingDir has what is being received, each push and transfer in a directory of its own.
 	incomingDir = "incoming"
-	stagedDir   = "staged"
-	gitdirsDir  = "gitdirs"
-	viewsDir    = "views"
-	objectsDir  = "objects"
-	packDir     = "pack"
+	// stagedDir has packs that are durable, and that no entry is known to name.
+	stagedDir = "staged"
+	// gitdirsDir and viewsDir have what is made for git to read.
+	gitdirsDir = "gitdirs"
+	viewsDir   = "views"
+	// objectsDir has packDir, with the packs that lookups and git find.
+	objectsDir = "objects"
+	packDir    = "pack"
 )
 
 // repo is a repository that is in use: the packs that are known to be in its objects/pack.
 type repo struct {
 	at Place
 
-	mu      sync.Mutex // guards the fields below
-	packs   []core.Digest
-	known   map[core.Digest]bool // true: the manifest was seen to name it, false: it was published here and will
-	made    bool                 // its directories are there, durably
+	mu sync.Mutex // guards the fields below
+	// packs are the digests of the packs, in the order in which they came. The slice is replaced,
+	// never changed: readers hold on to it without the lock.
+	packs []core.Digest
+	// known are the same packs. True says that the manifest was seen to name the pack; false that
+	// it was published here, and that the manifest will name it.
+	known map[core.Digest]bool
+	// made says that its directories are there, durably.
+	made bool
+	// gitdirs are those that are kept for the next use, the oldest first.
 	gitdirs []*gitdir
-	view    *view    // nil: none is made yet
-	objects int64    // in the packs of the manifest, when that was last read
-	spare   []string // empty directories for pushes to come
+	// view is the one that the next run of git looks into; nil: none is made yet.
+	view *view
+	// objects is how many the packs of the manifest have together, when that was last read.
+	objects int64
+	// spare are empty directories for pushes to come, at most spareDirs.
+	spare []string
 }
 
 // spareDirs bounds the directories of one repository that are kept for pushes to come.
@@ -247,7 +294,8 @@ func (a *Area) Lookup(ctx context.Context, at Place, id core.ObjectID) (t core.O
 	return a.lookup(ctx, at, id, nil)
 }
 
-// lookup is Lookup that looks into one more pack too, of which nothing is remembered.
+// lookup is Lookup that looks into one more pack too, of which nothing is remembered. A tag is
+// followed until something else is found. A tag whose target is missing counts as missing itself.
 func (a *Area) lookup(ctx context.Context, at Place, id core.ObjectID, more *pack) (core.ObjectType, core.ObjectID, error) {
 	t, next, err := a.lookupOne(ctx, at, id, more)
 	var peeled core.ObjectID
@@ -268,7 +316,9 @@ func (a *Area) lookup(ctx context.Context, at Place, id core.ObjectID, more *pac
 	return t, peeled, nil
 }
 
-// lookupOne returns an object's type and, of a tag, what it points to directly.
+// lookupOne returns an object's type and, of a tag, what it points to directly. What is not in the
+// packs that are known is looked for again after a sync: the list may be older than the object, or
+// name a pack that a rollup has taken the place of.
 func (a *Area) lookupOne(ctx context.Context, at Place, id core.ObjectID, more *pack) (core.ObjectType, core.ObjectID, error) {
 	if more != nil {
 		found, t, target, err := more.lookup(id)
@@ -303,7 +353,7 @@ func (a *Area) lookupOne(ctx context.Context, at Place, id core.ObjectID, more *
 	return core.ObjectMissing, core.ObjectID{}, nil
 }
 
-// search looks into packs, the newest first.
+// search looks into packs, the newest first. What was pushed last is looked up most.
 func (a *Area) search(r *repo, packs []core.Digest, id core.ObjectID) (bool, core.ObjectType, core.ObjectID, error) {
 	for i := len(packs) - 1; i >= 0; i-- {
 		found, t, target, err := a.searchPack(packRef{at: r.at, digest: packs[i]}, id)
@@ -314,6 +364,7 @@ func (a *Area) search(r *repo, packs []core.Digest, id core.ObjectID) (bool, cor
 	return false, core.ObjectMissing, core.ObjectID{}, nil
 }
 
+// searchPack looks into one pack, which it keeps open for later calls.
 func (a *Area) searchPack(at packRef, id core.ObjectID) (bool, core.ObjectType, core.ObjectID, error) {
 	p, err := a.open.acquire(at)
 	if err != nil {
@@ -330,8 +381,10 @@ func (r *repo) current() []core.Digest {
 	return r.packs
 }
 
-// sync makes what is known of r's packs what its manifest says: each is in objects/pack, whole. What is missing or damaged
-// comes from other nodes, for which it waits a while.
+// sync makes what is known of r's packs what its manifest says: each is in objects/pack, whole.
+// What is missing or damaged comes from other nodes, for which it waits a while. Each pack that was
+// not known is read to its end once and compared with the manifest, so that what lookups and git
+// find is what was pushed.
 func (a *Area) sync(ctx context.Context, r *repo) ([]core.Digest, error) {
 	lacking, err := a.settleAll(ctx, r)
 	if len(lacking) > 0 {
@@ -387,7 +440,9 @@ func (a *Area) settleAll(ctx context.Context, r *repo) (lacking []core.Pack, fir
 	return lacking, first
 }
 
-// forget forgets packs that the manifest named and names no more. Their files stay for a while. The caller holds r.mu.
+// forget forgets packs that the manifest named and names no more. Their files stay for a while. The
+// caller holds r.mu. A pack that was published here, and that the manifest as applied here does not
+// name yet, is not forgotten.
 func (a *Area) forget(r *repo, named map[core.Digest]bool) {
 	for d, seen := range r.known {
 		if named[d] || !seen {

@@ -13,16 +13,20 @@ import (
 // typeCache remembers types of objects. Objects never go while their repository exists, so nothing is ever taken back.
 // It keeps two generations: the young one becomes the old one when it is full, and what was not used since is forgotten.
 type typeCache struct {
-	mu         sync.Mutex // guards the maps
+	mu sync.Mutex // guards the maps
+	// young takes what was used last, most entries; old are those of the generation before.
 	young, old map[typeKey]typeValue
 	most       int
 }
 
+// typeKey is an object of a repository. An object of two repositories has two entries: one of them
+// may be deleted.
 type typeKey struct {
 	repo core.RepoID
 	id   core.ObjectID
 }
 
+// typeValue is an object's type and, of a tag, what it points to directly.
 type typeValue struct {
 	t      core.ObjectType
 	target core.ObjectID
@@ -35,6 +39,7 @@ func newTypeCache(bytes int64) *typeCache {
 	return &typeCache{most: int(max(bytes/2/typeCost, 1)), young: make(map[typeKey]typeValue)}
 }
 
+// get looks into both generations. What it finds in the old one moves to the young one.
 func (c *typeCache) get(repo core.RepoID, id core.ObjectID) (core.ObjectType, core.ObjectID, bool) {
 	k := typeKey{repo, id}
 	c.mu.Lock()
@@ -48,12 +53,15 @@ func (c *typeCache) get(repo core.RepoID, id core.ObjectID) (core.ObjectType, co
 	return v.t, v.target, ok
 }
 
+// put remembers an object.
 func (c *typeCache) put(repo core.RepoID, id core.ObjectID, t core.ObjectType, target core.ObjectID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.store(typeKey{repo, id}, typeValue{t, target})
 }
 
+// store puts an entry into the young generation, which becomes the old one first if it is full. The
+// caller holds mu.
 func (c *typeCache) store(k typeKey, v typeValue) {
 	if len(c.young) >= c.most {
 		c.old, c.young = c.young, make(map[typeKey]typeValue)
@@ -72,23 +80,28 @@ const openPacks = 512
 
 // packCache keeps packs open. One that is in use is never closed.
 type packCache struct {
-	fs   env.FS
+	fs env.FS
+	// dir is the area's directory, and most is how many packs may be open.
 	dir  string
 	most int
 
 	mu    sync.Mutex // guards the fields below
 	packs map[packRef]*openPack
-	turn  uint64
+	// turn counts the calls of acquire, so that the pack that was used longest ago can be told.
+	turn uint64
 }
 
 // openPack is a pack with its files.
 type openPack struct {
 	pack
-	ref   packRef
+	ref packRef
+	// files are the pack and its index, as in suffixes.
 	files [2]env.File
+	// users is how many have acquired it and not released it. Its files are open for as long.
 	users int
 	used  uint64 // the turn of its last use
-	gone  bool   // not in the cache any more: it is closed by its last user
+	// gone says that it is not in the cache any more: its last user closes it.
+	gone bool
 }
 
 func newPackCache(fs env.FS, dir string, most int) *packCache {
@@ -117,6 +130,7 @@ func (c *packCache) acquire(ref packRef) (*openPack, error) {
 	return p, nil
 }
 
+// release ends what acquire began.
 func (c *packCache) release(p *openPack) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +139,8 @@ func (c *packCache) release(p *openPack) {
 	}
 }
 
-// evict makes room for one more, and reports whether there is. The caller holds mu.
+// evict makes room for one more, and reports whether there is. The caller holds mu. It closes the
+// one that was used longest ago of those that are not in use.
 func (c *packCache) evict() bool {
 	if len(c.packs) < c.most {
 		return true
@@ -169,6 +184,7 @@ func (c *packCache) forget(at Place) {
 	}
 }
 
+// close closes all packs. None is in use.
 func (c *packCache) close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,6 +196,7 @@ func (c *packCache) close() error {
 	return errors.Join(all...)
 }
 
+// close closes the files, those that were opened.
 func (p *openPack) close() error {
 	var all []error
 	for _, f := range p.files {

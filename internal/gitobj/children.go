@@ -25,8 +25,11 @@ func (l ChildLimits) withDefaults() ChildLimits {
 	return l
 }
 
-// class is what a program runs for. Each class has half of the memory, and places, of its own: fetches that clients take slowly
-// leave the places of pushes alone, and the other way round.
+// class is what a program runs for. Each class has half of the memory, and places, of its own:
+// fetches that clients take slowly leave the places of pushes alone, and the other way round. The
+// memory of a class is shared out by three rules: each program is counted with what it is thought
+// to need; no tenant gets more than three quarters; and who may run next depends on who has used
+// processors least in the last minutes.
 type class uint8
 
 const (
@@ -46,16 +49,20 @@ const (
 
 // bounds follow from the memory of a class.
 type bounds struct {
-	bytes       int64 // of all programs of the class
-	usual       int64 // of one program, unless more is known to be needed
-	most        int64 // of one program: the limit that the kernel holds it to
+	bytes int64 // of all programs of the class
+	// usual is counted for one program, unless it is known to need more.
+	usual int64
+	// most is for one program: the limit that the kernel holds it to.
+	most        int64
 	tenantBytes int64 // of all of a tenant
 	places      int   // programs at once
 	tenant      int   // of one tenant
 	principal   int   // of one of its principals
-	waiting     int
+	// waiting is how many calls may wait.
+	waiting int
 }
 
+// boundsOf computes the bounds of one class.
 func boundsOf(l ChildLimits) bounds {
 	b := bounds{bytes: l.Bytes / int64(classes), waiting: max(l.Waiting/int(classes), 1)}
 	b.places = int(min(max(b.bytes/usualBytes, fewPlaces), manyPlaces))
@@ -69,9 +76,11 @@ func boundsOf(l ChildLimits) bounds {
 // Places is how many programs may run at once.
 func (l ChildLimits) Places() int { return int(classes) * boundsOf(l.withDefaults()).places }
 
-// children hands out leave to run a program.
+// children hands out leave to run a program. It has a share for each class. What runs git asks
+// enter, gets a leave, and ends it with the time that was used.
 type children struct {
-	clock  env.Clock
+	clock env.Clock
+	// wait is how long a call that is not patient waits.
 	wait   time.Duration
 	shares [classes]*share
 }
@@ -124,8 +133,10 @@ type leave struct {
 	bytes int64 // that are counted
 }
 
-// need reserves memory until the program has the given bytes in all, and waits until they are free. Only its own goroutine
-// may call it.
+// need reserves memory until the program has the given bytes in all, and waits until they are free.
+// Only its own goroutine may call it. A program that runs waits here while it holds a place, so
+// these waits come first when memory is free; the program gives up in the end, so that two of them
+// cannot wait for each other for ever.
 func (l *leave) need(ctx context.Context, bytes int64) error {
 	bytes = min(bytes, l.s.most)
 	if bytes <= l.bytes {
@@ -167,13 +178,19 @@ type share struct {
 	name  string // begins the names of its limits
 	clock env.Clock
 
-	mu         sync.Mutex // guards the fields below
-	running    int
-	held       int64 // bytes
+	mu sync.Mutex // guards the fields below
+	// running is how many programs run.
+	running int
+	// held is how many bytes they are counted with.
+	held int64
+	// tenants and principals have what the programs of each have now; one that has nothing is not
+	// in them.
 	tenants    map[core.TenantID]taken
 	principals map[asker]int
-	queue      []*waiter // in the order in which they came
-	used       map[asker]usage
+	// queue are those that wait, in the order in which they came.
+	queue []*waiter
+	// used is how long each asker has used processors lately.
+	used map[asker]usage
 }
 
 // taken is what the programs of one tenant have.
@@ -184,13 +201,17 @@ type taken struct {
 
 // waiter waits for a place with memory, or for more memory for a program that runs.
 type waiter struct {
-	by     asker
-	bytes  int64
-	places int           // 1, or 0 for more memory
-	let    chan struct{} // closed when it is let in
+	by asker
+	// bytes is how much memory is asked for; what a program has already is not in it.
+	bytes int64
+	// places is 1, or 0 for more memory.
+	places int
+	// let is closed when it is let in; what it asked for is counted by then.
+	let chan struct{}
 }
 
-// admit lets w in, after wait at the latest; 0 is as long as ctx.
+// admit lets w in, after wait at the latest; 0 is as long as ctx. A waiter that gives up may have
+// been let in at the same moment: then it keeps the place, or gives it back if ctx has ended.
 func (s *share) admit(ctx context.Context, w *waiter, wait time.Duration) error {
 	s.mu.Lock()
 	limit := s.full(w)
@@ -255,8 +276,8 @@ func (s *share) full(w *waiter) string {
 	return ""
 }
 
-// crowded reports whether no more calls of a tenant may wait: too many do, or half of those that may are this tenant's. The
-// caller holds mu.
+// crowded reports whether no more calls of a tenant may wait: too many do, or half of those that
+// may are this tenant's. The caller holds mu. So one tenant cannot keep all others from waiting.
 func (s *share) crowded(tenant core.TenantID) bool {
 	n := 0
 	for _, w := range s.queue {
@@ -323,6 +344,7 @@ func (s *share) back(by asker, places int, bytes int64) {
 
 // usage is for how long processors were used, as it counts at an instant: each halfLife half of it is forgotten.
 type usage struct {
+	// cpu is what counted at the instant at.
 	cpu time.Duration
 	at  time.Duration // of the clock that never falls
 }

@@ -33,8 +33,9 @@ func parsePackName(name string) (d core.Digest, ok bool) {
 // suffixes are those of a pack's files. The index is last: git takes a pack for there when its index is.
 var suffixes = [2]string{".pack", ".idx"}
 
-// stagedName is the name of a staged pack's files before the dot: its digest, the shard time from which it is counted, and
-// which push it is of, for two may send the same bytes.
+// stagedName is the name of a staged pack's files before the dot: its digest, the shard time from
+// which it is counted, and which push it is of, for two may send the same bytes. The push is last:
+// names sort by digest.
 func stagedName(d core.Digest, at core.ShardTime, push string) string {
 	return fmt.Sprintf("%s-%016x-%s", d, uint64(at), push)
 }
@@ -49,8 +50,10 @@ func parseStaged(name string) (d string, at core.ShardTime, ok bool) {
 	return parts[0], core.ShardTime(stamp), err == nil && stamp < 1<<63
 }
 
-// make makes a repository's directories, durably. Those that are there are made durable too, once, because who made them may
-// have been killed before that. The caller holds r.mu.
+// make makes a repository's directories, durably. Those that are there are made durable too, once,
+// because who made them may have been killed before that. The caller holds r.mu. The owner file is
+// written after the directories, so that a crash leaves either no repository or one that the next
+// caller completes.
 func (a *Area) make(r *repo) error {
 	if r.made {
 		return nil
@@ -121,8 +124,11 @@ func (a *Area) syncFile(name string) error {
 	return a.syncFailed(errors.Join(err, f.Close()))
 }
 
+// syncDir makes the names in a directory durable.
 func (a *Area) syncDir(name string) error { return a.syncFailed(env.SyncDir(a.o.FS, name)) }
 
+// syncFailed notes a sync that failed: the system may have dropped what was not written, and a
+// second sync would not tell.
 func (a *Area) syncFailed(err error) error {
 	if err != nil {
 		a.broken.Store(true)
@@ -146,8 +152,9 @@ func (a *Area) digest(name string) (d core.Digest, size int64, err error) {
 	return d, size, errors.Join(err, f.Close())
 }
 
-// settle makes sure that a pack of the manifest lies in objects/pack and is what the manifest says; it links it there from
-// staged if it does not.
+// settle makes sure that a pack of the manifest lies in objects/pack and is what the manifest says;
+// it links it there from staged if it does not. It reads both files to their end, so a caller
+// remembers that it was done.
 func (a *Area) settle(at Place, p core.Pack) error {
 	name := filepath.Join(at.path(), objectsDir, packDir, packName(p.Digest))
 	for i, suffix := range suffixes {
@@ -190,7 +197,8 @@ func (a *Area) linkStaged(at Place, p core.Pack, kind int, to string) error {
 	return damagedf(to, "it is missing")
 }
 
-// fits reads a file of a pack to its end, and compares it with what the manifest says.
+// fits reads a file of a pack to its end, and compares it with what the manifest says. A file that
+// cannot be read is damaged as well, except for want of descriptors.
 func (a *Area) fits(file string, p core.Pack, kind int) error {
 	size, want := [2]int64{p.Bytes, p.IdxBytes}[kind], [2]core.Digest{p.Digest, p.Idx}[kind]
 	switch got, n, err := a.digest(a.dir(file)); {

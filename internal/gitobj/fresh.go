@@ -13,13 +13,15 @@ func (a *Area) plan(at Place) {
 	a.planned[at] = true
 }
 
+// isPlanned reports whether a push that makes this repository is under way.
 func (a *Area) isPlanned(at Place) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.planned[at]
 }
 
-// endPlanned ends the push of a repository that it makes. When nothing of it is left, neither are its directories.
+// endPlanned ends the push of a repository that it makes. When nothing of it is left, neither are
+// its directories. Until that is done sweeps leave the repository alone.
 func (a *Area) endPlanned(at Place, left bool) {
 	if left {
 		a.mu.Lock()

@@ -19,9 +19,11 @@ import (
 
 // gitProgram is git on this machine.
 type gitProgram struct {
-	path     string // empty: not there, or too old
-	version  string
-	confined bool // it runs with what it needs only within reach
+	// path is empty if git is not there, or too old.
+	path    string
+	version string
+	// confined says that git runs with what it needs only within reach.
+	confined bool
 }
 
 // Least version of git: the first whose syncs can be switched off by what is synced here, and that is widely installed.
@@ -30,9 +32,11 @@ const (
 	gitMinor = 39
 )
 
+// versionText is what git says of its version.
 var versionText = regexp.MustCompile(`^git version (\d+)\.(\d+)[^\n]*`)
 
-// findGit looks for git and makes the empty gitdir. That there is none is logged, not an error.
+// findGit looks for git and makes the empty gitdir. That there is none is logged, not an error. A
+// git that does not answer within 10 s counts as not there.
 func (a *Area) findGit(ctx context.Context) error {
 	if err := a.makeGitdir(a.dir(emptyGitdir)); err != nil {
 		return fmt.Errorf("make gitdir: %w", err)
@@ -82,9 +86,10 @@ const (
 	objectCost = 256
 )
 
-// lenient are checks of git's fsck that old histories fail, though what they find is harmless: authors' names, addresses and
-// dates in the wrong form, and modes with a leading zero. All other checks of --strict apply: links, the order and the names
-// of entries, .git in all its spellings, .gitmodules and .gitattributes, dates that overflow.
+// lenient are checks of git's fsck that old histories fail, though what they find is harmless:
+// authors' names, addresses and dates in the wrong form, and modes with a leading zero. All other
+// checks of --strict apply: links, the order and the names of entries, .git in all its spellings,
+// .gitmodules and .gitattributes, dates that overflow. A push with such an object is taken.
 var lenient = []string{
 	"badDate", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail", "missingSpaceBeforeDate",
 	"missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode",
@@ -100,7 +105,8 @@ func config(usual int64) string {
 	return fmt.Sprintf(configText, cacheBytes(usual)>>20)
 }
 
-// cacheBytes is the size of one of the caches, in bytes: whole mebibytes.
+// cacheBytes is the size of one of the caches, in bytes: whole mebibytes. There are four of them,
+// so that all together take half of the usual memory.
 func cacheBytes(usual int64) int64 { return max(usual/8>>20, 1) << 20 }
 
 // configText lacks the size of each of the four caches, in mebibytes. What is larger than one of them is not compared with
@@ -148,25 +154,36 @@ func alternates(dir string) string {
 
 // call is one run of git.
 type call struct {
-	class     class
+	class class
+	// tenant is whose share of programs it takes.
 	tenant    core.TenantID
 	principal string // of the tenant; may be empty
-	bytes     int64  // of memory that it is thought to need; 0: the usual
-	patient   bool   // it waits for its place as long as it takes
-	args      []string
-	env       []string
-	write     string // a directory that it writes a pack to, other than GIT_OBJECT_DIRECTORY; that of received objects it may write to
-	feed      func(io.Writer) error
-	drain     func(io.Reader) error
-	files     uint64 // bytes of each file it writes; 0: no bound
-	most      time.Duration
-	cpu       time.Duration // of processors; 0: as long as it may run
+	// bytes is how much memory it is thought to need; 0: the usual.
+	bytes int64
+	// patient has it wait for its place as long as it takes.
+	patient bool
+	// args are without the program's name; env is all of the environment.
+	args []string
+	env  []string
+	// write is a directory that it writes a pack to, if that is not GIT_OBJECT_DIRECTORY. To the
+	// directory of received objects it may write in any case.
+	write string
+	// feed writes the input and drain reads the output; see env.Command.
+	feed  func(io.Writer) error
+	drain func(io.Reader) error
+	// files bounds the bytes of each file that it writes; 0: no bound.
+	files uint64
+	// most is how long it may run.
+	most time.Duration
+	// cpu is how long it may use processors; 0: as long as it may run.
+	cpu time.Duration
 	// grow, if it is set, is called before feed. Its argument reserves memory, up to the given bytes in all, and may wait.
 	grow func(need func(bytes int64) error)
 }
 
 // FailedError says that git refused what it was given.
 type FailedError struct {
+	// Act is git's command, such as index-pack.
 	Act      string
 	Line     string // what it said, with the object that it was about, and with no path of this machine
 	NotWhole bool   // an object links to what is neither in the pack nor held
@@ -175,7 +192,8 @@ type FailedError struct {
 // Error says what git said.
 func (e *FailedError) Error() string { return e.Act + ": " + e.Line }
 
-// run runs git within the limits. A bad end is a FailedError, or a fact that names the limit.
+// run runs git within the limits. A bad end is a FailedError, or a fact that names the limit. It
+// waits for a place first, so that time in the queue is not counted as time of the run.
 func (a *Area) run(ctx context.Context, c call) error {
 	if a.git.path == "" {
 		return ErrNoGit
@@ -220,7 +238,8 @@ func (a *Area) run(ctx context.Context, c call) error {
 // lackOfMemory is what git says when it gets no more memory.
 var lackOfMemory = regexp.MustCompile(`(?i)out of memory|cannot allocate memory|unable to create thread`)
 
-// failure says why a run ended badly.
+// failure says why a run ended badly. Limits are told by their names, so that a client or an
+// operator can see which one was reached; all else is in git's words.
 func (a *Area) failure(c *call, l env.Limits, e env.Ended, said string) error {
 	switch {
 	case e.Signal == syscall.SIGXCPU.String():
@@ -234,8 +253,9 @@ func (a *Area) failure(c *call, l env.Limits, e env.Ended, said string) error {
 // system are the directories in which a system keeps programs, and what these need to run.
 var system = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix/store", "/gnu/store", "/dev/urandom"}
 
-// reach is what of the file system a run of git may use: the system's programs, its gitdir, and its repository alone. A git
-// that is not one of the system's may need anything; then nothing is restricted.
+// reach is what of the file system a run of git may use: the system's programs, its gitdir, and its
+// repository alone. A git that is not one of the system's may need anything; then nothing is
+// restricted. What it writes is its own directory below incoming, or the one that the call names.
 func (a *Area) reach(c *call) *env.Reach {
 	if !a.git.confined {
 		return nil

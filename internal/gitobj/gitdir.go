@@ -23,18 +23,29 @@ type Refs func(yield func(core.Ref) error) error
 // not synced, and nothing reads it back: without it another is made.
 type Gitdir struct{ *gitdir }
 
+// gitdir is what all users of one revision share. The one that asked first makes it, the others
+// wait for ready. It is removed when it is old and its last user is gone: when newer ones have
+// taken its place among those that are kept, or it was found broken.
 type gitdir struct {
-	r     *repo
-	a     *Area
-	path  string
-	rev   uint64
-	users int        // guarded by r.mu, as old
-	old   bool       // to be removed after its last use
-	ready chan error // has one value once it is made; the taker puts it back
-	once  sync.Once
+	r    *repo
+	a    *Area
+	path string
+	// rev is the revision of the refs in it.
+	rev uint64
+	// users is how many use it, and old says that it is removed after its last use. Both are
+	// guarded by r.mu.
+	users int
+	old   bool // to be removed after its last use
+	// ready has one value once the directory is made, or could not be; the taker puts it back for
+	// the next.
+	ready chan error
+	// once has it removed once, by the last user.
+	once sync.Once
 }
 
-// Gitdir returns a gitdir with the refs of revision rev, which refs gives. Release ends its use.
+// Gitdir returns a gitdir with the refs of revision rev, which refs gives. Release ends its use. If
+// the refs name objects that are not here yet, their packs are brought first, because git would not
+// find them.
 func (a *Area) Gitdir(ctx context.Context, at Place, rev uint64, refs Refs) (*Gitdir, error) {
 	r := a.repoAt(at)
 	r.mu.Lock()
@@ -141,6 +152,7 @@ func (g *Gitdir) Release() {
 	}
 }
 
+// remove removes the directory. No one uses it.
 func (g *gitdir) remove() {
 	g.once.Do(func() {
 		if err := g.a.removeAll(g.path, treeDepth); err != nil {
@@ -174,7 +186,8 @@ func (a *Area) plain(name string, content func(w io.Writer) error) error {
 	return errors.Join(err, f.Close())
 }
 
-// fill writes the refs into a gitdir: ids into packed-refs, symbolic refs, which that cannot hold, into files.
+// fill writes the refs into a gitdir: ids into packed-refs, symbolic refs, which that cannot hold,
+// into files. HEAD is a file too, whatever it holds.
 func (a *Area) fill(g *gitdir, refs Refs) error {
 	if err := a.makeGitdir(g.path); err != nil {
 		return err
@@ -197,7 +210,8 @@ func (a *Area) fill(g *gitdir, refs Refs) error {
 	})
 }
 
-// loose writes one ref into a file of its own.
+// loose writes one ref into a file of its own. Names lead nowhere else, since the machine has
+// checked them.
 func (a *Area) loose(dir string, r core.Ref) error {
 	name := filepath.Join(dir, r.Name) // the machine accepts only names that stay within dir
 	if err := a.o.FS.MkdirAll(filepath.Dir(name)); err != nil {
@@ -236,7 +250,8 @@ func (a *Area) Prepare(ctx context.Context, at Place) error {
 	return a.make(r)
 }
 
-// Fetch answers one request of git's fetch: in gives the request, out takes the answer.
+// Fetch answers one request of git's fetch: in gives the request, out takes the answer. Where git
+// only says that something was cut off, the error is the reason that told has found.
 func (a *Area) Fetch(ctx context.Context, s FetchSpec, in func(io.Writer) error, out func(io.Reader) error) error {
 	dir := a.dir(emptyGitdir)
 	if s.Gitdir != nil {

@@ -21,13 +21,17 @@ import (
 // A file first comes into new, when it is known to be there, and then into whole, when its bytes were compared with its
 // digest. It is for one goroutine.
 type Holding struct {
-	a    *Area
+	a *Area
+	// dir is the directory of this holding, below held.
 	dir  string
 	made map[string]bool // directories that are there
 }
 
 const (
-	heldDir      = "held" // below the area's directory
+	// heldDir is below the area's directory.
+	heldDir = "held"
+	// heldNewDir has files that are known to be there, and heldWholeDir those that were read and
+	// are what their names say.
 	heldNewDir   = "new"
 	heldWholeDir = "whole"
 )
@@ -51,12 +55,14 @@ func (h *Holding) Close() {
 	}
 }
 
-// file is where a file of a holding lies in one of its directories. Files lie in 256 directories, so that none is too long to list.
+// file is where a file of a holding lies in one of its directories. Files lie in 256 directories, so that none is too
+// long to list.
 func (h *Holding) file(in string, f core.BackupFile) string {
 	name := f.Digest.String()
 	return filepath.Join(h.dir, in, name[:2], name+suffixes[kindOf(f)])
 }
 
+// kindOf returns which of a pack's files f is, as in suffixes.
 func kindOf(f core.BackupFile) int {
 	if f.Index {
 		return 1
@@ -88,7 +94,8 @@ func (h *Holding) has(in string, f core.BackupFile) bool {
 	return err == nil && size == f.Size
 }
 
-// link holds one file of a pack, by any of its names here.
+// link holds one file of a pack, by any of its names here. It is a hard link, so it costs no room
+// while the other names are there.
 func (h *Holding) link(at Place, p core.Pack, kind int) (here bool, err error) {
 	f := FilesOf(p)[kind]
 	to := h.file(heldNewDir, f)
@@ -116,7 +123,8 @@ func (h *Holding) link(at Place, p core.Pack, kind int) (here bool, err error) {
 	return false, nil
 }
 
-// prepare makes room for a name: the directory, and nothing of that name, which was not what it should be.
+// prepare makes room for a name: the directory, and nothing of that name, which was not what it
+// should be. What stood there under the name was cut off while it was made, or had another size.
 func (h *Holding) prepare(name string) error {
 	if dir := filepath.Dir(name); !h.made[dir] {
 		if err := h.a.o.FS.MkdirAll(dir); err != nil {
@@ -186,7 +194,8 @@ func (h *Holding) whole(ctx context.Context, at Place, p core.Pack) error {
 	return nil
 }
 
-// Each calls fn for each file that is whole, in the order of digests, until that fails, and gives each up that fn has taken.
+// Each calls fn for each file that is whole, in the order of digests, until that fails, and gives
+// each up that fn has taken. A backup that ends early leaves the others, which Close removes.
 func (h *Holding) Each(fn func(f core.BackupFile, content io.ReaderAt) error) error {
 	for b := range 256 {
 		dir := filepath.Join(h.dir, heldWholeDir, fmt.Sprintf("%02x", b))
@@ -207,6 +216,7 @@ func (h *Holding) Each(fn func(f core.BackupFile, content io.ReaderAt) error) er
 	return nil
 }
 
+// each calls fn for one file, whose name says what it is, and removes the file if fn has taken it.
 func (h *Holding) each(name string, fn func(f core.BackupFile, content io.ReaderAt) error) (err error) {
 	var f core.BackupFile
 	base, index := strings.CutSuffix(filepath.Base(name), suffixes[1])

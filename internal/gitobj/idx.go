@@ -15,13 +15,16 @@ import (
 // id, then the sorted ids, the checksums of their packed bytes, their offsets in 4 bytes, the offsets that need 8, and two
 // SHA-1. Source: Documentation/gitformat-pack.txt of git.
 const (
-	idxMagic      = 0xff744f63
-	idxVersion    = 2
-	idxHeader     = 8
-	idxFanout     = 256 * 4
-	idxTrailer    = 2 * 20
-	idxNames      = idxHeader + idxFanout
-	idBytes       = len(core.ObjectID{})
+	idxMagic   = 0xff744f63
+	idxVersion = 2
+	idxHeader  = 8
+	idxFanout  = 256 * 4
+	idxTrailer = 2 * 20
+	// idxNames is where the ids begin; checksums and offsets follow them.
+	idxNames = idxHeader + idxFanout
+	idBytes  = len(core.ObjectID{})
+	// largeOffset is the bit of a short offset that says that the rest is a place among the long
+	// ones.
 	largeOffset   = 1 << 31
 	heldNameBytes = 64 << 10 // ids of an index up to this size are held in memory: those of most pushes, all in one read
 )
@@ -50,14 +53,18 @@ func damagedf(file, format string, args ...any) error {
 
 // index finds objects in the index of a pack. It is safe for concurrent use.
 type index struct {
-	r      io.ReaderAt
-	file   string
+	// r reads the index file, whose name is file.
+	r    io.ReaderAt
+	file string
+	// fanout[b] is how many ids begin with a byte of at most b.
 	fanout [256]uint32
-	names  []byte // all ids, if they are few
-	large  int64  // how many offsets are in the table of 8 bytes
+	// names are all ids, if they are few; else nil, and they are read when they are asked for.
+	names []byte
+	large int64 // how many offsets are in the table of 8 bytes
 }
 
-// openIndex reads the fixed part of an index of size bytes.
+// openIndex reads the fixed part of an index of size bytes. Sizes and counts are compared, so that
+// later reads stay within the file.
 func openIndex(r io.ReaderAt, file string, size int64) (*index, error) {
 	if size < idxNames+idxTrailer {
 		return nil, damagedf(file, "%d bytes are too few for an index", size)
@@ -93,6 +100,7 @@ func openIndex(r io.ReaderAt, file string, size int64) (*index, error) {
 	return x, nil
 }
 
+// count returns how many objects the index has.
 func (x *index) count() int64 { return int64(x.fanout[255]) }
 
 // each calls fn for every id, in order.
@@ -113,7 +121,8 @@ func (x *index) each(fn func(core.ObjectID) error) error {
 	return nil
 }
 
-// find returns where in the pack an object begins.
+// find returns where in the pack an object begins. It is a binary search among the ids with the
+// same first byte.
 func (x *index) find(id core.ObjectID) (offset int64, found bool, err error) {
 	low, high := int64(0), int64(x.fanout[id[0]])
 	if id[0] > 0 {
@@ -138,6 +147,7 @@ func (x *index) find(id core.ObjectID) (offset int64, found bool, err error) {
 	return 0, false, nil
 }
 
+// name reads the i-th id.
 func (x *index) name(i int64, id *core.ObjectID) error {
 	if x.names != nil {
 		copy(id[:], x.names[i*int64(idBytes):])
@@ -149,6 +159,7 @@ func (x *index) name(i int64, id *core.ObjectID) error {
 	return nil
 }
 
+// offset returns where the i-th object lies. Offsets beyond 31 bits are in a table of their own.
 func (x *index) offset(i int64) (int64, error) {
 	n := x.count()
 	table := idxNames + n*(int64(idBytes)+4)

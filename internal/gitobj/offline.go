@@ -16,6 +16,7 @@ import (
 
 // Dir is the directory of repositories' objects of a server that does not run. It is for one goroutine.
 type Dir struct {
+	// a is an area that no one has opened: files are read and written, and no git runs.
 	a    *Area
 	open *repo // the one that files are put into
 }
@@ -51,6 +52,7 @@ func (d *Dir) Put(at Place, p core.Pack, content func(f core.BackupFile) (io.Rea
 	return nil
 }
 
+// write writes a file of a pack, compares it with its digest, and makes its content durable.
 func (d *Dir) write(name string, f core.BackupFile, in io.Reader) (err error) {
 	out, err := d.a.o.FS.Create(d.a.dir(name))
 	if err != nil {

@@ -33,6 +33,7 @@ const (
 // pack reads objects of one pack. It is safe for concurrent use.
 type pack struct {
 	*index
+	// r reads the pack, whose name is file and whose length is size.
 	r    io.ReaderAt
 	file string
 	size int64
@@ -46,13 +47,19 @@ const (
 
 // entry is the head of one entry of a pack.
 type entry struct {
-	kind byte  // a core.ObjectType or a delta
-	size int64 // of the content, or of the delta, once inflated
-	data int64 // where its deflated bytes begin
-	base int64 // of a delta: where the entry begins that it is made from
+	// kind is a core.ObjectType or one of the deltas.
+	kind byte
+	// size is that of the content, or of the delta, once it is inflated.
+	size int64
+	// data is where its deflated bytes begin.
+	data int64
+	// base is of a delta: where the entry begins that it is made from. It may lie anywhere in the
+	// pack if it is named by an id.
+	base int64
 }
 
-// entryAt reads the head of the entry that begins at offset.
+// entryAt reads the head of the entry that begins at offset. The head is within the pack, and so is
+// the base of an offset delta: a loop of deltas that way cannot be.
 func (p *pack) entryAt(offset int64) (entry, error) {
 	var e entry
 	end := p.size - packTrailer
@@ -124,7 +131,8 @@ func readDistance(b []byte) (distance int64, n int) {
 	return 0, 0
 }
 
-// typeAt returns the type of the object whose entry begins at offset: that of what its deltas start from.
+// typeAt returns the type of the object whose entry begins at offset: that of what its deltas start
+// from. A delta has the type of what it is made from, so no content need be made.
 func (p *pack) typeAt(offset int64) (core.ObjectType, error) {
 	for range deltaDepth {
 		e, err := p.entryAt(offset)
@@ -139,7 +147,8 @@ func (p *pack) typeAt(offset int64) (core.ObjectType, error) {
 	return core.ObjectMissing, errDeep
 }
 
-// lookup finds an object's type and, of a tag, what it points to.
+// lookup finds an object's type and, of a tag, what it points to. Content is inflated of tags
+// alone.
 func (p *pack) lookup(id core.ObjectID) (found bool, t core.ObjectType, target core.ObjectID, err error) {
 	offset, found, err := p.find(id)
 	if err != nil || !found {
@@ -160,7 +169,9 @@ func (p *pack) lookup(id core.ObjectID) (found bool, t core.ObjectType, target c
 	return true, t, target, nil
 }
 
-// headAt returns the first bytes of the tag whose entry begins at offset: at least tagHead of them, or the whole tag.
+// headAt returns the first bytes of the tag whose entry begins at offset: at least tagHead of them,
+// or the whole tag. A tag that is a delta is made from its base in memory, from the innermost delta
+// outwards; the bounds keep a hostile pack from taking more than a few mebibytes.
 func (p *pack) headAt(offset int64) ([]byte, error) {
 	e, err := p.entryAt(offset)
 	if err != nil {
@@ -200,7 +211,8 @@ func (p *pack) headAt(offset int64) ([]byte, error) {
 	return content, err
 }
 
-// inflate returns the first n bytes of an entry's content.
+// inflate returns the first n bytes of an entry's content. If that is all of it, the end is read
+// too, and with it the checksum.
 func (p *pack) inflate(e entry, n int64) ([]byte, error) {
 	r := bufio.NewReaderSize(io.NewSectionReader(p.r, e.data, p.size-packTrailer-e.data), 4096)
 	z, err := zlib.NewReader(r)
@@ -221,14 +233,16 @@ func (p *pack) inflate(e entry, n int64) ([]byte, error) {
 }
 
 var (
+	// errDelta is damage: git has accepted the pack, so it had no such delta when it came.
 	errDelta = errors.New("a delta that makes no sense")
 	// What a client may well send, and what is not read all the same: no damage.
 	errLargeTag = core.TooLarge{Field: "tag", Limit: "git_tag_bytes", Max: tagBytes}
 	errDeep     = core.TooLarge{Field: "object", Limit: "git_delta_depth", Max: deltaDepth}
 )
 
-// applyDelta makes content from base. A delta is the two sizes, then instructions: copy from base, or take the bytes that
-// follow. Source: Documentation/gitformat-pack.txt of git.
+// applyDelta makes content from base. A delta is the two sizes, then instructions: copy from base,
+// or take the bytes that follow. Source: Documentation/gitformat-pack.txt of git. Nothing beyond
+// the announced sizes is copied, and no result is larger than tagBytes.
 func applyDelta(base, delta []byte) ([]byte, error) {
 	from, delta, ok := readSize(delta)
 	to, delta, ok2 := readSize(delta)
@@ -276,6 +290,7 @@ func applyDelta(base, delta []byte) ([]byte, error) {
 	return out, nil
 }
 
+// readSize reads a number of 7 bits a byte, the lowest first.
 func readSize(b []byte) (n int64, rest []byte, ok bool) {
 	for i := 0; i < len(b) && i < 9; i++ {
 		n |= int64(b[i]&0x7f) << (7 * i)

@@ -24,9 +24,13 @@ type Peers interface {
 
 // Hosts says which nodes host a shard.
 type Hosts struct {
-	Majorities [][]uint64 // sets of voters, of each of which more than half must have a pack before a commit names it
-	Others     []uint64   // all nodes but this one, those included that do not vote
-	Leader     uint64     // 0: no leader is known
+	// Majorities are sets of voters: of each of them more than half must have a pack before a
+	// commit names it. There are two while the voters change.
+	Majorities [][]uint64
+	// Others are all nodes but this one, those that do not vote included.
+	Others []uint64
+	// Leader is 0 if no leader is known.
+	Leader uint64
 }
 
 // enough reports whether more than half of each set have something.
@@ -45,7 +49,8 @@ func (h Hosts) enough(have func(node uint64) bool) bool {
 	return true
 }
 
-// Conn is a connection between two areas. Close ends reads and writes that wait.
+// Conn is a connection between two areas. Close ends reads and writes that wait. The caller of the
+// area has authenticated the other side.
 type Conn interface{ io.ReadWriteCloser }
 
 const (
@@ -61,22 +66,28 @@ const (
 	openTime = 5 * time.Second
 )
 
-// lines are the connections to other nodes.
+// lines are the connections to other nodes. A connection carries one exchange at a time; between
+// exchanges it is idle, and is used again.
 type lines struct {
 	peers Peers
 
-	mu    sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// nodes are the lines by node, and ended says that no more connections are kept.
 	nodes map[uint64]*line
 	ended bool
 }
 
+// line is what there is to one node.
 type line struct {
+	// slots bounds the exchanges that are under way with it.
 	slots chan struct{}
-	idle  []Conn
+	// idle are connections that no exchange uses; guarded by lines.mu.
+	idle []Conn
 }
 
 func newLines(p Peers) *lines { return &lines{peers: p, nodes: make(map[uint64]*line)} }
 
+// to returns the line to a node, and makes it if it is not there.
 func (l *lines) to(node uint64) *line {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,7 +117,9 @@ func (l *lines) call(ctx context.Context, node uint64, f func(Conn) error) error
 	return l.begun(ctx, ctx, node, f)
 }
 
-// begun is call that gives up when begin ends before the exchange has begun.
+// begun is call that gives up when begin ends before the exchange has begun. An idle connection may
+// have been closed by the other side: an exchange that fails on one is repeated, until one fails on
+// a connection that was opened for it.
 func (l *lines) begun(begin, ctx context.Context, node uint64, f func(Conn) error) error {
 	n := l.to(node)
 	select {
@@ -135,6 +148,7 @@ func (l *lines) begun(begin, ctx context.Context, node uint64, f func(Conn) erro
 	}
 }
 
+// open takes an idle connection, which used says, or opens one.
 func (l *lines) open(ctx context.Context, node uint64, n *line) (c Conn, used bool, err error) {
 	l.mu.Lock()
 	if k := len(n.idle); k > 0 {
@@ -149,6 +163,7 @@ func (l *lines) open(ctx context.Context, node uint64, n *line) (c Conn, used bo
 	return c, false, err
 }
 
+// keep puts a connection aside for the next exchange, or closes it.
 func (l *lines) keep(n *line, c Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -172,8 +187,9 @@ func (l *lines) close() {
 	}
 }
 
-// stamp is the shard time from which a pack counts as kept: no later than that of any entry to come, and not much earlier.
-// Only who leads knows it; what others have applied may be hours old.
+// stamp is the shard time from which a pack counts as kept: no later than that of any entry to
+// come, and not much earlier. Only who leads knows it; what others have applied may be hours old.
+// One that is much too early would let the pack be swept before its commit comes.
 func (a *Area) stamp(ctx context.Context, at Place) (core.ShardTime, error) {
 	if a.lines == nil {
 		return a.o.Manifests.Now(at.Shard), nil
@@ -225,7 +241,8 @@ func (a *Area) pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Serve answers what another node asks on a connection, until that ends or asks what makes no sense. The caller closes it.
+// Serve answers what another node asks on a connection, until that ends or asks what makes no
+// sense. The caller closes it. Each question is answered before the next is read.
 func (a *Area) Serve(c Conn) {
 	if a.served.Add(1) > servedConns {
 		a.served.Add(-1)
@@ -261,6 +278,7 @@ func (a *Area) Serve(c Conn) {
 	}
 }
 
+// serveTime answers with the shard time, if this node leads the shard.
 func (a *Area) serveTime(c Conn, q *question) error {
 	at := q.place()
 	if a.o.Peers == nil || a.o.Peers.Hosts(at.Shard).Leader != a.o.Peers.Self() {

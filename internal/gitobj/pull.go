@@ -26,20 +26,27 @@ const (
 	catchUpShare = 20
 )
 
-// pulls are the packs that come in because manifests name them.
+// pulls are the packs that come in because manifests name them. A pack that several callers want
+// comes once: they wait for the same pull.
 type pulls struct {
+	// slots bounds the pulls that are under way.
 	slots chan struct{}
-	rate  int64
+	// rate is in bytes a second.
+	rate int64
 
-	mu   sync.Mutex // guards the fields below
-	now  map[packRef]*pull
-	next time.Duration // boot time at which more may come
+	mu sync.Mutex // guards the fields below
+	// now are the pulls under way, by pack.
+	now map[packRef]*pull
+	// next is the boot time at which more bytes may come.
+	next time.Duration
 }
 
-// pull is one of them.
+// pull is one of them. It runs under the area's life: a caller that gives up does not end it.
 type pull struct {
+	// done is closed when the pack is here, or could not be had.
 	done chan struct{}
-	err  error // once done is closed
+	// err is set before done is closed.
+	err error
 }
 
 func newPulls(rate int64) *pulls {
@@ -57,7 +64,8 @@ func (p *pulls) ahead(now time.Duration, n int) time.Duration {
 	return p.next - now
 }
 
-// pace waits until n bytes more are within the rate, and reports whether ctx goes on.
+// pace waits until n bytes more are within the rate, and reports whether ctx goes on. Small debts
+// are let pass, so that not every chunk waits.
 func (a *Area) pace(ctx context.Context, n int) bool {
 	ahead := a.pulls.ahead(a.o.Clock.Boot(), n)
 	if ahead < 50*time.Millisecond {
@@ -119,7 +127,10 @@ func (a *Area) pullAll(ctx context.Context, at Place, packs []core.Pack) error {
 	return first
 }
 
-// pullFromAny asks all other nodes, for a while: a node that has the pack may be starting.
+// pullFromAny asks all other nodes, for a while: a node that has the pack may be starting. The
+// order is: wait for a slot, take the transfer (or wait while the same pack comes by another way),
+// then ask one node after another, each for what is still missing. What came from one node counts
+// for the next.
 func (a *Area) pullFromAny(at Place, p core.Pack) error {
 	select {
 	case a.pulls.slots <- struct{}{}:
@@ -172,7 +183,8 @@ func (a *Area) pullFromAny(at Place, p core.Pack) error {
 	}
 }
 
-// pullFrom gets what is missing of a pack from one node.
+// pullFrom gets what is missing of a pack from one node. A pack that came whole and is not what was
+// announced is thrown away, since it is not known which part is wrong.
 func (a *Area) pullFrom(ctx context.Context, node uint64, t *transfer) error {
 	err := a.lines.call(ctx, node, func(c Conn) error {
 		have, err := t.have()
@@ -203,7 +215,9 @@ func (a *Area) pullFrom(ctx context.Context, node uint64, t *transfer) error {
 	return nil
 }
 
-// settle puts a pack that came whole where fetches look, in place of one that is damaged.
+// settle puts a pack that came whole where fetches look, in place of one that is damaged. The files
+// are durable already; after the renames and the sync of the directory a crash finds the pack. A
+// crash between the renames is found by the next sync, which reads both files.
 func (t *transfer) settle() error {
 	dir := t.a.dir(t.r.at.path(), objectsDir, packDir)
 	t.r.mu.Lock()
@@ -236,7 +250,9 @@ func (a *Area) linkIfStaged(at Place, p core.Pack) error {
 	return nil
 }
 
-// serveFetch gives a pack to a node that lacks it, from where it lies: a commit may name it that is not applied here.
+// serveFetch gives a pack to a node that lacks it, from where it lies: a commit may name it that is
+// not applied here. It reads from the open files, so it is not disturbed when a rollup takes their
+// names away.
 func (a *Area) serveFetch(c Conn, q *question) error {
 	at, p := q.place(), q.pack()
 	files, err := a.openAny(at, p)
@@ -288,6 +304,8 @@ func (a *Area) openAny(at Place, p core.Pack) (files [2]env.File, err error) {
 	return files, err
 }
 
+// openSized opens both files of a pack under one name, if they have the sizes that the manifest
+// says.
 func (a *Area) openSized(base string, p core.Pack) (files [2]env.File, err error) {
 	for i, suffix := range suffixes {
 		size, err := a.o.FS.Size(base + suffix)
@@ -307,8 +325,10 @@ func (a *Area) openSized(base string, p core.Pack) (files [2]env.File, err error
 	return files, nil
 }
 
-// catchUp looks, again and again, at what manifests name that this node has not: it was away, or the pack was staged at
-// others. What is staged here is linked.
+// catchUp looks, again and again, at what manifests name that this node has not: it was away, or
+// the pack was staged at others. What is staged here is linked. seen has the version up to which
+// each repository is complete, so that a repository is looked at again only when its list has
+// changed or something was missing. It rests for a multiple of the time that a round took.
 func (a *Area) catchUp() {
 	seen := make(map[Place]uint64)
 	for wait := catchUpEvery; a.pause(a.life, wait); {
@@ -339,7 +359,8 @@ func (a *Area) catchUp() {
 	}
 }
 
-// complete gets the packs of one repository that are not here. whole is false when one did not come.
+// complete gets the packs of one repository that are not here. whole is false when one did not
+// come. A pack that is on its way is looked at again in the next round.
 func (a *Area) complete(at Place) (whole bool, err error) {
 	packs, found, err := a.o.Manifests.Packs(a.life, at)
 	if err != nil || !found {
@@ -375,7 +396,8 @@ func (a *Area) lies(at Place, p core.Pack) bool {
 	return true
 }
 
-// unpublished links a pack that is only staged, durably, and removes the staged names.
+// unpublished links a pack that is only staged, durably, and removes the staged names. It was
+// staged for a push of this or another node, and the manifest names it now.
 func (a *Area) unpublished(at Place, p core.Pack) bool {
 	staged, err := a.stagedAs(at, p.Digest)
 	if err != nil || a.linkIfStaged(at, p) != nil {

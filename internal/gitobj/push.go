@@ -31,16 +31,25 @@ type PushSpec struct {
 // Push is one push on its way: Receive, Keep, then Publish when its commit was applied; Close in any case. It is
 // for one goroutine.
 type Push struct {
-	a    *Area
+	a *Area
+	// r is the repository; its mu is taken for what it guards.
 	r    *repo
 	spec PushSpec
-	id   string
-	dir  string    // of what is received; empty: nothing was
-	pack *openPack // what was received; nil: no objects
+	// id begins the names of what this push makes.
+	id string
+	// dir is the directory of what is received; empty: nothing was.
+	dir string
+	// pack is what was received, opened; nil: no objects came.
+	pack *openPack
+	// kept is the pack as the manifest will name it, once Keep has returned it.
 	kept core.Pack
-	at   core.ShardTime // from which it is kept
-	as   string         // the staged name, before the dot; empty: not kept
-	left bool           // what was kept stays
+	// at is the shard time from which the pack is kept.
+	at core.ShardTime
+	// as is the staged name, before the dot; empty: not kept, or published.
+	as string
+	// left says that Close leaves what was kept.
+	left bool
+	// kind says what made the pack: a push, or a rollup.
 	kind core.PackKind
 }
 
@@ -87,7 +96,8 @@ func (a *Area) Begin(ctx context.Context, spec PushSpec) (*Push, error) {
 	return &Push{a: a, r: r, spec: spec, id: a.nextID(), kind: core.PackPush}, nil
 }
 
-// nextID names what this process receives or makes.
+// nextID names what this process receives or makes. Names of one process do not repeat, and no two
+// processes have the same.
 func (a *Area) nextID() string { return fmt.Sprintf("%s%08x", a.boot, a.serial.Add(1)) }
 
 // Receive takes in a pack, to its end, which is that of body. A pack without objects is taken as none. One with an object
@@ -120,8 +130,9 @@ func (p *Push) Receive(ctx context.Context, body io.Reader) error {
 	return p.openReceived()
 }
 
-// quarantine gives the push an empty directory for what it receives: one of an earlier push's, because a file system may
-// take a millisecond to make one.
+// quarantine gives the push an empty directory for what it receives: one of an earlier push's,
+// because a file system may take a millisecond to make one. A directory that was used before is
+// empty: leave has looked.
 func (p *Push) quarantine() error {
 	p.r.mu.Lock()
 	if n := len(p.r.spare); n > 0 {
@@ -152,7 +163,9 @@ func (p *Push) leave() {
 	}
 }
 
-// index has git write the pack and its index into the push's directory.
+// index has git write the pack and its index into the push's directory. The pack passes through a
+// scan on its way, which refuses what would cost git too much and reserves memory before git needs
+// it. --fix-thin completes a pack with the objects that its deltas are made from.
 func (p *Push) index(ctx context.Context, body io.Reader) error {
 	env, done, err := p.environment()
 	if err != nil {
@@ -240,6 +253,7 @@ type noted struct {
 	err error
 }
 
+// Read notes what the reader fails with, but not its end.
 func (n *noted) Read(b []byte) (int, error) {
 	k, err := n.r.Read(b)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -255,6 +269,7 @@ type trailed struct {
 	last []byte // at most 20 bytes
 }
 
+// Read holds back the last 20 bytes, which may be the sum, and sums what is before them.
 func (t *trailed) Read(b []byte) (int, error) {
 	n, err := t.r.Read(b)
 	if n >= packTrailer {
@@ -282,7 +297,8 @@ func (t *trailed) check() error {
 	return nil
 }
 
-// openReceived opens what git has made of the pack.
+// openReceived opens what git has made of the pack. Without an index there is nothing that could be
+// looked up, so that is an error.
 func (p *Push) openReceived() (err error) {
 	names, err := p.a.o.FS.List(filepath.Join(p.dir, packDir))
 	if err != nil {
@@ -318,6 +334,14 @@ func (p *Push) Objects() int64 {
 
 // Keep makes what was received durable, outside of what fetches and other pushes see. ok is false when there is nothing to
 // keep. at is the shard time from which the pack is kept.
+//
+// The order of steps. If the process dies between them, the next start finds:
+//  1. The time is asked for first, so that the pack counts from before its name: nothing is left
+//     of it.
+//  2. The files get their staged names, which hold digest, time and push: names whose content may
+//     be missing, so they are compared before use.
+//  3. Content and names are synced: the pack is durable, and stays until an entry names it or no
+//     entry can.
 func (p *Push) Keep(ctx context.Context) (pack core.Pack, at core.ShardTime, ok bool, err error) {
 	if p.pack == nil {
 		return pack, 0, false, nil
@@ -372,7 +396,9 @@ func (p *Push) syncStaged(dir string) error {
 	return errors.Join(failed[:]...)
 }
 
-// Publish shows the pack that was kept to fetches and other pushes. The entry that names it was applied.
+// Publish shows the pack that was kept to fetches and other pushes. The entry that names it was
+// applied. A crash before the staged names go leaves them, and perhaps the new ones too; the sweep
+// links what is missing and removes them.
 func (p *Push) Publish() error {
 	if p.as == "" {
 		return nil

@@ -23,7 +23,8 @@ const rollFrom = 32
 // ErrOutcome says that it is not known whether a swap was applied.
 var ErrOutcome = errors.New("it is not known whether the packs were swapped")
 
-// picked are the packs that a rollup takes, nil when there are too few.
+// picked are the packs that a rollup takes, nil when there are too few. They are the smallest, up
+// to the last one that is smaller than twice all before it.
 func picked(lines []core.PackLine, from int) []core.PackLine {
 	lines = slices.Clone(lines)
 	slices.SortFunc(lines, func(a, b core.PackLine) int {
@@ -42,7 +43,8 @@ func picked(lines []core.PackLine, from int) []core.PackLine {
 	return lines[:min(n, core.MaxSwapPacks)]
 }
 
-// crowded notes that a repository may have packs to roll up. The caller may hold r.mu.
+// crowded notes that a repository may have packs to roll up. The caller may hold r.mu. A rollup
+// looks by itself whether there are enough.
 func (a *Area) crowded(at Place) {
 	a.mu.Lock()
 	a.crowd[at] = true
@@ -53,7 +55,8 @@ func (a *Area) crowded(at Place) {
 	}
 }
 
-// rollups rolls up what is crowded, one repository after another.
+// rollups rolls up what is crowded, one repository after another. A repository that becomes crowded
+// meanwhile is in the next round.
 func (a *Area) rollups() {
 	for {
 		select {
@@ -76,13 +79,20 @@ func (a *Area) rollups() {
 	}
 }
 
-// leads reports whether this node leads a shard: one node is to roll up.
+// leads reports whether this node leads a shard: one node is to roll up. What another node does at
+// the same time, around a change of leader, is settled by the entry: it swaps only packs that are
+// still there.
 func (a *Area) leads(shard core.ShardID) bool {
 	return a.o.Peers == nil || a.o.Peers.Hosts(shard).Leader == a.o.Peers.Self()
 }
 
 // RollUp writes many packs of a repository into one, if there are enough of them, and swaps them. It does nothing where another
 // node leads.
+//
+// The new pack is made, kept and spread like that of a push. Then one entry swaps the lines of the
+// manifest, if all the old packs are still in it. Until that entry nothing has changed; after it
+// the files of the old packs are removed later, once no reader can need them. If the outcome is not
+// known, the new pack stays staged and the sweep finds out.
 func (a *Area) RollUp(ctx context.Context, at Place) error {
 	if a.git.path == "" || !a.leads(at.Shard) {
 		return nil
@@ -136,7 +146,8 @@ func (a *Area) RollUp(ctx context.Context, at Place) error {
 	return err
 }
 
-// together has git write what packs hold into one, and checks that it has.
+// together has git write what packs hold into one, and checks that it has. The result is in a
+// directory of its own, as a push's is.
 func (p *Push) together(ctx context.Context, old []core.Digest, bytes, objects int64) error {
 	held, done, err := p.environment() // before there is a directory of its own: git reads, and writes by name
 	if err != nil {
@@ -175,7 +186,8 @@ func (p *Push) together(ctx context.Context, old []core.Digest, bytes, objects i
 	return nil
 }
 
-// holds checks that every object of a pack is in the new one too.
+// holds checks that every object of a pack is in the new one too. git is trusted with the objects,
+// but a pack that lacks one would lose it for good, so this is looked up.
 func (p *Push) holds(d core.Digest) error {
 	one, err := p.a.open.acquire(packRef{at: p.spec.At, digest: d})
 	if err != nil {
@@ -194,6 +206,10 @@ func (p *Push) holds(d core.Digest) error {
 // dropWorn removes files of packs that no line of the manifest names any more: a rollup took their place. They stay for a
 // while, for readers. What is not known to be out of the manifest stays: the state that decides is asked for as the
 // leader has it, since a pack may be published here whose entry is not applied here.
+//
+// A pack goes only if all of this holds: its time has passed; the list that the leader has does not
+// name it; no push has published it again since before that list was asked for; and it is not
+// staged. The index goes first, since git takes a pack for there when its index is.
 func (a *Area) dropWorn(ctx context.Context, at Place) error {
 	if a.frozen.Load() > 0 {
 		return nil // the next sweep does

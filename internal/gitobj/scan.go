@@ -20,18 +20,25 @@ type scan struct {
 	limits scanLimits
 	need   func(bytes int64) error // of memory
 
-	count    int64 // of bytes that have passed
+	count int64 // of bytes that have passed
+	// unpacked counts base and result of deltas, because git makes both.
 	unpacked int64 // bytes of all objects so far, as git has to make them
-	largest  int64 // of objects that git holds in memory
-	objects  int64
-	inflate  io.ReadCloser
+	// largest is the size of the largest object so far that git holds in memory.
+	largest int64
+	// objects is how many the head of the pack announces.
+	objects int64
+	// inflate is used again for each entry.
+	inflate io.ReadCloser
 }
 
 // scanLimits bound what a pack may hold.
 type scanLimits struct {
-	object   int64 // bytes of one object
-	usual    int64 // bytes of memory that git has without asking
-	streamed int64 // from how many bytes on git does not hold a blob in memory
+	// object bounds the bytes of one object.
+	object int64
+	// usual is how many bytes of memory git has without asking.
+	usual int64
+	// streamed is the size from which on git does not hold a blob in memory.
+	streamed int64
 }
 
 const (
@@ -48,16 +55,24 @@ var errNoPack = errors.New("no pack")
 
 // scanned passes a pack through a scan. What it returns has been scanned: as much is held back as the scan may not have looked at.
 type scanned struct {
-	r    io.Reader
-	to   *io.PipeWriter
-	end  func() error // waits for the end of the scan
+	// r is where the pack comes from.
+	r io.Reader
+	// to passes what was read to the scan, which runs in a goroutine of its own.
+	to *io.PipeWriter
+	// end waits for the end of the scan and returns its error.
+	end func() error
+	// held is what was read and not passed on.
 	held []byte
-	over error // why nothing more is read
+	// over is why nothing more is read.
+	over error
 }
 
 const (
+	// scanBuffer is how much is read at a time, by either side.
 	scanBuffer = 32 << 10
-	scanHeld   = 2 * scanBuffer
+	// scanHeld is never passed on before the end: more than the scan can have taken in without
+	// having looked at it.
+	scanHeld = 2 * scanBuffer
 )
 
 // start begins a scan of what is read from r. The returned function ends it, and must be called.
@@ -76,7 +91,8 @@ func (s *scan) start(r io.Reader) (*scanned, func()) {
 	return &scanned{r: r, to: to, end: end}, func() { _ = end() }
 }
 
-// Read reads on.
+// Read reads on. At the end of the pack it waits for the scan's judgement before it passes on the
+// last bytes.
 func (s *scanned) Read(b []byte) (int, error) {
 	for s.over == nil && len(s.held) <= scanHeld {
 		from := len(s.held)
@@ -125,7 +141,8 @@ func (s *scan) run(r *bufio.Reader) error {
 	return err
 }
 
-// holds asks for the memory that git needs with one object more of that size.
+// holds asks for the memory that git needs with one object more of that size. It blocks while the
+// memory is not free: git gets no further bytes meanwhile.
 func (s *scan) holds(bytes int64) error {
 	s.largest = max(s.largest, bytes)
 	return s.need(s.limits.usual + objectCost*s.objects + s.largest*copiesNum/copiesDen)

@@ -50,7 +50,8 @@ func (p *Push) Spread(ctx context.Context) error {
 	return p.a.spread(ctx, h, &q, files)
 }
 
-// spread sends a pack's files to nodes, which it closes in the end.
+// spread sends a pack's files to nodes, which it closes in the end. Each node has a goroutine. The
+// caller waits until enough nodes have the pack; the last goroutine closes the files.
 func (a *Area) spread(ctx context.Context, h Hosts, q *question, files [2]env.File) error {
 	within := stageTime(a.o.StageTime, q.Bytes+q.IdxBytes)
 	// A send that has begun goes on when enough nodes have the pack: it ends after within, or with the area.
@@ -95,7 +96,9 @@ func (a *Area) spread(ctx context.Context, h Hosts, q *question, files [2]env.Fi
 	}
 }
 
-// stageAt sends a pack to one node, again and again while begin goes on; what has begun goes on while ctx does.
+// stageAt sends a pack to one node, again and again while begin goes on; what has begun goes on
+// while ctx does. Only a node that is busy, or cannot be reached, is asked again. Any other answer
+// is final.
 func (a *Area) stageAt(begin, ctx context.Context, node uint64, q *question, files [2]env.File) error {
 	for {
 		err := a.lines.begun(begin, ctx, node, func(c Conn) error { return stageOver(c, q, files) })
@@ -112,7 +115,8 @@ func (a *Area) stageAt(begin, ctx context.Context, node uint64, q *question, fil
 	}
 }
 
-// stageOver sends a pack on a connection, from where the other side has it.
+// stageOver sends a pack on a connection, from where the other side has it. If the other side has
+// it already, nothing is sent.
 func stageOver(c Conn, q *question, files [2]env.File) error {
 	if err := say(c, q); err != nil {
 		return err
@@ -158,17 +162,23 @@ func sendRest(c Conn, files [2]env.File, have [2]int64, p core.Pack) error {
 
 // transfer is a pack that comes from another node.
 type transfer struct {
-	a     *Area
-	r     *repo
-	p     core.Pack
-	dir   string // below which the files grow
+	a *Area
+	// r is the repository that the pack is of, and p what the manifest says of it.
+	r *repo
+	p core.Pack
+	// dir is the directory below which the files grow. It has a name of this process, so that the
+	// next start removes it.
+	dir string
+	// files are the pack and its index, as in suffixes.
 	files [2]string
 }
 
 // errTaking says that the same pack is on its way already.
 var errTaking = errors.New("the pack is on its way already")
 
-// take begins a transfer; done ends it. Of one that was cut off the files are still there.
+// take begins a transfer; done ends it. Of one that was cut off the files are still there. One
+// transfer of a pack is under way at a time, since two would write to files of the same names, or
+// fetch the same bytes twice.
 func (a *Area) take(at Place, p core.Pack, name string) (t *transfer, done func(), err error) {
 	ref := packRef{at: at, digest: p.Digest}
 	a.mu.Lock()
@@ -206,7 +216,8 @@ func (a *Area) isTaken(at Place, d core.Digest) bool {
 	return a.taking[packRef{at: at, digest: d}]
 }
 
-// have says how much of each file is there.
+// have says how much of each file is there. A file that is longer than it should be is not of this
+// pack, and is removed.
 func (t *transfer) have() (n [2]int64, err error) {
 	for i, name := range t.files {
 		size, err := t.a.o.FS.Size(name)
@@ -224,7 +235,8 @@ func (t *transfer) have() (n [2]int64, err error) {
 	return n, nil
 }
 
-// read takes the rest of both files from a connection.
+// read takes the rest of both files from a connection. paced transfers stay within the rate of
+// pulls; those of pushes do not, since a client waits.
 func (t *transfer) read(ctx context.Context, c io.Reader, have [2]int64, paced bool) error {
 	for i, name := range t.files {
 		if err := t.readFile(ctx, c, name, have[i], [2]int64{t.p.Bytes, t.p.IdxBytes}[i], paced); err != nil {
@@ -234,6 +246,7 @@ func (t *transfer) read(ctx context.Context, c io.Reader, have [2]int64, paced b
 	return nil
 }
 
+// readFile takes the bytes of one file from one offset to another. What came before an error stays.
 func (t *transfer) readFile(ctx context.Context, c io.Reader, name string, from, to int64, paced bool) (err error) {
 	f, err := t.a.o.FS.OpenReadWrite(name)
 	if err != nil {
@@ -285,7 +298,8 @@ func (t *transfer) drop() {
 	}
 }
 
-// room refuses packs of other nodes when there is none for them.
+// room refuses packs of other nodes when there is none for them. The reserve is kept free, as for
+// pushes of this node.
 func (a *Area) room(bytes int64) error {
 	if a.broken.Load() {
 		return core.Unavailable{Reason: "pack_unavailable"}
@@ -301,6 +315,11 @@ func (a *Area) room(bytes int64) error {
 }
 
 // serveStage takes a pack from a node that got a push. It is durable here, outside of what anybody sees, when this says so.
+//
+// The other node asks from where on it is to send. When the bytes are whole they are compared with
+// the digests, synced, and get their staged name; only then is the answer that the pack is held,
+// which counts towards the majority that the commit needs. A transfer that is cut off keeps what
+// came, for a while.
 func (a *Area) serveStage(c Conn, q *question) error {
 	at, p := q.place(), q.pack()
 	push, ok := q.push()
@@ -378,7 +397,8 @@ func (a *Area) isStaged(as string) bool {
 	return a.syncDir(filepath.Dir(as)) == nil
 }
 
-// stage gives a pack that came whole its staged name.
+// stage gives a pack that came whole its staged name. After a crash before the sync of the
+// directory the pack may be gone: the other node was not told that it is held.
 func (t *transfer) stage(as string) error {
 	defer t.drop()
 	if err := t.verify(); err != nil {

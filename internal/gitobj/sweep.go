@@ -27,7 +27,8 @@ const (
 	stagedFor = core.Millis(time.Hour / time.Millisecond)
 )
 
-// link gives a file a second name; that it has it already is as good.
+// link gives a file a second name; that it has it already is as good. So what a crash cut off can
+// be done again.
 func (a *Area) link(from, to string) error {
 	if err := a.o.FS.Link(from, to); err != nil && !errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("link a pack: %w", err)
@@ -35,7 +36,8 @@ func (a *Area) link(from, to string) error {
 	return nil
 }
 
-// mark notes that a repository has staged files.
+// mark notes that a repository has staged files. It is called before the files get their names, so
+// that a sweep cannot miss them.
 func (a *Area) mark(at Place) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -51,7 +53,8 @@ func (a *Area) later(f func()) {
 	}
 }
 
-// unstage removes the staged names of a pack once those in objects/pack are durable.
+// unstage removes the staged names of a pack once those in objects/pack are durable. If the sync
+// fails, the staged names stay.
 func (a *Area) unstage(at Place, as string) {
 	if err := a.syncDir(a.dir(at.path(), objectsDir, packDir)); err != nil {
 		return
@@ -63,7 +66,9 @@ func (a *Area) unstage(at Place, as string) {
 	}
 }
 
-// background does the work that no caller waits for.
+// background does the work that no caller waits for. It is one goroutine, so pieces of that work
+// never meet each other. It first removes what an earlier process left; when the area is closed, it
+// does what was asked for until then, and ends.
 func (a *Area) background() {
 	if err := a.clearLeft(); err != nil {
 		a.o.Logger.Warn("what an earlier process left was not all removed", "err", err)
@@ -101,6 +106,11 @@ func (a *Area) background() {
 
 // Sweep publishes staged packs that a manifest names, and removes those that no entry can name any more, and those that were
 // swapped for another. With all, it looks at all repositories, and removes those that are gone for good.
+//
+// Nothing is removed while its removal could be wrong. A staged pack goes when the shard's time, as
+// far as this node has applied it, is so late that any entry which names the pack would be refused;
+// a repository goes when the state says that it is gone for good, no push makes it, and nothing
+// staged for it could still be named.
 func (a *Area) Sweep(ctx context.Context, all bool) error {
 	a.dropPartial()
 	a.mu.Lock()
@@ -174,7 +184,8 @@ func (a *Area) purge(at Place) error {
 	return a.removeAll(a.dir(at.path()), 1)
 }
 
-// sweepStaged looks at one repository's staged packs.
+// sweepStaged looks at one repository's staged packs. A pack that is old and named was published by
+// an entry that this node has applied, or learnt with a snapshot: it is linked first.
 func (a *Area) sweepStaged(ctx context.Context, at Place) error {
 	staged := a.dir(at.path(), stagedDir)
 	names, err := a.o.FS.List(staged)
@@ -219,7 +230,8 @@ func (a *Area) sweepStaged(ctx context.Context, at Place) error {
 	return errors.Join(failed...)
 }
 
-// each calls f for each repository's directory, which is below the area's.
+// each calls f for each repository's directory, which is below the area's. A directory without an
+// owner is passed over.
 func (a *Area) each(f func(dir string, at Place) error) error {
 	shards, err := a.o.FS.List(a.o.Dir)
 	if err != nil {
@@ -260,7 +272,8 @@ func (a *Area) each(f func(dir string, at Place) error) error {
 	return errors.Join(failed...)
 }
 
-// clearLeft removes what an earlier process had under way.
+// clearLeft removes what an earlier process had under way. What this process has made has names of
+// its own, and stays. Repositories with staged packs are marked for the sweep.
 func (a *Area) clearLeft() error {
 	held, err := a.o.FS.List(a.dir(heldDir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -292,7 +305,7 @@ func (a *Area) clearLeft() error {
 	}))
 }
 
-// counters count what an area does.
+// counters count what an area does. Stats says what each of them is.
 type counters struct {
 	children, failed, kept, keptBytes, swept, damaged, gitdirs, gitdirHits atomic.Uint64
 	taken, stageFailed, pulled, pulledBytes, given                         atomic.Uint64

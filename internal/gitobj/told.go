@@ -13,13 +13,19 @@ import (
 // told is what git answers to a fetch, as it goes to the client. When the program that makes the pack ends early, git says
 // that the repository may be corrupt, whatever the reason was: here clients get the reason.
 type told struct {
-	r      *bufio.Reader
-	limit  int64 // of memory, in bytes
-	left   []byte
-	buf    []byte
-	raw    bool   // what follows is not in packet lines any more
-	why    error  // the limit that was reached
-	reason string // what was said last of why git ends
+	r *bufio.Reader
+	// limit is how much memory git had, in bytes.
+	limit int64
+	// left is what the client has not got yet of the line that buf holds, or of the one that takes
+	// its place.
+	left []byte
+	buf  []byte
+	// raw says that what follows is not in packet lines any more; it passes as it is.
+	raw bool
+	// why is the limit that was reached, once git has said so.
+	why error
+	// reason is what was said last of why git ends.
+	reason string
 }
 
 // Bands of a fetch's answer, see Documentation/gitprotocol-pack.txt of git.
@@ -29,6 +35,7 @@ const (
 	packetHead   = 4
 )
 
+// newTold returns a reader of what r gives. limit is the memory that git had.
 func newTold(r io.Reader, limit int64) *told {
 	return &told{r: bufio.NewReaderSize(r, 64<<10), limit: limit}
 }
@@ -48,7 +55,8 @@ func (a *told) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next takes in the next packet line.
+// next takes in the next packet line. What is not a packet line makes all that follows pass
+// unchanged.
 func (a *told) next() error {
 	head, err := a.r.Peek(packetHead)
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -81,7 +89,8 @@ func (a *told) next() error {
 	return nil
 }
 
-// look notes why git ends, and tells it where git tells something else.
+// look notes why git ends, and tells it where git tells something else. What comes on the band of
+// fatal errors ends the answer, so it is the last chance to say the reason.
 func (a *told) look(band byte, said []byte) {
 	switch band {
 	case bandProgress:

@@ -13,16 +13,20 @@ import (
 // added; when a pack goes, or is replaced, the next run gets another view, and a reader of the old one keeps its files as long
 // as it reads. A view is not synced, and nothing reads it back.
 type view struct {
-	a       *Area
-	r       *repo
-	path    string
-	packs   map[core.Digest]bool // linked; guarded by r.mu, as the next two
-	users   int
-	retired bool // to be removed after its last use
+	a    *Area
+	r    *repo
+	path string
+	// packs are those that are linked. Like users and retired it is guarded by r.mu.
+	packs map[core.Digest]bool
+	// users is how many runs of git look into it.
+	users int
+	// retired says that it is removed after its last use.
+	retired bool
 }
 
-// view returns the directory of objects in which git finds at least the packs that are known now. done ends its use. Where
-// no view can be made, it is the one of all packs.
+// view returns the directory of objects in which git finds at least the packs that are known now.
+// done ends its use. Where no view can be made, it is the one of all packs. It is made with links,
+// so it costs a few names for each pack, and once.
 func (a *Area) view(r *repo) (dir string, done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -71,6 +75,7 @@ func (v *view) complete() error {
 	return nil
 }
 
+// release ends one use.
 func (v *view) release() {
 	v.r.mu.Lock()
 	defer v.r.mu.Unlock()
@@ -91,6 +96,7 @@ func (r *repo) retire() {
 	}
 }
 
+// remove removes the directory. No one looks into it.
 func (v *view) remove() { v.a.discard(v.path) }
 
 // discard removes a directory that this process made for a while, with directories of files in it.

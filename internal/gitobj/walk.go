@@ -30,6 +30,7 @@ const (
 // moveSet is a set of the moves that are walked together, by their place among them.
 type moveSet [walkWords]uint64
 
+// add, has and empty take a move by its place among those that are walked together.
 func (s *moveSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
 func (s *moveSet) has(i int) bool { return s[i/64]>>(i%64)&1 != 0 }
 func (s *moveSet) empty() bool    { return *s == moveSet{} }
@@ -64,45 +65,70 @@ func (s moveSet) or(o moveSet) moveSet {
 // Moves are walked walkWidth at a time, from both ends towards the past. An ancestor of the old commit cannot lead to it, so
 // nothing is looked for there: of each move those commits are visited that one end has and the other has not, the newest
 // first. Where dates are wrong, more are. Dates decide how much is read, never what is found.
+//
+// Why it is right: a set of moves flows from each end to all of its ancestors, along every path,
+// and a commit is visited again when it learns of a new one. A move is found when the set of its
+// new commit reaches its old commit. It is given up when no queued commit can still lead there,
+// which live counts: the set of the new commit is in it, and that of the old one is not.
 type walk struct {
+	// moves are all that were added, and found the answers so far.
 	moves []core.Move
 	found map[core.Move]core.Ancestry
-	at    core.Move // the one that errors name: the first of those that are walked
+	// at is the move that errors name: the first of those that are walked together.
+	at core.Move
 
+	// to takes the ids that git is asked for, and from gives the answers, in the same order.
 	to   io.Writer
 	from <-chan commitHead
-	need func(bytes int64) error // counts memory
-	held int64                   // bytes of it that are counted
-	most int64                   // bytes of it that there may be
+	// need counts memory, up to the given bytes in all, and may wait.
+	need func(bytes int64) error
+	// held is how many bytes are counted, and most how many may be.
+	held int64
+	most int64 // bytes of it that there may be
 
-	index   map[core.ObjectID]int32 // of commits
+	// index finds a commit's place in commits by its id.
+	index   map[core.ObjectID]int32
 	commits []commit
-	parents []int32           // of all commits, one after another
-	alive   moveSet           // moves that nothing is known of yet
-	olds    map[int32]moveSet // the moves whose old commit it is
-	round   int32             // counts calls of together; marks of earlier ones do not hold
-	queue   []int32           // a heap of commits to visit, the newest first
-	live    int               // how many of the queue may lead to an old commit
-	steps   int
+	// parents are those of all commits, one after another; commit.first and last say which.
+	parents []int32
+	// alive are the moves of this round that nothing is known of yet.
+	alive moveSet
+	// olds are, by commit, the moves whose old commit it is.
+	olds map[int32]moveSet
+	// round counts calls of together: marks of earlier rounds do not hold.
+	round int32
+	// queue is a heap of commits to visit, the newest first.
+	queue []int32
+	// live is how many of the queue may lead to an old commit. The round ends when it is 0.
+	live int
+	// steps counts visits, for looking at ctx now and then.
+	steps int
 }
 
 // commit is one commit of a walk.
 type commit struct {
-	id          core.ObjectID
-	read        bool
+	id core.ObjectID
+	// read says that git was asked for it; its date and parents are there once that call of read
+	// has returned.
+	read bool
+	// queued says that it is in the queue, and round for which call of together its marks hold.
 	queued      bool
 	live        bool // it is queued and may lead to an old commit
 	round       int32
 	date        int64
-	first, last int32   // its parents, in walk.parents
-	ofOld       moveSet // moves whose old commit descends from this one, or is it
-	ofNew       moveSet // moves whose new commit does
+	first, last int32 // its parents, in walk.parents
+	// ofOld are the moves whose old commit descends from this one, or is it.
+	ofOld moveSet
+	// ofNew are the moves whose new commit does.
+	ofNew moveSet
 }
 
+// newWalk returns a walk that may take most bytes of memory.
 func newWalk(most int64) *walk {
 	return &walk{found: make(map[core.Move]core.Ancestry), index: make(map[core.ObjectID]int32), most: most}
 }
 
+// add adds a move. Each is added once.
 func (w *walk) add(m core.Move) { w.moves = append(w.moves, m) }
 
 // run walks all moves.
@@ -117,7 +143,8 @@ func (w *walk) run(ctx context.Context) error {
 	return nil
 }
 
-// together walks some moves.
+// together walks some moves. What was read for earlier moves stays; their marks do not, since they
+// belong to another round.
 func (w *walk) together(ctx context.Context, moves []core.Move) error {
 	w.round++
 	w.at, w.alive, w.live, w.queue = moves[0], moveSet{}, 0, w.queue[:0]
@@ -250,6 +277,9 @@ func (w *walk) readAll(all []int32) error {
 	return nil
 }
 
+// read asks for some commits at once, and then takes the answers. The batch is small enough for the
+// answers to fit into the channel, so git never has to wait for this goroutine while it waits for
+// git.
 func (w *walk) read(asked []int32) error {
 	lines := make([]byte, 0, walkBatch*(2*idBytes+1))
 	for _, i := range asked {
@@ -276,7 +306,8 @@ func (w *walk) read(asked []int32) error {
 	return w.room()
 }
 
-// room counts the memory of what was read.
+// room counts the memory of what was read. More is asked for in steps, ahead of what is needed, and
+// not for each commit.
 func (w *walk) room() error {
 	bytes := int64(len(w.commits))*commitCost + int64(len(w.parents))*parentCost
 	switch {
@@ -312,7 +343,8 @@ type commitHead struct {
 	date    int64 // seconds, as the committer has them; 0 when they cannot be read
 }
 
-// readHeads reads the answers of git cat-file --batch.
+// readHeads reads the answers of git cat-file --batch. Each answer is one line, and the content if
+// the object is there. Only the head of a commit is kept.
 func readHeads(r io.Reader, out chan<- commitHead) error {
 	answers := bufio.NewReaderSize(r, 64<<10)
 	content := bufio.NewReaderSize(nil, 4<<10)
@@ -355,6 +387,7 @@ func readHeads(r io.Reader, out chan<- commitHead) error {
 	}
 }
 
+// errHead says that git's answer is in no form that it should have.
 var errHead = errors.New("git cat-file gives an answer that makes no sense")
 
 // read reads the head of a commit: tree, parents, author, committer. What comes after does not matter.

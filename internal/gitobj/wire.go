@@ -13,6 +13,7 @@ import (
 // an answer of fixed size, and the bytes of files, whose lengths both have named. Many questions may follow each other on
 // one connection. Numbers are big-endian. DESIGN.md has the exchanges.
 
+// wireVersion is that of questions. A node refuses one of another version.
 const wireVersion = 1
 
 // Questions.
@@ -33,7 +34,7 @@ const (
 	sayTime    = 7 // Time is the shard time
 )
 
-// question is the fixed part of what is asked.
+// question is the fixed part of what is asked. Its form is frozen, as that of answer is.
 type question struct {
 	Version   uint8
 	Ask       uint8
@@ -49,21 +50,27 @@ type question struct {
 	Bytes     int64
 	IdxBytes  int64
 	Objects   int64
-	Stamp     int64    // stage: the shard time from which the pack is kept
-	Push      [40]byte // stage: which push it is of, padded with zeros
-	From      int64    // fetch: bytes of the pack that are there
-	FromIdx   int64    // and of its index
+	// Stamp is, to stage, the shard time from which the pack is kept.
+	Stamp int64
+	// Push is, to stage, which push the pack is of, padded with zeros.
+	Push [40]byte
+	// From is, to fetch, how many bytes of the pack are there already, and FromIdx how many of its
+	// index.
+	From    int64
+	FromIdx int64 // and of its index
 }
 
 // answer is what is said to one.
 type answer struct {
-	Say  uint8
-	_    [7]byte
+	Say uint8
+	_   [7]byte
+	// Pack and Idx are sizes or offsets in bytes, as Say tells.
 	Pack int64
 	Idx  int64
 	Time int64
 }
 
+// ask makes a question about a pack.
 func ask(kind uint8, at Place, p core.Pack) question {
 	return question{
 		Version: wireVersion, Ask: kind, Shard: uint16(at.Shard), Tenant: uint32(at.Partition.Tenant),
@@ -98,7 +105,8 @@ func (q *question) push() (id string, ok bool) {
 // maxPackBytes bounds a file that another node announces: no repository may hold so much.
 const maxPackBytes = 1 << 44
 
-// check refuses a question that makes no sense.
+// check refuses a question that makes no sense. The other node may be of another build, or damaged:
+// nothing that it says is taken as a size before this.
 func (q *question) check() error {
 	switch {
 	case q.Version != wireVersion:
@@ -115,6 +123,7 @@ func (q *question) check() error {
 	return nil
 }
 
+// say writes a question or an answer.
 func say(w io.Writer, v any) error {
 	b, err := binary.Append(nil, binary.BigEndian, v)
 	if err == nil {
@@ -123,6 +132,7 @@ func say(w io.Writer, v any) error {
 	return err
 }
 
+// hear reads one.
 func hear(r io.Reader, v any) error {
 	b := make([]byte, binary.Size(v))
 	if _, err := io.ReadFull(r, b); err != nil {
