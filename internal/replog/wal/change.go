@@ -5,15 +5,21 @@ import "github.com/millrace/millrace/internal/core"
 // change is what one caller, or the log itself, wants recorded: a group of records of one shard. After a crash all of
 // them count, or none.
 type change struct {
-	kind        byte // kindEntry with a hard state and entries; kindReset; kindCut; kindRewrite; kindSeal
-	shard       core.ShardID
+	// kind is kindEntry (with a hard state, entries or both), kindReset, kindCut, kindRewrite or
+	// kindSeal.
+	kind  byte
+	shard core.ShardID
+	// hard is the hard state to be written; nil leaves that of the shard as it is.
 	hard        []byte
 	entries     []Entry  // of a rewrite: the one
 	old         position // of a rewrite: where the entry was
 	index, term uint64   // of a cut or a reset
-	done        func(error)
-	size        int64
-	queued      bool // its size counts as waiting
+	// done is told the end of the change, once; it may be nil.
+	done func(error)
+	// size is how many bytes the records of the change take.
+	size int64
+	// queued says that size is counted in Log.queued.
+	queued bool
 }
 
 // end calls done once.
@@ -42,9 +48,11 @@ func (c *change) encodedSize() int64 {
 	return n
 }
 
-// encoder appends records to a buffer.
+// encoder appends records to a buffer. It writes no checksums: finish does, when the batch is
+// complete.
 type encoder struct {
-	buf                    []byte
+	buf []byte
+	// segment, batch and synced stand in the header of each record.
 	segment, batch, synced uint64
 	flags                  byte // of all records
 }
@@ -94,6 +102,7 @@ func (e *encoder) opening(o opening, states []shardState, again []*change) {
 	e.flags = 0
 }
 
+// shardState is a shard's state as an opening has it.
 type shardState struct {
 	shard core.ShardID
 	ShardState

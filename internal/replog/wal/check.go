@@ -106,6 +106,8 @@ func ScanAll(fsys env.FS, dir string, v Visitor) error {
 	return nil
 }
 
+// scanSegment shows the records of a segment to v. With whole, a record that is not good is damage;
+// without, it is where a log that goes on has its end.
 func scanSegment(r *segmentReader, whole bool, v Visitor) error {
 	b, err := r.at(0, segmentHeaderBytes)
 	if err != nil {

@@ -8,13 +8,15 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// cleaner copies the live entries of the oldest segment forward, so that it can go: without it one idle shard would keep
-// every segment since its last entry.
+// cleaner copies the live entries of the oldest segment forward, so that it can go: without it one
+// idle shard would keep every segment since its last entry. It goes through the shards in order,
+// and through each one's entries, a piece with each batch.
 type cleaner struct {
 	segment uint64 // being cleaned; 0 = none
 	shard   int    // position in the order of shards
 	index   uint64 // next entry of that shard to look at
-	order   []core.ShardID
+	// order are the shards as they were when the cleaning of this segment began.
+	order []core.ShardID
 }
 
 // cleanBytes is how much is copied forward with one batch, so that no waiter sees it.
@@ -34,7 +36,9 @@ func (l *Log) cleanDue() bool {
 	return size > 2*live+cleanSlack*l.o.SegmentBytes
 }
 
-// cleanOne encodes some live entries of the oldest segment into the coming batch. It reports whether it did.
+// cleanOne encodes some live entries of the oldest segment into the coming batch. It reports
+// whether it did. Changes of callers come first: it does nothing while some are encoded. An entry
+// that cannot be read is damage, and stops the log.
 func (l *Log) cleanOne() bool {
 	w := &l.writer
 	if len(w.in) > 0 {

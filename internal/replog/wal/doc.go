@@ -9,4 +9,14 @@
 // are no longer needed (the caller knows what is applied durably and calls Cut).
 //
 // DESIGN.md has the format and the argument why recovery is right.
+//
+// Main types: a Log has segments (files of records) and, for each shard, a table of where its
+// entries lie. A caller's request becomes a change. The writer goroutine takes changes from the
+// queue, encodes them as records, writes them as one batch and then applies them to the tables: so
+// the tables never show what is not durable. The keeper goroutine makes spares, which become
+// segments, out of segments that nothing live is in. At start an image of the directory is built
+// first, and nothing on disk is changed before it is known to be whole.
+//
+// Two locks guard a Log: qmu what waits, mu what is durable. qmu is taken before mu, never after;
+// neither is held during a write or a sync.
 package wal

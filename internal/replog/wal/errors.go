@@ -56,4 +56,5 @@ func noRoom(err error) bool {
 // errNoRoom stands for the error that the file system would give, without filling the disk to get it.
 var errNoRoom = fmt.Errorf("make a segment: %w", syscall.ENOSPC)
 
+// isMissing reports whether an error says that a file is not there.
 func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -15,17 +15,25 @@ import (
 )
 
 const (
-	formatVersion = 1 // of the segment header and of all after it; an older one is read forever
-	segmentMagic  = "MRWALSEG"
-	markMagic     = "MRWALLOG"
-	markName      = "LOG"
+	// formatVersion is that of the segment header and of all that comes after it. An older one is
+	// read for ever.
+	formatVersion = 1
+	// segmentMagic begins a segment, markMagic the log's mark.
+	segmentMagic = "MRWALSEG"
+	markMagic    = "MRWALLOG"
+	// markName is the name of the mark's file.
+	markName = "LOG"
+	// segmentSuffix and spareSuffix end the names of segments and of spares.
 	segmentSuffix = ".wal"
 	spareSuffix   = ".spare"
-	nameDigits    = 10 // so that names sort as numbers
+	// nameDigits is how many digits a name has at least, so that names sort as numbers.
+	nameDigits = 10
 )
 
+// segmentName names segment n.
 func segmentName(n uint64) string { return fmt.Sprintf("%0*d%s", nameDigits, n, segmentSuffix) }
 
+// spareName names spare n.
 func spareName(n uint64) string { return fmt.Sprintf("%0*d%s", nameDigits, n, spareSuffix) }
 
 // parseName returns the number in a segment's or a spare's name.
@@ -43,6 +51,7 @@ func parseName(name, suffix string) (uint64, bool) {
 //	0 magic | 8 version u32 | 12 zero u32 | 16 number u64 | 24 salt [16] | 40 CRC32C of these u32 | 44 zero u32
 const segmentHeaderBytes = 48
 
+// appendSegmentHeader appends the header of a segment.
 func appendSegmentHeader(b []byte, number uint64, s salt) []byte {
 	start := len(b)
 	b = append(b, segmentMagic...)
@@ -65,6 +74,8 @@ func (e *NewerFormatError) Error() string {
 	return fmt.Sprintf("log format of %s is version %d; this program knows up to %d", e.File, e.Version, formatVersion)
 }
 
+// decodeSegmentHeader reads a header. ok is false if it is not whole; that the segment is of this
+// log, the caller sees by the salt.
 func decodeSegmentHeader(b []byte) (number uint64, s salt, version uint32, ok bool) {
 	if len(b) < segmentHeaderBytes || string(b[:8]) != segmentMagic ||
 		binary.LittleEndian.Uint32(b[40:]) != crc32.Checksum(b[:40], castagnoli) {
@@ -76,12 +87,14 @@ func decodeSegmentHeader(b []byte) (number uint64, s salt, version uint32, ok bo
 // mark is the file that is older than every segment: it holds the log's salt, and whether the log was last written
 // without syncs, so that a power cut may have taken any part of what is not known to be synced.
 type mark struct {
-	salt     salt
+	salt salt
+	// unsynced says that the log was last written without syncs.
 	unsynced bool
 }
 
 const markBytes = 36 // magic, version u32, flags u32, salt, CRC32C u32
 
+// encode returns the content of the mark's file.
 func (m mark) encode() []byte {
 	b := append(make([]byte, 0, markBytes), markMagic...)
 	b = binary.LittleEndian.AppendUint32(b, formatVersion)
@@ -121,6 +134,7 @@ func readMark(fsys env.FS, dir string) (m mark, found bool, err error) {
 }
 
 // writeMark replaces the log's mark, durably in every mode: it tells the next start what to expect.
+// The rename leaves the old mark or the new one, whenever the power goes.
 func writeMark(fsys env.FS, dir string, m mark) error {
 	name := filepath.Join(dir, markName)
 	f, err := fsys.Create(name + ".tmp")

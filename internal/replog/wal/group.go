@@ -9,29 +9,38 @@ import (
 
 // group gathers records until all of a group are there, then applies them to the image.
 type group struct {
-	im     *image
+	// im takes the records when all of a group are there.
+	im *image
+	// number is that of the segment.
 	number uint64
 	lowest bool // the segment is the lowest of the chain
-	ops    []op
-	ends   []end // what the opening says of the shards' ends
+	// ops are the records of the group so far.
+	ops  []op
+	ends []end // what the opening says of the shards' ends
 }
 
 // op is one decoded record, without the data of entries.
 type op struct {
-	kind  byte
+	kind byte
+	// open says that the record is of the group that opens the segment.
 	open  bool
 	shard core.ShardID
+	// index is that of an entry, a cut or a reset. The term of the last two is in pos.
 	index uint64
 	pos   position
+	// state is what an opening says of a shard.
 	state ShardState
-	hard  []byte
+	// hard is a hard state, copied.
+	hard []byte
 }
 
+// end is the last index of a shard, as an opening has it.
 type end struct {
 	shard core.ShardID
 	last  uint64
 }
 
+// errPayload is about a record that was written wrongly: its checksum is right.
 var errPayload = errors.New("the record has a good checksum and a payload that makes no sense")
 
 // add takes the next record. An error means that the record contradicts what is before it.
@@ -66,6 +75,8 @@ func (g *group) add(rec record) error {
 	return g.apply()
 }
 
+// apply applies a whole group. In an opening the shards must then end where it says that they do:
+// entries that are written again in it complete those of the segments before.
 func (g *group) apply() error {
 	for _, o := range g.ops {
 		if err := g.applyOne(o); err != nil {
@@ -81,6 +92,7 @@ func (g *group) apply() error {
 	return nil
 }
 
+// applyOne applies one record to the table of its shard.
 func (g *group) applyOne(o op) error {
 	if o.kind == kindOpening || o.kind == kindSeal {
 		return nil
@@ -104,6 +116,7 @@ func (g *group) applyOne(o op) error {
 	return nil
 }
 
+// table returns the table of a shard, and makes it if it is not there.
 func (im *image) table(s core.ShardID) *table {
 	t := im.tables[s]
 	if t == nil {

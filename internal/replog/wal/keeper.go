@@ -15,7 +15,8 @@ import (
 // keeper is what only the keeping goroutine touches: it archives and recycles segments and keeps a spare ready, so that
 // the writer neither waits for that nor learns too late that the disk is full.
 type keeper struct {
-	next      uint64        // number of the next spare
+	// next is the number of the next spare.
+	next      uint64
 	makeAt    time.Duration // boot time before which no spare is tried to be made again
 	archiveAt time.Duration // boot time before which nothing is tried to be archived again
 }
@@ -53,7 +54,9 @@ func (l *Log) runKeeper() {
 	}
 }
 
-// tend recycles what is free and keeps a spare ready. It reports whether something is to be tried again.
+// tend recycles what is free and keeps a spare ready. It reports whether something is to be tried
+// again. A full disk, and an archive that fails, are tried again after retryAfter; any other error
+// stops the log.
 func (l *Log) tend() (again bool) {
 	if l.failure() != nil {
 		return false
@@ -74,6 +77,8 @@ func (l *Log) tend() (again bool) {
 	return waits
 }
 
+// setFull notes whether the disk is full. When it is not any more, a writer that waits for a
+// segment tries again.
 func (l *Log) setFull(full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -83,6 +88,7 @@ func (l *Log) setFull(full bool) {
 }
 
 // recycleFreed archives the free segments that are not being read, and makes spares of them.
+// Archiving that fails is tried again later: the log goes on, and takes more room meanwhile.
 func (l *Log) recycleFreed() (again bool, err error) {
 	for {
 		if l.o.Clock.Boot() < l.keeper.archiveAt {
@@ -150,6 +156,7 @@ func (l *Log) recycle(g *segment) error {
 	return nil
 }
 
+// addSpare gives a spare to the writer.
 func (l *Log) addSpare(s spare) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -157,7 +164,9 @@ func (l *Log) addSpare(s spare) {
 	notify(l.wake)
 }
 
-// keepSpare makes a spare when the log lacks one of the size that the writer waits for, and those that are kept for starts.
+// keepSpare makes a spare when the log lacks one of the size that the writer waits for, and those
+// that are kept for starts. It makes one at a time, and stops at the first for which there is no
+// room.
 func (l *Log) keepSpare() error {
 	for {
 		size, missing := l.spareMissing()
@@ -230,7 +239,8 @@ func (l *Log) makeSpare(s *spare, size int64) error {
 	return err
 }
 
-// archive copies a segment's records to the archive, durably in every mode.
+// archive copies a segment's records to the archive, durably in every mode. The copy has a
+// temporary name until it is durable, so a file of the archive is always whole.
 func (l *Log) archive(g *segment) (err error) {
 	if l.o.ArchiveDir == "" || g.end == 0 {
 		return nil
@@ -251,6 +261,7 @@ func (l *Log) archive(g *segment) (err error) {
 	return syncDir(l.o.FS, l.o.ArchiveDir)
 }
 
+// copyTo copies the records of a segment into a file, durably.
 func (l *Log) copyTo(name string, g *segment) (err error) {
 	f, err := l.o.FS.Create(name)
 	if err != nil {

@@ -16,8 +16,10 @@ import (
 
 // Log is the log of a node. Its methods may be called from any goroutine, unless Options.Manual says otherwise.
 type Log struct {
-	o      Options
-	mark   mark
+	o Options
+	// mark is the content of the log's mark.
+	mark mark
+	// seed is where all checksums of records start: the checksum of the mark's salt.
 	seed   uint32
 	writer writer // the writer's own
 	keeper keeper // the keeper's own
@@ -29,25 +31,42 @@ type Log struct {
 	ended    chan struct{} // closed when the writer has ended
 	endKeep  chan struct{} // closed when the keeper has ended
 
-	qmu    sync.Mutex // guards the fields below; taken before mu, never after
-	queue  []*change
-	queued int64                    // bytes waiting, until they are written
-	ends   map[core.ShardID]uint64  // last index of each shard, what is queued included
-	floors map[core.ShardID]uint64  // highest index that a cut was asked for: no entry up to it is written any more
-	cuts   map[core.ShardID]*change // newest cut of each shard that is not written
+	// qmu guards the fields below. It is taken before mu, never after.
+	qmu sync.Mutex
+	// queue are changes that the writer has not taken yet, in the order in which they came.
+	queue []*change
+	// queued is how many bytes wait, until they are written.
+	queued int64
+	// ends are the last indexes of the shards, with what is queued.
+	ends map[core.ShardID]uint64
+	// floors are the highest indexes that cuts were asked for: no entry up to them is written any
+	// more.
+	floors map[core.ShardID]uint64
+	// cuts are the newest cuts of the shards that are not written yet. They wait for the next
+	// batch, so that a cut costs no write of its own.
+	cuts map[core.ShardID]*change
+	// fatal is the first error that stopped the log. Nothing is written after it.
 	fatal  error
 	closed bool
 
-	mu       sync.Mutex // guards the fields below
-	tables   map[core.ShardID]*table
-	segments []*segment // in order; the last is written to
-	freed    []*segment // to be archived and recycled
-	spares   []spare
-	want     int64 // size that the next segment needs
-	full     bool
-	cached   int64
-	stats    Stats
-	began    atomic.Int64 // boot time plus 1 at which the write that is under way began; 0: none is
+	// mu guards the fields below.
+	mu sync.Mutex
+	// tables are what is durable of each shard. Only the writer changes them.
+	tables map[core.ShardID]*table
+	// segments are in order; the last is the one that is written to.
+	segments []*segment
+	// freed are segments without live entries, to be archived and recycled by the keeper.
+	freed  []*segment
+	spares []spare
+	// want is the size of the segment that the writer waits for; 0: it does not wait.
+	want int64
+	// full says that no segment could be made for want of room.
+	full bool
+	// cached is the sum of the tables' recentBytes.
+	cached int64
+	stats  Stats
+	// began is the boot time, plus 1, at which the write that is under way began; 0: there is none.
+	began atomic.Int64
 }
 
 // Append queues a batch. It never waits for the disk; b.Done tells the end, unless Append itself refuses: ErrQueueFull,
@@ -242,6 +261,7 @@ func (l *Log) fail(err error) {
 	notify(l.wake)
 }
 
+// failure returns the error that stopped the log, if one did.
 func (l *Log) failure() error {
 	l.qmu.Lock()
 	defer l.qmu.Unlock()
@@ -257,6 +277,7 @@ func notify(c chan struct{}) {
 }
 
 // wait blocks until c has a token, the timer fires or stop is closed; it reports whether stop was.
+// A token says only that there may be something: the caller looks.
 func wait(c, stop <-chan struct{}, t env.Timer) (stopped, fired bool) {
 	select {
 	case <-c:

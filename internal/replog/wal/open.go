@@ -49,7 +49,15 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// start makes the directory ready to be appended to.
+// start makes the directory ready to be appended to. The order of its steps makes each crash a
+// state that the next start understands:
+//  1. The mark is durable before there is a segment.
+//  2. The files of the chain and the spares are opened, and a chain that was written without syncs
+//     is synced.
+//  3. Files outside the chain are handed to the keeper.
+//  4. A fresh segment begins. When its opening is durable, the log goes on from it; until then the
+//     old tip is the tip.
+//  5. A mark that says that syncs were left out is replaced, if this start does sync.
 func (l *Log) start(im *image) error {
 	if err := l.o.FS.MkdirAll(l.o.Dir); err != nil {
 		return fmt.Errorf("make directory %s: %w", l.o.Dir, err)
@@ -101,7 +109,8 @@ func (l *Log) startMark(im *image) error {
 	return writeMark(l.o.FS, l.o.Dir, l.mark)
 }
 
-// openChain opens the files of the chain and counts what is live in each.
+// openChain opens the files of the chain and counts what is live in each. Files that were synced
+// are opened for reading only: the log goes on in another one.
 func (l *Log) openChain(im *image) error {
 	for _, k := range im.chain {
 		g := &segment{number: k.number, name: l.path(segmentName(k.number)), first: k.first, size: k.size, end: k.end}
@@ -120,6 +129,8 @@ func (l *Log) openChain(im *image) error {
 	return nil
 }
 
+// openSpares notes the spares with their sizes, the fullest first: it is the one that the first
+// segment takes.
 func (l *Log) openSpares(im *image) error {
 	l.keeper.next = 1
 	for _, n := range im.spares {
@@ -134,8 +145,9 @@ func (l *Log) openSpares(im *image) error {
 	return nil
 }
 
-// proveChain syncs what a log without syncs left to the system. Nothing in it failed to sync, for nothing was tried, so
-// that a sync now is to be believed.
+// proveChain syncs what a log without syncs left to the system. Nothing in it failed to sync, for
+// nothing was tried, so that a sync now is to be believed. w.synced becomes the batch before the
+// tip's last one: the last one itself is written again, and not relied on.
 func (l *Log) proveChain(im *image) error {
 	w := &l.writer
 	w.batch, w.synced = im.maxBatch, im.proven
@@ -216,7 +228,8 @@ func (l *Log) smallTip() int64 {
 // largestCopy bounds what is copied of a tip that holds little.
 const largestCopy = 4 << 20
 
-// writeAgain reads the live entries that lie in a segment from off on.
+// writeAgain reads the live entries that lie in a segment from off on. They are found by the
+// tables, so entries that were cut or replaced are left behind.
 func (l *Log) writeAgain(number uint64, off int64) ([]*change, error) {
 	var out []*change
 	for _, id := range l.Shards() {
@@ -235,8 +248,9 @@ func (l *Log) writeAgain(number uint64, off int64) ([]*change, error) {
 	return out, nil
 }
 
-// firstSpare returns a spare of at least that size for the first segment of this run: the largest that there is, made whole
-// if there is room.
+// firstSpare returns a spare of at least that size for the first segment of this run: the largest
+// that there is, made whole if there is room. On a full disk a smaller one that has room for the
+// opening must do.
 func (l *Log) firstSpare(least int64) (s spare, err error) {
 	if len(l.spares) > 0 {
 		s, l.spares = l.spares[0], l.spares[1:]

@@ -29,6 +29,7 @@ const (
 	maxSegmentBytes = 1 << 30 // positions are 32 bits, and one group may make a segment larger
 )
 
+// withDefaults fills in the defaults, and refuses what does not fit.
 func (o Options) withDefaults() (Options, error) {
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, 64<<20)
 	o.QueueBytes = cmp.Or(o.QueueBytes, 64<<20)

@@ -27,7 +27,8 @@ func (l *Log) Entries(s core.ShardID, lo, hi, maxBytes uint64) ([]Entry, error) 
 	return out, nil
 }
 
-// place is an entry that is to be read from its segment.
+// place is an entry that is to be read from its segment. Its segment stays open and unchanged,
+// because it is counted as being read.
 type place struct {
 	position
 	segment *segment
@@ -74,7 +75,8 @@ func (l *Log) locate(s core.ShardID, lo, hi, maxBytes uint64) ([]Entry, []place,
 	return out, places, nil
 }
 
-// letGo ends the reading of segments.
+// letGo ends the reading of segments. The last reader of a log that was closed meanwhile closes the
+// file.
 func (l *Log) letGo(places []place) {
 	if len(places) == 0 {
 		return
@@ -103,7 +105,8 @@ func (l *Log) readAt(s core.ShardID, index uint64, p position) (Entry, error) {
 	return readEntry(g.file, g, l.seed, index, p)
 }
 
-// readEntry reads one entry back and checks that it is the one that was written.
+// readEntry reads one entry back and checks that it is the one that was written. Header, payload
+// and position must agree: what is there may be of a write that went elsewhere.
 func readEntry(f io.ReaderAt, g *segment, seed uint32, index uint64, p position) (Entry, error) {
 	damaged := func(what string) error {
 		return &CorruptionError{File: g.name, Offset: int64(p.off), What: what}

@@ -42,17 +42,21 @@ const entryBytes = 17
 // maxPayload bounds a record's payload.
 const maxPayload = MaxEntryBytes + entryBytes
 
+// castagnoli is the table of CRC32C, which processors compute.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // salt makes checksums of a log differ from those that a client could compute and hide in its data.
 type salt [16]byte
 
+// seed returns where checksums of the log's records start.
 func (s salt) seed() uint32 { return crc32.Checksum(s[:], castagnoli) }
 
 // record is one decoded record. Payload is valid until the next read.
 type record struct {
-	off           int64
-	segment       uint64
+	// off is where the record begins in its file.
+	off     int64
+	segment uint64
+	// batch is the write that the record is of, and synced the last batch that was durable by then.
 	batch, synced uint64
 	shard         core.ShardID
 	kind, flags   byte
@@ -60,6 +64,7 @@ type record struct {
 	payload       []byte
 }
 
+// end returns where the record ends in its file.
 func (r *record) end() int64 { return r.off + headerBytes + int64(len(r.payload)) }
 
 // appendHeader begins a record of n payload bytes. Checksums and flagLast are set when the batch is complete.
@@ -87,6 +92,7 @@ func finish(b []byte, seed uint32) {
 	}
 }
 
+// headerChecksum returns the checksum of a header, but for the field that holds it.
 func headerChecksum(h []byte, seed uint32) uint32 {
 	return crc32.Update(crc32.Update(seed, castagnoli, h[:4]), castagnoli, h[8:headerBytes])
 }
@@ -121,6 +127,7 @@ func (r *record) setPayload(p []byte, seed uint32) bool {
 // maxIndex keeps sums of indexes from wrapping round: a record with a larger one makes no sense.
 const maxIndex = 1 << 62
 
+// appendEntry appends the payload of an entry.
 func appendEntry(b []byte, e Entry) []byte {
 	b = binary.LittleEndian.AppendUint64(b, e.Index)
 	b = binary.LittleEndian.AppendUint64(b, e.Term)
@@ -128,6 +135,7 @@ func appendEntry(b []byte, e Entry) []byte {
 	return append(b, e.Data...)
 }
 
+// decodeEntry reads an entry's payload. The data is not copied.
 func decodeEntry(p []byte) (Entry, bool) {
 	if len(p) < entryBytes {
 		return Entry{}, false
@@ -141,11 +149,13 @@ func decodeEntry(p []byte) (Entry, bool) {
 // pairBytes is the payload of a cut and of a reset.
 const pairBytes = 16
 
+// appendPair appends the payload of a cut or a reset.
 func appendPair(b []byte, index, term uint64) []byte {
 	b = binary.LittleEndian.AppendUint64(b, index)
 	return binary.LittleEndian.AppendUint64(b, term)
 }
 
+// decodePair reads it.
 func decodePair(p []byte) (index, term uint64, ok bool) {
 	if len(p) != pairBytes {
 		return 0, 0, false
@@ -156,20 +166,28 @@ func decodePair(p []byte) (index, term uint64, ok bool) {
 
 // opening tells where a segment's log goes on from. Previous is 0 in the first.
 type opening struct {
-	previous      uint64 // number of the segment before
-	previousEnd   int64  // all before it is whole and was durable; what follows it there does not count
-	previousFirst uint64 // first batch of that segment
-	batch         uint64 // of the opening itself; not in the payload
+	// previous is the number of the segment before.
+	previous uint64
+	// previousEnd is where that segment ends: all before it is whole and was durable, and what
+	// follows it there does not count.
+	previousEnd int64
+	// previousFirst is the first batch of that segment.
+	previousFirst uint64
+	// batch is that of the opening itself. It is not in the payload.
+	batch uint64
 }
 
+// openingBytes is the payload of an opening.
 const openingBytes = 24
 
+// appendOpening appends that payload.
 func appendOpening(b []byte, o opening) []byte {
 	b = binary.LittleEndian.AppendUint64(b, o.previous)
 	b = binary.LittleEndian.AppendUint64(b, uint64(o.previousEnd))
 	return binary.LittleEndian.AppendUint64(b, o.previousFirst)
 }
 
+// decodeOpening reads it. The batch is not in it.
 func decodeOpening(p []byte) (opening, bool) {
 	if len(p) != openingBytes {
 		return opening{}, false
@@ -185,6 +203,7 @@ func decodeOpening(p []byte) (opening, bool) {
 // shardBytes is a shard's state without its hard state: cut, cut term, last, and whether a hard state follows.
 const shardBytes = 25
 
+// appendShard appends a shard's state as an opening has it.
 func appendShard(b []byte, s ShardState) []byte {
 	b = binary.LittleEndian.AppendUint64(b, s.CutIndex)
 	b = binary.LittleEndian.AppendUint64(b, s.CutTerm)
@@ -195,6 +214,7 @@ func appendShard(b []byte, s ShardState) []byte {
 	return append(append(b, 1), s.HardState...)
 }
 
+// decodeShard reads it. ok is false for a state that cannot be.
 func decodeShard(p []byte) (ShardState, bool) {
 	if len(p) < shardBytes {
 		return ShardState{}, false

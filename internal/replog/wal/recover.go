@@ -14,27 +14,42 @@ import (
 
 // image is what a log's directory holds. Building it changes nothing on disk.
 type image struct {
-	mark     mark
-	marked   bool
-	numbers  []uint64 // all segment files
-	spares   []uint64 // all spare files
-	chain    []link   // the segments that count, in order; the last is the tip
-	tables   map[core.ShardID]*table
-	proven   uint64 // highest batch that a good record knew to be durable
-	last     uint64 // batch of the tip's last good record
-	lastAt   int64  // where it begins in the tip
-	opened   int64  // end of the tip's opening group
-	torn     *Damage
+	mark mark
+	// marked says that there is a mark. Without one there is no log yet.
+	marked bool
+	// numbers are those of all segment files, ascending.
+	numbers []uint64
+	// spares are the numbers of all spare files, ascending.
+	spares []uint64
+	// chain has the segments that count, in order; the last is the tip.
+	chain []link
+	// tables are the shards as far as the chain was replayed.
+	tables map[core.ShardID]*table
+	// proven is the highest batch that a good record knew to be durable.
+	proven uint64
+	// last is the batch of the tip's last good record.
+	last uint64
+	// lastAt is where that batch begins in the tip.
+	lastAt int64
+	// opened is where the tip's opening group ends.
+	opened int64
+	// torn is where the tip's last write was cut off; nil: it is whole.
+	torn *Damage
+	// maxBatch is the highest batch that any good record has.
 	maxBatch uint64
 }
 
 // link is one segment of the chain.
 type link struct {
 	number uint64
-	first  uint64 // batch of its opening
-	end    int64  // what counts ends here
-	size   int64
-	open   opening
+	// first is the batch of its opening.
+	first uint64
+	// end is where what counts of it ends. The opening of the next segment says it; of the tip it
+	// is found out.
+	end  int64
+	size int64
+	// open is its opening; empty in the lowest segment if that is damaged there.
+	open opening
 }
 
 // Damage is a place in a file where records stop making sense.
@@ -43,11 +58,13 @@ type Damage struct {
 	Offset int64
 }
 
-// loader builds an image.
+// loader builds an image. It goes from the newest opening back to the oldest segment, and then
+// replays forwards.
 type loader struct {
-	fs   env.FS
-	dir  string
-	im   *image
+	fs  env.FS
+	dir string
+	im  *image
+	// seed is where the checksums of the log's records start.
 	seed uint32
 	open map[uint64]opening // of the segments whose opening is whole
 	// above are the bad openings of segments behind the tip: begun when the power went, unless they prove otherwise.
@@ -82,6 +99,7 @@ func load(fsys env.FS, dir string) (*image, error) {
 	return l.im, l.settle()
 }
 
+// list notes the segments and the spares by the names of their files.
 func (l *loader) list() error {
 	names, err := l.fs.List(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,6 +120,7 @@ func (l *loader) list() error {
 	return nil
 }
 
+// reader opens a segment of the log.
 func (l *loader) reader(number uint64) (*segmentReader, error) {
 	return openReader(l.fs, l.dir, number, l.seed)
 }
@@ -139,6 +158,7 @@ func (l *loader) findChain() error {
 	return nil
 }
 
+// readOpening notes the opening of a segment if it is whole.
 func (l *loader) readOpening(n uint64) error {
 	r, err := l.reader(n)
 	if err != nil {
@@ -173,6 +193,7 @@ func (l *loader) noSegment() error {
 	return nil
 }
 
+// evidenceIn looks for good records in all of a segment.
 func (l *loader) evidenceIn(n uint64) (evidence, error) {
 	r, err := l.reader(n)
 	if err != nil {
@@ -196,12 +217,15 @@ func (l *loader) corruptOpening(n uint64) error {
 	return l.corrupt(n, off, "the opening is damaged, and records follow that were written after it was synced")
 }
 
+// corrupt is the refusal to open the log, with file and place.
 func (l *loader) corrupt(n uint64, off int64, what string) error {
 	return &CorruptionError{File: filepath.Join(l.dir, segmentName(n)), Offset: off, What: what}
 }
 
-// replay takes the records of one segment of the chain. When it meets damage that may be a torn end, the chain ends
-// there.
+// replay takes the records of one segment of the chain. When it meets damage that may be a torn
+// end, the chain ends there. Below the tip a segment must be whole up to the end that its successor
+// names; what lies behind that does not count. The tip has no such end, so there the first record
+// that is not good may be where the log ends.
 func (l *loader) replay(i int) error {
 	at := &l.im.chain[i]
 	tip := i == len(l.im.chain)-1
@@ -248,6 +272,14 @@ func (l *loader) replay(i int) error {
 }
 
 // judge decides what the first bad record of a segment means, and ends the chain at it.
+//
+// The bad record belonged to a batch. If that batch was known to be synced, by any good record
+// behind it, in this file or a later one, then it was whole once and is damaged now: the log does
+// not open. If nothing says so, the power went during that write, and nothing in it was
+// acknowledged: the log ends before it. A segment below the tip that ends in order, but not where
+// its successor says, is damaged as well.
+//
+// The records of a log without syncs say nothing new, so a power cut only makes such a log shorter.
 func (l *loader) judge(i int, r *segmentReader, c *cursor, kept int64, whole bool) error {
 	tip := i == len(l.im.chain)-1
 	at := &l.im.chain[i]

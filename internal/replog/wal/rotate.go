@@ -8,8 +8,10 @@ import (
 	"github.com/millrace/millrace/internal/fault"
 )
 
-// rotate goes on in a new segment that has room for a group of n bytes. All that is in the old one is synced (R8). It
-// reports false when no segment is ready, or when it failed, which stops the log.
+// rotate goes on in a new segment that has room for a group of n bytes. All that is in the old one
+// is synced (R8). It reports false when no segment is ready, or when it failed, which stops the
+// log. A crash before the opening of the new segment is durable leaves the old one as the tip;
+// after it, the opening says where the old one ends.
 func (l *Log) rotate(n int64) bool {
 	w := &l.writer
 	if l.failure() != nil {
@@ -49,8 +51,10 @@ func (l *Log) rotate(n int64) bool {
 	return true
 }
 
-// begin writes the header and the opening of a segment, syncs them, and makes it the one that is written to. The entries
-// of again have their places in it afterwards.
+// begin writes the header and the opening of a segment, syncs them, and makes it the one that is
+// written to. The entries of again have their places in it afterwards. The opening is a batch of
+// its own: it has the state of every shard, so that older segments are needed for their live
+// entries alone.
 func (l *Log) begin(g *segment, from opening, states []shardState, again []*change) error {
 	w := &l.writer
 	if len(w.enc.buf) > 0 {
@@ -119,6 +123,8 @@ func (l *Log) takeSpare(size int64) (spare, bool) {
 	return l.popSpare(size)
 }
 
+// popSpare takes the first spare that is large enough, or notes which size is wanted and wakes the
+// keeper.
 func (l *Log) popSpare(size int64) (spare, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -16,10 +16,12 @@ type window struct {
 	f    env.File
 	name string
 	size int64
+	// base is where in the file buf begins; buf is what was read last.
 	base int64
 	buf  []byte
 }
 
+// windowBytes is how much is read at once.
 const windowBytes = 256 << 10
 
 // at returns n bytes at off, or fewer at the end of the file. They are valid until the next call.
@@ -40,6 +42,7 @@ func (w *window) at(off int64, n int) ([]byte, error) {
 // rest returns all that was read from off on.
 func (w *window) rest(off int64) []byte { return w.buf[off-w.base:] }
 
+// fill reads at least n bytes from off on, and more if they are there.
 func (w *window) fill(off int64, n int) error {
 	n = int(min(int64(max(n, windowBytes)), w.size-off))
 	if cap(w.buf) < n {
@@ -57,9 +60,11 @@ func (w *window) fill(off int64, n int) error {
 type segmentReader struct {
 	window
 	number uint64
-	seed   uint32
+	// seed is where the checksums of the records start.
+	seed uint32
 }
 
+// openReader opens a segment for reading.
 func openReader(fsys env.FS, dir string, number uint64, seed uint32) (*segmentReader, error) {
 	name := filepath.Join(dir, segmentName(number))
 	size, err := fsys.Size(name)
@@ -108,13 +113,17 @@ func (r *segmentReader) read(off int64) (record, bool, error) {
 
 // cursor walks the good records of a segment from its beginning and stops at the first bad one.
 type cursor struct {
-	r        *segmentReader
-	off      int64
-	started  bool
-	batch    uint64 // of the record before
+	r *segmentReader
+	// off is where the next record is expected.
+	off int64
+	// started says that there was a record.
+	started bool
+	// batch is that of the record before, and complete says that this record ended its batch.
+	batch    uint64
 	complete bool   // that record ended its batch
 	first    uint64 // first batch
-	start    int64  // where batch begins
+	// start is where batch begins.
+	start int64
 }
 
 func newCursor(r *segmentReader) *cursor { return &cursor{r: r, off: segmentHeaderBytes} }
@@ -181,11 +190,14 @@ type evidence struct {
 	inOrder bool   // one that is not of the opening was written when the batch before it was durable
 }
 
+// join adds what another part of the log proves.
 func (e *evidence) join(o evidence) {
 	e.found, e.inOrder, e.synced = e.found || o.found, e.inOrder || o.inOrder, max(e.synced, o.synced)
 }
 
-// evidence looks for good records from off to the end of the file, at any offset.
+// evidence looks for good records from off to the end of the file, at any offset. It looks for the
+// segment's number where a record has it, and tries to read a record around it. Bytes of a client
+// cannot pass for one, since no client knows the salt that checksums start from.
 func (r *segmentReader) evidence(off int64) (evidence, error) {
 	var e evidence
 	mark := binary.LittleEndian.AppendUint64(nil, r.number)

@@ -13,8 +13,9 @@ func (l *Log) sealDue() bool {
 	return l.fatal == nil && (l.writer.unsealed || len(l.cuts) > 0)
 }
 
-// seal writes the pending cuts and a seal: a batch of its own, which proves that what went before was synced. Damage
-// before it is then never taken for a torn write.
+// seal writes the pending cuts and a seal: a batch of its own, which proves that what went before
+// was synced. Damage before it is then never taken for a torn write. Pending cuts that have no room
+// in the segment go to the next one.
 func (l *Log) seal() {
 	w := &l.writer
 	if !l.sealDue() {

@@ -11,22 +11,29 @@ import (
 type segment struct {
 	number uint64
 	name   string // path
-	file   env.File
-	first  uint64 // batch of its opening
-	size   int64  // on disk
-	end    int64  // of what counts; not kept while it is written to
+	// file is closed when the segment is recycled, or with the log.
+	file env.File
+	// first is the batch of its opening.
+	first uint64
+	// size is how many bytes the file has.
+	size int64
+	// end is where what counts of it ends. It is not kept while the segment is written to.
+	end int64
 
+	// The fields below are guarded by Log.mu.
 	refs    int   // live entries in it
 	live    int64 // their bytes on disk
 	readers int   // reads under way; the file stays open and unchanged for them
 }
 
-// spare is a file that is ready to become a segment.
+// spare is a file that is ready to become a segment. Its blocks were written once, so that writing
+// to them again changes no metadata.
 type spare struct {
 	number uint64 // in its name only
 	size   int64
 }
 
+// path returns the path of a file of the log.
 func (l *Log) path(name string) string { return filepath.Join(l.o.Dir, name) }
 
 // fillBytes is how much is written at once when a file is filled with zeros.
@@ -108,7 +115,8 @@ func (l *Log) segmentOf(number uint32) *segment {
 	return nil
 }
 
-// release takes live entries off their segments. mu is held.
+// release takes live entries off their segments. mu is held. Of a segment that was dropped nothing
+// is counted any more.
 func (l *Log) release(gone []position) {
 	for _, p := range gone {
 		if g := l.segmentOf(p.segment); g != nil {

@@ -10,8 +10,10 @@ import (
 type position struct {
 	term    uint64
 	segment uint32
-	off     uint32 // of the record
-	n       uint32 // length of the entry's data
+	// off is where the record begins in the segment.
+	off uint32
+	// n is the length of the entry's data.
+	n uint32
 }
 
 // recordBytes is what the entry takes on disk.
@@ -19,23 +21,31 @@ func (p position) recordBytes() int64 { return headerBytes + entryBytes + int64(
 
 // table is one shard's log: where its entries are, and what else was recorded of it.
 type table struct {
-	shard        core.ShardID
-	hardState    []byte
+	shard     core.ShardID
+	hardState []byte
+	// cut is the index up to which entries are gone, and cutTerm the term of that entry.
 	cut, cutTerm uint64
-	first        uint64     // index of the first position; cut+1 but during recovery
-	pos          []position // entries first, first+1, ...
+	// first is the index of the first position. It is cut+1, except during recovery.
+	first uint64
+	// pos are the positions of the entries first, first+1 and so on.
+	pos []position
 	// early is used in recovery only. The segments that held the entries below first are gone; those that were written
 	// again since then are here. What the cut does not cover in the end must be here.
 	early map[uint64]position
 
-	recent      []Entry // the newest entries, ending at last; may be none
+	// recent are the newest entries, as they were appended, ending at last; there may be none.
+	recent []Entry
+	// recentBytes is about how much memory they take.
 	recentBytes int64
 }
 
+// newTable returns a table without entries.
 func newTable(shard core.ShardID) *table { return &table{shard: shard, first: 1} }
 
+// last returns the last index, or first−1 if there is no entry.
 func (t *table) last() uint64 { return t.first + uint64(len(t.pos)) - 1 }
 
+// state returns what State shows.
 func (t *table) state() ShardState {
 	return ShardState{
 		HardState: t.hardState, CutIndex: t.cut, CutTerm: t.cutTerm, First: t.cut + 1, Last: max(t.cut, t.last()),
@@ -140,7 +150,7 @@ func (t *table) rewritten(index uint64, p position, opening bool) error {
 	return nil
 }
 
-// appended takes an entry that the shard's owner wrote.
+// appended takes an entry that the shard's owner wrote. It replaces all entries from its index on.
 func (t *table) appended(index uint64, p position) error {
 	if index > t.last()+1 || index <= t.cut {
 		return fmt.Errorf("entry %d of shard %d does not follow %d", index, t.shard, t.last())
@@ -186,12 +196,14 @@ func (t *table) forgetOldest() {
 	t.recent = t.recent[1:]
 }
 
+// forgetTo drops cached entries up to an index.
 func (t *table) forgetTo(index uint64) {
 	for len(t.recent) > 0 && t.recent[0].Index <= index {
 		t.forgetOldest()
 	}
 }
 
+// forgetFrom drops cached entries from an index on.
 func (t *table) forgetFrom(index uint64) {
 	for n := len(t.recent); n > 0 && t.recent[n-1].Index >= index; n-- {
 		t.recentBytes -= cost(t.recent[n-1])

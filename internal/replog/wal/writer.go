@@ -11,17 +11,26 @@ import (
 
 // writer is what only the writing goroutine touches.
 type writer struct {
-	active   *segment
-	off      int64  // where the next batch goes
-	batch    uint64 // last written
-	synced   uint64 // last known to be durable
-	next     uint64 // number of the next segment
-	unsealed bool   // a batch was written since the last seal
-	wrote    time.Duration
-	enc      encoder
-	in       []*change // encoded and not yet written, in order
-	work     []*change // taken from the queue, in order
-	clean    cleaner
+	// active is the segment that is written to.
+	active *segment
+	off    int64 // where the next batch goes
+	// batch is the number of the last batch that was written.
+	batch uint64
+	// synced is the last batch that is known to be durable.
+	synced uint64
+	// next is the number of the next segment.
+	next uint64
+	// unsealed says that a batch was written since the last seal.
+	unsealed bool
+	// wrote is the boot time of the last batch.
+	wrote time.Duration
+	// enc gathers the records of the next batch.
+	enc encoder
+	// in are the changes that are encoded and not yet written, in order.
+	in []*change
+	// work are the changes that were taken from the queue and not encoded yet, in order.
+	work  []*change
+	clean cleaner
 }
 
 // maxBatchBytes bounds one write, so that its waiters do not wait for much more than their own: a full queue is several
@@ -75,6 +84,11 @@ func (l *Log) run() {
 }
 
 // turn writes everything that is queued. It reports whether it did anything.
+//
+// Pending cuts go first, since they may free a segment, and then changes in the order in which they
+// came, for as long as they fit. When the segment or the batch is full, what is encoded is written,
+// and a new segment begins if one is needed. If none is ready, the rest stays in work: order is
+// kept, also on a full disk.
 func (l *Log) turn() bool {
 	w := &l.writer
 	l.qmu.Lock()
@@ -117,6 +131,7 @@ func (l *Log) fits(n int64) bool {
 // reserve is cutReserve, or less in the small segments of tests.
 func (l *Log) reserve() int64 { return min(cutReserve, l.o.SegmentBytes/8) }
 
+// encode appends a change to the coming batch.
 func (l *Log) encode(c *change) {
 	w := &l.writer
 	w.enc.segment, w.enc.batch, w.enc.synced = w.active.number, w.batch+1, w.synced
@@ -161,8 +176,9 @@ func (l *Log) cutsStuck() bool {
 	return waiting && len(l.cuts) > 0
 }
 
-// flush writes and syncs what is encoded, then publishes and releases it. It reports whether there was anything and it
-// is durable.
+// flush writes and syncs what is encoded, then publishes and releases it. It reports whether there
+// was anything and it is durable. After an error every change in the batch gets it: whether the
+// batch is on the disk is not known, so the log stops.
 func (l *Log) flush() bool {
 	w := &l.writer
 	if len(w.in) == 0 {
@@ -187,6 +203,8 @@ func (l *Log) flush() bool {
 	return true
 }
 
+// writeBatch writes and syncs what is encoded. Only then it makes the changes visible and calls
+// their Done, so that neither readers nor callers see what a power cut could take.
 func (l *Log) writeBatch(in []*change) error {
 	w := &l.writer
 	n := int64(len(w.enc.buf))
@@ -216,6 +234,7 @@ func (l *Log) writeBatch(in []*change) error {
 	return nil
 }
 
+// releaseWaiters tells the callers that their changes are durable.
 func (l *Log) releaseWaiters(in []*change) {
 	for _, c := range in {
 		l.account(c)
@@ -283,6 +302,7 @@ func (l *Log) publish(in []*change, off int64) {
 	l.freeOldest()
 }
 
+// apply applies one durable change to its shard's table. mu is held.
 func (l *Log) apply(c *change, g *segment, off int64) {
 	t := l.tables[c.shard]
 	if t == nil && c.kind != kindSeal {
@@ -307,6 +327,8 @@ func (l *Log) apply(c *change, g *segment, off int64) {
 	}
 }
 
+// applyEntries puts entries into the table, in the place of those from the first index on. mu is
+// held.
 func (l *Log) applyEntries(t *table, c *change, g *segment, off int64) {
 	l.cached -= t.recentBytes
 	for i, e := range c.entries {
@@ -338,7 +360,8 @@ func (l *Log) evict() {
 	}
 }
 
-// failAll ends everything that waits, with the error that stopped the log.
+// failAll ends everything that waits, with the error that stopped the log. None of it was handed to
+// the disk.
 func (l *Log) failAll(err error) bool {
 	w := &l.writer
 	in := append(w.in, w.work...)
