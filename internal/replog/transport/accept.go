@@ -26,6 +26,8 @@ const acceptPause = 100 * time.Millisecond
 // refusal: data that is left unread makes the system reset the connection.
 const lingerBytes = 64 << 10
 
+// accept takes connections in until the transport ends. Each gets a goroutine, if there is room for
+// one more that greets.
 func (t *Transport) accept(lis net.Listener) {
 	for {
 		raw, err := lis.Accept()
@@ -73,6 +75,9 @@ func (t *Transport) isMember(host string) bool {
 }
 
 // serve greets a connection and reads it until it ends.
+//
+// A connection is pending until its greeting has ended. Then it is one of a peer's, until it ends;
+// join has put it there.
 func (t *Transport) serve(c *conn, g *attempt) {
 	p, h, err := t.greet(c)
 	if err != nil {
@@ -97,7 +102,8 @@ func (t *Transport) serve(c *conn, g *attempt) {
 	}
 }
 
-// linger ends what this side says and waits for the other to hang up.
+// linger ends what this side says and waits for the other to hang up. It waits a while at most: the
+// connection is still pending, and the keeper ends it.
 func (t *Transport) linger(c *conn) {
 	if c.tls != nil {
 		_ = c.tls.CloseWrite() // fails if the handshake did: then an alert was sent
@@ -108,6 +114,10 @@ func (t *Transport) linger(c *conn) {
 }
 
 // greet takes a connection in, or refuses it. With a stream comes its handler.
+//
+// The order: TLS; the hello; the judgement, which makes a welcome connection one of the peer's; the
+// answer; and a last look at the certificates, which may have been exchanged meanwhile. Whatever
+// fails after the judgement takes the connection off the peer again.
 func (t *Transport) greet(c *conn) (*peer, StreamHandler, error) {
 	creds := t.creds.Load()
 	if creds != nil {
@@ -151,7 +161,8 @@ func (t *Transport) greet(c *conn) (*peer, StreamHandler, error) {
 	return p, serve, nil
 }
 
-// judge says whether a hello is welcome. Its error is a *RefusedError. A connection that is welcome is one of the peer's.
+// judge says whether a hello is welcome. Its error is a *RefusedError. A connection that is welcome
+// is one of the peer's. The first check that fails gives the reason.
 func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 	no := func(r Reason, format string, args ...any) (*peer, StreamHandler, error) {
 		return nil, nil, &RefusedError{Reason: r, Detail: t.between(h.cluster, h.from) + ": " + fmt.Sprintf(format, args...)}
@@ -214,7 +225,8 @@ func (t *Transport) judge(c *conn, h *hello) (*peer, StreamHandler, error) {
 	return p, serve, p.join(c)
 }
 
-// between names both nodes of a connection, this one and the other as it names itself.
+// between names both nodes of a connection, this one and the other as it names itself. Ids of both
+// clusters are in it, because most refusals are a mistake in one of them.
 func (t *Transport) between(cluster ClusterID, node NodeID) string {
 	if cluster == t.o.Cluster {
 		return fmt.Sprintf("this is node %s, the peer is node %s of the same cluster", t.o.Node, node)
@@ -227,7 +239,8 @@ func differ(theirs uint32, own int) bool {
 	return theirs != 0 && own != 0 && int64(theirs) != int64(own)
 }
 
-// stillTrusted says whether a connection that was greeted while the certificate files changed is still to be had.
+// stillTrusted says whether a connection that was greeted while the certificate files changed is
+// still to be had. The certificates are compared again only if the authority is another one.
 func (t *Transport) stillTrusted(c *conn, used *credentials, use x509.ExtKeyUsage) error {
 	now := t.creds.Load()
 	if now == used || now.cas == used.cas {
@@ -261,7 +274,8 @@ func (t *Transport) refused(c *conn, cluster ClusterID, node NodeID, err error) 
 		"address", c.wire.RemoteAddr().String(), "dialled", c.outbound, "error", err)
 }
 
-// receive hands over what arrives on a connection until it ends, and returns why it did.
+// receive hands over what arrives on a connection until it ends, and returns why it did. Pings are
+// answered here. A connection carries messages one way, so anything else is not valid.
 func (t *Transport) receive(c *conn, l *link) error {
 	in := frameReader{r: c, max: t.o.MessageBytes, chunk: bulkChunk}
 	if c.class == Control {
@@ -293,7 +307,8 @@ func (t *Transport) receive(c *conn, l *link) error {
 	}
 }
 
-// broken counts and logs a peer's bytes that make no sense; other ends of a connection pass.
+// broken counts and logs a peer's bytes that make no sense; other ends of a connection pass. A
+// connection that only ended is not an error of the peer.
 func (t *Transport) broken(c *conn, err error) error {
 	if !errors.Is(err, ErrCorrupt) {
 		return err
@@ -306,6 +321,9 @@ func (t *Transport) broken(c *conn, err error) error {
 }
 
 // dial connects to a peer and greets it. The connection is one of the peer's when it returns.
+//
+// ctx, the removal of the peer and the two time limits each end the attempt. If the peer got
+// another address meanwhile, join refuses the connection.
 func (t *Transport) dial(ctx context.Context, p *peer, class Class, kind string) (*conn, error) {
 	address, _ := p.where()
 	if address == "" {
@@ -342,6 +360,8 @@ func (t *Transport) dial(ctx context.Context, p *peer, class Class, kind string)
 }
 
 // introduce says hello on a connection to p, and makes it one of the peer's if both sides agree.
+// The dialling side judges the peer's certificate before it says hello. If it refuses the
+// certificate, the hello says so, and the connection ends.
 func (t *Transport) introduce(c *conn, p *peer, kind string) error {
 	h := hello{
 		versionMin: versionMin, versionMax: versionMax, cluster: t.o.Cluster, from: t.o.Node, to: p.id, boot: t.boot,
@@ -387,7 +407,9 @@ func (t *Transport) introduce(c *conn, p *peer, kind string) error {
 	return nil
 }
 
-// agree says whether an answer is a welcome by the node that was wanted. Its error is a *RefusedError, or errMoved.
+// agree says whether an answer is a welcome by the node that was wanted. Its error is a
+// *RefusedError, or errMoved. An answer of a node that refuses is believed as far as its reason;
+// what it says of itself is compared only in a welcome.
 func (t *Transport) agree(c *conn, p *peer, a *answer) error {
 	err := &RefusedError{Detail: t.between(a.cluster, a.node)}
 	switch a.reason {

@@ -19,15 +19,21 @@ const (
 // moves, so that others can see that something does.
 type wire struct {
 	net.Conn
-	r             *bufio.Reader
+	// r reads from the connection by counted.
+	r *bufio.Reader
+	// reads counts reads that brought something, and writes counts writes. The keeper compares
+	// them.
 	reads, writes atomic.Uint64
-	writing       atomic.Bool
+	// writing says that a write is under way. While one lasts the peer takes nothing.
+	writing atomic.Bool
 
-	mu     sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// corked says that writes gather in out.
 	corked bool
 	out    []byte
 }
 
+// newWire returns the wire of a connection.
 func newWire(c net.Conn) *wire {
 	w := &wire{Conn: c}
 	w.r = bufio.NewReaderSize(counted{w}, readBuffer)
@@ -37,6 +43,7 @@ func newWire(c net.Conn) *wire {
 // counted reads from the connection itself.
 type counted struct{ w *wire }
 
+// Read counts what came.
 func (c counted) Read(p []byte) (int, error) {
 	n, err := c.w.Conn.Read(p)
 	if n > 0 {
@@ -45,6 +52,7 @@ func (c counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Read reads what was buffered, or waits for more.
 func (w *wire) Read(p []byte) (int, error) { return w.r.Read(p) }
 
 // Write writes, or collects while the connection is corked.
@@ -70,6 +78,7 @@ func (w *wire) cork() {
 	w.corked = true
 }
 
+// uncork writes what was collected, and ends the collecting.
 func (w *wire) uncork() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,12 +86,14 @@ func (w *wire) uncork() error {
 	return w.flush()
 }
 
+// flush writes what was collected. mu is held.
 func (w *wire) flush() error {
 	_, err := w.write(w.out)
 	w.out = w.out[:0]
 	return err
 }
 
+// write writes at once, and counts. mu is held.
 func (w *wire) write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -115,27 +126,37 @@ func (w *wire) CloseWrite() error {
 }
 
 // conn is one connection to a peer, from its greeting on.
+//
+// Its class and ends are set by the greeting, and do not change after it.
 type conn struct {
-	wire     *wire
-	tls      *tls.Conn // nil: plain text
-	class    Class
+	wire  *wire
+	tls   *tls.Conn // nil: plain text
+	class Class
+	// outbound says that this node dialled.
 	outbound bool
-	from     NodeID // the node that dialled
-	to       NodeID
-	address  string // that was dialled
-	boot     bootID // of the peer
-	formats  Formats
+	// from is the node that dialled, and to the one that it wanted.
+	from NodeID
+	to   NodeID
+	// address is what was dialled; empty on the accepting side.
+	address string
+	// boot tells the peer's process from others of the same node.
+	boot    bootID
+	formats Formats
 
-	busy atomic.Bool // a handler runs, so that nothing is read
+	// busy says that a handler runs, so that nothing is read: the peer is not silent then.
+	busy atomic.Bool
 	// seen and still are the keeper's: what moved when it last looked, and for how long nothing did.
 	seen  uint64
 	still atomic.Int64 // nanoseconds
 
+	// once has it closed once.
 	once sync.Once
 	dead chan struct{} // closed with the connection
-	err  error         // why; set before dead is closed
+	// err is why it was closed. It is set before dead is closed.
+	err error
 }
 
+// newConn returns a connection that was not greeted yet.
 func newConn(raw net.Conn) *conn { return &conn{wire: newWire(raw), dead: make(chan struct{})} }
 
 // Read reads what the peer wrote.

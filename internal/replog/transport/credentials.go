@@ -87,15 +87,20 @@ func claims(certs []*x509.Certificate) []string {
 	return out
 }
 
-// credentials are the content of the files at one time.
+// credentials are the content of the files at one time. They do not change: a reload makes others.
 type credentials struct {
-	sum  [sha256.Size]byte // of all files, so that a change shows
-	cas  [sha256.Size]byte // of the authority's
+	// sum is the SHA-256 of all files, so that a change shows.
+	sum [sha256.Size]byte
+	// cas is that of the authority's file alone: connections are looked at again only if it
+	// changes.
+	cas [sha256.Size]byte
+	// cert is this node's certificate with its key, and pool what it trusts.
 	cert tls.Certificate
 	pool *x509.CertPool
 }
 
-// readCredentials reads the files. The second result tells their content even when it makes no sense.
+// readCredentials reads the files. The second result tells their content even when it makes no
+// sense. The sum is of the files that were read before an error.
 func readCredentials(fsys env.FS, f Files) (content [3][]byte, sum [sha256.Size]byte, err error) {
 	h := sha256.New()
 	for i, name := range []string{f.CA, f.Cert, f.Key} {
@@ -136,6 +141,7 @@ func parseCredentials(content [3][]byte, sum [sha256.Size]byte, f Files, me iden
 	return c, nil
 }
 
+// parseChain parses a chain of certificates.
 func parseChain(raw [][]byte) ([]*x509.Certificate, error) {
 	chain := make([]*x509.Certificate, 0, len(raw))
 	for _, b := range raw {
@@ -203,6 +209,9 @@ func (c *credentials) client(now func() time.Time) *tls.Config {
 
 // Reload looks at the certificate files again. New connections use what it finds; older ones are closed if the authority
 // has changed and does not know their certificates any more. An error leaves everything as it was.
+//
+// A file that is being replaced may make no sense for a moment. So an error is logged once for each
+// content and the old credentials stay; the next look finds the new ones.
 func (t *Transport) Reload() error {
 	if t.o.TLS == nil {
 		return nil
@@ -265,7 +274,8 @@ func (t *Transport) badFiles(sum [sha256.Size]byte, err error) error {
 	return err
 }
 
-// dropForeign closes connections whose peers' certificates c does not verify.
+// dropForeign closes connections whose peers' certificates c does not verify. It compares what each
+// peer has shown when it connected.
 func (t *Transport) dropForeign(c *credentials, now time.Time) {
 	for _, p := range t.peerList() {
 		for _, x := range p.all() {

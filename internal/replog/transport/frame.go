@@ -40,13 +40,14 @@ func appendHead(b []byte, shard core.ShardID, kind byte, payload []byte) []byte 
 	return b
 }
 
+// frameSum returns the checksum of a frame: of all but the four bytes that hold it.
 func frameSum(head, payload []byte) uint32 {
 	sum := crc32.Update(0, castagnoli, head[:4])
 	sum = crc32.Update(sum, castagnoli, head[8:frameHead])
 	return crc32.Update(sum, castagnoli, payload)
 }
 
-// frame is one frame that was read.
+// frame is one frame that was read. The payload is a part of the reader's chunk.
 type frame struct {
 	shard   core.ShardID
 	kind    byte
@@ -60,11 +61,13 @@ type frameReader struct {
 	max   int // bytes of a payload
 	chunk int // bytes read at once, if that many are there
 
+	// buf is the chunk that is read into. start and end bound what was read and not handed out.
 	buf        []byte
 	start, end int // of what was read into buf and not yet handed out
 }
 
-// next returns the next frame. Its error is ErrCorrupt, or what ended the connection.
+// next returns the next frame. Its error is ErrCorrupt, or what ended the connection. Length, kind
+// and flags are judged before anything is allocated or waited for.
 func (f *frameReader) next() (frame, error) {
 	le := binary.LittleEndian
 	if err := f.fill(frameHead); err != nil {

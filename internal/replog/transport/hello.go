@@ -36,6 +36,7 @@ const (
 	LastReason = Removed
 )
 
+// reasonNames are in the order of the numbers. They are in logs and metrics.
 var reasonNames = [...]string{
 	"none", "wrong_cluster", "wrong_node", "duplicate_node", "unsupported_version", "newer_format", "unknown_peer", "self",
 	"older_format", "wrong_identity", "expired_certificate", "untrusted_certificate", "too_many_streams",
@@ -57,6 +58,7 @@ type RefusedError struct {
 	Detail string // what else is known
 }
 
+// Error says by whom, and why.
 func (e *RefusedError) Error() string {
 	by := "refused by this node"
 	if e.Remote {
@@ -85,21 +87,24 @@ const (
 // bootID tells a node's processes apart: random, drawn at each start.
 type bootID [16]byte
 
-// hello is what who dials says first.
+// hello is what the dialling side says first.
 type hello struct {
 	versionMin, versionMax uint16
 	cluster                ClusterID
-	from, to               NodeID
-	boot                   bootID
-	class                  Class
-	objection              Reason // not 0: the dialling node refuses the certificate it was shown, and ends here
-	formats                Formats
-	kind                   string // of a stream
-	shards                 uint32 // that the node hosts; 0: it does not say
-	replica                uint64 // of the node; 0: it does not say
+	// from is the dialling node, and to the one that it wants; 0 for a stream to whichever node
+	// listens there.
+	from, to NodeID
+	// boot tells the dialling process from others of the same node.
+	boot      bootID
+	class     Class
+	objection Reason // not 0: the dialling node refuses the certificate it was shown, and ends here
+	formats   Formats
+	kind      string // of a stream
+	shards    uint32 // that the node hosts; 0: it does not say
+	replica   uint64 // of the node; 0: it does not say
 }
 
-// answer is what who accepts says to a hello.
+// answer is what the accepting side says to a hello.
 type answer struct {
 	reason                 Reason // 0: welcome
 	version                uint16 // to be spoken, if welcome
@@ -111,9 +116,10 @@ type answer struct {
 	shards                 uint32 // as in a hello
 }
 
-// A greeting, hello or answer, is: magic (8), versions (2 + 2), length of the body (2), body, CRC32C of all before it
-// (4). Numbers are little-endian. Its frame is the same in all versions; later ones may add to a body's end, which
-// readers ignore.
+// A greeting, hello or answer, is: magic (8), versions (2 + 2), length of the body (2), body,
+// CRC32C of all before it (4). Numbers are little-endian. Its frame is the same in all versions;
+// later ones may add to a body's end, which readers ignore. Readers take a body that is longer than
+// they know, and refuse one that is shorter.
 const (
 	helloMagic   = "MRHELLO\x00"
 	answerMagic  = "MRANSWR\x00"
@@ -124,10 +130,14 @@ const (
 	maxKind      = 64 // bytes of a stream's kind, which comes after it; then the number of shards, 4, perhaps, and the replica, 8
 )
 
+// errMalformed is about a greeting that makes no sense, from either side.
 var errMalformed = &RefusedError{Reason: Malformed}
 
+// castagnoli is the table of CRC32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// encode returns the hello as it is sent. Shards and replica came later: they are left out when
+// there is nothing to say, so that older nodes see what they know.
 func (h *hello) encode() []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, 128), h.cluster[:]...)
@@ -149,6 +159,7 @@ func (h *hello) encode() []byte {
 	return greeting(helloMagic, h.versionMin, h.versionMax, b)
 }
 
+// encode returns the answer as it is sent.
 func (a *answer) encode() []byte {
 	le := binary.LittleEndian
 	b := le.AppendUint16(make([]byte, 0, 128), uint16(a.reason))
@@ -162,7 +173,8 @@ func (a *answer) encode() []byte {
 	return greeting(answerMagic, a.versionMin, a.versionMax, b)
 }
 
-// appendShards appends the number of shards, which came to greetings after their first version.
+// appendShards appends the number of shards, which came to greetings after their first version. A
+// sender that has nothing to say leaves it out.
 func appendShards(b []byte, shards uint32) []byte {
 	if shards == 0 {
 		return b
@@ -178,6 +190,7 @@ func shardsAt(b []byte, at int) uint32 {
 	return binary.LittleEndian.Uint32(b[at:])
 }
 
+// greeting puts a body into the frame of greetings.
 func greeting(magic string, low, high uint16, body []byte) []byte {
 	le := binary.LittleEndian
 	b := append(make([]byte, 0, greetingHead+len(body)+4), magic...)
@@ -188,7 +201,8 @@ func greeting(magic string, low, high uint16, body []byte) []byte {
 	return le.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// readGreeting reads one greeting and returns its body and versions. A body of versions that are not known may be short.
+// readGreeting reads one greeting and returns its body and versions. A body of versions that are
+// not known may be short. It waits for no more than the sender announces, within the bound.
 func readGreeting(r io.Reader, magic string) (low, high uint16, body []byte, err error) {
 	le := binary.LittleEndian
 	b := make([]byte, greetingHead, 128)
@@ -216,6 +230,7 @@ func readGreeting(r io.Reader, magic string) (low, high uint16, body []byte, err
 	return le.Uint16(b[8:]), le.Uint16(b[10:]), b[greetingHead:end], nil
 }
 
+// readHello reads a hello. What follows the parts that it knows is not looked at.
 func readHello(r io.Reader) (h hello, err error) {
 	le := binary.LittleEndian
 	low, high, b, err := readGreeting(r, helloMagic)
@@ -241,6 +256,7 @@ func readHello(r io.Reader) (h hello, err error) {
 	return h, nil
 }
 
+// readAnswer reads an answer, likewise.
 func readAnswer(r io.Reader) (a answer, err error) {
 	le := binary.LittleEndian
 	low, high, b, err := readGreeting(r, answerMagic)

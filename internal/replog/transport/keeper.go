@@ -16,8 +16,10 @@ var (
 	errCrowded = errors.New("too many connections are greeting at once")
 )
 
-// keep sends pings and ends what takes too long: silent connections, attempts, greetings. It counts time by its own
-// rounds, so that one in which this process did not run ends nothing that its peers kept alive.
+// keep sends pings and ends what takes too long: silent connections, attempts, greetings. It counts
+// time by its own rounds, so that one in which this process did not run ends nothing that its peers
+// kept alive. A process that was suspended, or had no processor, counts two rounds at most for that
+// time.
 func (t *Transport) keep() {
 	tick := max(t.o.IdleTimeout/6, time.Millisecond)
 	timer := t.o.Clock.NewTimer(tick)
@@ -43,7 +45,10 @@ func (t *Transport) keep() {
 	}
 }
 
-// keep ends the peer's connections on which nothing moved for too long.
+// keep ends the peer's connections on which nothing moved for too long. A connection with messages
+// must bring something within the idle timeout, since the other side sends or answers pings; where
+// large messages may keep it busy, within the stall timeout. A stream may be silent for as long as
+// the peer is heard on any connection, unless a write of it is stuck.
 func (p *peer) keep(passed time.Duration) {
 	o := &p.t.o
 	all := p.all()
@@ -80,24 +85,32 @@ func (p *peer) keep(passed time.Duration) {
 
 // attempt is a connection that is being made.
 type attempt struct {
-	accepted *wire  // nil: this node dials
-	host     string // of the dialling side
-	member   bool   // a peer is known to be there
-	age      time.Duration
-	limit    time.Duration
-	cancel   func(error)
+	// accepted is the connection's wire; nil: this node dials.
+	accepted *wire
+	// host is that of the dialling side.
+	host string
+	// member says that a peer is known to be at the host.
+	member bool
+	// age is for how long it has lasted, by the keeper's rounds.
+	age    time.Duration
+	limit  time.Duration
+	cancel func(error)
 }
 
 // pending holds the connections that are being made, and bounds those that strangers make.
 type pending struct {
-	most int // accepted ones
+	// most is how many accepted ones may speak: from where peers are, and again from elsewhere.
+	most int
 
 	mu       sync.Mutex // guards the fields below
 	closed   bool
 	attempts []*attempt // oldest first
-	accepts  int
-	evicted  uint64
-	limit    time.Duration
+	// accepts is how many of the attempts were accepted.
+	accepts int
+	// evicted counts those that were closed for want of room.
+	evicted uint64
+	// limit is the time for a greeting.
+	limit time.Duration
 }
 
 // enter notes an attempt that cancel ends when it takes longer than limit.
@@ -109,6 +122,7 @@ func (p *pending) enter(limit time.Duration, cancel func(error)) *attempt {
 	return a
 }
 
+// add notes an attempt, or ends it at once if the transport has ended. mu is held.
 func (p *pending) add(a *attempt) {
 	if p.closed {
 		a.cancel(ErrClosed)
@@ -123,6 +137,7 @@ const silentShare = 4
 // honest peer speaks at once, so silent ones are closed first, and soon; and they cost little.
 const silentPerGreeting = 4
 
+// spoke says whether the other side has sent anything.
 func (a *attempt) spoke() bool { return a.accepted.reads.Load() > 0 }
 
 // accepted notes a connection that is to greet, or returns nil: there is no room for it. Addresses where a peer is known to be
@@ -179,6 +194,7 @@ func crowdedHost(attempts []*attempt, newcomer string) string {
 	return most
 }
 
+// ofHost returns the attempts of a host, in the order in which they came.
 func ofHost(attempts []*attempt, host string) (out []*attempt) {
 	for _, a := range attempts {
 		if a.host == host {
@@ -188,6 +204,7 @@ func ofHost(attempts []*attempt, host string) (out []*attempt) {
 	return out
 }
 
+// evict ends an accepted attempt for want of room. mu is held.
 func (p *pending) evict(a *attempt) {
 	p.attempts = slices.DeleteFunc(p.attempts, func(other *attempt) bool { return other == a })
 	p.accepts--
@@ -207,7 +224,7 @@ func (p *pending) leave(a *attempt) {
 	}
 }
 
-// pass ends attempts that took too long.
+// pass ends attempts that took too long. Those that have said nothing have a part of the time only.
 func (p *pending) pass(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -232,6 +249,8 @@ func (p *pending) cancelAll(why error) {
 	}
 }
 
+// counts returns how many accepted connections are greeting now, and how many were closed for want
+// of room.
 func (p *pending) counts() (accepts int, evicted uint64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -244,19 +263,22 @@ const (
 	maxNotes  = 256
 )
 
+// note is what is logged once in a while: one kind of thing about one peer.
 type note struct {
 	kind   string
 	peer   NodeID
 	reason Reason
 }
 
-// notes remembers what was logged lately.
+// notes remembers what was logged lately. When it is full it starts over, so that some things are
+// logged more often, and nothing is lost.
 type notes struct {
 	clock env.Clock
 	mu    sync.Mutex // guards last
 	last  map[note]time.Duration
 }
 
+// newNotes returns notes without a memory.
 func newNotes(clock env.Clock) notes {
 	return notes{clock: clock, last: make(map[note]time.Duration)}
 }

@@ -14,28 +14,37 @@ import (
 // ownPiece is the size in bytes from which a payload is written as it is, without a copy into the buffer of others.
 const ownPiece = 16 << 10
 
-// link keeps the connection of one class to a peer, and writes to it.
+// link keeps the connection of one class to a peer, and writes to it. One goroutine, run, dials and
+// writes; another one reads the answers to pings while there is a connection. The queue is open
+// while there is a connection, or an attempt that may lead to one.
 type link struct {
-	t       *Transport
-	peer    *peer
-	class   Class
-	queue   *queue
+	t     *Transport
+	peer  *peer
+	class Class
+	queue *queue
+	// pingDue is set by the keeper.
 	pingDue atomic.Bool
 
+	// own counts for this link alone.
 	own    classCounters
 	counts [2]*classCounters // what is counted for this link, and for all of its class
 
-	buf    []byte   // of heads and small payloads, used again
+	// buf has frame heads and small payloads, pieces what is written at once, and batch the
+	// messages under way. They are run's, and are used again.
+	buf    []byte
 	pieces [][]byte // likewise
 	batch  []message
 
-	mu        sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// connected says that there is a connection; refused and failure say why there is none.
 	connected bool
 	refused   Reason
 	failure   string
+	// roundTrip is that of the last ping.
 	roundTrip time.Duration
 }
 
+// newLink returns a link that does not dial yet.
 func newLink(p *peer, class Class, messages, bytes int) *link {
 	l := &link{t: p.t, peer: p, class: class, queue: newQueue(messages, bytes)}
 	l.counts = [...]*classCounters{&l.own, p.t.stats.class(class)}
@@ -84,7 +93,8 @@ func (l *link) run() {
 	}
 }
 
-// pause waits for about d. It returns true when moved cut it short.
+// pause waits for about d. It returns true when moved cut it short. The half of d is by chance, so
+// that nodes which lost each other at one moment do not all dial at once.
 func (t *Transport) pause(ctx context.Context, moved <-chan struct{}, d time.Duration) bool {
 	timer := t.o.Clock.NewTimer(d/2 + time.Duration(t.o.Rand.Uint64()%uint64(d/2+1)))
 	defer timer.Stop()
@@ -104,6 +114,7 @@ func (l *link) drop(messages int) {
 	}
 }
 
+// began notes that there is a connection.
 func (l *link) began() {
 	l.mu.Lock()
 	l.connected, l.refused, l.failure = true, 0, ""
@@ -128,6 +139,7 @@ func (l *link) refusal() Reason {
 	return l.refused
 }
 
+// lost notes that the connection has ended.
 func (l *link) lost(err error) {
 	l.mu.Lock()
 	l.connected, l.failure = false, err.Error()
@@ -147,6 +159,7 @@ func (l *link) failed(err error) {
 	}
 }
 
+// status returns what is known of the connection.
 func (l *link) status() LinkStatus {
 	l.mu.Lock()
 	s := LinkStatus{Connected: l.connected, Refused: l.refused, Error: l.failure, RoundTrip: l.roundTrip}
@@ -162,7 +175,9 @@ func (l *link) ping() {
 	l.queue.signal()
 }
 
-// pump writes what is queued until the connection ends, and returns why it did.
+// pump writes what is queued until the connection ends, and returns why it did. It takes what is
+// there as one batch. What gathers during a write is the next batch, so a slow connection gets
+// larger writes and not more of them.
 func (l *link) pump(c *conn) error {
 	done := make(chan struct{})
 	l.t.work.Go(func() {
@@ -191,7 +206,9 @@ func (l *link) pump(c *conn) error {
 	}
 }
 
-// write writes the batch, after a ping if one is due.
+// write writes the batch, after a ping if one is due. Heads and small payloads are copied into one
+// buffer; large payloads are written from where they are. What was in a write that fails may have
+// arrived in part, and counts as dropped.
 func (l *link) write(c *conn, ping bool) error {
 	b, pieces, from, size := l.buf[:0], l.pieces[:0], 0, 0
 	if ping {

@@ -56,6 +56,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
+// withDefaults fills in the defaults and checks the result.
 func (o Options) withDefaults() (Options, error) {
 	if o.Formats == (Formats{}) {
 		o.Formats = Formats{1, 1}
@@ -155,6 +156,7 @@ func (o *Options) checkAddress(address string) error {
 	return nil
 }
 
+// loopback says whether a host is this machine, seen from itself.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true

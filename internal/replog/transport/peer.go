@@ -9,26 +9,37 @@ import (
 	"time"
 )
 
-// peer is one other node.
+// peer is one other node. It exists from SetPeer to RemovePeer, or for one stream of a node that is
+// not a peer.
 type peer struct {
-	t        *Transport
-	id       NodeID
-	stranger bool            // no peer: of one stream
-	ctx      context.Context // ends when the peer is removed
-	cancel   context.CancelCauseFunc
-	links    []*link                // one of each class of messages
-	seen     atomic.Pointer[string] // the host of its newest connection
-	silent   time.Duration          // without a byte from it on any connection; the keeper's
+	t  *Transport
+	id NodeID
+	// stranger says that the node is not a peer: it has one stream.
+	stranger bool
+	// ctx ends when the peer is removed, by cancel.
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// links are one for each class of messages.
+	links []*link
+	// seen is the host of its newest connection.
+	seen atomic.Pointer[string]
+	// silent is for how long no byte came from it on any connection. Only the keeper uses it.
+	silent time.Duration
 
 	mu      sync.Mutex // guards the fields below
 	address string
 	moved   chan struct{} // closed when the address changes
-	gone    bool
-	conns   map[*conn]struct{} // those that were greeted, in both directions
-	opening map[Class]int      // streams that are being opened
+	// gone says that it was removed. No connection joins it then.
+	gone bool
+	// conns are the connections that were greeted, in both directions.
+	conns map[*conn]struct{}
+	// opening counts, by class, the streams that are being opened.
+	opening map[Class]int
+	// formats are those that it announced last.
 	formats Formats
 }
 
+// newPeer returns a peer whose links do not dial yet.
 func newPeer(t *Transport, id NodeID, address string) *peer {
 	p := &peer{t: t, id: id, address: address, moved: make(chan struct{}), conns: make(map[*conn]struct{}), opening: make(map[Class]int)}
 	p.ctx, p.cancel = context.WithCancelCause(t.ctx)
@@ -75,6 +86,8 @@ func (p *peer) where() (address string, moved <-chan struct{}) {
 }
 
 var (
+	// errMoved ends connections to an address that is not the peer's any more. The link dials again
+	// at once.
 	errMoved     = errors.New("the peer has another address")
 	errNoAddress = errors.New("it has not announced its address yet")
 )
@@ -107,9 +120,11 @@ func (p *peer) end(why error) {
 	}
 }
 
-// join makes c one of the peer's connections. It takes the place of an older one of the same direction and class. While
-// a connection to another process of the same node lives, c is refused: two processes with one id would both vote. A
-// process that ended leaves its connections closed, or silent for the idle timeout.
+// join makes c one of the peer's connections. It takes the place of an older one of the same
+// direction and class. While a connection to another process of the same node lives, c is refused:
+// two processes with one id would both vote. A process that ended leaves its connections closed, or
+// silent for the idle timeout. Connections of the class and direction that were closed meanwhile do
+// not count.
 func (p *peer) join(c *conn) error {
 	host := hostOf(c.wire.RemoteAddr().String())
 	p.seen.Store(&host)
@@ -151,14 +166,16 @@ func (p *peer) join(c *conn) error {
 	return nil
 }
 
-// leave forgets a connection that was closed.
+// leave forgets a connection that was closed. It is called once for each connection, when its
+// goroutine is done with it; a second call does nothing.
 func (p *peer) leave(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c)
 }
 
-// all returns the connections there are.
+// all returns the connections there are. Some may have been closed by the time that they are looked
+// at.
 func (p *peer) all() []*conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -189,13 +206,15 @@ func (p *peer) reserve(class Class) error {
 	return nil
 }
 
-// opened gives that place back: the stream is there by now, or not.
+// opened gives that place back: the stream is there by now, or not. A stream that is there counts
+// among the connections.
 func (p *peer) opened(class Class) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.opening[class]--
 }
 
+// status returns what is known of the peer.
 func (p *peer) status() PeerStatus {
 	s := PeerStatus{ID: p.id}
 	for _, l := range p.links {

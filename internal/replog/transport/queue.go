@@ -15,26 +15,31 @@ type message struct {
 // verdict says what became of a message that was to be queued.
 type verdict uint8
 
+// queued, full and down are what push returns.
 const (
 	queued verdict = iota
 	full
 	down // there is no connection, and none is being made
 )
 
-// queue holds the messages for one peer and class. What is taken counts against its bounds until it is done, so that they
-// bound all that the peer makes this node hold.
+// queue holds the messages for one peer and class. What is taken counts against its bounds until it
+// is done, so that they bound all that the peer makes this node hold. It has one reader, the link,
+// and any number of writers.
 type queue struct {
 	maxMessages, maxBytes int
 	wake                  chan struct{} // one value: there may be something to take
 
-	mu    sync.Mutex // guards the fields below
-	open  bool
+	mu sync.Mutex // guards the fields below
+	// open says that messages are let in.
+	open bool
+	// msgs are those that wait, from head on.
 	msgs  []message
 	head  int // first of msgs that was not taken
 	held  int // messages taken and not done
 	bytes int // of all that waits or is held
 }
 
+// newQueue returns a queue that is not open.
 func newQueue(maxMessages, maxBytes int) *queue {
 	return &queue{maxMessages: maxMessages, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
 }
@@ -59,6 +64,7 @@ func (q *queue) push(m message) verdict {
 	return queued
 }
 
+// signal wakes the link, which may be writing or waiting.
 func (q *queue) signal() {
 	select {
 	case q.wake <- struct{}{}:
@@ -66,7 +72,8 @@ func (q *queue) signal() {
 	}
 }
 
-// take appends to dst what waits, up to limit bytes or one message.
+// take appends to dst what waits, up to limit bytes or one message. The caller tells by done when
+// they are written.
 func (q *queue) take(dst []message, limit int) []message {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -89,7 +96,7 @@ func (q *queue) take(dst []message, limit int) []message {
 	return dst
 }
 
-// done forgets messages that were taken.
+// done forgets messages that were taken. They are cleared, so that their memory can go.
 func (q *queue) done(taken []message) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -116,6 +123,7 @@ func (q *queue) setOpen(open bool) (dropped int) {
 	return dropped
 }
 
+// size returns how much waits or is being written.
 func (q *queue) size() (messages, bytes int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -33,9 +33,11 @@ type ClassStats struct {
 	DroppedDown                     uint64 // messages for which there was no connection, or that were lost with one
 	Connects                        uint64
 
-	QueuedMessages, QueuedBytes int // now
+	// QueuedMessages and QueuedBytes are what waits or is being written now.
+	QueuedMessages, QueuedBytes int
 }
 
+// counters are what a transport counts, over all peers.
 type counters struct {
 	control, bulk, parts           classCounters
 	streamsOpened, streamsAccepted atomic.Uint64
@@ -44,11 +46,13 @@ type counters struct {
 	reasons                        [LastReason + 1]atomic.Uint64
 }
 
+// classCounters are the counters of one class, of a link or of all.
 type classCounters struct {
 	sent, sentBytes, received, receivedBytes   atomic.Uint64
 	writes, droppedFull, droppedDown, connects atomic.Uint64
 }
 
+// class returns the counters of a class of messages.
 func (c *counters) class(class Class) *classCounters {
 	switch class {
 	case Control:
@@ -59,8 +63,10 @@ func (c *counters) class(class Class) *classCounters {
 	return &c.bulk
 }
 
+// refuse counts a refusal by this node.
 func (c *counters) refuse(r Reason) { c.reasons[min(r, LastReason)].Add(1) }
 
+// read returns the counters as they are.
 func (c *classCounters) read() ClassStats {
 	return ClassStats{
 		SentMessages: c.sent.Load(), SentBytes: c.sentBytes.Load(),

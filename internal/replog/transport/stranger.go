@@ -21,6 +21,7 @@ func (t *Transport) HandleOpen(kind string, h StreamHandler) {
 	t.open[kind] = h
 }
 
+// openHandler returns the handler of an open kind; nil: there is none.
 func (t *Transport) openHandler(kind string) StreamHandler {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -61,7 +62,8 @@ func (t *Transport) done(p *peer, c *conn) {
 	}
 }
 
-// strangerStream is a stream to a node that is not a peer; closing it forgets the node.
+// strangerStream is a stream to a node that is not a peer; closing it forgets the node. The place
+// that it took is given back then.
 type strangerStream struct {
 	Stream
 	p *peer

@@ -14,8 +14,10 @@ import (
 // streamChunk is how much of a stream is in one frame, at most.
 const streamChunk = 64 << 10
 
-// streamConn is a stream as its user sees it: bytes in frames, with a frame that ends them. Neither the end of a TCP
-// connection nor that of a TLS one tells whether the other side had more to say: that of a killed process looks alike.
+// streamConn is a stream as its user sees it: bytes in frames, with a frame that ends them. Neither
+// the end of a TCP connection nor that of a TLS one tells whether the other side had more to say:
+// that of a killed process looks alike. Reads and writes have a lock each, so that one may wait
+// while the other goes on.
 type streamConn struct {
 	*conn
 	t    *Transport
@@ -23,14 +25,19 @@ type streamConn struct {
 
 	reading sync.Mutex // guards the fields below
 	in      frameReader
-	left    []byte // of the last frame
-	readErr error  // the end, for good
+	// left is what was not read yet of the last frame.
+	left []byte
+	// readErr is how reading has ended, for good.
+	readErr error
 
-	writing  sync.Mutex // guards the fields below
-	head     []byte
-	writeErr error // part of a frame may be gone, or the end was said
+	writing sync.Mutex // guards the fields below
+	head    []byte
+	// writeErr says that nothing can be written any more: part of a frame may be gone, or the end
+	// was said.
+	writeErr error
 }
 
+// newStream returns the stream of a connection.
 func newStream(c *conn, p *peer) *streamConn {
 	in := frameReader{r: c, max: streamChunk, chunk: 2 * streamChunk}
 	if c.class == forward { // there may be many, and most requests are small
@@ -70,12 +77,15 @@ func (t *Transport) HandleForward(h StreamHandler) {
 	t.forwards = h
 }
 
+// forwardHandler returns the handler of forwarded requests; nil: there is none.
 func (t *Transport) forwardHandler() StreamHandler {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.forwards
 }
 
+// openStream opens a stream of a class. A place is reserved while it dials, so that many callers at
+// once stay within the bound.
 func (t *Transport) openStream(ctx context.Context, to NodeID, class Class, kind string) (Stream, error) {
 	p := t.peer(to)
 	switch {
@@ -124,7 +134,9 @@ func (s *streamConn) Read(b []byte) (int, error) {
 	return 0, s.readErr
 }
 
-// Write writes to the peer. After an error, which may have cut a frame, nothing can be written any more.
+// Write writes to the peer. After an error, which may have cut a frame, nothing can be written any
+// more. It is cut into frames of at most streamChunk, so that a reader checks what it gets before
+// the whole has come.
 func (s *streamConn) Write(b []byte) (int, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()

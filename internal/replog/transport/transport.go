@@ -15,35 +15,52 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Transport is a Network over TCP. It is safe for concurrent use.
+// Transport is a Network over TCP. It is safe for concurrent use. Its goroutines are accept, keep,
+// watchFiles, one for each link, and one or two for each connection.
 type Transport struct {
-	o       Options
-	log     *slog.Logger
-	boot    bootID
-	ctx     context.Context // ends with the transport
-	cancel  context.CancelFunc
-	work    sync.WaitGroup
-	stats   counters
-	notes   notes
+	o   Options
+	log *slog.Logger
+	// boot tells this process from others of the same node.
+	boot bootID
+	// ctx ends with the transport, by cancel. All goroutines, which work counts, end then.
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+	stats  counters
+	// notes keep the log from saying the same thing too often.
+	notes notes
+	// pending are the connections that are being made.
 	pending pending
+	// replica is what this node greets with; see SetReplica.
 	replica atomic.Uint64
-	format  atomic.Uint32 // the oldest that this node still writes
-	strange atomic.Int64  // streams of nodes that are not peers
-	handler Handler       // set before anything runs
+	// format is the oldest format that this node still writes.
+	format atomic.Uint32
+	// strange is how many streams of nodes that are not peers are served.
+	strange atomic.Int64
+	// handler takes messages. It is set before anything runs.
+	handler Handler
 
-	creds      atomic.Pointer[credentials] // nil: plain text
-	reloading  sync.Mutex                  // guards the two fields below, and that one reload runs at a time
-	bad        string                      // content of files that was complained about
-	complained time.Time                   // when the end of the certificate was logged last; zero: not yet
+	// creds are the credentials in use; nil: plain text.
+	creds atomic.Pointer[credentials]
+	// reloading guards the two fields below. One reload runs at a time.
+	reloading sync.Mutex
+	// bad is the content of files that was complained about, with the error.
+	bad string
+	// complained is when the end of the certificate was logged last; zero: not yet.
+	complained time.Time
 
-	mu       sync.Mutex // guards the fields below
-	lis      net.Listener
-	started  bool
-	closed   bool
-	kinds    map[string]StreamHandler
-	forwards StreamHandler                    // of clients' requests that peers send on; nil: none are served
-	open     map[string]StreamHandler         // kinds that nodes which are not peers may open
-	peers    atomic.Pointer[map[NodeID]*peer] // replaced under mu, never changed
+	mu      sync.Mutex // guards the fields below
+	lis     net.Listener
+	started bool
+	closed  bool
+	// kinds are the handlers of streams that peers may open, by kind.
+	kinds map[string]StreamHandler
+	// forwards serves requests of clients that peers send on; nil: none are served.
+	forwards StreamHandler
+	// open are the handlers of kinds that nodes which are not peers may open.
+	open map[string]StreamHandler
+	// peers is replaced under mu, never changed, so that Send reads it without a lock.
+	peers atomic.Pointer[map[NodeID]*peer]
 }
 
 var _ Network = (*Transport)(nil)
@@ -104,6 +121,7 @@ func (t *Transport) SetReplica(replica uint64) { t.replica.Store(replica) }
 // those that it writes are refused by name from now on.
 func (t *Transport) SetFormat(oldest uint32) { t.format.Store(min(oldest, t.o.Formats.Max)) }
 
+// formats returns what this node writes and understands now.
 func (t *Transport) formats() Formats { return Formats{Min: t.format.Load(), Max: t.o.Formats.Max} }
 
 // Addr returns the address that the transport listens on; nil before Start.
@@ -166,7 +184,8 @@ func (t *Transport) RemovePeer(id NodeID) {
 	}
 }
 
-// Send queues a message for a peer.
+// Send queues a message for a peer. It does not wait and does not block: what finds no room, or no
+// connection, is counted and dropped.
 func (t *Transport) Send(to NodeID, class Class, shard core.ShardID, msg []byte) bool {
 	var l *link
 	if p := t.peer(to); p != nil {
@@ -206,6 +225,7 @@ func (t *Transport) HandleStream(kind string, h StreamHandler) {
 	t.kinds[kind] = h
 }
 
+// streamHandler returns the handler of a kind; nil: there is none.
 func (t *Transport) streamHandler(kind string) StreamHandler {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -222,7 +242,7 @@ func (t *Transport) Status() []PeerStatus {
 	return out
 }
 
-// Close ends all connections, and waits until no handler runs.
+// Close ends all connections, and waits until no handler runs. What is queued is not sent.
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	first, lis := !t.closed, t.lis
@@ -241,6 +261,7 @@ func (t *Transport) Close() error {
 	return err
 }
 
+// peer returns a peer, or nil.
 func (t *Transport) peer(id NodeID) *peer { return (*t.peers.Load())[id] }
 
 // peerList returns the peers by id.
