@@ -22,6 +22,7 @@ func (c Clock) Boot() time.Duration { return time.Since(c.start) }
 // NewTimer returns a timer.
 func (c Clock) NewTimer(d time.Duration) env.Timer { return timer{time.NewTimer(d)} }
 
+// timer is a time.Timer behind the interface.
 type timer struct{ t *time.Timer }
 
 func (t timer) C() <-chan time.Time        { return t.t.C }
@@ -56,6 +57,7 @@ func (c *HandClock) Wall() time.Time {
 // NewTimer returns a timer that never fires.
 func (c *HandClock) NewTimer(time.Duration) env.Timer { return idleTimer{} }
 
+// idleTimer is a timer that does not fire and need not be stopped.
 type idleTimer struct{}
 
 func (idleTimer) C() <-chan time.Time      { return nil }

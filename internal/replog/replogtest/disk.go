@@ -24,6 +24,7 @@ type Disk struct {
 // NewDisk returns an empty disk.
 func NewDisk() *Disk { return onDisk(vfs.NewCrashableMem()) }
 
+// onDisk returns a disk over a file system in memory.
 func onDisk(mem *vfs.MemFS) *Disk { return &Disk{FS: store.NewFS(mem), mem: mem} }
 
 // System returns the machine's file system, for benchmarks.

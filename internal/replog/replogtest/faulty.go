@@ -45,12 +45,16 @@ func part(err error, p []byte, write func([]byte) (int, error)) (int, error) {
 type Faulty struct {
 	env.FS
 
-	mu     sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// ops is how many operations there were, and counts how many of each kind.
 	ops    int
 	counts map[string]int
+	// before is the hook; nil: there is none.
 	before func(Op) error
-	quota  int64 // 0 = none
-	sizes  map[string]int64
+	// quota bounds the sum of sizes, in bytes; 0: there is no bound.
+	quota int64
+	// sizes are the largest sizes that the files have had, by name.
+	sizes map[string]int64
 }
 
 // NewFaulty wraps fsys.
@@ -92,6 +96,7 @@ func (f *Faulty) Used() int64 {
 	return f.used()
 }
 
+// used returns the sum of sizes. mu is held.
 func (f *Faulty) used() int64 {
 	var n int64
 	for _, s := range f.sizes {
@@ -114,6 +119,8 @@ func (f *Faulty) Count(kind string) int {
 	return f.counts[kind]
 }
 
+// step counts an operation and asks the hook about it, without the lock, so that the hook may use
+// f.
 func (f *Faulty) step(kind, name string, n int) error {
 	f.mu.Lock()
 	f.ops++
@@ -205,6 +212,7 @@ func (f *Faulty) Disk(path string) (free, total uint64, err error) {
 	return uint64(max(0, f.quota-f.used())), uint64(f.quota), nil
 }
 
+// wrap makes a file that was opened count and fail as f does. sync is what its syncs count as.
 func (f *Faulty) wrap(name, sync string) func(env.File, error) (env.File, error) {
 	return func(file env.File, err error) (env.File, error) {
 		if err != nil {
@@ -240,12 +248,14 @@ func (f *Faulty) grow(name string, end int64) error {
 	return nil
 }
 
+// faultyFile is an open file of a Faulty.
 type faultyFile struct {
 	env.File
 	fs   *Faulty
 	name string
 	sync string
-	pos  int64
+	// pos is where the next Write goes.
+	pos int64
 }
 
 func (f *faultyFile) Write(p []byte) (int, error) {

@@ -19,14 +19,19 @@ import (
 // what becomes of it. So a simulator decides what is late, lost, doubled or out of order, and one seed gives one history.
 // It is safe for concurrent use; handlers run in the goroutine that delivers.
 type Network struct {
-	mu      sync.Mutex // guards the fields below
-	nodes   map[transport.NodeID]*Endpoint
+	mu sync.Mutex // guards the fields below
+	// nodes are the newest ends of the nodes.
+	nodes map[transport.NodeID]*Endpoint
+	// packets are on their way, the oldest first, and waiting counts them by link, most of them at
+	// most.
 	packets []Packet
 	waiting map[memLink]int
 	most    int
-	next    uint64
-	cut     map[[2]transport.NodeID]bool
-	wake    chan struct{}
+	// next is the number of the packet sent last.
+	next uint64
+	// cut has the directed pairs of nodes between which all is lost.
+	cut  map[[2]transport.NodeID]bool
+	wake chan struct{}
 }
 
 // Packet is one message, or one stream that is being opened.
@@ -46,6 +51,7 @@ type memLink struct {
 	class    transport.Class
 }
 
+// link returns what bounds the packet.
 func (p *Packet) link() memLink { return memLink{p.From, p.To, p.Class} }
 
 // ErrWouldBlock says that a stream has nothing to read for now: in a network without goroutines a reader cannot wait.
@@ -197,6 +203,7 @@ type Endpoint struct {
 
 var _ transport.Network = (*Endpoint)(nil)
 
+// knows reports whether a node is a peer. The network's mutex is held.
 func (e *Endpoint) knows(id transport.NodeID) bool {
 	_, ok := e.peers[id]
 	return ok
@@ -304,11 +311,13 @@ type memStream struct {
 	from  transport.NodeID
 	to    transport.NodeID
 
-	mu     *sync.Mutex // of both ends; guards the fields below
+	mu *sync.Mutex // of both ends; guards the fields below
+	// in is what the other end has written and this one has not read.
 	in     []byte
 	ended  bool // the other end writes no more
 	closed bool
-	err    error
+	// err is why the stream has broken; nil: it has not.
+	err error
 }
 
 // memPipe returns the end at a of a stream to b.
@@ -319,6 +328,7 @@ func memPipe(a, b transport.NodeID) *memStream {
 	return here
 }
 
+// fail breaks both ends.
 func (s *memStream) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -378,6 +388,7 @@ func (s *memStream) Close() error {
 	return nil
 }
 
+// memAddr is a node's address in memory.
 type memAddr transport.NodeID
 
 func (a memAddr) Network() string { return "memory" }

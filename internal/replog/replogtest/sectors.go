@@ -19,7 +19,8 @@ const SectorBytes = 512
 // Sectors is a file system in memory that knows what was synced, sector by sector and name by name. What a crash leaves
 // depends on nothing but what was done and the seed, unlike a Disk's. It is for one goroutine: a simulator's.
 type Sectors struct {
-	dirs  map[string]*sectorDir // by path; the root is "."
+	dirs map[string]*sectorDir // by path; the root is "."
+	// locks are the names that are locked.
 	locks map[string]bool
 }
 
@@ -29,8 +30,9 @@ type sectorDir struct{ now, synced map[string]*sectorFile }
 // sectorFile is a file's content. old holds what a crash may find instead in sectors that were changed since they were
 // synced; a sector beyond size is zeros.
 type sectorFile struct {
-	data       []byte
-	old        map[int64][]byte
+	data []byte
+	old  map[int64][]byte
+	// syncedSize is the length that a crash may leave.
 	syncedSize int64
 }
 
@@ -39,6 +41,7 @@ func NewSectors() *Sectors {
 	return &Sectors{dirs: map[string]*sectorDir{".": newSectorDir()}, locks: make(map[string]bool)}
 }
 
+// newSectorDir returns a directory without names.
 func newSectorDir() *sectorDir {
 	return &sectorDir{now: make(map[string]*sectorFile), synced: make(map[string]*sectorFile)}
 }
@@ -95,6 +98,7 @@ func (f *sectorFile) crash(kept func() bool) *sectorFile {
 	return out
 }
 
+// resize cuts the content, or adds zeros.
 func (f *sectorFile) resize(n int64) {
 	if n <= int64(len(f.data)) {
 		f.data = f.data[:n]
@@ -119,6 +123,7 @@ func (f *sectorFile) write(p []byte, off int64) {
 	copy(f.data[off:], p)
 }
 
+// sync makes the content and the length what every crash leaves.
 func (f *sectorFile) sync() {
 	clear(f.old)
 	f.syncedSize = int64(len(f.data))
@@ -135,6 +140,7 @@ func (s *Sectors) Files() []string {
 	return out
 }
 
+// find returns the directory of a name, the name in it, and the file; nil for what is not there.
 func (s *Sectors) find(name string) (d *sectorDir, base string, f *sectorFile) {
 	name = filepath.Clean(name)
 	d, base = s.dirs[filepath.Dir(name)], filepath.Base(name)
@@ -144,6 +150,7 @@ func (s *Sectors) find(name string) (d *sectorDir, base string, f *sectorFile) {
 	return d, base, f
 }
 
+// missing is the error about a name that is not there.
 func missing(name string) error { return fmt.Errorf("%s: %w", name, fs.ErrNotExist) }
 
 // Create makes a file, empty if it was there before.
@@ -248,6 +255,7 @@ func (s *Sectors) Lock(name string) (io.Closer, error) {
 	return sectorLock{s, name}, nil
 }
 
+// sectorLock is a lock that is held.
 type sectorLock struct {
 	s    *Sectors
 	name string
@@ -296,11 +304,13 @@ func (s *Sectors) Disk(string) (free, total uint64, err error) { return 1 << 40,
 
 // openSectors is one open file, or directory.
 type openSectors struct {
+	// f is the file, or nil for a directory; dir is the directory, or nil for a file.
 	f   *sectorFile
 	dir *sectorDir
 	pos int64
 }
 
+// errIsDir says that a directory cannot be read or written as a file.
 var errIsDir = errors.New("is a directory")
 
 // Write appends at the file's own position.
