@@ -3,6 +3,11 @@
 //
 // The logs are written by package wal itself; a seed makes every choice. Only tests and fault campaigns import it.
 // Elsewhere: power cuts at random points, and damage at each byte of small logs (the tests of package wal).
+//
+// Tail tries what a power cut can do to the last write, which the log must survive; Sealed tries
+// damage of what was durable, which the log must refuse. Both write a log by the log's own code,
+// damage a copy of its files, open the copy and compare what it holds with the groups that were
+// written.
 package waltest
 
 import (
@@ -25,12 +30,15 @@ type Report struct {
 // enough broken promises tell what is wrong.
 const enough = 10
 
+// newReport returns a report of nothing.
 func newReport() *Report { return &Report{Kinds: map[string]int{}} }
 
+// breaks notes a broken promise.
 func (r *Report) breaks(format string, args ...any) {
 	r.Broken = append(r.Broken, fmt.Errorf(format, args...))
 }
 
+// dir is the log's directory on the disk.
 const dir = "/wal"
 
 // shards is how many shards share a log.
@@ -38,21 +46,28 @@ const shards = 3
 
 // log is one log that is written step by step.
 type log struct {
-	rng  *rand.Rand
+	// rng makes all choices.
+	rng *rand.Rand
+	// disk is what the log is written to, and o how it is opened.
 	disk *replogtest.Disk
 	o    wal.Options
 	wal  *wal.Log
-	all  []group
+	// all are the groups that were queued, in order.
+	all []group
+	// last is the last index of each shard.
 	last [shards]uint64
 }
 
-// group is what one caller made durable: all of it is found, or nothing.
+// group is what one caller made durable: all of it is found, or nothing. The log gets copies, so a
+// group stays what was written.
 type group struct {
 	shard   core.ShardID
 	hard    []byte
 	entries []wal.Entry
 }
 
+// newLog opens an empty log that is stepped by hand. Its cache is so small that entries are read
+// from the disk.
 func newLog(seed uint64, segment int64) (*log, error) {
 	l := &log{rng: rand.New(rand.NewPCG(seed, 1)), disk: replogtest.NewDisk()}
 	l.o = wal.Options{
@@ -81,7 +96,8 @@ func (l *log) add(size int) error {
 	})
 }
 
-// end returns where the records of the last segment end, and which file that is.
+// end returns where the records of the last segment end, and which file that is. It reads the files
+// as they are on the disk, so what was queued and not written does not count.
 func (l *log) end() (file string, off int64, err error) {
 	r, err := wal.Check(l.disk, dir)
 	switch {
@@ -94,7 +110,8 @@ func (l *log) end() (file string, off int64, err error) {
 	return s.File, s.End, nil
 }
 
-// holds says how a log differs from the first n groups; nothing when it does not.
+// holds says how a log differs from the first n groups; nothing when it does not. It reads every
+// entry back, from the disk.
 func holds(l *wal.Log, groups []group) (differs string) {
 	var hard [shards][]byte
 	var want [shards][]wal.Entry

@@ -15,23 +15,30 @@ const (
 	paddingFrom = 44 // in the header of a segment: bytes that mean nothing
 	paddingTo   = 48
 	sealBytes   = 40 // the seal at the end of the last segment: it holds nothing, and without it the end looks torn
-	nearby      = 1200
+	// nearby is how many bytes before the damage the refusal may point: to the record that is
+	// damaged.
+	nearby = 1200
 )
 
 // sealed is a log of several segments that was closed in order: all of it is known to have been durable.
 type sealed struct {
-	rng      *rand.Rand
-	disk     *replogtest.Disk
-	options  wal.Options
+	rng     *rand.Rand
+	disk    *replogtest.Disk
+	options wal.Options
+	// segments are those of the log, in order; the last one ends with a seal.
 	segments []segment
-	mark     segment // the file that names the log
-	groups   []group
+	// mark is the file that names the log.
+	mark segment
+	// groups are all that were written.
+	groups []group
 }
 
+// segment is a file of the log as it was written.
 type segment struct {
 	file  string
 	bytes []byte
-	until int64 // damage before it must be seen
+	// until is where the bytes begin whose damage need not be seen.
+	until int64
 }
 
 // Sealed writes a log of several segments and closes it in order, and then damages a fresh copy of it n times: bits are
@@ -52,6 +59,8 @@ func Sealed(seed uint64, n int) (*Report, error) {
 	return r, nil
 }
 
+// newSealed writes such a log and reads its files. It fails if the log has too few segments to
+// choose from.
 func newSealed(seed uint64) (*sealed, error) {
 	l, err := newLog(seed, 16<<10)
 	if err != nil {
@@ -95,13 +104,17 @@ func newSealed(seed uint64) (*sealed, error) {
 
 // harm is one damage: of the bytes from lo to hi of a file. Without bytes the file is gone.
 type harm struct {
-	kind   string
-	file   string
+	// kind says what was done to the file; Report counts by it.
+	kind string
+	file string
+	// lo and hi are the bytes that differ: the refusal must point to a place at or shortly before
+	// them.
 	lo, hi int64
 	bytes  []byte
 }
 
-// damage tries one damage. thorough also wants the directory unchanged by the refusal.
+// damage tries one damage. thorough also wants the directory unchanged by the refusal. It works on
+// a copy of the disk, so one damage does not add to another.
 func (s *sealed) damage(r *Report, thorough bool) error {
 	h := s.choose()
 	r.Kinds[h.kind]++
@@ -136,7 +149,9 @@ func (s *sealed) damage(r *Report, thorough bool) error {
 	return nil
 }
 
-// refused opens a damaged log and says what is wrong with how it is refused.
+// refused opens a damaged log and says what is wrong with how it is refused. A refusal must be a
+// CorruptionError that names the damaged file and a place near the damage; an empty text says that
+// it is.
 func (s *sealed) refused(h harm, d *replogtest.Disk) (why string) {
 	o := s.options
 	o.FS, o.Clock = d, &replogtest.HandClock{}
@@ -161,6 +176,8 @@ func (s *sealed) refused(h harm, d *replogtest.Disk) (why string) {
 	return ""
 }
 
+// choose makes one damage that the log must notice. A choice that would change nothing that means
+// anything is made again.
 func (s *sealed) choose() harm {
 	for {
 		at := s.rng.IntN(len(s.segments))
@@ -186,7 +203,8 @@ func (s *sealed) choose() harm {
 	}
 }
 
-// flip flips one bit, or a few within a sector.
+// flip flips one bit, or a few within a sector. Bits that mean nothing are left alone, and so is
+// the seal at the end.
 func (s *sealed) flip(g segment) harm {
 	at := s.rng.Int64N(g.until)
 	if g.file != s.mark.file && at >= paddingFrom && at < paddingTo {
@@ -203,7 +221,8 @@ func (s *sealed) flip(g segment) harm {
 	return h
 }
 
-// block chooses bytes of a segment that all mean something, of at most a sector.
+// block chooses bytes of a segment that all mean something, of at most a sector. Half of them begin
+// where a sector does.
 func (s *sealed) block(g segment) (lo, hi int64) {
 	lo = s.rng.Int64N(g.until)
 	if s.rng.IntN(2) == 0 {
@@ -222,6 +241,7 @@ func (s *sealed) seen(kind string, g segment, b []byte, lo, hi int64) harm {
 	return harm{}
 }
 
+// blank zeroes a block.
 func (s *sealed) blank(g segment) harm {
 	lo, hi := s.block(g)
 	b := slices.Clone(g.bytes)
@@ -258,7 +278,8 @@ func (s *sealed) shortened(g segment) harm {
 	return harm{"cut", g.file, at, at, slices.Clone(g.bytes[:at])}
 }
 
-// replaced puts another segment's content in the place of one.
+// replaced puts another segment's content in the place of one. The segment at the end is left
+// alone, as by shortened.
 func (s *sealed) replaced(at int) harm {
 	other := s.rng.IntN(len(s.segments))
 	if other == at || at == len(s.segments)-1 {

@@ -18,15 +18,21 @@ const sector = 512
 
 // tail is a log whose last batch was written and not sealed.
 type tail struct {
+	// disk is the log's disk after the last batch, with all of it written.
 	disk    *replogtest.Disk
 	options wal.Options
-	file    string
-	bytes   []byte
-	groups  []group
-	begins  int     // groups of the batches before the last one
-	ends    []int64 // in the file, behind group i of the last batch
-	start   int64   // of the last batch in the file
-	end     int64
+	// file is the last segment, and bytes its content.
+	file  string
+	bytes []byte
+	// groups are all that were written, in order.
+	groups []group
+	// begins is how many of them are of the batches before the last one.
+	begins int
+	// ends are where in the file each group of the last batch ends.
+	ends []int64
+	// start is where the last batch begins in the file, and end where it ends.
+	start int64
+	end   int64
 }
 
 // Tail writes a log whose last batch is a little over 64 KiB, of many groups, and damages that batch at n positions of
@@ -84,7 +90,8 @@ func newTail(seed uint64) (*tail, error) {
 	return t, err
 }
 
-// writeTail writes some batches, and then one of k groups.
+// writeTail writes some batches, and then one of k groups. The first ones are sealed by the next,
+// so only the last write is open to doubt.
 func (l *log) writeTail(k int) (file string, end int64, err error) {
 	for range 8 {
 		if err := l.add(700); err != nil {
@@ -101,7 +108,8 @@ func (l *log) writeTail(k int) (file string, end int64, err error) {
 	return l.end()
 }
 
-// damage tries all shapes at one position.
+// damage tries all shapes at one position. With goOn, the log that is left is also written to and
+// opened again.
 func (t *tail) damage(r *Report, rng *rand.Rand, at int64, goOn bool) error {
 	n := []int64{1, 37, sector, t.end - at}[rng.IntN(4)]
 	to := min(at+max(n, 1), t.end)
@@ -138,6 +146,7 @@ func (t *tail) damage(r *Report, rng *rand.Rand, at int64, goOn bool) error {
 }
 
 // reordered returns the file without the sector at a position, and without half of those behind it.
+// Half of them are those that the disk had not written when the power went.
 func (t *tail) reordered(rng *rand.Rand, at int64) (b []byte, from int64) {
 	b = slices.Clone(t.bytes)
 	from = max(t.start, at/sector*sector)
@@ -149,7 +158,9 @@ func (t *tail) reordered(rng *rand.Rand, at int64) (b []byte, from int64) {
 	return b, from
 }
 
-// open opens the log with other bytes in its last segment, which are as written before from.
+// open opens the log with other bytes in its last segment, which are as written before from. All
+// groups that end before from must be there. Of the later ones some may be, in order: a group is
+// found whole or not at all.
 func (t *tail) open(b []byte, from int64, goOn bool) (broken string, err error) {
 	d := t.disk.Crash(100, 1)
 	if err := replogtest.WriteFile(d, t.file, b); err != nil {
@@ -185,7 +196,9 @@ func (t *tail) open(b []byte, from int64, goOn bool) (broken string, err error) 
 	return t.goOn(l, o, found)
 }
 
-// goOn appends to a log that was cut, and reads it back after another power cut.
+// goOn appends to a log that was cut, and reads it back after another power cut. A log that was cut
+// must be as good as any other: what is written to it is durable, and does not bring back what was
+// cut.
 func (t *tail) goOn(l *wal.Log, o wal.Options, found int) (broken string, err error) {
 	next := group{shard: core.ShardID(0), hard: []byte("later"), entries: []wal.Entry{{
 		Index: l.State(0).Last + 1, Term: 2, Data: []byte("later"),
