@@ -53,7 +53,8 @@ func Moot(messages [][]byte) map[int]bool {
 	return moot
 }
 
-// sentTo is the entries that a replica was sent last.
+// sentTo is the entries that a replica was sent last. Two messages of a leader with equal values
+// carry the same entries.
 type sentTo struct{ term, index, last, tick uint64 }
 
 // repeats reports whether a message has the same entries as the one before to the same replica, in the same tick. What is lost

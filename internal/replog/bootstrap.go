@@ -29,6 +29,7 @@ func Reset(log *wal.Log, shard core.ShardID, index, term uint64) error {
 	return reset(log, shard, index, term, &pb.HardState{Term: new(term), Commit: new(index), Vote: new(uint64(0))})
 }
 
+// reset restarts the log and waits until that is durable. It steps a log that has no goroutine.
 func reset(log *wal.Log, shard core.ShardID, index, term uint64, hard *pb.HardState) error {
 	done := make(chan error, 1)
 	log.ResetTo(shard, index, term, encodeHardState(hard), func(err error) { done <- err })

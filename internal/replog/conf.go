@@ -41,6 +41,7 @@ func (c Conf) Learns(replica uint64) bool { return slices.Contains(c.Learners, r
 // Has reports whether a replica is one of the shard's.
 func (c Conf) Has(replica uint64) bool { return c.Votes(replica) || c.Learns(replica) }
 
+// only reports whether a replica is the only voter. There may be learners besides it.
 func (c Conf) only(replica uint64) bool {
 	return len(c.Voters) == 1 && c.Voters[0] == replica && !c.Joint()
 }
@@ -118,6 +119,7 @@ func DecodeConf(b []byte) (c Conf, err error) {
 	return c, nil
 }
 
+// state returns c in the form of the Raft library.
 func (c Conf) state() *pb.ConfState {
 	return &pb.ConfState{
 		Voters: c.Voters, VotersOutgoing: c.Outgoing, Learners: c.Learners, LearnersNext: c.LearnersNext,
@@ -125,6 +127,7 @@ func (c Conf) state() *pb.ConfState {
 	}
 }
 
+// confOf returns a configuration of the Raft library in this package's form, its lists sorted.
 func confOf(s *pb.ConfState, index uint64) Conf {
 	sorted := func(ids []uint64) []uint64 {
 		ids = slices.Clone(ids)
@@ -242,7 +245,8 @@ func (k *Core) Reconfigure(changes ...RoleChange) error {
 	return err
 }
 
-// adopt takes the changes of applied entries over, before Raft learns that they are applied.
+// adopt takes the changes of applied entries over, before Raft learns that they are applied. The
+// library and Conf.After must come to the same: Conf.After is what readers of a log go by.
 func (k *Core) adopt(entries []Entry) error {
 	for _, e := range entries {
 		if !e.Conf {

@@ -66,6 +66,8 @@ type Append struct {
 	restarted bool                 // it has restarted
 	hard      []byte
 	entries   []wal.Entry
+	// responses are the messages that wait until this is durable: answers to peers, and to this
+	// replica itself.
 	responses []*pb.Message
 	commit    uint64 // of hard
 }
@@ -125,15 +127,20 @@ type Core struct {
 	rn   *raft.RawNode
 	st   *storage
 	conf Conf
-	out  []Message // answers that waited for an append
+	// out are messages that waited for an append, until the next Take.
+	out []Message
+	// hard is the newest hard state that the Raft library has handed out, written or not.
 	hard *pb.HardState
 	// written is the newest term and vote handed to the log.
 	writtenTerm, writtenVote uint64
-	last                     uint64
-	changes                  changes
-	offered                  *Offer // message of a peer that Restore takes in later
-	ticks                    uint64
-	sent                     map[uint64]sentTo
+	// last is the last index that was handed to the log.
+	last uint64
+	// changes are the changes of the configuration that must not be reported yet; see told.go.
+	changes changes
+	offered *Offer // message of a peer that Restore takes in later
+	// ticks counts the calls of Tick, and sent has what each replica was sent last; see beats.go.
+	ticks uint64
+	sent  map[uint64]sentTo
 }
 
 // New starts a replica on what its log holds. A log that ends before what the store has durably applied has lost
@@ -348,6 +355,7 @@ func (k *Core) append(m *pb.Message) *Append {
 	return a
 }
 
+// apply turns a storage message into entries to be applied.
 func (k *Core) apply(m *pb.Message) (*Apply, error) {
 	a := &Apply{responses: m.GetResponses(), Entries: make([]Entry, 0, len(m.GetEntries()))}
 	for _, e := range m.GetEntries() {
@@ -360,6 +368,7 @@ func (k *Core) apply(m *pb.Message) (*Apply, error) {
 	return a, nil
 }
 
+// send encodes a message for a peer, unless it repeats one.
 func (k *Core) send(m *pb.Message) error {
 	if k.repeats(m) {
 		return nil

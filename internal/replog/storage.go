@@ -16,8 +16,11 @@ import (
 
 // storage shows a shard's part of the log to the Raft library.
 type storage struct {
-	cfg  Config
+	cfg Config
+	// hard is the hard state that the log held at the start, with a commit index of Applied at
+	// least.
 	hard *pb.HardState
+	// conf is the configuration that the replica goes by now.
 	conf Conf
 	// snapshot is what a follower gets that is behind the log's first entry; nil: none is at hand, and wanted is set when
 	// one is asked for.
@@ -25,6 +28,8 @@ type storage struct {
 	wanted   bool
 }
 
+// newStorage reads what the log holds of the shard, and refuses a log that ends before what the
+// store has applied, or before what was committed.
 func newStorage(c Config) (*storage, error) {
 	s := &storage{cfg: c, hard: &pb.HardState{}, conf: c.Conf}
 	if len(c.Conf.Voters) == 0 {
@@ -98,6 +103,7 @@ func (s *storage) Snapshot() (*pb.Snapshot, error) {
 	return nil, raft.ErrSnapshotTemporarilyUnavailable
 }
 
+// storageError turns errors of the log into those that the Raft library knows.
 func storageError(err error) error {
 	switch {
 	case errors.Is(err, wal.ErrCompacted):
@@ -111,6 +117,7 @@ func storageError(err error) error {
 // hardStateLen is the length of an encoded hard state: term, vote and commit, eight bytes each, big-endian.
 const hardStateLen = 24
 
+// encodeHardState returns the stored form of a hard state.
 func encodeHardState(h *pb.HardState) []byte {
 	b := make([]byte, 0, hardStateLen)
 	b = binary.BigEndian.AppendUint64(b, h.GetTerm())
@@ -118,6 +125,7 @@ func encodeHardState(h *pb.HardState) []byte {
 	return binary.BigEndian.AppendUint64(b, h.GetCommit())
 }
 
+// decodeHardState reads it.
 func decodeHardState(b []byte) (*pb.HardState, error) {
 	if len(b) != hardStateLen {
 		return nil, errs.Corruptf("hard state of %d bytes", len(b))
