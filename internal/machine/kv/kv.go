@@ -29,8 +29,6 @@ const (
 	MaxValue = core.MaxCommitBytes - 128<<10
 	// MaxKeyspaces is per partition: their table is kept in memory.
 	MaxKeyspaces = 1000
-	// maxName is in characters of a keyspace's name.
-	maxName = 128
 )
 
 // Machine is the key-value service of one partition. One goroutine at a time calls its methods.
