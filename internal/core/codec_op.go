@@ -2,11 +2,17 @@ package core
 
 import "math"
 
+// opTaskCreateMore is the number of a TaskCreate that has fields of FormatOperate: the word of presence bits of the other has no
+// bit left. It stands in entries alone and is not an OpKind.
+const opTaskCreateMore = 31
+
 func (w *writer) op(op Op) {
+	if create, ok := op.(*TaskCreate); ok {
+		w.taskCreate(create)
+		return
+	}
 	w.byte(byte(op.Kind()))
 	switch op := op.(type) {
-	case *TaskCreate:
-		w.taskCreate(op)
 	case *TaskComplete:
 		w.hold(TaskHold{op.Task, op.Token})
 		f := w.fields(false)
@@ -29,6 +35,8 @@ func (w *writer) op(op Op) {
 		w.id(op.Task)
 	case *TaskRunNow:
 		w.id(op.Task)
+	case *TaskCancel, *TaskStop, *TaskRedrive, *TaskForceRelease, *TaskUpdate, *QueuePause:
+		w.controlOp(op)
 	case *QueueSet:
 		w.name(op.Queue)
 		w.int(op.IfVersion)
@@ -71,8 +79,8 @@ func (w *writer) op(op Op) {
 
 func (r *reader) op() Op {
 	switch kind := OpKind(r.byte()); kind {
-	case OpTaskCreate:
-		return r.taskCreate()
+	case OpTaskCreate, opTaskCreateMore:
+		return r.taskCreate(kind == opTaskCreateMore)
 	case OpTaskComplete:
 		op := one(&r.slab.completes)
 		h := r.hold()
@@ -98,6 +106,8 @@ func (r *reader) op() Op {
 		return &TaskDelete{Task: r.id()}
 	case OpTaskRunNow:
 		return &TaskRunNow{Task: r.id()}
+	case OpTaskCancel, OpTaskStop, OpTaskRedrive, OpTaskForceRelease, OpTaskUpdate, OpQueuePause:
+		return r.controlOp(kind)
 	case OpQueueSet:
 		op := &QueueSet{Queue: r.name(), IfVersion: r.int()}
 		r.queueConfig(&op.Config)
@@ -144,6 +154,12 @@ func (r *reader) systemOp(kind OpKind) Op {
 }
 
 func (w *writer) taskCreate(op *TaskCreate) {
+	more := op.ExpiresAt != 0 || len(op.Labels) > 0
+	if more {
+		w.byte(opTaskCreateMore)
+	} else {
+		w.byte(byte(OpTaskCreate))
+	}
 	w.id(op.ID)
 	w.name(op.Queue)
 	f := w.fields(true)
@@ -171,9 +187,16 @@ func (w *writer) taskCreate(op *TaskCreate) {
 	f.bytes(op.Payload)
 	f.text(op.Tag)
 	f.has(op.Unique.Request)
+	if more {
+		f = w.fields(false)
+		f.int(int64(op.ExpiresAt))
+		if f.has(len(op.Labels) > 0) {
+			w.labels(op.Labels)
+		}
+	}
 }
 
-func (r *reader) taskCreate() *TaskCreate {
+func (r *reader) taskCreate(more bool) *TaskCreate {
 	op := one(&r.slab.creates)
 	op.ID = r.id()
 	op.Queue = r.name()
@@ -201,6 +224,16 @@ func (r *reader) taskCreate() *TaskCreate {
 	op.Tag = f.text()
 	op.Unique.Request = f.has()
 	f.end()
+	if more {
+		f = r.fields(false)
+		op.ExpiresAt = ShardTime(f.int())
+		if f.has() {
+			op.Labels = r.labels()
+			r.nonZero(len(op.Labels) > 0)
+		}
+		f.end()
+		r.nonZero(op.ExpiresAt != 0 || len(op.Labels) > 0)
+	}
 	return op
 }
 
@@ -370,6 +403,9 @@ func (w *writer) queueConfig(c *QueueConfig) {
 	f.int(int64(c.RetainCompleted))
 	f.int(int64(c.RetainCancelled))
 	f.int(int64(c.RetainDead))
+	if f.has(c.Limits != QueueLimits{}) {
+		w.queueLimits(&c.Limits)
+	}
 }
 
 func (r *reader) queueConfig(c *QueueConfig) {
@@ -384,6 +420,10 @@ func (r *reader) queueConfig(c *QueueConfig) {
 	c.MaxPayload = f.int()
 	c.Aging = Millis(f.int())
 	c.RetainCompleted, c.RetainCancelled, c.RetainDead = Millis(f.int()), Millis(f.int()), Millis(f.int())
+	if f.has() {
+		r.queueLimits(&c.Limits)
+		r.nonZero(c.Limits != QueueLimits{})
+	}
 	f.end()
 }
 

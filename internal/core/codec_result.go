@@ -92,7 +92,7 @@ func (w *writer) opResult(o *OpResult) {
 	if f.has(len(o.Renewed) > 0) {
 		w.uint(uint64(len(o.Renewed)))
 		for _, v := range o.Renewed {
-			w.bool(v.Lost)
+			w.byte(v.flags())
 			w.int(int64(v.Until))
 		}
 	}
@@ -130,7 +130,7 @@ func (r *reader) opResult(o *OpResult) {
 	if f.has() {
 		o.Renewed = make([]Renewed, r.count(2))
 		for i := range o.Renewed {
-			o.Renewed[i] = Renewed{Lost: r.bool(), Until: ShardTime(r.int())}
+			o.Renewed[i] = r.renewed()
 		}
 		r.nonZero(len(o.Renewed) > 0)
 	}
@@ -144,6 +144,30 @@ func (r *reader) opResult(o *OpResult) {
 		o.KV = r.kvResult()
 	}
 	f.end()
+}
+
+// The flags of a renewed lease. They are stored.
+const (
+	renewedLost byte = 1 << iota
+	renewedCancel
+)
+
+func (v *Renewed) flags() (f byte) {
+	if v.Lost {
+		f |= renewedLost
+	}
+	if v.Cancel {
+		f |= renewedCancel
+	}
+	return f
+}
+
+func (r *reader) renewed() Renewed {
+	flags := r.byte()
+	if flags > renewedLost|renewedCancel {
+		r.fail("flags %d of a renewed lease", flags)
+	}
+	return Renewed{Lost: flags&renewedLost != 0, Cancel: flags&renewedCancel != 0, Until: ShardTime(r.int())}
 }
 
 func (w *writer) assigned(a *Assigned) {

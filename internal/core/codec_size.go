@@ -33,7 +33,9 @@ func opSize(op Op) int {
 		for _, h := range op.Headers {
 			n += newName + len(h.Name) + nameBytes + len(h.Value)
 		}
-		return n
+		return n + 1 + varintBytes + labelsSize(op.Labels)
+	case *TaskCancel, *TaskStop, *TaskUpdate, *QueuePause:
+		return controlOpSize(op)
 	case *TaskComplete:
 		return opHeader + holdBytes + nameBytes + len(op.Result) + newName + len(op.ResultType)
 	case *TaskFail:
@@ -42,7 +44,7 @@ func opSize(op Op) int {
 	case *TaskRenew:
 		return opHeader + varintBytes + nameBytes + len(op.Items)*holdBytes
 	case *QueueSet:
-		return opHeader + len(op.Queue) + 13*varintBytes + retryBytes
+		return opHeader + len(op.Queue) + 24*varintBytes + retryBytes
 	case *QueueDelete:
 		return opHeader + newName + len(op.Queue) + 1 + varintBytes
 	case *Grant:

@@ -112,6 +112,7 @@ func allOps() []Op {
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{}, &PackSwap{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
+		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{},
 	}
 }
 
@@ -325,7 +326,7 @@ func sampleResults() []Result {
 	results := []Result{
 		{Replayed: true, Index: 4211, Ops: []OpResult{{
 			Kind: OpTaskCreate, Replayed: true, Task: id, PayloadMatches: true, State: Ready, Rev: 913, Prev: []byte("old"),
-			Existed: true, Version: 3, Renewed: []Renewed{{true, 5}}, More: true, Tenant: 1, Namespace: 2,
+			Existed: true, Version: 3, Renewed: []Renewed{{Lost: true, Until: 5}}, More: true, Tenant: 1, Namespace: 2,
 			Assigned: []Assigned{{
 				Task: id, Token: 914, Attempt: 1, Queue: "img", Kind: "thumb", ContentType: "text/plain",
 				Headers: []Header{{"a", "b"}}, Payload: []byte("p"), Priority: 9, LeaseUntil: 1_700_000_000_000, Lease: 60_000,
@@ -389,6 +390,58 @@ func TestGoldenBytesOfFormat2(t *testing.T) {
 	}
 	if got, err := DecodeEntry(raw); err != nil || !reflect.DeepEqual(got, e) {
 		t.Errorf("entry reads as %+v, %v", got, err)
+	}
+}
+
+// What format 3 added: the ops by which a queue is operated, its limits, expiries, labels, and renewals that tell of a cancel.
+func TestGoldenBytesOfFormat3(t *testing.T) {
+	id := TaskID{1, 15: 9}
+	e := &Entry{Format: FormatOperate, Stamp: 1_700_000_000_000, Proposer: 7, Seq: 8, Queues: 300, Commits: []Commit{{
+		Partition: Partition{1, 2, 3}, Principal: "p", Ops: []Op{
+			&TaskCreate{ID: id, Queue: "mail", Payload: []byte("x"), ExpiresAt: 1_700_000_000_001, Labels: []Label{{"env", "prod"}, {"order", ""}}},
+			&TaskCancel{Task: id, Reason: "wrong order", Force: true},
+			&TaskStop{Task: id, Token: 82, Error: TaskError{"E", "m", "s"}},
+			&TaskRedrive{Task: id},
+			&TaskForceRelease{Task: id, Attempt: 3},
+			&TaskUpdate{
+				Task: id, HasPriority: true, Priority: 3, HasRunAt: true, RunAt: 4, Delay: 5, HasPayload: true, Payload: []byte("new"),
+				ContentType: "text/plain", HasLabels: true, Labels: []Label{{"env", "prod"}}, HasExpiry: true, ExpiresAt: 6,
+			},
+			&QueuePause{Queue: "mail", Resume: true, Until: 7, Reason: "deploy"},
+			&QueueSet{Queue: "mail", IfVersion: -1, Config: QueueConfig{Limits: QueueLimits{
+				CancelGrace: -1, DefaultTTL: 2, MaxTasks: 3, MaxBytes: 4, CeilingAttempts: 5, CeilingCrashes: 6, CeilingDeliveries: 7,
+				CeilingLease: 8, CeilingMaxRun: 9, CeilingPriority: 1,
+			}}},
+		},
+	}}}
+	r := &Result{Ops: []OpResult{{Kind: OpTaskRenew, Renewed: []Renewed{{Until: 5}, {Cancel: true, Until: 6}, {Lost: true}}}}}
+	got := hex.EncodeToString(AppendEntry(nil, e)) + " " + hex.EncodeToString(AppendResult(nil, r)) + "\n"
+	path := filepath.Join("testdata", "format3.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the encoding of format 3 changed: %s, was %s", got, want)
+	}
+	entry, result, _ := strings.Cut(strings.TrimSpace(string(want)), " ")
+	raw, err := hex.DecodeString(entry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeEntry(raw); err != nil || !reflect.DeepEqual(got, e) {
+		t.Errorf("entry reads as %+v, %v", got, err)
+	}
+	if raw, err = hex.DecodeString(result); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := DecodeResult(raw); err != nil || !reflect.DeepEqual(got, r) {
+		t.Errorf("result reads as %+v, %v", got, err)
 	}
 }
 

@@ -122,8 +122,9 @@ type Assigned struct {
 
 // Renewed is what became of one renewed lease.
 type Renewed struct {
-	Lost  bool
-	Until ShardTime
+	Lost   bool
+	Cancel bool // the task's cancel was asked for: its holder is to stop
+	Until  ShardTime
 }
 
 // At is where an answer stands: reads can ask for at least this. Epoch is reserved for a partition that moves.

@@ -22,7 +22,17 @@ type Lost struct {
 	Session   SessionID
 	Task      TaskID
 	Token     Token
-	Reason    string // expired, max_run, released, removed
+	Reason    string // expired, max_run, released, removed, cancelled, force_released
+}
+
+// CancelWanted is the event that the holder of a running task is asked to stop.
+type CancelWanted struct {
+	Partition Partition
+	Session   SessionID
+	Task      TaskID
+	Token     Token
+	Reason    string    // what the caller of the cancel gave
+	Until     ShardTime // when the lease ends at the latest
 }
 
 // NamespaceGone is the event that a namespace left the directory.
@@ -34,6 +44,7 @@ type PartitionCleared struct{ Partition Partition }
 func (*Ended) event()            {}
 func (*Woken) event()            {}
 func (*Lost) event()             {}
+func (*CancelWanted) event()     {}
 func (*PointChange) event()      {}
 func (*NamespaceGone) event()    {}
 func (*PartitionCleared) event() {}

@@ -16,8 +16,12 @@ const FormatFirst uint16 = 1
 // times that callers name follow the wall clocks; and from which rulesets and namespaces may be removed.
 const FormatQueues uint16 = 2
 
+// FormatOperate is the format from which tasks are cancelled, edited, redriven and released by force, from which they expire and
+// have labels, and from which queues are paused.
+const FormatOperate uint16 = 3
+
 // FormatCurrent is the newest entry format that this source defines.
-const FormatCurrent = FormatQueues
+const FormatCurrent = FormatOperate
 
 // linkedFormat is not empty in a program that was linked to know one format more, which is the newest under another number:
 // for the drill of a rolling upgrade, by -ldflags "-X github.com/millrace/millrace/internal/core.linkedFormat=1".

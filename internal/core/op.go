@@ -30,6 +30,13 @@ type TaskCreate struct {
 	Headers       []Header
 	Payload       []byte
 	Tag           string // at most 128 B: tasks with one tag share a partition
+
+	// The rest is from FormatOperate on.
+
+	// ExpiresAt is when most wall clocks show that the task is dead unless it has started; 0 = the queue's default, or never.
+	ExpiresAt ShardTime
+	// Labels are sorted by name.
+	Labels []Label
 }
 
 // TaskComplete ends the attempt that holds Token, with its result. The effects are the commit's other ops.

@@ -6,33 +6,35 @@ type OpKind uint8
 
 // The kinds of op. Each that is not reserved has a row in opRows.
 const (
-	OpTaskCreate      OpKind = 1
-	OpTaskComplete    OpKind = 2
-	OpTaskFail        OpKind = 3
-	OpTaskSnooze      OpKind = 4
-	OpTaskRelease     OpKind = 5
-	OpTaskRenew       OpKind = 6
-	OpTaskCancel      OpKind = 7 // reserved
-	OpTaskRedrive     OpKind = 8 // reserved
-	OpTaskUpdate      OpKind = 9 // reserved
-	OpTaskDelete      OpKind = 10
-	OpQueueSet        OpKind = 11
-	OpQueuePause      OpKind = 12 // reserved
-	OpGrant           OpKind = 13
-	OpTick            OpKind = 14
-	OpTermStart       OpKind = 15
-	OpNamespaceCreate OpKind = 16
-	OpNamespaceSet    OpKind = 17
-	OpTaskRunNow      OpKind = 18
-	OpMembersInit     OpKind = 19
-	OpMemberChange    OpKind = 20
-	OpMemberStep      OpKind = 21
-	OpFormatRaise     OpKind = 22
-	OpTenantSet       OpKind = 23
-	OpQueueDelete     OpKind = 24
-	OpClockShift      OpKind = 25
-	OpNamespaceRemove OpKind = 26
-	OpPartitionRemove OpKind = 28
+	OpTaskCreate       OpKind = 1
+	OpTaskComplete     OpKind = 2
+	OpTaskFail         OpKind = 3
+	OpTaskSnooze       OpKind = 4
+	OpTaskRelease      OpKind = 5
+	OpTaskRenew        OpKind = 6
+	OpTaskCancel       OpKind = 7
+	OpTaskRedrive      OpKind = 8
+	OpTaskUpdate       OpKind = 9
+	OpTaskDelete       OpKind = 10
+	OpQueueSet         OpKind = 11
+	OpQueuePause       OpKind = 12
+	OpGrant            OpKind = 13
+	OpTick             OpKind = 14
+	OpTermStart        OpKind = 15
+	OpNamespaceCreate  OpKind = 16
+	OpNamespaceSet     OpKind = 17
+	OpTaskRunNow       OpKind = 18
+	OpMembersInit      OpKind = 19
+	OpMemberChange     OpKind = 20
+	OpMemberStep       OpKind = 21
+	OpFormatRaise      OpKind = 22
+	OpTenantSet        OpKind = 23
+	OpQueueDelete      OpKind = 24
+	OpClockShift       OpKind = 25
+	OpNamespaceRemove  OpKind = 26
+	OpPartitionRemove  OpKind = 28
+	OpTaskStop         OpKind = 29
+	OpTaskForceRelease OpKind = 30 // 31 stands for a TaskCreate with fields of FormatOperate
 
 	OpKVPut          OpKind = 32
 	OpKVDelete       OpKind = 33
@@ -135,29 +137,35 @@ const (
 // opRows has one row for each kind that is not reserved. It is indexed by all values of an OpKind, so that a look needs no
 // check of bounds.
 var opRows = [256]opRow{
-	OpTaskCreate:      {name: "task_create", service: ServiceQueue, traits: OpGrows | OpNamesTask},
-	OpTaskComplete:    {name: "task_complete", service: ServiceQueue, traits: settles},
-	OpTaskFail:        {name: "task_fail", service: ServiceQueue, traits: settles},
-	OpTaskSnooze:      {name: "task_snooze", service: ServiceQueue, traits: settles},
-	OpTaskRelease:     {name: "task_release", service: ServiceQueue, traits: settles},
-	OpTaskRenew:       {name: "task_renew", service: ServiceQueue},
-	OpTaskDelete:      {name: "task_delete", service: ServiceQueue, traits: OpNamesTask},
-	OpTaskRunNow:      {name: "task_run_now", service: ServiceQueue, traits: OpNamesTask},
-	OpQueueSet:        {name: "queue_set", service: ServiceQueue, traits: OpGrows},
-	OpQueueDelete:     {name: "queue_delete", service: ServiceQueue},
-	OpGrant:           {name: "grant", service: ServiceQueue},
-	OpTick:            {name: "tick", service: ServiceShard, home: HomeShard},
-	OpTermStart:       {name: "term_start", service: ServiceShard, home: HomeShard},
-	OpClockShift:      {name: "clock_shift", service: ServiceShard, home: HomeShard},
-	OpNamespaceCreate: {name: "namespace_create", service: ServiceShard, home: HomeDirectory, traits: OpGrows},
-	OpNamespaceRemove: {name: "namespace_remove", service: ServiceShard, home: HomeDirectory},
-	OpTenantSet:       {name: "tenant_set", service: ServiceShard, home: HomeDirectory},
-	OpMembersInit:     {name: "members_init", service: ServiceShard, home: HomeMembers},
-	OpMemberChange:    {name: "member_change", service: ServiceShard, home: HomeMembers},
-	OpMemberStep:      {name: "member_step", service: ServiceShard, home: HomeMembers},
-	OpFormatRaise:     {name: "format_raise", service: ServiceShard, home: HomeMembers},
-	OpNamespaceSet:    {name: "namespace_set", service: ServiceShard, traits: OpGrows},
-	OpPartitionRemove: {name: "partition_remove", service: ServiceShard},
+	OpTaskCreate:       {name: "task_create", service: ServiceQueue, traits: OpGrows | OpNamesTask},
+	OpTaskComplete:     {name: "task_complete", service: ServiceQueue, traits: settles},
+	OpTaskFail:         {name: "task_fail", service: ServiceQueue, traits: settles},
+	OpTaskSnooze:       {name: "task_snooze", service: ServiceQueue, traits: settles},
+	OpTaskRelease:      {name: "task_release", service: ServiceQueue, traits: settles},
+	OpTaskRenew:        {name: "task_renew", service: ServiceQueue},
+	OpTaskCancel:       {name: "task_cancel", service: ServiceQueue, traits: OpNamesTask},
+	OpTaskStop:         {name: "task_stop", service: ServiceQueue, traits: settles},
+	OpTaskRedrive:      {name: "task_redrive", service: ServiceQueue, traits: OpNamesTask},
+	OpTaskUpdate:       {name: "task_update", service: ServiceQueue, traits: OpGrows | OpNamesTask},
+	OpTaskForceRelease: {name: "task_force_release", service: ServiceQueue, traits: OpNamesTask},
+	OpTaskDelete:       {name: "task_delete", service: ServiceQueue, traits: OpNamesTask},
+	OpTaskRunNow:       {name: "task_run_now", service: ServiceQueue, traits: OpNamesTask},
+	OpQueueSet:         {name: "queue_set", service: ServiceQueue, traits: OpGrows},
+	OpQueuePause:       {name: "queue_pause", service: ServiceQueue},
+	OpQueueDelete:      {name: "queue_delete", service: ServiceQueue},
+	OpGrant:            {name: "grant", service: ServiceQueue},
+	OpTick:             {name: "tick", service: ServiceShard, home: HomeShard},
+	OpTermStart:        {name: "term_start", service: ServiceShard, home: HomeShard},
+	OpClockShift:       {name: "clock_shift", service: ServiceShard, home: HomeShard},
+	OpNamespaceCreate:  {name: "namespace_create", service: ServiceShard, home: HomeDirectory, traits: OpGrows},
+	OpNamespaceRemove:  {name: "namespace_remove", service: ServiceShard, home: HomeDirectory},
+	OpTenantSet:        {name: "tenant_set", service: ServiceShard, home: HomeDirectory},
+	OpMembersInit:      {name: "members_init", service: ServiceShard, home: HomeMembers},
+	OpMemberChange:     {name: "member_change", service: ServiceShard, home: HomeMembers},
+	OpMemberStep:       {name: "member_step", service: ServiceShard, home: HomeMembers},
+	OpFormatRaise:      {name: "format_raise", service: ServiceShard, home: HomeMembers},
+	OpNamespaceSet:     {name: "namespace_set", service: ServiceShard, traits: OpGrows},
+	OpPartitionRemove:  {name: "partition_remove", service: ServiceShard},
 
 	OpKVPut:          {name: "kv_put", service: ServiceKV, traits: putsKey},
 	OpKVAdd:          {name: "kv_add", service: ServiceKV, traits: putsKey},

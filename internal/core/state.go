@@ -131,7 +131,7 @@ type Task struct {
 	Queue   string
 	Kind    string
 	State   State
-	Reason  string // why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal
+	Reason  string // why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired
 	Payload []byte
 
 	ContentType string
@@ -168,6 +168,10 @@ type Task struct {
 	ResultType string
 	HasResult  bool
 	Error      TaskError // of the last failed attempt
+
+	Labels    []Label     // sorted by name
+	ExpiresAt ShardTime   // most wall clocks show it when the task is dead unless it has started; 0 = never, or it has started
+	Cancel    CancelAsked // of a running or cancelled task
 }
 
 // QueueConfig rules a queue. A zero field means the default; Version counts changes, 0 for a queue that was never
@@ -186,6 +190,42 @@ type QueueConfig struct {
 	RetainCompleted Millis // 24 h; -1 = remove at the end
 	RetainCancelled Millis // 24 h; -1
 	RetainDead      Millis // 14 d; -1
+
+	Limits QueueLimits // from FormatOperate on
+}
+
+// QueueLimits are the bounds of a queue that operators set. A zero field means the default, which is no bound where nothing else
+// is said. A create beyond one of the ceilings is refused, and so is one beyond MaxTasks or MaxBytes.
+type QueueLimits struct {
+	CancelGrace Millis // 30 s: for how long the holder of a cancelled task may go on; -1 = not at all; at most 24 h
+	DefaultTTL  Millis // a task that names no expiry expires this long after its create
+	MaxTasks    int64  // tasks that have not ended, per partition
+	MaxBytes    int64  // payloads and results of all its tasks, per partition
+
+	// The ceilings bound what a task asks for itself.
+	CeilingAttempts   int32
+	CeilingCrashes    int32
+	CeilingDeliveries int32 // also refuses a task that turns its limit off
+	CeilingLease      Millis
+	CeilingMaxRun     Millis // also refuses a task that asks for none where the queue has one
+	CeilingPriority   int32  // 1 to 9
+}
+
+// QueuePaused says since when, until when and why a queue gives out no tasks. The zero value: it does.
+type QueuePaused struct {
+	Since  ShardTime // 0: it is not paused
+	Until  ShardTime // most wall clocks show it when the queue goes on by itself; 0 = when it is resumed
+	By     string    // principal
+	Reason string
+}
+
+// CancelAsked says that the cancel of a task was asked for. The zero value: it was not.
+type CancelAsked struct {
+	At     ShardTime // 0: it was not
+	By     string    // principal
+	Reason string
+	Force  bool
+	Until  ShardTime // of a running task: when its lease ends at the latest; 0 otherwise
 }
 
 // NamespaceConfig rules one namespace. Version counts changes.
@@ -211,4 +251,5 @@ type QueueStats struct {
 	Bytes       uint64 // payloads and results of the tasks there are
 	OldestReady ShardTime
 	Config      QueueConfig
+	Paused      QueuePaused
 }

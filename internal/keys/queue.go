@@ -27,6 +27,9 @@ const (
 	RecordWindow        QueueRecord = 14 // by name of the queue, space and unique key
 	RecordRemoved       QueueRecord = 15 // by number: a queue that was removed and still has rows
 	RecordWallTimer     QueueRecord = 16 // by wall time and task: a task becomes ready when most wall clocks show that time
+	RecordTaskCancel    QueueRecord = 17 // by task: who asked for its cancel, when and why
+	RecordExpiry        QueueRecord = 18 // by wall time and task: a task is dead unless it has started when most wall clocks show that time
+	RecordLabel         QueueRecord = 19 // by name, value and task: the number of its queue
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -208,11 +211,67 @@ func WallTimerRangeAll(p core.Partition, from core.ShardTime) (lo, hi []byte) {
 
 // DecodeWallTimer returns the time and task in a key of AppendWallTimer.
 func DecodeWallTimer(key []byte) (at core.ShardTime, id core.TaskID, ok bool) {
-	if len(key) != queueHead+8+16+1 || QueueRecord(key[queueHead-1]) != RecordWallTimer {
+	return decodeTimeTask(key, RecordWallTimer)
+}
+
+// decodeTimeTask returns the time and task in a key of an index by both.
+func decodeTimeTask(key []byte, index QueueRecord) (at core.ShardTime, id core.TaskID, ok bool) {
+	if len(key) != queueHead+8+16+1 || QueueRecord(key[queueHead-1]) != index {
 		return 0, id, false
 	}
 	b := key[queueHead:]
 	return decodeTime(b), core.TaskID(b[8:24]), true
+}
+
+// AppendTaskCancel appends the key of who asked for a task's cancel, when and why.
+func AppendTaskCancel(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordTaskCancel), id[:]...))
+}
+
+// AppendExpiry appends the key of the expiry of a task that has not started: when most wall clocks show at.
+func AppendExpiry(dst []byte, p core.Partition, at core.ShardTime, id core.TaskID) []byte {
+	return End(append(appendTime(appendQueue(dst, p, RecordExpiry), at), id[:]...))
+}
+
+// ExpiryRange bounds the expiries in [from, to).
+func ExpiryRange(p core.Partition, from, to core.ShardTime) (lo, hi []byte) {
+	return timesOf(p, RecordExpiry, from, to)
+}
+
+// ExpiryRangeAll bounds all expiries at or after from.
+func ExpiryRangeAll(p core.Partition, from core.ShardTime) (lo, hi []byte) {
+	return timesFrom(p, RecordExpiry, from)
+}
+
+// DecodeExpiry returns the time and task in a key of AppendExpiry.
+func DecodeExpiry(key []byte) (at core.ShardTime, id core.TaskID, ok bool) {
+	return decodeTimeTask(key, RecordExpiry)
+}
+
+// appendLabel appends what a label's rows begin with. Neither name nor value has a zero byte, so that none of two labels begins
+// the rows of the other.
+func appendLabel(dst []byte, name, value string) []byte {
+	dst = append(append(dst, name...), 0)
+	return append(append(dst, value...), 0)
+}
+
+// AppendLabel appends the key of a label of a task.
+func AppendLabel(dst []byte, p core.Partition, name, value string, id core.TaskID) []byte {
+	return End(append(appendLabel(appendQueue(dst, p, RecordLabel), name, value), id[:]...))
+}
+
+// LabelRange bounds the tasks with a label, in order of their ids, which is about that of their creation.
+func LabelRange(p core.Partition, name, value string) (from, to []byte) {
+	return Range(appendLabel(appendQueue(nil, p, RecordLabel), name, value))
+}
+
+// DecodeLabel returns the task in a key of AppendLabel.
+func DecodeLabel(key []byte) (id core.TaskID, ok bool) {
+	b := Body(key)
+	if len(b) < queueHead+2+16 {
+		return id, false
+	}
+	return core.TaskID(b[len(b)-16:]), true
 }
 
 // AppendRunning appends the key of a running task.
@@ -365,7 +424,7 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	case RecordQueueConfig:
 		row.Name = string(b)
 		return row, true
-	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder:
+	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel:
 		copy(row.Task[:], b)
 		return row, len(b) == 16
 	case RecordTaskAttempt:
@@ -373,8 +432,10 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 		return row, len(b) == 16+4
 	case RecordTimer:
 		return row, len(b) >= 9
-	case RecordWallTimer:
+	case RecordWallTimer, RecordExpiry:
 		return row, len(b) == 8+16
+	case RecordLabel:
+		return row, len(b) >= 2+16
 	case RecordRunning:
 		return row, len(b) == 8
 	case RecordWindow:

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
@@ -45,14 +46,7 @@ func (m *Machine) applyDelete(tx core.Txn, c *core.ApplyContext, op *core.TaskDe
 		m.key = keys.AppendTaskState(m.key[:0], m.p, row.id)
 		tx.Delete(m.mem.own(m.key))
 	}
-	if row.at == p.oldest {
-		oldest, err := m.seekOldest(tx, p, row.at)
-		if err != nil {
-			return core.OpResult{}, nil, err
-		}
-		m.setOldest(p, oldest)
-	}
-	return core.OpResult{Task: op.Task, State: rec.state}, nil, nil
+	return core.OpResult{Task: op.Task, State: rec.state}, nil, m.afterPast(tx, p, row.at)
 }
 
 // applyRunNow makes a scheduled task ready at the entry's stamp. Its timer goes, and its priority
@@ -95,6 +89,11 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 	}
 	if op.IfVersion >= 0 && uint64(op.IfVersion) != version {
 		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: l == nil, Key: []byte(op.Queue)}
+	}
+	if op.Config.Limits != (core.QueueLimits{}) {
+		if fact := notYet(c, "bounds queues"); fact != nil {
+			return core.OpResult{}, fact
+		}
 	}
 	config := op.Config
 	config.Version = version
@@ -140,6 +139,16 @@ func checkConfig(c *core.QueueConfig) core.Fact {
 		{field: "retention.completed", value: int64(c.RetainCompleted), lo: 1, hi: int64(maxDelay), none: true},
 		{field: "retention.cancelled", value: int64(c.RetainCancelled), lo: 1, hi: int64(maxDelay), none: true},
 		{field: "retention.dead", value: int64(c.RetainDead), lo: 1, hi: int64(maxDelay), none: true},
+		{field: "cancel_grace", value: int64(c.Limits.CancelGrace), lo: 1, hi: core.MaxCancelGrace, none: true},
+		{field: "default_ttl", value: int64(c.Limits.DefaultTTL), lo: 1, hi: int64(maxDelay)},
+		{field: "max_tasks", value: c.Limits.MaxTasks, lo: 1, hi: math.MaxInt64},
+		{field: "max_bytes", value: c.Limits.MaxBytes, lo: 1, hi: math.MaxInt64},
+		{field: "ceilings.max_attempts", value: int64(c.Limits.CeilingAttempts), lo: 1, hi: 1000},
+		{field: "ceilings.max_crashes", value: int64(c.Limits.CeilingCrashes), lo: 1, hi: 1000},
+		{field: "ceilings.max_deliveries", value: int64(c.Limits.CeilingDeliveries), lo: 1, hi: 1_000_000},
+		{field: "ceilings.lease", value: int64(c.Limits.CeilingLease), lo: int64(minLease), hi: int64(maxLease)},
+		{field: "ceilings.max_run", value: int64(c.Limits.CeilingMaxRun), lo: 1, hi: int64(maxDelay)},
+		{field: "ceilings.priority", value: int64(c.Limits.CeilingPriority), lo: 1, hi: maxPriority},
 	} {
 		if f.value == 0 || f.none && f.value == -1 || f.value >= f.lo && f.value <= f.hi {
 			continue

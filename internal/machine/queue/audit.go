@@ -47,11 +47,13 @@ type audit struct {
 	// The numbers of records that state records say there are.
 	tasks, results, holders, attempts int
 	tombstones, windows               int
+	cancels, expiries, labels         int
 	// The numbers of rows that were seen.
 	payloadRows, resultRows, holderRows int
 	attemptRows                         int
 	timerRows                           [5]int
 	wallRows                            int
+	cancelRows, expiryRows, labelRows   int
 	// indexRows counts rows of indexes, by state.
 	indexRows [8]int
 	// indexed counts tasks that must have such a row, by state.
@@ -130,10 +132,16 @@ func (a *audit) row(key, value []byte) error {
 		}
 	case keys.RecordWallTimer:
 		a.wallRows++
+	case keys.RecordTaskCancel:
+		a.cancelRows++
+	case keys.RecordExpiry:
+		a.expiryRows++
+	case keys.RecordLabel:
+		a.labelRows++
 	case keys.RecordQueueConfig:
-		number, _, err := decodeConfig(value)
-		if q := a.queues[number]; err == nil && (q == nil || q.named) {
-			a.find("queue %q has number %d of %d", row.Name, number, a.meta.queues)
+		of, err := decodeConfig(value)
+		if q := a.queues[of.number]; err == nil && (q == nil || q.named) {
+			a.find("queue %q has number %d of %d", row.Name, of.number, a.meta.queues)
 		} else if err == nil {
 			q.named = true
 		}
@@ -229,6 +237,9 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 			return err
 		}
 	}
+	if err := a.extras(id, &rec, &s); err != nil {
+		return err
+	}
 	a.tasks++
 	a.indexed[rec.state]++
 	a.attempts += attemptsOf(&rec)
@@ -238,6 +249,29 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 		q.found.ended += bytes + endedExtra
 	}
 	return a.index(id, &rec, &s, bytes)
+}
+
+// extras checks the rows that only some tasks have: who asked for a cancel, the expiry, and one for each label.
+func (a *audit) extras(id core.TaskID, rec *record, s *spec) error {
+	if rec.cancelUntil != 0 || rec.hasCancel {
+		a.cancels++
+		if err := a.has(keys.AppendTaskCancel(nil, a.p, id), "cancel of task %s", id); err != nil {
+			return err
+		}
+	}
+	if rec.expiresAt != 0 {
+		a.expiries++
+		if err := a.has(keys.AppendExpiry(nil, a.p, rec.expiresAt, id), "expiry of task %s", id); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.labels {
+		a.labels++
+		if err := a.has(keys.AppendLabel(nil, a.p, l.Name, l.Value, id), "label %q of task %s", l.Name, id); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // spec reads the payload record of a task.
@@ -283,7 +317,7 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 			return err
 		}
 		c, err := decodeCarried(value)
-		if err == nil && (c != carried{id, rec.queue, s.content, uint64(len(s.payload)), s.settings}) {
+		if err == nil && (c != carried{id, rec.queue, s.content, uint64(len(s.payload)), s.settings, len(s.labels) > 0}) {
 			a.find("row of running task %s differs from its records", id)
 		}
 		return err
@@ -293,7 +327,7 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 			return err
 		}
 		e, err := decodeEnded(value)
-		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder}) {
+		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder, len(s.labels) > 0, rec.hasCancel}) {
 			a.find("row of ended task %s differs from its records", id)
 		}
 		if err == nil && rec.content != s.content {
@@ -342,6 +376,9 @@ func (a *audit) finish() {
 		{"results", a.resultRows, a.results},
 		{"workers", a.holderRows, a.holders},
 		{"attempts", a.attemptRows, a.attempts},
+		{"cancels", a.cancelRows, a.cancels},
+		{"expiries", a.expiryRows, a.expiries},
+		{"labels", a.labelRows, a.labels},
 		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
 		{"timers of unique keys", a.timerRows[keys.TimerUnique] + a.timerRows[keys.TimerWindow], a.windows},
 	} {

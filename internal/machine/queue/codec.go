@@ -31,6 +31,10 @@ const (
 	// formMetaGone is the partition's counters where queues have gone. Without such queues formMeta
 	// is written, which older programs read.
 	formMetaGone byte = 14
+	// formConfigMore is a queue with limits, or one that is paused. Without either formConfig is written, which older programs
+	// read.
+	formConfigMore byte = 15
+	formCancel     byte = 16
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for
@@ -266,28 +270,78 @@ func decodeMeta(b []byte) (m meta, err error) {
 	return m, r.done("partition counters")
 }
 
-// appendConfig writes a queue's number, the version of its configuration, and the configuration.
+// queueRow is what is stored of a queue under its name.
+type queueRow struct {
+	number uint32
+	config core.QueueConfig
+	paused core.QueuePaused
+}
+
+// appendConfig writes a queue's number, the version of its configuration, the configuration, and whether it is paused.
 // New fields need a new form.
-func appendConfig(b []byte, number uint32, c *core.QueueConfig) []byte {
-	b = putUint(append(b, formConfig), uint64(number))
+func appendConfig(b []byte, row *queueRow) []byte {
+	c, form := &row.config, formConfig
+	if c.Limits != (core.QueueLimits{}) || row.paused != (core.QueuePaused{}) {
+		form = formConfigMore
+	}
+	b = putUint(append(b, form), uint64(row.number))
 	b = putUint(b, c.Version)
 	b = putInt(putInt(putInt(b, int64(c.MaxAttempts)), int64(c.MaxCrashes)), int64(c.MaxDeliveries))
 	b = putInt(putInt(b, int64(c.Lease)), int64(c.MaxRun))
 	b = appendRetry(b, c.Retry)
 	b = putInt(putInt(b, c.MaxPayload), int64(c.Aging))
-	return putInt(putInt(putInt(b, int64(c.RetainCompleted)), int64(c.RetainCancelled)), int64(c.RetainDead))
+	b = putInt(putInt(putInt(b, int64(c.RetainCompleted)), int64(c.RetainCancelled)), int64(c.RetainDead))
+	if form == formConfig {
+		return b
+	}
+	l := &c.Limits
+	b = putInt(putInt(putInt(putInt(b, int64(l.CancelGrace)), int64(l.DefaultTTL)), l.MaxTasks), l.MaxBytes)
+	b = putInt(putInt(putInt(b, int64(l.CeilingAttempts)), int64(l.CeilingCrashes)), int64(l.CeilingDeliveries))
+	b = putInt(putInt(putInt(b, int64(l.CeilingLease)), int64(l.CeilingMaxRun)), int64(l.CeilingPriority))
+	p := &row.paused
+	return putString(putString(putInt(putInt(b, int64(p.Since)), int64(p.Until)), p.By), p.Reason)
 }
 
-func decodeConfig(b []byte) (number uint32, c core.QueueConfig, err error) {
-	r := read(b, formConfig)
-	number, c.Version = r.u32(), r.uint()
+func decodeConfig(b []byte) (row queueRow, err error) {
+	form := formConfig
+	if len(b) > 0 && b[0] == formConfigMore {
+		form = formConfigMore
+	}
+	r := read(b, form)
+	c := &row.config
+	row.number, c.Version = r.u32(), r.uint()
 	c.MaxAttempts, c.MaxCrashes, c.MaxDeliveries = int32(r.int()), int32(r.int()), int32(r.int())
 	c.Lease, c.MaxRun = core.Millis(r.int()), core.Millis(r.int())
 	c.Retry = r.retry()
 	c.MaxPayload, c.Aging = r.int(), core.Millis(r.int())
 	c.RetainCompleted, c.RetainCancelled = core.Millis(r.int()), core.Millis(r.int())
 	c.RetainDead = core.Millis(r.int())
-	return number, c, r.done("queue")
+	if form == formConfigMore {
+		l := &c.Limits
+		l.CancelGrace, l.DefaultTTL, l.MaxTasks, l.MaxBytes = core.Millis(r.int()), core.Millis(r.int()), r.int(), r.int()
+		l.CeilingAttempts, l.CeilingCrashes, l.CeilingDeliveries = int32(r.int()), int32(r.int()), int32(r.int())
+		l.CeilingLease, l.CeilingMaxRun, l.CeilingPriority = core.Millis(r.int()), core.Millis(r.int()), int32(r.int())
+		p := &row.paused
+		p.Since, p.Until, p.By, p.Reason = core.ShardTime(r.int()), core.ShardTime(r.int()), r.string(), r.string()
+	}
+	return row, r.done("queue")
+}
+
+// appendCancel writes who asked for the cancel of a task, when and why. When the lease of a running task ends is in its state
+// record.
+func appendCancel(b []byte, c *core.CancelAsked) []byte {
+	var force byte
+	if c.Force {
+		force = 1
+	}
+	return putString(putString(append(putInt(append(b, formCancel), int64(c.At)), force), c.By), c.Reason)
+}
+
+func decodeCancel(b []byte) (c core.CancelAsked, err error) {
+	r := read(b, formCancel)
+	c.At, c.Force = core.ShardTime(r.int()), r.byte() != 0
+	c.By, c.Reason = r.string(), r.string()
+	return c, r.done("cancel")
 }
 
 func appendRetry(b []byte, y core.Retry) []byte {
@@ -354,6 +408,9 @@ type ended struct {
 	// ownResult says that the result has a record of its own, and longHolder that the worker's name has.
 	ownResult  bool
 	longHolder bool
+	// labels says that the task has labels, and cancel that there is a record of who cancelled it.
+	labels bool
+	cancel bool
 }
 
 // endedExtra is what an ended task takes beyond payload and result: its records, keys and index
@@ -368,6 +425,8 @@ func (e *ended) size() uint64 { return e.bytes + endedExtra }
 const (
 	endedResult byte = 1 << iota
 	endedHolder
+	endedLabels
+	endedCancel
 )
 
 func appendEnded(b []byte, e ended) []byte {
@@ -378,6 +437,12 @@ func appendEnded(b []byte, e ended) []byte {
 	if e.longHolder {
 		flags |= endedHolder
 	}
+	if e.labels {
+		flags |= endedLabels
+	}
+	if e.cancel {
+		flags |= endedCancel
+	}
 	return putUint(putUint(append(b, formTerminal, flags), uint64(e.attempt)), e.bytes)
 }
 
@@ -385,6 +450,7 @@ func decodeEnded(b []byte) (e ended, err error) {
 	r := read(b, formTerminal)
 	flags := r.byte()
 	e.ownResult, e.longHolder = flags&endedResult != 0, flags&endedHolder != 0
+	e.labels, e.cancel = flags&endedLabels != 0, flags&endedCancel != 0
 	e.attempt, e.bytes = r.u32(), r.uint()
 	return e, r.done("ended task")
 }

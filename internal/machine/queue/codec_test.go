@@ -21,7 +21,7 @@ func samples() []sample {
 	full := settings{maxAttempts: 1, maxCrashes: 2, maxDeliveries: -1, lease: 4000, maxRun: 5000, retry: retry}
 	rec := record{
 		outcome: core.OutcomeFailed, reason: reasonRetry, priority: 9, hasResult: true, queue: 300, token: 70_000,
-		attempt: 3, failures: 2, crashes: 1, snoozes: 4, redrives: 5, readyAt: epoch, startedAt: epoch + 10,
+		attempt: 3, failures: 2, crashes: 1, snoozes: 4, redrives: 5, base: 2, readyAt: epoch, startedAt: epoch + 10,
 	}
 	scheduled, ready, running, completed, dead := rec, rec, rec, rec, rec
 	scheduled.state, scheduled.runAt = core.Scheduled, epoch+5000
@@ -33,6 +33,10 @@ func samples() []sample {
 	dead.state, dead.longHolder, dead.endedAt, dead.endedIdx = core.Dead, true, epoch+20, 99
 	wall := scheduled
 	wall.wall = true
+	expires, asked, cancelled := ready, running, dead
+	expires.expiresAt = epoch + 70_000
+	asked.cancelUntil = epoch + 30_000
+	cancelled.state, cancelled.hasCancel = core.Cancelled, true
 	inline := completed
 	inline.content, inline.result = 12345, appendResult(nil, "", []byte("ok"))
 	op := &core.TaskCreate{
@@ -43,6 +47,9 @@ func samples() []sample {
 	c := &core.ApplyContext{Stamp: epoch, Index: 77, Principal: "alice"}
 	fullSpec, hashed := appendSpec(nil, c, op)
 	content := hashed.content
+	moreSpec, more := appendSpec(nil, c, &core.TaskCreate{
+		Queue: "mail", Payload: []byte("{}"), ExpiresAt: epoch + 5, Labels: []core.Label{{Name: "env", Value: "prod"}, {Name: "order", Value: "7"}},
+	})
 	smallSpec, _ := appendSpec(nil, c, &core.TaskCreate{Queue: "mail", Payload: []byte("{}")})
 	count := counters{states: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7}, created: 100, purged: 72, completed: 50, failed: 9, crashed: 8, bytes: 1 << 20, ended: 1 << 10}
 	swept := count
@@ -51,6 +58,14 @@ func samples() []sample {
 		Version: 7, MaxAttempts: 1, MaxCrashes: 2, MaxDeliveries: -1, Lease: 4000, MaxRun: 5000, Retry: retry,
 		MaxPayload: 8, Aging: -1, RetainCompleted: 9, RetainCancelled: 10, RetainDead: -1,
 	}
+	bounded := queueRow{
+		number: 3, config: config, paused: core.QueuePaused{Since: epoch, Until: epoch + 1, By: "ann", Reason: "deploy"},
+	}
+	bounded.config.Limits = core.QueueLimits{
+		CancelGrace: -1, DefaultTTL: 2, MaxTasks: 3, MaxBytes: 4, CeilingAttempts: 5, CeilingCrashes: 6, CeilingDeliveries: 7,
+		CeilingLease: 8, CeilingMaxRun: 9, CeilingPriority: 1,
+	}
+	cancel := core.CancelAsked{At: epoch, By: "ann", Reason: "wrong order", Force: true}
 	attempt := core.Attempt{
 		Worker: "w", Session: core.SessionID{9}, Start: epoch, End: epoch + 5, Outcome: core.OutcomeFailed,
 		Error: core.TaskError{Code: "E", Message: "m", Stack: "s"}, Index: 88, Token: 5,
@@ -66,26 +81,31 @@ func samples() []sample {
 		state("completed", completed),
 		state("completed, small result", inline),
 		state("dead", dead),
+		state("ready, expires", expires),
+		state("running, to be cancelled", asked),
+		state("cancelled", cancelled),
 		of("tombstone", appendTombstone(nil, tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}), tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}, decodeTombstone),
 		of("payload", fullSpec, spec{
 			content: content, createdAt: epoch, createdIdx: 77, creator: []byte("alice"), queue: []byte("mail"), kind: []byte("send"),
 			priority: 3, settings: full, unique: []byte("k"), contentType: []byte("text/plain"),
 			headers: []core.Header{{Name: "a", Value: "b"}}, payload: []byte("payload"),
-		}, decodeSpec),
+		}, specAlone),
+		of("payload, labels, expires", moreSpec, spec{
+			content: more.content, createdAt: epoch, createdIdx: 77, creator: []byte("alice"), queue: []byte("mail"),
+			labels: []core.Label{{Name: "env", Value: "prod"}, {Name: "order", Value: "7"}}, payload: []byte("{}"),
+		}, specAlone),
 		{name: "payload, plain", stored: smallSpec},
 		of("counters", appendCounters(nil, &count), count, decodeCounters),
 		of("counters, swept", appendCounters(nil, &swept), swept, decodeCounters),
 		of("meta", appendMeta(nil, meta{1, 2, 3, 4, gone{}}), meta{1, 2, 3, 4, gone{}}, decodeMeta),
 		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),
-		of("config", appendConfig(nil, 3, &config), config, func(b []byte) (core.QueueConfig, error) {
-			number, c, err := decodeConfig(b)
-			if err == nil && number != 3 {
-				err = fmt.Errorf("queue number %d, want 3", number)
-			}
-			return c, err
-		}),
-		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full}), carried{idOf("t"), 3, content, 7, full}, decodeCarried),
-		of("terminal row", appendEnded(nil, ended{3, 9, true, true}), ended{3, 9, true, true}, decodeEnded),
+		of("config", appendConfig(nil, &queueRow{number: 3, config: config}), queueRow{number: 3, config: config}, decodeConfig),
+		of("config, limits, paused", appendConfig(nil, &bounded), bounded, decodeConfig),
+		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, false}), carried{idOf("t"), 3, content, 7, full, false}, decodeCarried),
+		of("running row, labels", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, true}), carried{idOf("t"), 3, content, 7, full, true}, decodeCarried),
+		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false}), ended{3, 9, true, true, false, false}, decodeEnded),
+		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true}), ended{3, 9, false, false, true, true}, decodeEnded),
+		of("cancel", appendCancel(nil, &cancel), cancel, decodeCancel),
 		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
 		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
 		of("removed queue", appendRemoved(nil, &removed{"mail", []byte{1, 2}}), removed{"mail", []byte{1, 2}}, decodeRemoved),
@@ -95,6 +115,13 @@ func samples() []sample {
 			return string(kind) + " " + string(result), err
 		}),
 	}
+}
+
+// specAlone is decodeSpec without where the parts of the record are.
+func specAlone(b []byte) (spec, error) {
+	s, err := decodeSpec(b)
+	s.flags, s.flagsAt, s.flagsEnd, s.typeAt = 0, 0, 0, 0
+	return s, err
 }
 
 func windowOf(form byte) func(b []byte) (window, error) {
@@ -159,7 +186,7 @@ func TestDamagedValuesAreErrors(t *testing.T) {
 				t.Errorf("%s: %d of %d bytes are accepted", s.name, n, len(s.stored))
 			}
 		}
-		if _, err := s.decode(append(s.stored, 0)); err == nil && s.name != "payload" && !runsToTheEnd(s.name) {
+		if _, err := s.decode(append(s.stored, 0)); err == nil && !strings.HasPrefix(s.name, "payload") && !runsToTheEnd(s.name) {
 			t.Errorf("%s: a byte too many is accepted", s.name)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // key. The limits are judged last, so that a repeated create is answered as the first one was, also
 // when there is no room any more.
 func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCreate) (core.OpResult, core.Fact, error) {
-	if fact := checkCreate(op); fact != nil {
+	if fact := checkCreate(c, op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
 	// The payload record is put together once, for its hash, before it is known whether it is stored.
@@ -42,12 +42,13 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 			return core.OpResult{}, nil, err
 		}
 	}
+	m.saveLabels(tx, l, op.ID, op.Labels)
 	return core.OpResult{Task: op.ID, State: m.place(tx, c, l, op, payload)}, nil, nil
 }
 
 // checkCreate refuses what no create may say, whatever is stored. What is refused here was not
 // caught by the edge.
-func checkCreate(op *core.TaskCreate) core.Fact {
+func checkCreate(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
 	switch {
 	case op.ID.IsZero():
 		return core.Invalid{Field: "id", Message: "is missing"}
@@ -61,6 +62,11 @@ func checkCreate(op *core.TaskCreate) core.Fact {
 		return core.TooLarge{Field: "unique.key", Limit: "unique_key", Max: maxUnique}
 	case len(op.Tag) > maxTag:
 		return core.TooLarge{Field: "tag", Limit: "tag_bytes", Max: maxTag}
+	case op.ExpiresAt != 0 || len(op.Labels) > 0:
+		if fact := notYet(c, "lets tasks expire, and have labels,"); fact != nil {
+			return fact
+		}
+		return checkLabels(op.Labels)
 	}
 	return nil
 }
@@ -72,6 +78,11 @@ func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCrea
 	switch {
 	case l != nil:
 		limit = l.maxPayload()
+		if l.config.Limits != (core.QueueLimits{}) {
+			if fact := l.roomInLimits(op); fact != nil {
+				return fact
+			}
+		}
 	case c.Namespace.NoAutoCreate:
 		return core.NotFound{Kind: "queue", ID: op.Queue}
 	default:
@@ -83,6 +94,17 @@ func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCrea
 		return core.TooLarge{Field: "payload", Limit: "max_payload", Max: limit}
 	}
 	return nil
+}
+
+// roomInLimits judges a create by the bounds that operators set for its queue.
+func (l *queueState) roomInLimits(op *core.TaskCreate) core.Fact {
+	if fact := l.checkCeilings(op); fact != nil {
+		return fact
+	}
+	if fact := l.roomForTask(); fact != nil {
+		return fact
+	}
+	return l.roomForBytes(uint64(len(op.Payload)))
 }
 
 // roomForQueue refuses one queue more than there may be: by the limits of the machine and of the
@@ -286,6 +308,7 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, l *queueState, op *co
 	l.created++
 	l.bytes += uint64(len(op.Payload))
 	rec := record{queue: l.number, priority: op.Priority}
+	m.setExpiry(tx, l, op.ID, &rec, expiryOf(c, l, op))
 	due := after(c, op.Delay)
 	// A named time wins over a delay; the edge refuses both together.
 	if op.RunAt != 0 {

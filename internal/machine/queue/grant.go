@@ -34,7 +34,7 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 	var bytes uint64
 	for missed := 0; n > 0 && missed < len(op.Queues) && bytes < maxGrantBytes; turn++ {
 		l := m.lineOf(op.Queues[turn%uint64(len(op.Queues))].Name)
-		if l == nil || l.states[core.Ready] == 0 {
+		if l == nil || l.states[core.Ready] == 0 || l.isPaused() {
 			missed++
 			continue
 		}
@@ -76,8 +76,9 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *cor
 	m.meta.token++
 	r := &run{
 		id: h.id, queue: l, rec: rec, at: -1,
-		content: s.content, payload: uint64(len(s.payload)), settings: s.settings,
+		content: s.content, payload: uint64(len(s.payload)), settings: s.settings, labels: len(s.labels) > 0,
 	}
+	m.dropExpiry(tx, h.id, &r.rec)
 	r.hold(c, op, core.Token(m.meta.token))
 	if r.rec.longHolder {
 		m.key = keys.AppendTaskHolder(m.key[:0], m.p, h.id)

@@ -74,6 +74,8 @@ type outcome struct {
 	ended []core.TaskID
 	woken []string
 	lost  []core.Lost
+
+	wanted []core.CancelWanted
 }
 
 // do applies one op as an entry.
@@ -125,7 +127,7 @@ func (w *world) commit(ops ...core.Op) (outs []outcome, failed int, fact core.Fa
 		if after := w.tx.Dump(); after != before {
 			w.t.Fatalf("refused %T changed what is stored:\n%s", ops[failed], diff(before, after))
 		}
-		if o := outs[0]; len(o.ended)+len(o.woken)+len(o.lost) > 0 {
+		if o := outs[0]; len(o.ended)+len(o.woken)+len(o.lost)+len(o.wanted) > 0 {
 			w.t.Fatalf("refused %T has events %+v", ops[failed], o)
 		}
 	}
@@ -137,14 +139,14 @@ func (w *world) end(o *outcome) {
 	if err := w.m.End(w.tape, &w.c); err != nil {
 		w.t.Fatal(err)
 	}
-	o.ended, o.woken, o.lost = eventsOf(w.m)
+	o.ended, o.woken, o.lost, o.wanted = eventsOf(w.m)
 	if !w.loose {
 		w.check()
 	}
 }
 
 // eventsOf returns what happened since it was asked last, by kind.
-func eventsOf(m *Machine) (ended []core.TaskID, woken []string, lost []core.Lost) {
+func eventsOf(m *Machine) (ended []core.TaskID, woken []string, lost []core.Lost, wanted []core.CancelWanted) {
 	var list core.EventList
 	m.Events(&list)
 	for _, e := range list.All() {
@@ -155,9 +157,11 @@ func eventsOf(m *Machine) (ended []core.TaskID, woken []string, lost []core.Lost
 			woken = append(woken, e.Queue)
 		case *core.Lost:
 			lost = append(lost, *e)
+		case *core.CancelWanted:
+			wanted = append(wanted, *e)
 		}
 	}
-	return ended, woken, lost
+	return ended, woken, lost, wanted
 }
 
 func (w *world) tick(steps uint32) outcome {
@@ -223,6 +227,9 @@ func (w *world) check() {
 	if w.m.wall > fresh.wall {
 		w.t.Errorf("no timer by wall clock is expected before %d, and one is due at %d", w.m.wall, fresh.wall)
 	}
+	if w.m.expiry > fresh.expiry {
+		w.t.Errorf("no expiry is expected before %d, and one is due at %d", w.m.expiry, fresh.expiry)
+	}
 	if err := w.m.checkHeads(w.tx); err != nil {
 		w.t.Error(err)
 	}
@@ -236,7 +243,8 @@ func (m *Machine) derived() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "meta %+v stored %+v ended %d\n", m.meta, m.stored, m.endedBytes)
 	for _, l := range m.queues {
-		fmt.Fprintf(&b, "queue %d %q %+v %+v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.dirty,
+		fmt.Fprintf(&b, "queue %d %q %+v %+v %+v resumes=%v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.paused,
+			l.byResume >= 0 && m.resumes.items[l.byResume].queueState == l, l.dirty,
 			m.names[l.name] == l, l.removed, l.cursor, l.byVacant >= 0 && m.vacant.items[l.byVacant].queueState == l)
 		for i := range l.past {
 			p := &l.past[i]
@@ -245,9 +253,9 @@ func (m *Machine) derived() string {
 		}
 	}
 	for _, r := range slices.SortedFunc(maps.Values(m.runs), func(a, b *run) int { return cmp.Compare(a.rec.token, b.rec.token) }) {
-		fmt.Fprintf(&b, "run %s %+v %d %d %+v %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.queue.name, r.ends, m.leases.items[r.at] == r)
+		fmt.Fprintf(&b, "run %s %+v %d %d %+v %v %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.labels, r.queue.name, r.ends, m.leases.items[r.at] == r)
 	}
-	fmt.Fprintf(&b, "%d runs, %d leases, %d sessions, %d+%d past, %d names, %d removed, %d vacant\n", len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names), len(m.removed), len(m.vacant.items))
+	fmt.Fprintf(&b, "%d resumes, %d runs, %d leases, %d sessions, %d+%d past, %d names, %d removed, %d vacant\n", len(m.resumes.items), len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names), len(m.removed), len(m.vacant.items))
 	for _, s := range slices.SortedFunc(maps.Keys(m.sessions), func(a, b core.SessionID) int { return slices.Compare(a[:], b[:]) }) {
 		fmt.Fprintf(&b, "session %x", s)
 		for _, a := range m.Held(s) {

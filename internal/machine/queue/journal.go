@@ -19,10 +19,12 @@ type journal struct {
 	meta        meta
 	endedBytes  uint64
 	timer, wall core.ShardTime
+	expiry      core.ShardTime
 	// Lengths of the Machine's lists at the mark. Lists only grow in between, so Undo cuts them.
 	queues             int
 	dirty              int
 	ended, woken, lost int
+	wanted             int
 	fresh              int
 	// takes are the fresh tasks that were granted since, by index.
 	takes  []int
@@ -40,6 +42,7 @@ type saved struct {
 	queue    *queueState
 	counters counters
 	config   core.QueueConfig
+	paused   core.QueuePaused
 	past     [3]struct{ oldest, known core.ShardTime }
 }
 
@@ -69,7 +72,7 @@ const (
 func (j *journal) save(l *queueState) {
 	if j.on && l.saved != j.mark {
 		l.saved = j.mark
-		s := saved{queue: l, counters: l.counters, config: l.config}
+		s := saved{queue: l, counters: l.counters, config: l.config, paused: l.paused}
 		for i := range l.past {
 			s.past[i].oldest, s.past[i].known = l.past[i].oldest, l.past[i].known
 		}
@@ -120,10 +123,10 @@ func (m *Machine) Mark() {
 	j := &m.log
 	j.on = true
 	j.mark++
-	j.meta, j.endedBytes, j.timer, j.wall = m.meta, m.endedBytes, m.timer, m.wall
+	j.meta, j.endedBytes, j.timer, j.wall, j.expiry = m.meta, m.endedBytes, m.timer, m.wall, m.expiry
 	j.queues, j.dirty = len(m.queues), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
-	j.fresh = len(m.fresh)
+	j.wanted, j.fresh = len(m.wanted), len(m.fresh)
 }
 
 // Keep keeps every change since Mark.
@@ -147,6 +150,7 @@ func (m *Machine) Undo() {
 	for _, s := range slices.Backward(j.saves) {
 		s.queue.counters = s.counters
 		s.queue.config = s.config
+		m.setPaused(s.queue, s.paused)
 		for i := range s.past {
 			p := &s.queue.past[i]
 			p.known = s.past[i].known
@@ -169,6 +173,7 @@ func (m *Machine) Undo() {
 	clear(m.fresh[j.fresh:])
 	m.fresh = m.fresh[:j.fresh]
 	for _, l := range m.queues[j.queues:] {
+		m.setPaused(l, core.QueuePaused{})
 		delete(m.names, l.name)
 	}
 	clear(m.queues[j.queues:])
@@ -180,7 +185,7 @@ func (m *Machine) Undo() {
 	for _, l := range m.woken[j.woken:] {
 		l.woken = false
 	}
-	m.meta, m.endedBytes, m.timer, m.wall = j.meta, j.endedBytes, j.timer, j.wall
-	m.ended, m.woken, m.lost = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost]
+	m.meta, m.endedBytes, m.timer, m.wall, m.expiry = j.meta, j.endedBytes, j.timer, j.wall, j.expiry
+	m.ended, m.woken, m.lost, m.wanted = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost], m.wanted[:j.wanted]
 	j.reset()
 }

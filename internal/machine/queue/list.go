@@ -45,10 +45,11 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 	if err != nil || !ok {
 		return nil, nil, err
 	}
-	number, config, err := decodeConfig(value)
+	row, err := decodeConfig(value)
 	if err != nil {
 		return nil, nil, err
 	}
+	number := row.number
 	var ids []core.TaskID
 	if q.State == core.Scheduled {
 		ids, next, err = listScheduled(v, p, q, number, shift, inspect)
@@ -58,7 +59,7 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 	if err != nil {
 		return nil, nil, err
 	}
-	l := &queueState{number: number, name: q.Queue, config: config}
+	l := &queueState{number: number, name: q.Queue, config: row.config}
 	tasks = make([]core.Task, 0, len(ids))
 	for _, id := range ids {
 		rec, _, err := storedRecord(v, keys.AppendTaskState(nil, p, id), id) // the range has none that was removed

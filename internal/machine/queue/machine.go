@@ -54,6 +54,10 @@ type Machine struct {
 	timer core.ShardTime
 	//
 	wall core.ShardTime
+	// expiry is the same of the expiries, as a wall time.
+	expiry core.ShardTime
+	// resumes has the paused queues that go on by themselves, by when.
+	resumes heap[resuming]
 
 	// The rest of this block is as the last context had it. term is the first stamp of the term.
 	term core.ShardTime
@@ -69,10 +73,11 @@ type Machine struct {
 	// epoch counts entries: it tells heads of the one being applied from older ones.
 	epoch uint32
 
-	// What Events reports: tasks that ended, queues that gained ready tasks, leases that were lost.
-	ended []core.TaskID
-	woken []*queueState
-	lost  []core.Lost
+	// What Events reports: tasks that ended, queues that gained ready tasks, leases that were lost, holders that are to stop.
+	ended  []core.TaskID
+	woken  []*queueState
+	lost   []core.Lost
+	wanted []core.CancelWanted
 
 	// log undoes a commit that is refused halfway. mem is the memory that transactions keep.
 	log journal
@@ -96,7 +101,7 @@ func (m *Machine) clear() {
 	*m = Machine{
 		p: m.p, o: m.o,
 		names: map[string]*queueState{}, runs: map[core.TaskID]*run{}, sessions: map[core.SessionID]*run{},
-		timer: core.Never, wall: core.Never, retainBytes: defaultRetainBytes,
+		timer: core.Never, wall: core.Never, expiry: core.Never, retainBytes: defaultRetainBytes,
 	}
 	m.meta.token = uint64(m.o.Above)
 	m.stored = m.meta // it is written with the next token
@@ -125,7 +130,10 @@ func (m *Machine) Open(v core.View) error {
 	if err := m.seekTimer(v, minTime); err != nil {
 		return err
 	}
-	return m.seekWall(v, minTime)
+	if err := m.seekWall(v, minTime); err != nil {
+		return err
+	}
+	return m.seekExpiry(v, minTime)
 }
 
 // openLines reads all queues, named and removed, then the counters of each. Two queues with one
@@ -158,15 +166,16 @@ func (m *Machine) openLines(v core.View) error {
 func (m *Machine) openNamed(v core.View) error {
 	from, to := keys.QueueConfigRange(m.p)
 	return core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
-		number, config, err := decodeConfig(value)
-		if err == nil && (number == 0 || number > m.meta.queues) {
-			err = errs.Corruptf("queue number %d of %d", number, m.meta.queues)
+		row, err := decodeConfig(value)
+		if err == nil && (row.number == 0 || row.number > m.meta.queues) {
+			err = errs.Corruptf("queue number %d of %d", row.number, m.meta.queues)
 		}
 		if err != nil {
 			return false, err
 		}
-		l := newLine(number, keys.DecodeQueueConfig(key))
-		l.config = config
+		l := newLine(row.number, keys.DecodeQueueConfig(key))
+		l.config = row.config
+		m.setPaused(l, row.paused)
 		m.queues, m.names[l.name] = append(m.queues, l), l
 		return true, nil
 	})
@@ -224,7 +233,7 @@ func (m *Machine) openRuns(v core.View) error {
 			return false
 		}
 		rows = append(rows, &run{
-			id: c.task, queue: l, content: c.content, payload: c.payload, settings: c.settings, at: -1,
+			id: c.task, queue: l, content: c.content, payload: c.payload, settings: c.settings, labels: c.labels, at: -1,
 		})
 		return true
 	})
@@ -339,6 +348,18 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact, err = m.applyDelete(tx, c, op)
 	case *core.TaskRunNow:
 		res, fact, err = m.applyRunNow(tx, c, op)
+	case *core.TaskCancel:
+		res, fact, err = m.applyCancel(tx, c, op)
+	case *core.TaskStop:
+		res, fact, err = m.applyStop(tx, c, op)
+	case *core.TaskRedrive:
+		res, fact, err = m.applyRedrive(tx, c, op)
+	case *core.TaskForceRelease:
+		res, fact, err = m.applyForceRelease(tx, c, op)
+	case *core.TaskUpdate:
+		res, fact, err = m.applyUpdate(tx, c, op)
+	case *core.QueuePause:
+		res, fact = m.applyPause(tx, c, op)
 	case *core.QueueSet:
 		res, fact = m.applyQueueSet(tx, c, op)
 	case *core.QueueDelete:
@@ -399,7 +420,7 @@ func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 }
 
 // Events adds what happened since the last call: the tasks that ended, the queues that gained ready
-// tasks, and the leases that ended other than by their holder.
+// tasks, the leases that ended other than by their holder, and the holders that are to stop.
 func (m *Machine) Events(to *core.EventList) {
 	for _, id := range m.ended {
 		to.AddEnded(core.Ended{Partition: m.p, Task: id})
@@ -411,8 +432,12 @@ func (m *Machine) Events(to *core.EventList) {
 	for _, l := range m.lost {
 		to.AddLost(l)
 	}
+	for i := range m.wanted {
+		w := m.wanted[i]
+		to.Add(&w)
+	}
 	clear(m.woken)
-	m.ended, m.woken, m.lost = emptied(m.ended), m.woken[:0], emptied(m.lost)
+	m.ended, m.woken, m.lost, m.wanted = emptied(m.ended), m.woken[:0], emptied(m.lost), emptied(m.wanted)
 }
 
 // emptied returns the memory of a list for the next entry, unless it is large: a machine is one of
@@ -427,9 +452,9 @@ func emptied[T any](list []T) []T {
 // LastToken returns the token that was issued last, or what the next one is above.
 func (m *Machine) LastToken() core.Token { return core.Token(m.meta.token) }
 
-// ReadyCount returns how many tasks of a queue are ready now.
+// ReadyCount returns how many tasks of a queue can be given out now: none while it is paused.
 func (m *Machine) ReadyCount(queue string) uint64 {
-	if l := m.names[queue]; l != nil {
+	if l := m.names[queue]; l != nil && !l.isPaused() {
 		return l.states[core.Ready]
 	}
 	return 0

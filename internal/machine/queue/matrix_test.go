@@ -82,6 +82,30 @@ func matrixStates() []matrixState {
 			return &core.TaskSnooze{Task: matrixTask, Token: token, Delay: 5000}
 		})},
 		{"completed", settled(complete)},
+		{"running, cancel asked", func(w *world) {
+			matrixRunning(w)
+			w.do(&core.TaskCancel{Task: matrixTask})
+		}},
+		{"cancelled", func(w *world) {
+			w.do(matrixCreate())
+			w.do(&core.TaskCancel{Task: matrixTask})
+		}},
+		{"cancelled (confirmed)", func(w *world) {
+			matrixRunning(w)
+			w.do(&core.TaskCancel{Task: matrixTask})
+			w.do(&core.TaskStop{Task: matrixTask, Token: w.lastToken()})
+		}},
+		{"expired", func(w *world) {
+			op := matrixCreate()
+			op.ExpiresAt = epoch + 1000
+			w.do(op)
+			w.advance(2000)
+		}},
+		{"ready (redriven)", func(w *world) {
+			matrixRunning(w)
+			w.do(&core.TaskFail{Task: matrixTask, Token: w.lastToken(), Fatal: true})
+			w.do(&core.TaskRedrive{Task: matrixTask})
+		}},
 		{"dead", settled(func(token core.Token) core.Op { return &core.TaskFail{Task: matrixTask, Token: token, Fatal: true} })},
 		{"removed", func(w *world) {
 			settled(complete)(w)
@@ -121,6 +145,21 @@ func matrixOps() []matrixOp {
 		{"renew, retired", func(w *world) core.Op { return &core.TaskRenew{Items: hold(w.retiredToken())} }},
 		{"delete", func(*world) core.Op { return &core.TaskDelete{Task: matrixTask} }},
 		{"run now", func(*world) core.Op { return &core.TaskRunNow{Task: matrixTask} }},
+		{"cancel", func(*world) core.Op { return &core.TaskCancel{Task: matrixTask} }},
+		{"cancel, force", func(*world) core.Op { return &core.TaskCancel{Task: matrixTask, Force: true} }},
+		{"stop", func(w *world) core.Op { return &core.TaskStop{Task: matrixTask, Token: w.lastToken()} }},
+		{"stop, retired", func(w *world) core.Op { return &core.TaskStop{Task: matrixTask, Token: w.retiredToken()} }},
+		{"redrive", func(*world) core.Op { return &core.TaskRedrive{Task: matrixTask} }},
+		{"force release", func(*world) core.Op { return &core.TaskForceRelease{Task: matrixTask} }},
+		{"force release, 1", func(*world) core.Op { return &core.TaskForceRelease{Task: matrixTask, Attempt: 1} }},
+		{"update priority", func(*world) core.Op { return &core.TaskUpdate{Task: matrixTask, HasPriority: true, Priority: 9} }},
+		{"update run_at", func(*world) core.Op { return &core.TaskUpdate{Task: matrixTask, HasRunAt: true, Delay: 7000} }},
+		{"update payload", func(*world) core.Op {
+			return &core.TaskUpdate{Task: matrixTask, HasPayload: true, Payload: []byte("other")}
+		}},
+		{"update expiry", func(*world) core.Op {
+			return &core.TaskUpdate{Task: matrixTask, HasExpiry: true, ExpiresAt: epoch + 9000}
+		}},
 		{"claim", func(*world) core.Op { return claimOp(1, "mail") }},
 	}
 }

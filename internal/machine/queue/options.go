@@ -51,6 +51,7 @@ const (
 	defaultRetainDead    = core.Millis(14 * 24 * 3_600_000)
 	defaultRetainBytes   = 10 << 30
 	defaultUniqueTTL     = core.Millis(24 * 3_600_000)
+	defaultCancelGrace   = core.Millis(30_000)
 )
 
 // Bounds of what clients ask for. The edge refuses beyond them and names the field; here they keep

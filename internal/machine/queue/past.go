@@ -17,11 +17,16 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	if r.queue.retain(rec.state) == retainNone {
 		r.queue.purged++
 		r.queue.bytes -= r.payload
-		m.erase(tx, r.id, rec.state, ended{attempt: rec.attempt, longHolder: rec.longHolder})
+		e := ended{attempt: rec.attempt, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel}
+		if err := m.erase(tx, r.id, rec.state, e); err != nil {
+			return err
+		}
 		m.bury(tx, r.id, tombstone{rec.state, rec.outcome, rec.token, r.content, c.Stamp.Add(m.o.Remember)})
 		return nil
 	}
-	e := ended{attempt: rec.attempt, bytes: r.payload + uint64(size), longHolder: rec.longHolder}
+	e := ended{
+		attempt: rec.attempt, bytes: r.payload + uint64(size), longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel,
+	}
 	r.queue.bytes += uint64(size)
 	switch {
 	case result == nil:
@@ -47,10 +52,25 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 }
 
 // erase deletes the records of a task in state s, except its state record, by which its id is known
-// for a while. e says which records there are.
-func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
+// for a while. e says which records there are. The labels of a task that has some are read from its payload record.
+func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) error {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
+	if e.labels {
+		value, err := must(tx, m.key, "payload of task %s", id)
+		if err != nil {
+			return err
+		}
+		made, err := decodeSpec(value)
+		if err != nil {
+			return err
+		}
+		m.dropLabels(tx, id, made.labels)
+		m.key = keys.AppendTaskPayload(m.key[:0], m.p, id)
+	}
 	tx.Delete(m.mem.own(m.key))
+	if e.cancel {
+		m.dropCancel(tx, id)
+	}
 	if e.ownResult {
 		m.key = keys.AppendTaskResult(m.key[:0], m.p, id)
 		tx.Delete(m.mem.own(m.key))
@@ -71,6 +91,7 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) {
 		m.key = keys.AppendTaskAttempt(m.key[:0], m.p, id, n)
 		tx.Delete(m.mem.own(m.key))
 	}
+	return nil
 }
 
 // bury leaves a tombstone in the place of the state record, with a timer that deletes it at t.until.
@@ -96,7 +117,9 @@ func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 	if l.bytes < row.bytes || l.counters.ended < row.size() || m.endedBytes < row.size() || l.states[p.state] == 0 {
 		return errs.Corruptf("queue %q counts less than it holds", l.name)
 	}
-	m.erase(tx, row.id, p.state, row.ended)
+	if err := m.erase(tx, row.id, p.state, row.ended); err != nil {
+		return err
+	}
 	m.move(l, p.state, 0)
 	l.purged++
 	l.bytes -= row.bytes

@@ -130,6 +130,9 @@ func (tw *twins) nameTime(rt *rapid.T, op core.Op) {
 	switch op := op.(type) {
 	case *core.TaskCreate:
 		op.RunAt = at()
+		if tw.steady.c.Format >= core.FormatOperate && rapid.IntRange(0, 2).Draw(rt, "more") == 0 {
+			op.ExpiresAt, op.Labels = tw.later(rt), randomLabels(rt)
+		}
 	case *core.TaskSnooze:
 		op.Until = at()
 	}
@@ -149,7 +152,22 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 26).Draw(rt, "op") {
+	switch rapid.IntRange(0, 35).Draw(rt, "op") {
+	case 27, 28:
+		return &core.TaskCancel{Task: id, Reason: "r", Force: rapid.IntRange(0, 3).Draw(rt, "force") == 0}
+	case 29:
+		return &core.TaskStop{Task: id, Token: token, Error: core.TaskError{Code: "S"}}
+	case 30, 31:
+		return &core.TaskRedrive{Task: id}
+	case 32:
+		return &core.TaskForceRelease{Task: id, Attempt: rapid.Uint32Range(0, 2).Draw(rt, "attempt")}
+	case 33, 34:
+		return tw.randomUpdate(rt, id)
+	case 35:
+		return &core.QueuePause{
+			Queue: rapid.SampledFrom(randomQueues).Draw(rt, "queue"), Resume: rapid.Bool().Draw(rt, "resume"),
+			Until: tw.later(rt), Reason: "why",
+		}
 	case 0, 1, 2, 3, 4, 5:
 		return randomCreate(rt, id)
 	case 6, 7, 8, 9, 10, 11:
@@ -179,6 +197,47 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	default:
 		return randomQueueSet(rt)
 	}
+}
+
+// later is a wall time at random, or none.
+func (tw *twins) later(rt *rapid.T) core.ShardTime {
+	if rapid.Bool().Draw(rt, "no time") {
+		return 0
+	}
+	return tw.steady.c.Stamp.Add(rapid.SampledFrom([]core.Millis{-1000, 1, 5000, 70_000}).Draw(rt, "later"))
+}
+
+func randomLabels(rt *rapid.T) (out []core.Label) {
+	for _, name := range []string{"env", "order"} {
+		if rapid.Bool().Draw(rt, "has label") {
+			out = append(out, core.Label{Name: name, Value: rapid.SampledFrom([]string{"", "7"}).Draw(rt, "value")})
+		}
+	}
+	return out
+}
+
+func (tw *twins) randomUpdate(rt *rapid.T, id core.TaskID) core.Op {
+	op := &core.TaskUpdate{
+		Task: id, HasPriority: rapid.Bool().Draw(rt, "has priority"), HasRunAt: rapid.IntRange(0, 3).Draw(rt, "has run_at") == 0,
+		HasPayload: rapid.Bool().Draw(rt, "has payload"), HasLabels: rapid.IntRange(0, 2).Draw(rt, "has labels") == 0,
+		HasExpiry: rapid.IntRange(0, 3).Draw(rt, "has expiry") == 0,
+	}
+	if op.HasPriority {
+		op.Priority = rapid.Uint8Range(0, 9).Draw(rt, "priority")
+	}
+	if op.HasRunAt {
+		op.RunAt, op.Delay = tw.later(rt), rapid.SampledFrom([]core.Millis{0, 5000}).Draw(rt, "delay")
+	}
+	if op.HasPayload {
+		op.Payload, op.ContentType = make([]byte, rapid.SampledFrom([]int{0, 1, 40}).Draw(rt, "size")), rapid.SampledFrom([]string{"", "text/plain"}).Draw(rt, "type")
+	}
+	if op.HasLabels {
+		op.Labels = randomLabels(rt)
+	}
+	if op.HasExpiry {
+		op.ExpiresAt = tw.later(rt)
+	}
+	return op
 }
 
 var randomQueues = []string{"p", "q", "r", "s"}
@@ -227,6 +286,13 @@ func randomQueueSet(rt *rapid.T) core.Op {
 			RetainDead:      rapid.SampledFrom(keep).Draw(rt, "dead"),
 			Retry:           core.Retry{Backoff: core.Backoff(rapid.IntRange(0, 5).Draw(rt, "backoff"))},
 			MaxPayload:      rapid.SampledFrom([]int64{0, 10}).Draw(rt, "max payload"),
+			RetainCancelled: rapid.SampledFrom(keep).Draw(rt, "cancelled"),
+			Limits: core.QueueLimits{
+				CancelGrace: rapid.SampledFrom([]core.Millis{0, -1, 1, 5000}).Draw(rt, "grace"),
+				DefaultTTL:  rapid.SampledFrom([]core.Millis{0, 0, 8000}).Draw(rt, "ttl"),
+				MaxTasks:    rapid.SampledFrom([]int64{0, 0, 2}).Draw(rt, "max tasks"),
+				MaxBytes:    rapid.SampledFrom([]int64{0, 0, 60}).Draw(rt, "max bytes"),
+			},
 		},
 	}
 }

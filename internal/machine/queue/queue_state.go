@@ -17,6 +17,8 @@ type queueState struct {
 	number uint32
 	name   string
 	config core.QueueConfig
+	// paused says whether it gives out tasks. It is set by setPaused.
+	paused core.QueuePaused
 	counters
 	// heads is nil while what is ready is only in the store.
 	heads *heads
@@ -33,8 +35,10 @@ type queueState struct {
 	gone bool
 	// cursor is up to where the sweep of a removed queue has read an index.
 	cursor []byte
-	// byVacant is the place in the Machine's heap of queues that may go.
+	// byVacant is the place in the Machine's heap of queues that may go, and byResume that in its heap of paused queues that go on
+	// by themselves.
 	byVacant int
+	byResume int
 	// saved is the mark under which the journal has what it was before.
 	saved uint64
 }
@@ -80,7 +84,7 @@ func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
 
 // newLine makes a queue without tasks.
 func newLine(number uint32, name string) *queueState {
-	l := &queueState{number: number, name: name, byVacant: -1}
+	l := &queueState{number: number, name: name, byVacant: -1, byResume: -1}
 	for i := range l.past {
 		l.past[i] = past{queue: l, state: core.Completed + core.State(i), oldest: core.Never, known: core.Never, due: core.Never, byDue: -1, byEnd: -1}
 	}
@@ -140,7 +144,7 @@ func (m *Machine) addLine(tx core.Txn, name string) *queueState {
 
 func (m *Machine) saveConfig(tx core.Txn, l *queueState) {
 	m.key = keys.AppendQueueConfig(m.key[:0], m.p, l.name)
-	m.value = appendConfig(m.value[:0], l.number, &l.config)
+	m.value = appendConfig(m.value[:0], &queueRow{l.number, l.config, l.paused})
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
 }
 

@@ -102,20 +102,19 @@ func Stats(v core.View, p core.Partition, queue string) (core.QueueStats, bool, 
 	if err != nil || !ok {
 		return core.QueueStats{}, false, err
 	}
-	number, config, err := decodeConfig(value)
+	row, err := decodeConfig(value)
 	if err != nil {
 		return core.QueueStats{}, false, err
 	}
-	s, err := readStats(v, p, queue, number, config)
+	s, err := readStats(v, p, queue, &row)
 	return s, err == nil, err
 }
 
 // Queues reads the counters of up to limit queues whose names follow after, in order of name.
 func Queues(v core.View, p core.Partition, after string, limit int) ([]core.QueueStats, error) {
 	type found struct {
-		name   string
-		number uint32
-		config core.QueueConfig
+		name string
+		row  queueRow
 	}
 	var rows []found
 	var bad error
@@ -127,20 +126,20 @@ func Queues(v core.View, p core.Partition, after string, limit int) ([]core.Queu
 		if len(rows) >= limit {
 			return false
 		}
-		number, config, err := decodeConfig(value)
+		row, err := decodeConfig(value)
 		if err != nil {
 			bad = err
 			return false
 		}
-		rows = append(rows, found{keys.DecodeQueueConfig(key), number, config})
+		rows = append(rows, found{keys.DecodeQueueConfig(key), row})
 		return true
 	})
 	if err = cmp.Or(err, bad); err != nil {
 		return nil, err
 	}
 	out := make([]core.QueueStats, len(rows))
-	for i, r := range rows {
-		if out[i], err = readStats(v, p, r.name, r.number, r.config); err != nil {
+	for i := range rows {
+		if out[i], err = readStats(v, p, rows[i].name, &rows[i].row); err != nil {
 			return nil, err
 		}
 	}
@@ -148,17 +147,17 @@ func Queues(v core.View, p core.Partition, after string, limit int) ([]core.Queu
 }
 
 // readStats reads the counters of a queue whose configuration was read.
-func readStats(v core.View, p core.Partition, name string, number uint32, config core.QueueConfig) (s core.QueueStats, err error) {
-	c, err := readCounters(v, p, number)
+func readStats(v core.View, p core.Partition, name string, row *queueRow) (s core.QueueStats, err error) {
+	c, err := readCounters(v, p, row.number)
 	if err != nil {
 		return s, err
 	}
 	s = core.QueueStats{
 		Queue: name, States: c.states, Created: c.created, Purged: c.purged, Completed: c.completed,
-		Failed: c.failed, Crashed: c.crashed, Bytes: c.bytes, Config: config,
+		Failed: c.failed, Crashed: c.crashed, Bytes: c.bytes, Config: row.config, Paused: row.paused,
 	}
 	if c.states[core.Ready] > 0 {
-		s.OldestReady, err = oldestReady(v, p, number)
+		s.OldestReady, err = oldestReady(v, p, row.number)
 	}
 	return s, err
 }
@@ -237,8 +236,8 @@ func readSpec(v core.View, p core.Partition, id core.TaskID, number uint32) (s s
 	if err != nil || !ok {
 		return s, nil, false, err
 	}
-	at, config, err := decodeConfig(value)
-	return s, &queueState{number: number, name: name, config: config}, at == number, err
+	row, err := decodeConfig(value)
+	return s, &queueState{number: number, name: name, config: row.config}, row.number == number, err
 }
 
 // readWorker reads the name of the worker in a record, wherever it lies.
@@ -280,7 +279,17 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 		Attempt: rec.attempt, Failures: rec.failures, Crashes: rec.crashes, Snoozes: rec.snoozes,
 		Redrives: rec.redrives, CreatedAt: s.createdAt, ReadyAt: rec.readyAt, StartedAt: rec.startedAt,
 		FinishedAt: rec.endedAt, RunAt: rec.runAt, RunAtWall: rec.wall, Creator: string(s.creator), CreatedIdx: s.createdIdx,
-		EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult,
+		EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult, Labels: s.labels, ExpiresAt: rec.expiresAt,
+	}
+	if rec.cancelUntil != 0 || rec.hasCancel {
+		value, err := must(v, keys.AppendTaskCancel(nil, p, id), "cancel of task %s", id)
+		if err != nil {
+			return t, err
+		}
+		if t.Cancel, err = decodeCancel(value); err != nil {
+			return t, err
+		}
+		t.Cancel.Until = rec.cancelUntil
 	}
 	if rec.held() {
 		if t.Worker, err = readWorker(v, p, id, rec); err != nil {

@@ -18,13 +18,14 @@ const (
 	reasonMaxCrashes    reason = 6
 	reasonMaxDeliveries reason = 7
 	reasonFatal         reason = 8
+	reasonExpired       reason = 9
 )
 
 // reasonNames are the names that clients see.
 var reasonNames = [...]string{
 	reasonNone: "", reasonDelay: "delay", reasonRetry: "retry", reasonSnooze: "snooze", reasonCron: "cron",
 	reasonMaxAttempts: "max_attempts", reasonMaxCrashes: "max_crashes", reasonMaxDeliveries: "max_deliveries",
-	reasonFatal: "fatal",
+	reasonFatal: "fatal", reasonExpired: "expired",
 }
 
 func (r reason) String() string {
@@ -50,14 +51,16 @@ type record struct {
 
 	// token is the one that was issued last for the task; 0 before the first delivery.
 	token core.Token
-	// attempt counts deliveries; failures, crashes and snoozes how they ended.
+	// attempt counts deliveries; failures, crashes and snoozes count how those since the last redrive ended.
 	attempt  uint32
 	failures uint32
 	crashes  uint32
 	snoozes  uint32
-	// redrives is reserved: it is stored and always 0.
+	// redrives counts redrives, and base is what attempt was at the last one: deliveries are limited from there on.
 	redrives uint32
-	readyAt  core.ShardTime
+	//
+	base    uint32
+	readyAt core.ShardTime
 	// startedAt is the start of the last delivery.
 	startedAt core.ShardTime
 
@@ -78,6 +81,12 @@ type record struct {
 	leaseUntil core.ShardTime
 	//
 	runEnd core.ShardTime
+	// cancelUntil is, for a running task whose cancel was asked for, when its lease ends at the latest; 0: it was not.
+	cancelUntil core.ShardTime
+	// expiresAt is, for a task that waits and was never delivered, the wall time at which it is dead; 0: it does not expire.
+	expiresAt core.ShardTime
+	// hasCancel says that a cancelled task has a record of who cancelled it.
+	hasCancel bool
 	// endedAt and endedIdx are the stamp and the log index of the end, of an ended task.
 	endedAt core.ShardTime
 	//
@@ -89,17 +98,25 @@ type record struct {
 	result []byte
 }
 
-// The flags of a record, above four bits of priority. They are stored. No state has both a session
-// and a wall time, so the two share a bit.
+// The flags of a record, above four bits of priority. They are stored. Flags that no state has both of share a bit: a session and a
+// wall time; a result in the record of a completed task, the expiry of one that waits, and the cancel of one that runs or is
+// cancelled.
 const (
 	recordResult byte = 1 << (4 + iota)
 	recordHolder
 	recordSession
 	recordInline
 
-	//
-	recordWall = recordSession
+	recordWall   = recordSession
+	recordExpiry = recordInline
+	recordCancel = recordInline
 )
+
+// waiting says whether the task was not given out, or was given back.
+func (s *record) waiting() bool { return s.state >= core.Blocked && s.state <= core.Ready }
+
+// deliveries counts the deliveries since the last redrive.
+func (s *record) deliveries() uint32 { return s.attempt - s.base }
 
 // held says whether the record names the holder of the last delivery.
 func (s *record) held() bool { return s.state == core.Running || s.state == core.Completed }
@@ -117,8 +134,13 @@ func appendRecord(b []byte, s *record) []byte {
 	if s.longHolder {
 		flags |= recordHolder
 	}
-	if s.result != nil {
+	switch {
+	case s.result != nil:
 		flags |= recordInline
+	case s.waiting() && s.expiresAt != 0:
+		flags |= recordExpiry
+	case s.state == core.Running && s.cancelUntil != 0, s.state == core.Cancelled && s.hasCancel:
+		flags |= recordCancel
 	}
 	if s.held() && s.session != (core.SessionID{}) {
 		flags |= recordSession
@@ -131,6 +153,9 @@ func appendRecord(b []byte, s *record) []byte {
 	b = putUint(b, uint64(s.token))
 	b = putUint(putUint(b, uint64(s.attempt)), uint64(s.failures))
 	b = putUint(putUint(putUint(b, uint64(s.crashes)), uint64(s.snoozes)), uint64(s.redrives))
+	if s.redrives > 0 {
+		b = putUint(b, uint64(s.base))
+	}
 	b = putInt(b, int64(s.readyAt))
 	if s.attempt > 0 {
 		b = putInt(b, int64(s.startedAt-s.readyAt))
@@ -159,6 +184,12 @@ func appendRecord(b []byte, s *record) []byte {
 			end = s.runEnd - s.startedAt
 		}
 		b = putInt(b, int64(end))
+		if flags&recordCancel != 0 {
+			b = putInt(b, int64(s.cancelUntil-s.startedAt))
+		}
+	}
+	if s.waiting() && flags&recordExpiry != 0 {
+		b = putInt(b, int64(s.expiresAt))
 	}
 	if s.state.Terminal() {
 		b = putFixed(putUint(putInt(b, int64(s.endedAt-s.readyAt)), s.endedIdx), s.content)
@@ -177,6 +208,9 @@ func decodeRecord(b []byte) (s record, err error) {
 	s.queue, s.token = r.u32(), core.Token(r.uint())
 	s.attempt, s.failures = r.u32(), r.u32()
 	s.crashes, s.snoozes, s.redrives = r.u32(), r.u32(), r.u32()
+	if s.redrives > 0 {
+		s.base = r.u32()
+	}
 	s.readyAt = core.ShardTime(r.int())
 	if s.attempt > 0 {
 		s.startedAt = s.readyAt + core.ShardTime(r.int())
@@ -199,7 +233,14 @@ func decodeRecord(b []byte) (s record, err error) {
 		if end := core.ShardTime(r.int()); end != 0 {
 			s.runEnd = s.startedAt + end
 		}
+		if flags&recordCancel != 0 {
+			s.cancelUntil = s.startedAt + core.ShardTime(r.int())
+		}
 	}
+	if s.waiting() && flags&recordExpiry != 0 {
+		s.expiresAt = core.ShardTime(r.int())
+	}
+	s.hasCancel = s.state == core.Cancelled && flags&recordCancel != 0
 	if s.state.Terminal() {
 		s.endedAt, s.endedIdx, s.content = s.readyAt+core.ShardTime(r.int()), r.uint(), r.fixed()
 	}
@@ -207,8 +248,10 @@ func decodeRecord(b []byte) (s record, err error) {
 		return s, errs.Corruptf("task record has state %d", s.state)
 	}
 	if flags&recordInline != 0 && !r.bad {
-		s.result, r.b = r.b, nil
-		if s.state != core.Completed || !s.hasResult {
+		switch {
+		case s.state == core.Completed && s.hasResult:
+			s.result, r.b = r.b, nil
+		case s.state == core.Completed || s.state == core.Dead:
 			return s, errs.Corruptf("task record has a result, and state %d", s.state)
 		}
 	}

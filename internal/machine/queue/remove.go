@@ -78,6 +78,7 @@ func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	m.endedBytes -= l.counters.ended
 	delete(m.names, l.name)
 	l.removed, l.heads, l.config = true, nil, core.QueueConfig{} // nothing of what is left is ruled by it
+	m.setPaused(l, core.QueuePaused{})
 	m.removed = append(m.removed, l)
 	slices.SortFunc(m.removed, func(a, b *queueState) int { return cmp.Compare(a.number, b.number) })
 	m.key = keys.AppendQueueConfig(m.key[:0], m.p, l.name)
@@ -261,7 +262,11 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 		m.lose(r, "removed")
 		m.stop(tx, r)
 	}
-	m.erase(tx, id, s, ended{attempt: rec.attempt, longHolder: rec.longHolder})
+	m.dropExpiry(tx, id, &rec)
+	e := ended{attempt: rec.attempt, longHolder: rec.longHolder, labels: len(made.labels) > 0, cancel: rec.cancelUntil != 0}
+	if err := m.erase(tx, id, s, e); err != nil {
+		return err
+	}
 	m.bury(tx, id, tombstone{core.Cancelled, rec.outcome, rec.token, made.content, c.Stamp.Add(m.o.Remember)})
 	m.move(l, s, 0)
 	l.purged++
@@ -301,7 +306,9 @@ func (m *Machine) sweepEnded(tx core.Txn, c *core.ApplyContext, l *queueState, s
 // not. Only in the second case it still counts.
 func (m *Machine) buryRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, s core.State, row pastRow) error {
 	if !l.sweep(s).covers(row.at, row.id) {
-		m.erase(tx, row.id, s, row.ended)
+		if err := m.erase(tx, row.id, s, row.ended); err != nil {
+			return err
+		}
 		m.move(l, s, 0)
 		l.purged++
 		l.bytes -= row.bytes

@@ -17,6 +17,8 @@ type run struct {
 	//
 	payload  uint64
 	settings settings
+	// labels says that it has labels.
+	labels bool
 	// ends is the earliest stamp at which the lease may be ended. It is no earlier than the deadline.
 	ends core.ShardTime
 	// at is the place in the heap by ends.
@@ -26,10 +28,10 @@ type run struct {
 	next *run
 }
 
-// lease is what a renewal changes.
-type lease struct{ until, ends core.ShardTime }
+// lease is what a renewal and the request of a cancel change.
+type lease struct{ until, cancel, ends core.ShardTime }
 
-func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.ends} }
+func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends} }
 
 func (r *run) place() *int { return &r.at }
 
@@ -42,7 +44,18 @@ func (r *run) before(o *run) bool {
 // endOf is when a lease may be ended: at its deadline, and not before its holder had time to report
 // to this term's leader. After a change of leader a holder must find the new one first. A holder
 // that got the task from this term's leader needs no such time, from core.FormatQueues on.
+//
+// Where a cancel was asked for it ends no later than the grace of that, whatever its holder reports.
 func (m *Machine) endOf(rec *record) core.ShardTime {
+	at := m.leaseEnd(rec)
+	if rec.cancelUntil != 0 {
+		at = min(at, rec.cancelUntil)
+	}
+	return at
+}
+
+// leaseEnd is endOf without a cancel.
+func (m *Machine) leaseEnd(rec *record) core.ShardTime {
 	if m.format >= core.FormatQueues && rec.startedAt >= m.term {
 		return rec.leaseUntil
 	}
@@ -85,16 +98,16 @@ func (m *Machine) detach(r *run) {
 	r.prev, r.next = nil, nil
 }
 
-// setLease sets back what a renewal changed.
+// setLease sets back what a renewal or the request of a cancel changed.
 func (m *Machine) setLease(r *run, l lease) {
-	r.rec.leaseUntil, r.ends = l.until, l.ends
+	r.rec.leaseUntil, r.rec.cancelUntil, r.ends = l.until, l.cancel, l.ends
 	m.leases.fix(r)
 }
 
 // start stores a task that was just given out: its row in the index of running tasks, and its record.
 func (m *Machine) start(tx core.Txn, r *run) {
 	m.key = keys.AppendRunning(m.key[:0], m.p, r.rec.token)
-	m.value = appendCarried(m.value[:0], &carried{r.id, r.queue.number, r.content, r.payload, r.settings})
+	m.value = appendCarried(m.value[:0], &carried{r.id, r.queue.number, r.content, r.payload, r.settings, r.labels})
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
 	m.saveRecord(tx, r.id, &r.rec)
 	m.attach(r)
@@ -150,6 +163,10 @@ func (m *Machine) applyRenew(tx core.Txn, c *core.ApplyContext, op *core.TaskRen
 			m.saveRecord(tx, r.id, &r.rec)
 		}
 		res.Renewed[i].Until = r.rec.leaseUntil
+		if r.rec.cancelUntil != 0 {
+			res.Renewed[i].Cancel = true
+			res.Renewed[i].Until = min(r.rec.leaseUntil, r.rec.cancelUntil)
+		}
 	}
 	return res
 }

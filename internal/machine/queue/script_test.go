@@ -220,7 +220,7 @@ func (s *script) rows() string {
 		return err.Error() + "\n"
 	}
 	var b strings.Builder
-	for r := keys.RecordQueueMeta; r <= keys.RecordWallTimer; r++ {
+	for r := keys.RecordQueueMeta; r <= keys.RecordLabel; r++ {
 		if counts[r] > 0 {
 			fmt.Fprintf(&b, "%s=%d ", recordNames[r], counts[r])
 		}
@@ -233,7 +233,8 @@ var recordNames = [...]string{
 	keys.RecordTaskPayload: "payload", keys.RecordTaskState: "state", keys.RecordTaskResult: "result",
 	keys.RecordTaskAttempt: "attempt", keys.RecordTaskHolder: "holder", keys.RecordReady: "ready", keys.RecordTimer: "timer",
 	keys.RecordRunning: "running", keys.RecordTerminal: "terminal", keys.RecordUnique: "unique", keys.RecordWindow: "window",
-	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall",
+	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall", keys.RecordTaskCancel: "cancel", keys.RecordExpiry: "expiry",
+	keys.RecordLabel: "label",
 }
 
 // op reads the op that a command stands for.
@@ -274,6 +275,18 @@ func (s *script) op(w words, cmd string) core.Op {
 		return &core.TaskDelete{Task: id}
 	case "run_now":
 		return &core.TaskRunNow{Task: id}
+	case "cancel":
+		return &core.TaskCancel{Task: id, Reason: w.str("reason", ""), Force: w.has("force")}
+	case "stop":
+		return &core.TaskStop{Task: id, Token: token, Error: core.TaskError{Code: w.str("code", "")}}
+	case "redrive":
+		return &core.TaskRedrive{Task: id}
+	case "force_release":
+		return &core.TaskForceRelease{Task: id, Attempt: uint32(w.num("attempt"))}
+	case "update":
+		return s.updateOp(w)
+	case "pause", "resume":
+		return &core.QueuePause{Queue: w.name(), Resume: cmd == "resume", Until: w.at("until"), Reason: w.str("reason", "")}
 	case "queue_set":
 		return s.queueSetOp(w)
 	case "queue_delete":
@@ -301,11 +314,30 @@ func (s *script) createOp(w words) core.Op {
 	if w.has("unique") {
 		op.Unique = core.Unique{Key: w.str("unique", ""), TTL: w.span("ttl"), Reject: w.has("reject"), Request: w.has("request")}
 	}
+	op.ExpiresAt, op.Labels = w.at("expires"), w.labels()
 	for _, h := range w.all("header") {
 		name, value, _ := strings.Cut(h, ":")
 		op.Headers = append(op.Headers, core.Header{Name: name, Value: value})
 	}
 	return op
+}
+
+// labels reads labels such as (env:prod,order:7).
+func (w words) labels() (out []core.Label) {
+	for _, l := range w.all("labels") {
+		name, value, _ := strings.Cut(l, ":")
+		out = append(out, core.Label{Name: name, Value: value})
+	}
+	return out
+}
+
+func (s *script) updateOp(w words) core.Op {
+	return &core.TaskUpdate{
+		Task: idOf(w.name()), HasPriority: w.has("priority"), Priority: uint8(w.num("priority")),
+		HasRunAt: w.has("run_at") || w.has("delay"), RunAt: w.at("run_at"), Delay: w.span("delay"),
+		HasPayload: w.has("payload"), Payload: []byte(w.str("payload", "")), ContentType: w.str("type", ""),
+		HasLabels: w.has("labels"), Labels: w.labels(), HasExpiry: w.has("expires"), ExpiresAt: w.at("expires"),
+	}
 }
 
 func (s *script) queueSetOp(w words) core.Op {
@@ -316,6 +348,12 @@ func (s *script) queueSetOp(w words) core.Op {
 			MaxDeliveries: int32(w.num("max_deliveries")), Lease: w.span("lease"), MaxRun: w.span("max_run"),
 			Retry: w.retry(), MaxPayload: w.num("max_payload"), Aging: w.span("aging"),
 			RetainCompleted: w.span("completed"), RetainCancelled: w.span("cancelled"), RetainDead: w.span("dead"),
+			Limits: core.QueueLimits{
+				CancelGrace: w.span("cancel_grace"), DefaultTTL: w.span("default_ttl"), MaxTasks: w.num("max_tasks"), MaxBytes: w.num("max_bytes"),
+				CeilingAttempts: int32(w.num("most_attempts")), CeilingCrashes: int32(w.num("most_crashes")),
+				CeilingDeliveries: int32(w.num("most_deliveries")), CeilingLease: w.span("most_lease"), CeilingMaxRun: w.span("most_run"),
+				CeilingPriority: int32(w.num("most_priority")),
+			},
 		},
 	}
 	if w.has("if_version") {
@@ -413,7 +451,11 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 			if n.Lost {
 				fmt.Fprintf(&b, "%s lost\n", nameOf(op.Items[i].Task))
 			} else {
-				fmt.Fprintf(&b, "%s until=%s\n", nameOf(op.Items[i].Task), since(n.Until))
+				cancel := ""
+				if n.Cancel {
+					cancel = " cancel"
+				}
+				fmt.Fprintf(&b, "%s until=%s%s\n", nameOf(op.Items[i].Task), since(n.Until), cancel)
 			}
 		}
 		return b.String()
@@ -421,6 +463,8 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		return fmt.Sprintf("version=%d\n", r.Version)
 	case *core.QueueDelete:
 		return fmt.Sprintf("existed=%v\n", r.Existed)
+	case *core.QueuePause:
+		return fmt.Sprintf("replayed=%v\n", r.Replayed)
 	}
 	fmt.Fprintf(&b, "%s %s", nameOf(r.Task), r.State)
 	if r.Replayed {
@@ -444,6 +488,9 @@ func (s *script) effects(o outcome) string {
 	}
 	for _, l := range o.lost {
 		fmt.Fprintf(&b, "  lost %s token=%d %s\n", nameOf(l.Task), l.Token, l.Reason)
+	}
+	for _, c := range o.wanted {
+		fmt.Fprintf(&b, "  wanted %s token=%d until=%s %s\n", nameOf(c.Task), c.Token, since(c.Until), c.Reason)
 	}
 	if b.Len() == 0 && o.res.Kind == 0 && o.fact == nil {
 		return "nothing\n"
@@ -476,6 +523,7 @@ func (s *script) show(w words) string {
 	put("failures", t.Failures)
 	put("crashes", t.Crashes)
 	put("snoozes", t.Snoozes)
+	put("redrives", t.Redrives)
 	put("worker", t.Worker)
 	moment("created", t.CreatedAt)
 	moment("ready", t.ReadyAt)
@@ -486,6 +534,11 @@ func (s *script) show(w words) string {
 	put("by", t.Creator)
 	if t.HasResult {
 		fmt.Fprintf(&b, " result=%q %s", t.Result, t.ResultType)
+	}
+	moment("expires", t.ExpiresAt)
+	put("labels", t.Labels)
+	if c := t.Cancel; c.At != 0 {
+		fmt.Fprintf(&b, " cancel=(%s by %s %q force=%v until %s)", since(c.At), c.By, c.Reason, c.Force, since(c.Until))
 	}
 	put("error", strings.TrimSpace(t.Error.Code+" "+t.Error.Message))
 	b.WriteByte('\n')
@@ -525,6 +578,9 @@ func (s *script) stats(name string) string {
 	fmt.Fprintf(&b, "created=%d purged=%d completed=%d failed=%d crashed=%d bytes=%d version=%d", q.Created, q.Purged, q.Completed, q.Failed, q.Crashed, q.Bytes, q.Config.Version)
 	if q.OldestReady != 0 {
 		fmt.Fprintf(&b, " oldest=%s", since(q.OldestReady))
+	}
+	if p := q.Paused; p.Since != 0 {
+		fmt.Fprintf(&b, " paused=(%s until %s by %s %q)", since(p.Since), since(p.Until), p.By, p.Reason)
 	}
 	return b.String() + "\n"
 }

@@ -34,6 +34,10 @@ func (m *Machine) applyComplete(tx core.Txn, c *core.ApplyContext, op *core.Task
 	r.queue.completed++
 	rec := r.rec
 	rec.state, rec.outcome, rec.hasResult = core.Completed, core.OutcomeCompleted, true
+	if rec.cancelUntil != 0 { // it completed before it was cancelled
+		rec.cancelUntil = 0
+		m.dropCancel(tx, r.id)
+	}
 	kind := op.ResultType
 	if kind == jsonType {
 		kind = ""
@@ -104,6 +108,12 @@ func (m *Machine) settle(tx core.Txn, c *core.ApplyContext, r *run, n next) (cor
 	return core.OpResult{Task: r.id, State: s}, nil, err
 }
 
+// Why leases end, other than by their holders, for operators' reasons.
+const (
+	lostCancelled = "cancelled"
+	lostForced    = "force_released"
+)
+
 // lose notes a lease that ended other than by its holder, for Events.
 func (m *Machine) lose(r *run, why string) {
 	m.lost = append(m.lost, core.Lost{
@@ -119,6 +129,8 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 	m.touch(r.queue)
 	rec := r.rec
 	rec.outcome, rec.reason, rec.longHolder = n.outcome, n.reason, false
+	cancelled := rec.cancelUntil != 0
+	rec.cancelUntil = 0
 	switch n.outcome {
 	case core.OutcomeFailed, core.OutcomeTimeout:
 		rec.failures++
@@ -129,7 +141,12 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 	case core.OutcomeSnoozed:
 		rec.snoozes++
 	}
-	if limit := r.queue.maxDeliveries(&r.settings); !n.dead && limit > 0 && int64(rec.attempt) >= int64(limit) {
+	if cancelled { // whatever ended the attempt, the task is not to run again
+		m.move(r.queue, core.Running, 0)
+		rec.state, rec.reason, rec.hasCancel = core.Cancelled, reasonNone, true
+		return core.Cancelled, m.finish(tx, c, r, &rec, nil, 0)
+	}
+	if limit := r.queue.maxDeliveries(&r.settings); !n.dead && limit > 0 && int64(rec.deliveries()) >= int64(limit) {
 		n.dead, rec.reason = true, reasonMaxDeliveries
 	}
 	if n.dead {

@@ -40,7 +40,14 @@ type spec struct {
 	contentType []byte
 	headers     []core.Header
 	tag         []byte
-	payload     []byte
+	// labels are sorted by name.
+	labels  []core.Label
+	payload []byte
+
+	// flagsAt, flagsEnd and typeAt are where in the record the flags begin and end, and the content type and what follows it
+	// begins: an edit of the task writes these parts again.
+	flags                     uint64
+	flagsAt, flagsEnd, typeAt int
 }
 
 // kindName is the kind as clients see it.
@@ -77,6 +84,8 @@ const (
 	specTag
 	// specRequest says that the unique key names a request.
 	specRequest
+	specExpires
+	specLabels
 )
 
 // flags has the bit of each setting that is not zero.
@@ -179,6 +188,12 @@ func contentFlags(op *core.TaskCreate, s *settings) uint64 {
 	if op.Tag != "" {
 		f |= specTag
 	}
+	if op.ExpiresAt != 0 {
+		f |= specExpires
+	}
+	if len(op.Labels) > 0 {
+		f |= specLabels
+	}
 	return f
 }
 
@@ -245,6 +260,12 @@ func appendSpec(b []byte, c *core.ApplyContext, op *core.TaskCreate) ([]byte, ha
 	if f&specTag != 0 {
 		b = putString(b, op.Tag)
 	}
+	if f&specExpires != 0 {
+		b = putInt(b, int64(op.ExpiresAt))
+	}
+	if f&specLabels != 0 {
+		b = appendLabels(b, op.Labels)
+	}
 	b = append(b, op.Payload...)
 	h := hashes{content: hash(b[from:])}
 	if f&specUnique != 0 {
@@ -266,6 +287,9 @@ func specSize(c *core.ApplyContext, op *core.TaskCreate) int {
 	for _, h := range op.Headers {
 		n += 20 + len(h.Name) + len(h.Value)
 	}
+	for _, l := range op.Labels {
+		n += 20 + len(l.Name) + len(l.Value)
+	}
 	return n
 }
 
@@ -285,7 +309,9 @@ func decodeSpec(b []byte) (s spec, err error) {
 	s.content = r.fixed()
 	s.createdAt, s.createdIdx = core.ShardTime(r.int()), r.uint()
 	s.creator = r.bytes(r.uint())
+	s.flagsAt = len(b) - len(r.b)
 	f := r.uint()
+	s.flags, s.flagsEnd = f, len(b)-len(r.b)
 	s.priority = r.byte()
 	s.queue = r.bytes(r.uint())
 	if f&specKind != 0 {
@@ -303,6 +329,7 @@ func decodeSpec(b []byte) (s spec, err error) {
 		r.int()
 		r.byte()
 	}
+	s.typeAt = len(b) - len(r.b)
 	if f&specType != 0 {
 		s.contentType = r.bytes(r.uint())
 	}
@@ -311,6 +338,12 @@ func decodeSpec(b []byte) (s spec, err error) {
 	}
 	if f&specTag != 0 {
 		s.tag = r.bytes(r.uint())
+	}
+	if f&specExpires != 0 {
+		r.int()
+	}
+	if f&specLabels != 0 {
+		s.labels = r.labels()
 	}
 	if r.bad {
 		return s, errs.Corruptf("payload record makes no sense")
@@ -334,6 +367,62 @@ func (r *reader) headers() []core.Header {
 	return out
 }
 
+// appendLabels writes the number of labels and the labels.
+func appendLabels(b []byte, labels []core.Label) []byte {
+	b = putUint(b, uint64(len(labels)))
+	for _, l := range labels {
+		b = putString(putString(b, l.Name), l.Value)
+	}
+	return b
+}
+
+// labels reads what appendLabels wrote. The count is checked as that of headers is.
+func (r *reader) labels() []core.Label {
+	n := r.uint()
+	if n > uint64(len(r.b)) {
+		r.fail()
+		return nil
+	}
+	out := make([]core.Label, n)
+	for i := range out {
+		out[i] = core.Label{Name: r.string(), Value: r.string()}
+	}
+	return out
+}
+
+// appendEdited appends the payload record b, of which s was read, with the content type, labels and payload that s has now. The
+// rest stays as the producer sent it, the hash of what that was too: a repetition of the create is told by it.
+func appendEdited(dst, b []byte, s *spec) []byte {
+	f := s.flags &^ (specType | specLabels)
+	if len(s.contentType) > 0 {
+		f |= specType
+	}
+	if len(s.labels) > 0 {
+		f |= specLabels
+	}
+	dst = putUint(append(dst, b[:s.flagsAt]...), f)
+	dst = append(dst, b[s.flagsEnd:s.typeAt]...)
+	if f&specType != 0 {
+		dst = putString(dst, string(s.contentType))
+	}
+	if f&specHeaders != 0 {
+		dst = putUint(dst, uint64(len(s.headers)))
+		for _, h := range s.headers {
+			dst = putString(putString(dst, h.Name), h.Value)
+		}
+	}
+	if f&specTag != 0 {
+		dst = putString(dst, string(s.tag))
+	}
+	if f&specExpires != 0 {
+		dst = putInt(dst, 0) // the state record says when the task expires
+	}
+	if f&specLabels != 0 {
+		dst = appendLabels(dst, s.labels)
+	}
+	return append(dst, s.payload...)
+}
+
 // carried is what the row of a running task holds of its payload record, so that no settle reads that record.
 type carried struct {
 	task  core.TaskID
@@ -343,18 +432,25 @@ type carried struct {
 	// payload is the length of its payload.
 	payload  uint64
 	settings settings
+	// labels says that the task has labels.
+	labels bool
 }
 
 func appendCarried(b []byte, c *carried) []byte {
 	b = append(append(b, formRunning), c.task[:]...)
 	b = putFixed(putUint(b, uint64(c.queue)), c.content)
-	b = putUint(putUint(b, c.payload), c.settings.flags())
+	f := c.settings.flags()
+	if c.labels {
+		f |= specLabels
+	}
+	b = putUint(putUint(b, c.payload), f)
 	return appendSettings(b, &c.settings)
 }
 
 func decodeCarried(b []byte) (c carried, err error) {
 	r := read(b, formRunning)
 	c.task, c.queue, c.content, c.payload = r.id(), r.u32(), r.fixed(), r.uint()
-	c.settings = r.settings(r.uint())
+	f := r.uint()
+	c.settings, c.labels = r.settings(f), f&specLabels != 0
 	return c, r.done("running task")
 }

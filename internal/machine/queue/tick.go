@@ -53,6 +53,11 @@ func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, 
 			return false, err
 		}
 	}
+	if m.expiryDue() <= c.Stamp {
+		if err := m.seekExpiry(tx, m.expiry); err != nil {
+			return false, err
+		}
+	}
 	return m.Due() <= c.Stamp, nil
 }
 
@@ -69,7 +74,7 @@ func (m *Machine) Due() core.ShardTime {
 	if len(m.removed) > 0 {
 		return 0
 	}
-	return min(due, m.overDue())
+	return min(due, m.overDue(), m.expiryDue(), m.resumeDue())
 }
 
 // tickTimed ends leases first, in order of their ends, and then fires timers of both kinds, each
@@ -97,10 +102,22 @@ func (m *Machine) tickTimed(tx core.Txn, c *core.ApplyContext, budget int) (used
 		}
 		used += n
 	}
-	if used == budget || m.wallDue() > c.Stamp {
+	if used < budget && m.wallDue() <= c.Stamp {
+		most := budget - used
+		if m.expiryDue() <= c.Stamp {
+			most -= most / 2
+		}
+		n, err := m.tickWall(tx, c, most)
+		if err != nil {
+			return used, err
+		}
+		used += n
+	}
+	used += m.tickPaused(tx, c, budget-used)
+	if used == budget || m.expiryDue() > c.Stamp {
 		return used, nil
 	}
-	n, err := m.tickWall(tx, c, budget-used)
+	n, err := m.tickExpiry(tx, c, budget-used)
 	return used + n, err
 }
 
@@ -113,7 +130,9 @@ func (m *Machine) expire(tx core.Txn, c *core.ApplyContext, r *run) error {
 	}
 	n := next{outcome: core.OutcomeCrashed, reason: reasonRetry}
 	why := "expired"
-	if r.rec.runEnd != 0 && r.rec.runEnd <= r.rec.leaseUntil {
+	if until := r.rec.cancelUntil; until != 0 && until <= c.Stamp && until <= r.rec.leaseUntil {
+		why, n.outcome = lostCancelled, core.OutcomeCancelled
+	} else if r.rec.runEnd != 0 && r.rec.runEnd <= r.rec.leaseUntil {
 		why = "max_run"
 		n.outcome, n.err = core.OutcomeTimeout, core.TaskError{Code: "timeout", Message: "max_run was over"}
 		m.failed(c, r, &n, false)

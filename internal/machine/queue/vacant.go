@@ -44,7 +44,7 @@ func (m *Machine) noteVacant(v core.View, l *queueState) error {
 // isVacant reports whether a queue may go, apart from unique keys: it was not removed, has no
 // configuration of its own, and is empty.
 func (l *queueState) isVacant() bool {
-	return !l.removed && l.config.Version == 0 && l.isEmpty()
+	return !l.removed && !l.isPaused() && l.config.Version == 0 && l.isEmpty()
 }
 
 // isEmpty reports whether a queue has neither tasks nor removed tasks whose ids are known by its number.
@@ -77,6 +77,7 @@ func (m *Machine) dropVacant(tx core.Txn) {
 // the queues that are gone.
 func (m *Machine) drop(tx core.Txn, l *queueState) {
 	m.vacant.keep(vacant{l}, false)
+	m.setPaused(l, core.QueuePaused{})
 	l.gone = true
 	if !l.removed {
 		delete(m.names, l.name)

@@ -52,6 +52,14 @@ func (m *Machine) wallDue() core.ShardTime {
 	return m.wall.Add(-m.shift)
 }
 
+// expiryDue is the earliest shard time at which a task expires, as wallDue.
+func (m *Machine) expiryDue() core.ShardTime {
+	if m.expiry == core.Never {
+		return core.Never
+	}
+	return m.expiry.Add(-m.shift)
+}
+
 // tickWall makes the tasks ready whose timers by wall clock are due, in order, up to budget. Their
 // ready time is converted to shard time by the shift of this entry.
 func (m *Machine) tickWall(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
