@@ -8,14 +8,20 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// adapter is what every broker has: where its server listens, and what it tells of itself.
+// adapter is what every broker has. It is set when the broker is opened and does not change afterwards, so any
+// goroutine may read it.
 type adapter struct {
+	// address is where the server listens, as host:port: the processes whose CPU and memory are measured are found by
+	// it.
 	address string
-	report  bench.PeerReport
+	// report is what the result says of the peer.
+	report bench.PeerReport
 }
 
+// about returns the report, which broker promises.
 func (a *adapter) about() bench.PeerReport { return a.report }
 
+// server returns the address of the server, which broker promises.
 func (a *adapter) server() string { return a.address }
 
 // seen is the settle of a broker whose left sees all tasks.

@@ -15,31 +15,43 @@ import (
 )
 
 const (
+	// asynqQueue is the queue of the bench. A Redis that holds it already is refused.
 	asynqQueue = "millrace-bench-tasks"
-	asynqKeys  = "asynq:{" + asynqQueue + "}:"
+	// asynqKeys is what the names of all keys of that queue begin with. The braces keep them in one slot of a Redis
+	// cluster.
+	asynqKeys = "asynq:{" + asynqQueue + "}:"
+	// asynqConns is the largest number of connections of the pool. Callers and workers share them beyond it.
 	asynqConns = 100
 	// asynqCheck is how often a worker of an empty queue looks again. The default of a second would be most of each cycle
 	// of a single client.
 	asynqCheck = 5 * time.Millisecond
 )
 
-// asynqBroker is Redis with asynq. Its library counts completions in Redis, in the script that carries one out. It does not
-// report each completion to the program.
+// asynqBroker is Redis with asynq. Its library counts completions in Redis, in the script that carries one out. It does
+// not report each completion to the program, so settled asks Redis.
 type asynqBroker struct {
 	adapter
-	unsynced // the server counts none, or tells no client
+	// The server counts no syncs, or tells them to no client.
+	unsynced
 	seen
-	redis   *redis.Client
-	client  *asynq.Client
+	// redis is a client for what asynq has no call for: settings, counters and lengths of lists.
+	redis *redis.Client
+	// client creates tasks. All callers share it.
+	client *asynq.Client
+	// inspect deletes the queue at the end.
 	inspect *asynq.Inspector
-	worker  *asynq.Server
+	// worker holds the workers. Its library calls the handler of openAsynq in one goroutine per task, o.slots at most
+	// at a time.
+	worker *asynq.Server
 }
 
+// openAsynq connects to Redis, checks it, and starts the workers. On an error all that was opened is closed again.
 func openAsynq(ctx context.Context, o brokerOptions) (broker, error) {
 	b := &asynqBroker{adapter: adapter{address: o.addresses[0]}, redis: redis.NewClient(&redis.Options{Addr: o.addresses[0]})}
 	if err := b.check(ctx, o); err != nil {
 		return nil, errors.Join(err, b.redis.Close())
 	}
+	// Each caller and each worker may hold one connection; the 4 more are for the library's own goroutines.
 	opt := asynq.RedisClientOpt{Addr: b.address, PoolSize: min(asynqConns, o.callers+o.slots+4)}
 	b.client, b.inspect = asynq.NewClient(opt), asynq.NewInspector(opt)
 	b.worker = asynq.NewServer(opt, asynq.Config{
@@ -86,6 +98,7 @@ func (b *asynqBroker) check(ctx context.Context, o brokerOptions) error {
 		return fmt.Errorf("ask redis what it is: %w", err)
 	}
 	b.report = bench.PeerReport{
+		// The lease is that of asynq's library, which offers no option for it.
 		Name: "asynq", Server: "Redis " + infoField(info, "redis_version"), Client: module("github.com/hibiken/asynq"), Class: class,
 		Durable: "create, claim, complete",
 		Settings: []bench.Param{
@@ -116,6 +129,8 @@ func (b *asynqBroker) create(ctx context.Context, _ int, payloads [][]byte) erro
 	return nil
 }
 
+// settled returns the number of completions that Redis counts: asynq counts a task that failed among the processed
+// ones. 124[n := [2]] n is the number of processed tasks and the number of failed ones, in the order of the keys.
 func (b *asynqBroker) settled(ctx context.Context) (uint64, bool, error) {
 	got, err := b.redis.MGet(ctx, asynqKeys+"processed", asynqKeys+"failed").Result()
 	if err != nil {
@@ -132,6 +147,7 @@ func (b *asynqBroker) settled(ctx context.Context) (uint64, bool, error) {
 	return n[0] - n[1], true, nil
 }
 
+// left adds up the tasks in every state in which a task has not ended. Archived ones count too: nothing completes them.
 func (b *asynqBroker) left(ctx context.Context) (n uint64, err error) {
 	p := b.redis.Pipeline()
 	counts := []*redis.IntCmd{
@@ -147,6 +163,7 @@ func (b *asynqBroker) left(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
+// close stops the workers, and removes all keys of the bench's queue.
 func (b *asynqBroker) close(ctx context.Context) error {
 	b.worker.Shutdown()
 	err := b.inspect.DeleteQueue(asynqQueue, true)

@@ -15,26 +15,39 @@ import (
 )
 
 const (
-	beanTube  = "millrace-bench-tasks"
+	// beanTube is the tube, which is beanstalkd's word for a queue. A server that holds it already is refused.
+	beanTube = "millrace-bench-tasks"
+	// beanLease is the time to run: a job that is not deleted within it is ready again.
 	beanLease = 30 * time.Second
-	beanWait  = time.Second // after which a worker that got nothing looks whether it is to end; a part of a second would be none
-	beanConns = 256         // of each side: workers and producers share connections beyond it
+	// beanWait is how long a worker waits for a job before it looks whether it is to end. beanstalkd counts whole
+	// seconds: a part of one would be 0.
+	beanWait = time.Second
+	// beanConns is the largest number of connections of each side. Workers or producers share them beyond it.
+	beanConns = 256
 )
 
 // beanBroker is beanstalkd. A reservation is kept in memory: after a restart its job is ready again.
 type beanBroker struct {
 	adapter
 	acknowledged
-	unsynced // the server counts none, or tells no client
+	// The server counts no syncs, or tells them to no client.
+	unsynced
 	seen
-	admin   *beanstalk.Conn
-	makers  []*beanstalk.Conn
-	takers  []*beanstalk.Conn
+	// admin is the connection for statistics; guarded by mu.
+	admin *beanstalk.Conn
+	// makers are the connections of the callers: caller i uses the one of its number, modulo their count.
+	makers []*beanstalk.Conn
+	// takers are the connections of the workers, one goroutine each.
+	takers []*beanstalk.Conn
+	// workers counts the goroutines of the workers, for close to wait for.
 	workers sync.WaitGroup
-	stop    chan struct{}
-	mu      sync.Mutex // guards admin, whose answers must not mix
+	// stop is closed when the workers are to end.
+	stop chan struct{}
+	mu   sync.Mutex // guards admin, whose answers must not mix
 }
 
+// openBeanstalkd connects, checks the server and starts a worker on each connection of the takers. On an error all
+// connections are closed again.
 func openBeanstalkd(_ context.Context, o brokerOptions) (broker, error) {
 	b := &beanBroker{adapter: adapter{address: o.addresses[0]}, stop: make(chan struct{})}
 	admin, err := beanstalk.Dial("tcp", b.address)
@@ -61,6 +74,7 @@ func openBeanstalkd(_ context.Context, o brokerOptions) (broker, error) {
 	return b, nil
 }
 
+// dial opens one more connection, and returns the list with it.
 func (b *beanBroker) dial(to []*beanstalk.Conn) ([]*beanstalk.Conn, error) {
 	c, err := beanstalk.Dial("tcp", b.address)
 	if err != nil {
@@ -102,6 +116,7 @@ func (b *beanBroker) check(o brokerOptions) error {
 	return nil
 }
 
+// create puts one job after the other: the protocol of beanstalkd has no batch.
 func (b *beanBroker) create(_ context.Context, caller int, payloads [][]byte) error {
 	t := beanstalk.NewTube(b.makers[caller%len(b.makers)], beanTube)
 	for _, p := range payloads {
@@ -140,9 +155,11 @@ func (b *beanBroker) work(c *beanstalk.Conn, w work) {
 	}
 }
 
+// left returns the jobs of the tube that have not been deleted, whatever their state.
 func (b *beanBroker) left(context.Context) (n uint64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A tube without jobs and without clients does not exist, so it is not an error that it is not found.
 	t := beanstalk.NewTube(b.admin, beanTube)
 	stats, err := t.Stats()
 	if errors.Is(err, beanstalk.ErrNotFound) {
@@ -168,6 +185,7 @@ func (b *beanBroker) close(context.Context) error {
 	return b.hangUp()
 }
 
+// hangUp closes all connections. A connection that was not opened yet is not in the lists.
 func (b *beanBroker) hangUp() error {
 	return hangUp(slices.Concat(b.makers, b.takers, []*beanstalk.Conn{b.admin})...)
 }

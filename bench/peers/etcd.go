@@ -18,30 +18,44 @@ import (
 )
 
 const (
-	etcdConns   = 100
+	// etcdConns is the largest number of connections; callers share them beyond it.
+	etcdConns = 100
+	// etcdTimeout is how long a connection may take.
 	etcdTimeout = 10 * time.Second
-	keysInUse   = 1 << 22
-	keyspace    = "bench"
+	// keysInUse is the number of different keys. Puts go round them, so the store does not grow with the length of a
+	// run.
+	keysInUse = 1 << 22
+	// keyspace is the name of Millrace's keyspace that is used, and of both ledgers.
+	keyspace = "bench"
+	// toolSeconds is about how long etcd's own tool runs, at the rate that the run has measured.
 	toolSeconds = 3
 )
 
 // etcdPeer is an etcd that runs.
 type etcdPeer struct {
+	// endpoints are the members, as host:port: one, or as many as the row has nodes.
 	endpoints []string
-	tool      string // its own benchmark; empty: it is not run
+	// tool is the path of etcd's own benchmark. Empty: it is not run.
+	tool string
 }
 
 // side is one of the two systems in a run.
 type side struct {
 	turner
-	put    func(ctx context.Context, caller int, key string, value []byte) (rev uint64, err error)
-	pages  []string // addresses of the metrics of its servers
+	// put writes one key and returns its revision. Callers call it at the same time.
+	put func(ctx context.Context, caller int, key string, value []byte) (rev uint64, err error)
+	// pages are the addresses of its servers' metrics, without the path.
+	pages []string
+	// ledger keeps what was acknowledged, for the audit.
 	ledger *bench.KeyLedger
-	op     *bench.Op
-	next   atomic.Uint64
+	// op is where latencies and errors of puts are recorded.
+	op *bench.Op
+	// next is the number of the next put. Callers add to it.
+	next atomic.Uint64
 }
 
-// drive carries out one run.
+// drive carries out one run: it opens both systems, measures them in turn, compares them, and audits etcd. The harness
+// audits Millrace.
 func (e *etcdPeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 	theirs, closeEtcd, err := e.open(ctx, rig)
 	if err != nil {
@@ -75,12 +89,16 @@ func (e *etcdPeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 
 // Names of etcd's metrics, and of one that both have.
 const (
-	cpuSeconds   = "process_cpu_seconds_total"
-	etcdFsyncs   = "etcd_disk_wal_fsync_duration_seconds_count"
+	// cpuSeconds is the CPU that a server has used, in seconds. Millrace serves it under the same name.
+	cpuSeconds = "process_cpu_seconds_total"
+	// etcdFsyncs is the number of syncs of the log: the count of the histogram of their times.
+	etcdFsyncs = "etcd_disk_wal_fsync_duration_seconds_count"
+	// etcdWALBytes is the number of bytes written to the log.
 	etcdWALBytes = "etcd_disk_wal_write_bytes_total"
 )
 
-// open connects the clients of etcd, which must be empty.
+// open connects the clients of etcd, which must be empty: prove deletes every key at the end. It returns what closes
+// the clients.
 func (e *etcdPeer) open(ctx context.Context, rig *bench.Rig) (*side, func() error, error) {
 	conns := min(etcdConns, rig.Shape.Callers)
 	clients := make([]*clientv3.Client, 0, conns)
@@ -108,6 +126,7 @@ func (e *etcdPeer) open(ctx context.Context, rig *bench.Rig) (*side, func() erro
 	if err := e.report(ctx, rig, clients[0]); err != nil {
 		return nil, nil, errors.Join(err, closeAll())
 	}
+	// A store of etcd counts revisions as one partition does, whatever the number of its members.
 	s := newSide("etcd", rig, 1)
 	for _, a := range e.endpoints {
 		s.pages = append(s.pages, "http://"+a)
@@ -122,6 +141,8 @@ func (e *etcdPeer) open(ctx context.Context, rig *bench.Rig) (*side, func() erro
 	return s, closeAll, nil
 }
 
+// newSide returns a side without put and pages, which its opener sets. partitions is the number of revision counters:
+// keys of different partitions have revisions of their own.
 func newSide(name string, rig *bench.Rig, partitions int) *side {
 	op := "put"
 	if name == "etcd" {
@@ -131,6 +152,7 @@ func newSide(name string, rig *bench.Rig, partitions int) *side {
 		Keyspace: keyspace, Keys: keysInUse, KeyBytes: max(rig.Shape.Key, 8), ValueBytes: len(rig.Payload), Partitions: partitions,
 		Seed: rig.Seed, Full: rig.Full,
 	})}
+	// The turner calls the side's own once, and counts what its ledger acknowledged.
 	s.turner.once, s.done = s.once, s.ledger.Acknowledged
 	s.used = func(ctx context.Context) (float64, error) {
 		sum, err := counters(ctx, s.pages, cpuSeconds)
@@ -139,7 +161,8 @@ func newSide(name string, rig *bench.Rig, partitions int) *side {
 	return s
 }
 
-// openMillrace opens one stream.
+// openMillrace opens one stream, which all callers share, and returns what closes it. The ledger goes to the rig, whose
+// audit reads it.
 func openMillrace(ctx context.Context, rig *bench.Rig) (*side, func() error, error) {
 	c, err := rig.Dial(ctx, 0)
 	if err != nil {
@@ -161,6 +184,8 @@ func openMillrace(ctx context.Context, rig *bench.Rig) (*side, func() error, err
 	return s, func() error { return errors.Join(stream.Close(), c.Close()) }, nil
 }
 
+// once puts the next key and notes in the ledger what came of it. A refused put has not been carried out, so it is
+// noted nowhere; any other error leaves it unknown.
 func (s *side) once(ctx context.Context, caller int) {
 	n := s.next.Add(1) - 1
 	at := time.Now()
@@ -182,7 +207,8 @@ func (s *side) column() string {
 	return "ours"
 }
 
-// report tells what etcd is.
+// report tells what etcd is. Its class is not asked of the server: etcd syncs each write unless it was started with
+// --unsafe-no-fsync.
 func (e *etcdPeer) report(ctx context.Context, rig *bench.Rig, c *clientv3.Client) error {
 	st, err := c.Status(ctx, e.endpoints[0])
 	if err != nil {
@@ -199,7 +225,8 @@ func (e *etcdPeer) report(ctx context.Context, rig *bench.Rig, c *clientv3.Clien
 	return nil
 }
 
-// compare sets the ratios of a run.
+// compare sets the ratios of a run. It judges by rates; if the client took more of the machine than clientWall, it
+// judges by the CPU of servers per put.
 func compare(rig *bench.Rig, ours, theirs *side) {
 	for _, s := range []*side{ours, theirs} {
 		if !s.figures(rig, s.column(), "puts/s") {
@@ -214,6 +241,7 @@ func compare(rig *bench.Rig, ours, theirs *side) {
 	rig.Metric("ratio_to_etcd", rates, "×")
 	judged := rates
 	if ours.cpu > 0 {
+		// A ratio above 1 means that Millrace uses less CPU per put.
 		cpu = theirs.cpu / float64(theirs.calls) / (ours.cpu / float64(ours.calls))
 		rig.Metric("server_cpu_ratio_to_etcd", cpu, "×")
 	}
@@ -227,7 +255,8 @@ func compare(rig *bench.Rig, ours, theirs *side) {
 	}
 }
 
-// prove reads back what etcd acknowledged, runs its own tool, and removes what was put.
+// prove reads back what etcd acknowledged, runs its own tool, removes what was put, and compacts the store, so that the
+// next run finds an empty one.
 func (e *etcdPeer) prove(ctx context.Context, rig *bench.Rig, theirs *side) (err error) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: e.endpoints, DialTimeout: etcdTimeout, Context: ctx})
 	if err != nil {
@@ -245,6 +274,7 @@ func (e *etcdPeer) prove(ctx context.Context, rig *bench.Rig, theirs *side) (err
 		return err
 	}
 	rig.Metric("etcd_keys_read_back", float64(audit.ReadBack), "keys")
+	// Three violations are enough to begin a search with, and keep the error short.
 	if !audit.OK {
 		return fmt.Errorf("audit of etcd: %s", strings.Join(audit.Violations[:min(3, len(audit.Violations))], "; "))
 	}
@@ -261,6 +291,7 @@ func (e *etcdPeer) prove(ctx context.Context, rig *bench.Rig, theirs *side) (err
 	return nil
 }
 
+// requestsPerSecond finds the rate in what etcd's tool prints.
 var requestsPerSecond = regexp.MustCompile(`Requests/sec:\s+([0-9.]+)`)
 
 // runTool puts as many keys again by etcd's own tool.
@@ -268,6 +299,7 @@ func (e *etcdPeer) runTool(ctx context.Context, rig *bench.Rig, theirs *side) er
 	if e.tool == "" {
 		return nil
 	}
+	// At least one put for each client.
 	total := max(int(theirs.rate()*toolSeconds), rig.Shape.Callers)
 	out, err := exec.CommandContext(ctx, e.tool, "put", "--endpoints", strings.Join(e.endpoints, ","),
 		"--clients", strconv.Itoa(rig.Shape.Callers), "--conns", strconv.Itoa(min(etcdConns, rig.Shape.Callers)),

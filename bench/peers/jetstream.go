@@ -16,11 +16,16 @@ import (
 )
 
 const (
-	jetStream  = "millrace-bench-tasks"
+	// jetStream names the stream and its consumer. A server that holds the stream already is refused.
+	jetStream = "millrace-bench-tasks"
+	// jetSubject is what messages are published under; the stream keeps all of them.
 	jetSubject = "millrace-bench.tasks"
-	jetLease   = 30 * time.Second
-	jetAnswer  = 20 * time.Second
-	jetConns   = 16
+	// jetLease is how long a worker may take to acknowledge a message before the server gives it to another.
+	jetLease = 30 * time.Second
+	// jetAnswer is how long the server may take to connect or to answer an acknowledgement.
+	jetAnswer = 20 * time.Second
+	// jetConns is the largest number of connections, which callers and workers share.
+	jetConns = 16
 )
 
 // jetBroker is NATS with JetStream: a stream whose messages are removed when they are acknowledged, and one pull consumer.
@@ -28,16 +33,23 @@ const (
 type jetBroker struct {
 	adapter
 	acknowledged
-	unsynced // the server counts none, or tells no client
+	// The server counts no syncs, or tells them to no client.
+	unsynced
 	seen
+	// conns are the connections; streams are their handles of JetStream, by the same number.
 	conns   []*nats.Conn
 	streams []jetstream.JetStream
-	takers  []jetstream.MessagesContext
+	// takers are iterators over the consumer's messages, of one connection each. Several workers read from one.
+	takers []jetstream.MessagesContext
+	// workers counts the goroutines of the workers, for close to wait for.
 	workers sync.WaitGroup
 }
 
+// openJetStream connects, checks the server, makes the stream and starts the workers. On an error it closes and removes
+// what it has made.
 func openJetStream(ctx context.Context, o brokerOptions) (broker, error) {
 	b := &jetBroker{adapter: adapter{address: o.addresses[0]}}
+	// One connection serves 8 callers: they write to it one after the other, and few wait for it.
 	for range min(jetConns, max(1, o.callers/8)) {
 		c, err := nats.Connect("nats://"+b.address, nats.Timeout(jetAnswer), nats.NoReconnect())
 		if err != nil {
@@ -133,6 +145,7 @@ func (b *jetBroker) start(ctx context.Context, o brokerOptions) error {
 	if err != nil {
 		return fmt.Errorf("make jetstream's consumer: %w", err)
 	}
+	// One iterator for each connection, but not more than there are workers.
 	for i := range min(o.slots, len(b.streams)) {
 		c, err := b.streams[i].Consumer(ctx, jetStream, jetStream)
 		if err != nil {
@@ -209,6 +222,7 @@ func (b *jetBroker) left(ctx context.Context) (uint64, error) {
 	return s.CachedInfo().State.Msgs, nil
 }
 
+// close ends the workers, deletes the stream with its consumer, and closes the connections.
 func (b *jetBroker) close(ctx context.Context) error {
 	for _, m := range b.takers {
 		m.Stop()
@@ -221,6 +235,7 @@ func (b *jetBroker) close(ctx context.Context) error {
 	return errors.Join(err, b.hangUp())
 }
 
+// hangUp closes the connections. It does not fail: a connection of NATS returns no error when it is closed.
 func (b *jetBroker) hangUp() error {
 	for _, c := range b.conns {
 		c.Close()

@@ -35,6 +35,7 @@ func main() {
 	os.Exit(code)
 }
 
+// usage is printed before the list of flags.
 const usage = `usage: millrace-peers run SUITE[/ROW]... --millrace PATH --peer NAME=ADDRESS,... [flags]
 
 Rows of peers that are given are measured; queue.peers is all of them that are queues. A row of etcd is measured when it
@@ -104,6 +105,7 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 	if len(args) == 0 || args[0] != "run" {
 		f.Usage()
 		return bench.ExitUsage, errors.New("there is one command: run")
+		// Names of suites stand before the flags, and may stand after them too.
 	}
 	rest := args[1:]
 	for len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
@@ -119,8 +121,10 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 	case len(found) == 0:
 		return bench.ExitCannot, errors.New("peer: none is given, and none is started here")
 	}
+	// Profiles are left out: they would be of Millrace alone, and cost it time.
 	c.Command, c.Progress, c.NoProfile = "millrace-peers "+strings.Join(args, " "), progress, true
 	h := tables.Harness()
+	// A suite of a peer that is given gets its driver here. One that is asked for by name without its peer is an error.
 	for i := range h.Suites {
 		s := &h.Suites[i]
 		addresses, given := found[s.Peer]
@@ -133,11 +137,13 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 			s.Drive = (&queuePeer{name: s.Peer, addresses: addresses, declared: declared[s.Peer], open: open}).drive
 		case s.Peer == "pgvector":
 			s.Drive = (&pgvectorPeer{url: addresses[0]}).drive
+		// What is left is etcd, whose rows are for one number of members each.
 		default:
 			s.Drive = (&etcdPeer{endpoints: addresses, tool: *tool}).drive
 			s.Rows = withNodes(s.Rows, len(addresses))
 		}
 	}
+	// queue.peers stands for the suites of all peers with a queue.
 	for i, pattern := range c.Select {
 		if pattern == "queue.peers" {
 			c.Select[i] = "queue.peers.*"

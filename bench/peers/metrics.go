@@ -35,7 +35,8 @@ func counters(ctx context.Context, pages []string, names ...string) (map[string]
 	return sum, nil
 }
 
-// parse finds counters in the text format of Prometheus.
+// parse finds counters in the text format of Prometheus: lines of a name, a space and a number. Lines with labels have
+// another first word, and are passed over.
 func parse(r io.Reader, names []string) (map[string]float64, error) {
 	out := make(map[string]float64, len(names))
 	lines := bufio.NewScanner(r)

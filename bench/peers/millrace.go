@@ -11,20 +11,28 @@ import (
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
-// ourSide is Millrace: one stream that creates, and one worker.
+// ourSide is Millrace: one stream that creates, and one worker with as many slots as the run has. All its fields but
+// done are set before the first call.
 type ourSide struct {
-	rig      *bench.Rig
-	job      *millrace.JobOf[[]byte, []byte]
+	// rig is the run, with the ledger that the harness audits.
+	rig *bench.Rig
+	// job names the queue and the lease.
+	job *millrace.JobOf[[]byte, []byte]
+	// producer is the client of all callers; consumer is that of the worker, on a connection of its own.
 	producer *millrace.Client
 	consumer *millrace.Client
+	// payloads is the payload of the run, repeated: a call of n tasks sends the first n.
 	payloads [][]byte
-	done     atomic.Uint64
-	traces   *traces
-	stop     context.CancelFunc
-	ended    chan error
+	// done is the number of completions that were acknowledged. The worker's goroutines add to it.
+	done atomic.Uint64
+	// traces times the way from create to claim.
+	traces *traces
+	// stop ends the worker; ended then gets what its Run returned, once.
+	stop  context.CancelFunc
+	ended chan error
 }
 
-// millraceLane opens Millrace. The harness audits it, by the ledger that is kept here.
+// millraceLane opens Millrace and starts its worker. The harness audits it, by the ledger that is kept here.
 func millraceLane(ctx context.Context, rig *bench.Rig) (*lane, error) {
 	l := newLane("ours", rig, "create", rig.Servers[0].Address)
 	s := &ourSide{
@@ -58,6 +66,7 @@ func millraceLane(ctx context.Context, rig *bench.Rig) (*lane, error) {
 		}
 	}))
 	w.HandleRaw(rig.Queue, func(_ context.Context, t *millrace.Task) ([]byte, error) {
+		// Both ends of a task give the same key: the ledger's hash of its id without the low byte, as in create.
 		s.traces.note(rig.Ledger.Hash(t.ID)>>8, time.Time{}, time.Now())
 		l.handled()
 		return rig.Result, nil
@@ -69,6 +78,8 @@ func millraceLane(ctx context.Context, rig *bench.Rig) (*lane, error) {
 	return l, nil
 }
 
+// create creates n tasks, and notes in the ledger which ones are known by their id. If the answer leaves it open
+// whether the others were created, they are noted as unknown.
 func (s *ourSide) create(ctx context.Context, _, n int) (made int, err error) {
 	at := time.Now()
 	var handles []*millrace.Handle[[]byte]
@@ -92,13 +103,16 @@ func (s *ourSide) create(ctx context.Context, _, n int) (made int, err error) {
 	return made, err
 }
 
+// settled returns the number of completions that the worker has seen acknowledged.
 func (s *ourSide) settled(context.Context) (uint64, error) { return s.done.Load(), nil }
 
+// left adds up the tasks of the queue in every state in which a task has not ended.
 func (s *ourSide) left(ctx context.Context) (uint64, error) {
 	q, err := s.producer.Queue(s.rig.Queue).Stats(ctx)
 	return q.Blocked + q.Scheduled + q.Ready + q.Running, err
 }
 
+// fsyncs returns what the servers count themselves.
 func (s *ourSide) fsyncs(ctx context.Context) (float64, error) {
 	st, err := s.producer.Status(ctx)
 	if err != nil {
@@ -107,6 +121,7 @@ func (s *ourSide) fsyncs(ctx context.Context) (float64, error) {
 	return float64(st.Fsyncs), nil
 }
 
+// close stops the worker, waits until its Run returns, and closes both clients.
 func (s *ourSide) close(context.Context) error {
 	s.stop()
 	return errors.Join(<-s.ended, s.consumer.Close(), s.producer.Close())

@@ -19,22 +19,31 @@ import (
 )
 
 const (
-	pgvectorM     = 16
-	pgvectorBuild = 100 // ef_construction
-	pgvectorLoad  = 500 // rows of one insert
+	// pgvectorM is m of the index, the number of neighbours of a row in its graph: pgvector's default.
+	pgvectorM = 16
+	// pgvectorBuild is ef_construction of the index: how many candidates are in sight when a row is added.
+	pgvectorBuild = 100
+	// pgvectorLoad is the number of rows of one insert.
+	pgvectorLoad = 500
+	// pgvectorQuery is what callers send. Its operator is the negative inner product, so the nearest row comes first.
 	pgvectorQuery = "SELECT id FROM " + postgresSchema + ".points ORDER BY v <#> $1 LIMIT 10"
 )
 
 // pgvector is PostgreSQL with the extension vector, and a table of vectors of length 1 under an index that is walked by
 // inner product: what its manual advises for such vectors.
 type pgvector struct {
-	pool   *pgxpool.Pool
+	// pool is for all but searches: it makes, fills and drops the schema.
+	pool *pgxpool.Pool
+	// report is what the result says of the peer; prepare adds the settings of the index.
 	report bench.PeerReport
-	lines  []*pgx.Conn // one for each caller, with the query prepared
-	bound  [][]byte    // vectors of queries, as they are bound
+	// lines has a connection for each caller, with the query prepared.
+	lines []*pgx.Conn
+	// bound are the vectors of queries by their number, as they are bound.
+	bound [][]byte
 }
 
 // openPgvector connects, and refuses a server that syncs otherwise than the run wants it or holds the bench's schema.
+// It returns the server's processes, too, for their CPU and memory.
 func openPgvector(ctx context.Context, url, class string) (_ *pgvector, server processes, err error) {
 	c, err := pgxpool.ParseConfig(url)
 	if err != nil {
@@ -59,7 +68,8 @@ func openPgvector(ctx context.Context, url, class string) (_ *pgvector, server p
 	return p, listening(postgresAddress(c)), nil
 }
 
-// prepare stores the vectors, builds the index, and opens a connection for each caller.
+// prepare stores the vectors, builds the index, and opens a connection for each caller. ef is how many rows a search of
+// the index keeps in sight. The index is built after the load, which is faster than to keep it up to date.
 func (p *pgvector) prepare(ctx context.Context, d *vectors, callers, ef int) error {
 	for _, sql := range []string{
 		"CREATE SCHEMA " + postgresSchema,
@@ -71,6 +81,7 @@ func (p *pgvector) prepare(ctx context.Context, d *vectors, callers, ef int) err
 		}
 	}
 	for from := 0; from < len(d.rows); from += pgvectorLoad {
+		// Vectors go as text in one array: the library knows no binary form of the extension's type.
 		ids, texts := make([]int32, 0, pgvectorLoad), make([]string, 0, pgvectorLoad)
 		for i := from; i < min(from+pgvectorLoad, len(d.rows)); i++ {
 			ids, texts = append(ids, int32(i)), append(texts, vectorText(d.rows[i]))
@@ -98,6 +109,7 @@ func (p *pgvector) prepare(ctx context.Context, d *vectors, callers, ef int) err
 		}
 		p.lines = append(p.lines, c)
 	}
+	// A plan without the index would give a rate of something else.
 	if err := p.walks(ctx, d); err != nil {
 		return err
 	}
@@ -145,7 +157,7 @@ func (p *pgvector) walks(ctx context.Context, d *vectors) error {
 	return nil
 }
 
-// search returns what is nearest to a query, best first.
+// search returns what is nearest to a query, best first. Only its own caller uses a connection, so no lock is needed.
 func (p *pgvector) search(ctx context.Context, caller, query int) ([]int, error) {
 	r := p.lines[caller].PgConn().ExecPrepared(ctx, "nearest", [][]byte{p.bound[query]}, []int16{pgx.BinaryFormatCode}, []int16{pgx.BinaryFormatCode})
 	var out []int
@@ -190,7 +202,7 @@ func vectorBinary(v []float32) []byte {
 	return b
 }
 
-// pgvectorPeer is a PostgreSQL with pgvector, which runs.
+// pgvectorPeer is a PostgreSQL with pgvector, which runs. url is a connection string of PostgreSQL.
 type pgvectorPeer struct{ url string }
 
 // drive carries out one run: both hold the same vectors, and answer the same queries.
@@ -255,18 +267,25 @@ func (e *pgvectorPeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 // searcher is one of the two systems in a run.
 type searcher struct {
 	turner
-	search  func(ctx context.Context, caller, query int) ([]int, error)
+	// search asks one query of a caller. It returns the ids of rows, best first.
+	search func(ctx context.Context, caller, query int) ([]int, error)
+	// servers are the processes whose CPU is measured.
 	servers processes
-	next    atomic.Uint64
-	found   atomic.Uint64
+	// next counts queries, which callers take in turn, round and round.
+	next atomic.Uint64
+	// found is the number of answers with all their rows.
+	found atomic.Uint64
 }
 
+// newSearcher returns a side of the run. op is the name of its operation in the result, and queries the number of
+// queries.
 func newSearcher(name string, rig *bench.Rig, op string, servers processes, queries int, search func(context.Context, int, int) ([]int, error)) *searcher {
 	s := &searcher{turner: turner{name: name}, search: search, servers: servers}
 	calls := rig.Op(op)
 	s.once = func(ctx context.Context, caller int) {
 		at := time.Now()
 		ids, err := search(ctx, caller, int(s.next.Add(1)%uint64(queries)))
+		// A short answer is an error: a search that finds less does less work.
 		if err == nil && len(ids) != nearest {
 			err = fmt.Errorf("%d rows were found, and there are enough for %d", len(ids), nearest)
 		}

@@ -20,6 +20,7 @@ func checkPostgres(ctx context.Context, pool *pgxpool.Pool, name, class string) 
 	if err := pool.Ping(ctx); err != nil {
 		return "", nil, absent(name, err)
 	}
+	// told is the class that the settings make.
 	settings, told, err := postgresSettings(ctx, pool)
 	if err != nil {
 		return "", nil, err
@@ -60,6 +61,7 @@ func postgresSettings(ctx context.Context, pool *pgxpool.Pool) (settings []bench
 			return nil, "", fmt.Errorf("ask PostgreSQL for %s: %w", name, err)
 		}
 		settings = append(settings, param(name, "%s", v))
+		// Without full_page_writes a torn page is not mended, but a commit is synced all the same.
 		if v == "off" && name != "full_page_writes" {
 			class = "N"
 		}

@@ -11,19 +11,23 @@ import (
 	"strings"
 )
 
-// processes is a server on this host with all that it started, found by where it listens. Zero: it is elsewhere, or the
-// host does not tell.
+// processes is a server on this host with all that it started, found by where it listens. root is the id of the
+// server's process; 0: the server is on another host, or this host does not tell.
 type processes struct{ root int }
 
 // spent is what processes have used so far.
 type spent struct {
-	cpu    float64 // seconds
-	memory float64 // bytes, shared ones once
+	// cpu is in seconds.
+	cpu float64
+	// memory is in bytes. Pages that several processes share count once.
+	memory float64
 }
 
-const ticksPerSecond = 100 // of /proc/PID/stat, on every architecture that Go supports
+// ticksPerSecond is the unit of times in /proc/PID/stat, on every architecture that Go supports.
+const ticksPerSecond = 100
 
-// listening finds who listens at host:port.
+// listening finds the process that listens at host:port. It looks at the port alone, so an address of another host must
+// not have a port that is in use here.
 func listening(address string) processes {
 	_, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -41,7 +45,8 @@ func listening(address string) processes {
 	return processes{}
 }
 
-// listener returns the inode of the socket that listens on a port, or nothing.
+// listener returns the inode of the socket that listens on a port, or nothing. table is /proc/net/tcp or tcp6, whose
+// second field is the local address, fourth the state and tenth the inode.
 func listener(table string, port int) string {
 	b, err := os.ReadFile(table)
 	if err != nil {
@@ -79,6 +84,8 @@ func (p processes) all() []int {
 	if p.root == 0 {
 		return nil
 	}
+	// parents has the children of each process by the id of their parent. Processes come and go meanwhile: one that is
+	// gone is left out.
 	parents := map[int][]int{}
 	dirs, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
@@ -95,6 +102,7 @@ func (p processes) all() []int {
 		}
 	}
 	out := []int{p.root}
+	// out grows while it is walked, so that children of children are found too.
 	for i := 0; i < len(out); i++ {
 		out = append(out, parents[out[i]]...)
 	}
@@ -107,6 +115,7 @@ func stat(pid int) []string {
 	if err != nil {
 		return nil
 	}
+	// The name is in brackets and may have a bracket or a space itself, so fields are counted from the last bracket.
 	i := bytes.LastIndexByte(b, ')')
 	f := strings.Fields(string(b[i+1:]))
 	if i < 0 || len(f) < 16 {
@@ -147,10 +156,14 @@ func labelled(file, label string) float64 {
 // diskUse is what the disks of this host did so far, for all processes. The bytes that a process is charged for do not
 // measure it: a write to one page is charged as the whole folio that the page lies in.
 type diskUse struct {
-	written float64 // bytes
-	flushed float64 // how often they were told to make what they hold durable
+	// written is in bytes.
+	written float64
+	// flushed is how often the disks were told to make what they hold durable.
+	flushed float64
 }
 
+// disks reads /proc/diskstats. It counts whole disks alone: partitions, loop devices and mapped devices would count a
+// write twice. Zero: the host has no such file.
 func disks() (u diskUse) {
 	f, err := os.Open("/proc/diskstats")
 	if err != nil {

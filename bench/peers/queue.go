@@ -27,37 +27,57 @@ type queueSystem interface {
 }
 
 const (
+	// drainWithin is how long workers may take to complete what was created in a slice.
 	drainWithin = 60 * time.Second
-	lookAgain   = 20 * time.Millisecond
+	// lookAgain is the time between two looks at a server that is waited for.
+	lookAgain = 20 * time.Millisecond
+	// closeWithin is how long a system may take to close, even when the run was cancelled.
 	closeWithin = 20 * time.Second
 )
 
-// lane is one system with what a run has seen of it.
+// lane is one system with what a run has seen of it. One goroutine drives lanes in turn; callers and workers change
+// only what is atomic or a channel.
 type lane struct {
 	queueSystem
-	name    string // of its figures: ours, peer
-	calls   *bench.Op
+	// name is what the names of its figures begin with: ours or peer.
+	name string
+	// calls is where the latencies and errors of creates are recorded.
+	calls *bench.Op
+	// servers are the processes whose CPU and memory are measured.
 	servers processes
-	room    chan struct{} // an item for each task that is created and not handled yet
+	// room has an item for each task that is created and not handled yet. Its capacity bounds the backlog.
+	room chan struct{}
+	// created is the number of tasks whose create was acknowledged. Callers add to it.
 	created atomic.Uint64
 
-	// Sums over its slices.
-	tasks, seconds   float64
-	cpu, client      float64
+	// Sums over its slices, in seconds where they are times or CPU. tasks is the number of completions, seconds how
+	// long they took.
+	tasks, seconds float64
+	// cpu is what the servers used, client what this process used.
+	cpu, client float64
+	// written and flushed are what the disks of this host did.
 	written, flushed float64
-	synced           float64
-	memory           float64 // highest
-	waited           atomic.Int64
-	creating         float64 // seconds in which its callers called
+	// synced is how often the servers synced, as they tell.
+	synced float64
+	// memory is the highest that was seen at the end of a slice, in bytes.
+	memory float64
+	// waited is how long callers waited for room, in nanoseconds. Callers add to it.
+	waited atomic.Int64
+	// creating is the time in which its callers called.
+	creating float64
+	// idleCPU is what its servers used in idleFor, the time in which the other system was driven.
 	idleCPU, idleFor float64
-	syncedKnown      bool
+	// syncedKnown says that the servers told of their syncs at every look.
+	syncedKnown bool
 }
 
+// newLane returns a lane without its system. op is the name of its creates in the result.
 func newLane(name string, rig *bench.Rig, op string, address string) *lane {
 	return &lane{name: name, calls: rig.Op(op), servers: listening(address), room: make(chan struct{}, depth(rig.Shape)), syncedKnown: true}
 }
 
-// depth is how many tasks of a system may wait for a worker: producers that are faster than workers wait.
+// depth is how many tasks of a system may wait for a worker: producers that are faster than workers wait. It holds at
+// least two calls of each caller.
 func depth(s bench.Shape) int { return max(s.Depth, 2*s.Callers*max(s.ProducerBatch, 1)) }
 
 // handled makes room for one more task.
@@ -68,7 +88,7 @@ func (l *lane) handled() {
 	}
 }
 
-// take waits for room for n tasks.
+// take waits for room for n tasks. When over is closed first, it gives back what it has taken and returns false.
 func (l *lane) take(n int, over <-chan struct{}) bool {
 	began := time.Now()
 	defer func() { l.waited.Add(int64(time.Since(began))) }()
@@ -85,7 +105,8 @@ func (l *lane) take(n int, over <-chan struct{}) bool {
 	return true
 }
 
-// call creates tasks once.
+// call creates n tasks once. What was not surely made gives its room back. A task that was carried out all the same
+// finds the room given back when a worker has it: see handled.
 func (l *lane) call(ctx context.Context, caller, n int, over <-chan struct{}) {
 	if !l.take(n, over) {
 		return
@@ -99,8 +120,8 @@ func (l *lane) call(ctx context.Context, caller, n int, over <-chan struct{}) {
 	l.calls.Record(caller, at, made, err)
 }
 
-// slice drives one system with all callers, then lets its workers drain. All of it counts: a queue that takes tasks faster
-// than it hands them out has not done its work before it has drained.
+// slice drives one system with all callers, then lets its workers drain; idle is the other system. All of it counts: a
+// queue that takes tasks faster than it hands them out has not done its work before it has drained.
 func (l *lane) slice(ctx context.Context, rig *bench.Rig, idle *lane) error {
 	before, err := l.look(ctx, idle)
 	if err != nil {
@@ -151,15 +172,23 @@ func (l *lane) slice(ctx context.Context, rig *bench.Rig, idle *lane) error {
 
 // look is where both systems stand at one time.
 type look struct {
-	at     time.Time
-	tasks  uint64
-	used   spent
+	// at is when the look was complete.
+	at time.Time
+	// tasks is the number of completions so far, as the system tells.
+	tasks uint64
+	// used is what the servers of the driven system have used so far.
+	used spent
+	// client is the CPU of this process so far, in seconds.
 	client float64
-	idle   float64
-	disk   diskUse
+	// idle is the CPU of the servers of the other system so far, in seconds.
+	idle float64
+	// disk is what the disks of this host have done so far.
+	disk diskUse
+	// synced is how often the servers have synced so far; negative: they do not tell.
 	synced float64
 }
 
+// look reads where both systems stand. idle is the lane that is not driven.
 func (l *lane) look(ctx context.Context, idle *lane) (k look, err error) {
 	if k.synced, err = l.fsyncs(ctx); err != nil {
 		return k, err
@@ -170,7 +199,8 @@ func (l *lane) look(ctx context.Context, idle *lane) (k look, err error) {
 	return k, err
 }
 
-// drain waits until the workers have completed what was created.
+// drain waits until the workers have completed what was created, or fails after drainWithin. It asks for what is left
+// only when the completions suffice: until then some tasks are left for sure.
 func (l *lane) drain(ctx context.Context) error {
 	until := time.Now().Add(drainWithin)
 	for {
@@ -178,6 +208,7 @@ func (l *lane) drain(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// n is what is left; 1 until it is asked for, which only has to differ from 0.
 		n := uint64(1)
 		if done >= l.created.Load() {
 			if n, err = l.left(ctx); err != nil {
@@ -198,27 +229,40 @@ func (l *lane) drain(ctx context.Context) error {
 
 // queuePeer is a peer with a queue, which runs.
 type queuePeer struct {
-	name      string
+	// name is the peer's, as in the names of suites.
+	name string
+	// addresses are those given for it; the first is of its server, another may be of its monitor.
 	addresses []string
-	declared  string // class that who started it tells: F or N; empty: it is not told
-	open      opener
+	// declared is the class that was given on the command line: F or N. Empty: none was given, and the server is asked.
+	declared string
+	// open connects to the peer and starts its workers.
+	open opener
 }
 
 // brokerOptions is what a run wants of a peer.
 type brokerOptions struct {
-	addresses      []string
+	// addresses are as in queuePeer.
+	addresses []string
+	// callers is the number of goroutines that create, slots the number of tasks that workers hold at a time.
 	callers, slots int
-	class          string // F or N: what it must be set to
-	declared       string
-	work           work
-	payload        int // bytes
+	// class is what the peer must be set to: F or N.
+	class string
+	// declared is the class that was given on the command line; empty: none.
+	declared string
+	// work hears of tasks; the broker's workers call it.
+	work work
+	// payload is the size of a payload in bytes.
+	payload int
 }
 
-// work hears of tasks in workers.
+// work hears of tasks in workers. Its functions are called from all workers at the same time.
 type work struct {
-	handled   func(payload []byte) (n uint64, ok bool) // a worker has it; not ok: the task is not from this run
-	completed func(n uint64)                           // its completion was acknowledged
-	failed    func(err error)                          // a worker could not go on
+	// handled: a worker has a task, whose number is returned. Not ok: the task is not from this run.
+	handled func(payload []byte) (n uint64, ok bool)
+	// completed: the completion of the task was acknowledged.
+	completed func(n uint64)
+	// failed: a worker could not go on.
+	failed func(err error)
 }
 
 // broker is the queue of a peer.
@@ -231,10 +275,13 @@ type broker interface {
 	create(ctx context.Context, caller int, payloads [][]byte) error
 	// settled is how many completions the server counted; 0, false: those that were acknowledged are counted.
 	settled(ctx context.Context) (n uint64, counted bool, err error)
+	// left is how many tasks have not ended, as the server tells.
 	left(ctx context.Context) (uint64, error)
+	// fsyncs is how often the server has synced; negative: it does not tell.
 	fsyncs(ctx context.Context) (float64, error)
 	// settle is told after the last drain; it returns how many tasks are left that left could not see.
 	settle() (uint64, error)
+	// close ends the workers, removes what the bench made, and closes all connections.
 	close(ctx context.Context) error
 }
 
@@ -273,7 +320,7 @@ func (p *queuePeer) drive(ctx context.Context, rig *bench.Rig) (err error) {
 	return side.prove(rig, p.name)
 }
 
-// lane opens the peer.
+// lane opens the peer, and returns its lane with what its audit reads.
 func (p *queuePeer) lane(ctx context.Context, rig *bench.Rig) (*lane, *peerSide, error) {
 	class := classOf(rig)
 	s := &peerSide{tally: newTally(rig.Shape.Payload), traces: newTraces(rig.Op("peer_create_to_claim"))}
@@ -303,13 +350,17 @@ func (p *queuePeer) lane(ctx context.Context, rig *bench.Rig) (*lane, *peerSide,
 	return l, s, nil
 }
 
-// peerSide is a peer with what is known of each of its tasks.
+// peerSide is a peer with what is known of each of its tasks: the queueSystem of its lane.
 type peerSide struct {
 	broker
-	tally  *tally
+	// tally follows all tasks.
+	tally *tally
+	// traces times the way from create to claim of some.
 	traces *traces
 }
 
+// create issues the payloads of n tasks and sends them. When a call fails, all its tasks are unknown: which ones the
+// server has taken is not told.
 func (s *peerSide) create(ctx context.Context, caller, n int) (int, error) {
 	first, payloads := s.tally.issue(n)
 	at := time.Now()
@@ -328,6 +379,7 @@ func (s *peerSide) create(ctx context.Context, caller, n int) (int, error) {
 	return n, nil
 }
 
+// settled returns what the server counts, or what the tally has seen acknowledged if the server does not count.
 func (s *peerSide) settled(ctx context.Context) (uint64, error) {
 	n, counted, err := s.broker.settled(ctx)
 	if !counted {
@@ -336,7 +388,8 @@ func (s *peerSide) settled(ctx context.Context) (uint64, error) {
 	return n, err
 }
 
-// prove adds what the audit of the peer found to that of ours.
+// prove adds what the audit of the peer found to that of ours. It also counts what is left after the workers have
+// ended.
 func (s *peerSide) prove(rig *bench.Rig, name string) error {
 	checked, redelivered, violations := s.tally.judge()
 	more, err := s.broker.settle()
@@ -372,6 +425,7 @@ func absent(name string, err error) error {
 	return &bench.CannotError{Err: fmt.Errorf("%s does not answer: %w", name, err)}
 }
 
+// param is one setting in the report of a peer.
 func param(name, format string, args ...any) bench.Param {
 	return bench.Param{Name: name, Value: strings.TrimSpace(fmt.Sprintf(format, args...))}
 }

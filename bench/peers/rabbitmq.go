@@ -13,11 +13,16 @@ import (
 )
 
 const (
-	rabbitQueue    = "millrace-bench-tasks"
-	rabbitConns    = 8
-	rabbitPrefetch = 2 // messages for each worker that it need not wait for
-	rabbitAnswer   = 20 * time.Second
-	notFound       = 404
+	// rabbitQueue is the queue of the bench. A server that holds it already is refused.
+	rabbitQueue = "millrace-bench-tasks"
+	// rabbitConns is the largest number of connections, which callers and workers share by channels of their own.
+	rabbitConns = 8
+	// rabbitPrefetch is how many messages a worker may have in advance, so that it need not wait for the next.
+	rabbitPrefetch = 2
+	// rabbitAnswer is how long the confirms of one call may take.
+	rabbitAnswer = 20 * time.Second
+	// notFound is the code of AMQP for a queue that does not exist.
+	notFound = 404
 )
 
 // rabbitBroker is RabbitMQ with a quorum queue, whose log is synced before a publish is confirmed. An acknowledgement by a
@@ -25,21 +30,29 @@ const (
 type rabbitBroker struct {
 	adapter
 	acknowledged
-	unsynced // the server counts none, or tells no client
-	conns    []*amqp.Connection
-	makers   []*rabbitMaker
-	takers   []*amqp.Channel
-	workers  sync.WaitGroup
+	// The server counts no syncs, or tells them to no client.
+	unsynced
+	// conns are the connections; channels are spread over them.
+	conns []*amqp.Connection
+	// makers are the channels of the callers, by the caller's number.
+	makers []*rabbitMaker
+	// takers are the channels of the workers, until settle closes them.
+	takers []*amqp.Channel
+	// workers counts the goroutines of the workers, for settle to wait for.
+	workers sync.WaitGroup
 }
 
-// rabbitMaker is the channel of one caller.
+// rabbitMaker is the channel of one caller, which gets confirms. No other goroutine uses it.
 type rabbitMaker struct{ ch *amqp.Channel }
 
+// openRabbitMQ connects, checks the server, makes the queue and starts the workers. On an error it closes and removes
+// what it has made.
 func openRabbitMQ(_ context.Context, o brokerOptions) (broker, error) {
 	if o.class != "F" {
 		return nil, refusedPeer("rabbitmq", "quorum queues sync always: it has no class %s", o.class)
 	}
 	b := &rabbitBroker{adapter: adapter{address: o.addresses[0]}}
+	// One connection serves 8 callers; two at least, so that the socket of one is not the limit.
 	for range min(rabbitConns, max(2, o.callers/8)) {
 		c, err := amqp.DialConfig("amqp://"+b.address, amqp.Config{SASL: []amqp.Authentication{&amqp.PlainAuth{Username: "guest", Password: "guest"}}, Vhost: "/"})
 		if err != nil {
@@ -66,6 +79,7 @@ func (b *rabbitBroker) check() error {
 	if err == nil {
 		return refusedPeer("rabbitmq", "it holds the queue %s, which a bench has left there: remove it", rabbitQueue)
 	}
+	// A passive declare of a queue that does not exist fails with notFound, and closes the channel.
 	if e, ok := errors.AsType[*amqp.Error](err); !ok || e.Code != notFound {
 		return absent("rabbitmq", err)
 	}
@@ -99,6 +113,7 @@ func (b *rabbitBroker) start(o brokerOptions) error {
 		}
 		b.makers = append(b.makers, &rabbitMaker{ch})
 	}
+	// Workers of one connection read from one channel, whose prefetch is theirs together.
 	for i := range min(o.slots, len(b.conns)) {
 		ch, err := b.conns[i].Channel()
 		if err == nil {
@@ -170,6 +185,8 @@ func (b *rabbitBroker) left(context.Context) (n uint64, err error) {
 	return n, nil
 }
 
+// ready returns the number of messages that no worker has. The answer comes behind all that was sent on the channel
+// before.
 func ready(ch *amqp.Channel) (uint64, error) {
 	q, err := ch.QueueDeclarePassive(rabbitQueue, true, false, false, false, nil)
 	if err != nil {
@@ -195,12 +212,13 @@ func (b *rabbitBroker) settle() (uint64, error) {
 	return ready(ch)
 }
 
+// close ends the workers, deletes the queue, and closes all connections.
 func (b *rabbitBroker) close(context.Context) error {
 	_, err := b.settle()
 	return errors.Join(err, b.remove(), hangUp(b.conns...))
 }
 
-// remove deletes the queue.
+// remove deletes the queue, with the messages that it may still have.
 func (b *rabbitBroker) remove() error {
 	ch, err := b.conns[0].Channel()
 	if err != nil {

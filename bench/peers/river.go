@@ -21,9 +21,13 @@ import (
 )
 
 const (
-	riverConns  = 100
+	// riverConns is the largest number of connections of the pool, which callers and the worker share.
+	riverConns = 100
+	// riverEvents is the buffer of the subscription: River drops an event that finds it full, and the task would look
+	// lost.
 	riverEvents = 1 << 17
-	riverPoll   = 100 * time.Millisecond
+	// riverPoll is how often the worker looks for jobs that no notification told of.
+	riverPoll = 100 * time.Millisecond
 )
 
 // riverBroker is PostgreSQL with River. A job is counted when River tells that its row says completed; at the end the rows
@@ -31,12 +35,18 @@ const (
 type riverBroker struct {
 	adapter
 	acknowledged
-	pool   *pgxpool.Pool
+	// pool is the connections to the database.
+	pool *pgxpool.Pool
+	// client inserts jobs and runs the workers.
 	client *river.Client[pgx.Tx]
-	done   func() // ends the subscription
+	// done ends the subscription, which closes the channel of its events.
+	done func()
+	// events counts the goroutine that reads the subscription, for close to wait for.
 	events sync.WaitGroup
-	made   uint64
-	mu     sync.Mutex // guards made
+	// made is the number of jobs whose insert was acknowledged; guarded by mu.
+	made uint64
+	// mu guards made: callers add to it at the same time.
+	mu sync.Mutex // guards made
 }
 
 // riverArgs is a payload: its JSON is the bytes that were issued.
@@ -50,6 +60,7 @@ func (riverArgs) Kind() string { return "millrace-bench" }
 // riverWorker hands jobs to the run.
 type riverWorker struct {
 	river.WorkerDefaults[riverArgs]
+	// work is the run.
 	work work
 }
 
@@ -63,6 +74,8 @@ func (w *riverWorker) Work(_ context.Context, job *river.Job[riverArgs]) error {
 	return nil
 }
 
+// openRiver connects, checks the database, makes the tables and starts the workers. On an error it removes what it has
+// made.
 func openRiver(ctx context.Context, o brokerOptions) (broker, error) {
 	c, err := pgxpool.ParseConfig(o.addresses[0])
 	if err != nil {
@@ -142,6 +155,7 @@ func riverListen(events <-chan *river.Event, w work) {
 			w.failed(fmt.Errorf("a job ended as %s", e.Kind))
 			continue
 		}
+		// A payload begins with the digits of the task's number, and may go on with others to make up its size.
 		const digits = payloadDigits
 		n, err := strconv.ParseUint(args.Bench[:min(digits, len(args.Bench))], 10, 64)
 		if err != nil {
@@ -152,6 +166,8 @@ func riverListen(events <-chan *river.Event, w work) {
 	}
 }
 
+// create inserts the jobs of a call: one alone by an INSERT, several by COPY. River marshals the arguments itself, so
+// the payload is read into them first.
 func (b *riverBroker) create(ctx context.Context, _ int, payloads [][]byte) error {
 	jobs := make([]river.InsertManyParams, len(payloads))
 	for i, p := range payloads {
@@ -175,6 +191,7 @@ func (b *riverBroker) create(ctx context.Context, _ int, payloads [][]byte) erro
 	return err
 }
 
+// left counts the rows in every state in which a job has not ended.
 func (b *riverBroker) left(ctx context.Context) (n uint64, err error) {
 	err = b.pool.QueryRow(ctx, "SELECT count(*) FROM "+postgresSchema+".river_job WHERE state IN ('available', 'running', 'retryable', 'scheduled', 'pending')").Scan(&n)
 	if err != nil {
@@ -183,7 +200,7 @@ func (b *riverBroker) left(ctx context.Context) (n uint64, err error) {
 	return n, nil
 }
 
-// settle counts rows: each job whose insert was acknowledged is there, and completed.
+// settle counts rows: each job whose insert was acknowledged is there, and completed. It returns how many are not.
 func (b *riverBroker) settle() (uint64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
@@ -196,6 +213,7 @@ func (b *riverBroker) settle() (uint64, error) {
 	return b.made - min(n, b.made), nil
 }
 
+// fsyncs reads the number of syncs of the log from the statistics of PostgreSQL.
 func (b *riverBroker) fsyncs(ctx context.Context) (n float64, err error) {
 	if err := b.pool.QueryRow(ctx, "SELECT wal_sync FROM pg_stat_wal").Scan(&n); err != nil {
 		return 0, fmt.Errorf("ask PostgreSQL how often it synced: %w", err)
@@ -203,6 +221,7 @@ func (b *riverBroker) fsyncs(ctx context.Context) (n float64, err error) {
 	return n, nil
 }
 
+// close stops the workers and the subscription, drops the schema, and closes the pool.
 func (b *riverBroker) close(ctx context.Context) error {
 	err := b.client.Stop(ctx)
 	b.done()

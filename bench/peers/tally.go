@@ -14,17 +14,24 @@ import (
 // tally follows each task of a peer by a number in its payload: whether its create was acknowledged, whether a worker had
 // it, and whether its completion was acknowledged.
 type tally struct {
-	template []byte // a payload, whose number is replaced
-	next     atomic.Uint64
-	made     atomic.Uint64 // creates acknowledged
-	done     atomic.Uint64 // completions
-	strange  atomic.Uint64 // payloads that are none of ours
+	// template is a payload whose number is replaced. It does not change.
+	template []byte
+	// next is the number of the next task.
+	next atomic.Uint64
+	// made is the number of creates that were acknowledged.
+	made atomic.Uint64
+	// done is the number of completions.
+	done atomic.Uint64
+	// strange is the number of payloads that are not from this run.
+	strange atomic.Uint64
 
-	mu    sync.Mutex // guards the field below
-	tasks []fate     // by number
+	// mu guards tasks.
+	mu sync.Mutex
+	// tasks is what is known of each task, by its number. It grows up to tasksLimit.
+	tasks []fate
 }
 
-// fate is what is known of one task.
+// fate is what is known of one task: a set of the marks below.
 type fate uint8
 
 const (
@@ -37,11 +44,16 @@ const (
 )
 
 const (
-	payloadHead   = `{"bench":"`
-	payloadTail   = `"}`
+	// payloadHead stands before the number.
+	payloadHead = `{"bench":"`
+	// payloadTail ends a payload.
+	payloadTail = `"}`
+	// payloadDigits is the width of the number, with zeros in front: all payloads of a run have one length.
 	payloadDigits = 16
-	leastPayload  = len(payloadHead) + payloadDigits + len(payloadTail)
-	tasksLimit    = 50_000_000
+	// leastPayload is the size in bytes of a payload without filling.
+	leastPayload = len(payloadHead) + payloadDigits + len(payloadTail)
+	// tasksLimit bounds the memory of tasks, at one byte each. Tasks with higher numbers are not followed.
+	tasksLimit = 50_000_000
 )
 
 // newTally follows tasks with JSON payloads of size bytes, or of the smallest size that has room for a number.
@@ -95,6 +107,7 @@ func (t *tally) set(n uint64, m, second fate) {
 	t.tasks[n] |= m
 }
 
+// created notes that the create of a task was acknowledged.
 func (t *tally) created(n uint64) {
 	t.set(n, acked, acked)
 	t.made.Add(1)
@@ -111,15 +124,20 @@ func (t *tally) handled(payload []byte) (uint64, bool) {
 	return n, true
 }
 
+// completed notes that a completion was acknowledged.
 func (t *tally) completed(n uint64) {
 	t.set(n, ended, twice)
 	t.done.Add(1)
 }
 
-// judge holds creates against completions: each task whose create was acknowledged was completed, once.
+// judge holds creates against completions: each task whose create was acknowledged was completed, once. It is called
+// when all callers and workers have ended. That a worker had a task more than once is not a violation: queues promise
+// delivery at least once.
 func (t *tally) judge() (checked int, redelivered int, violations []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	// lost counts tasks that were acknowledged and not completed, doubled those completed more than once, strangers those
+	// whose create had failed.
 	lost, doubled, strangers := 0, 0, 0
 	for _, m := range t.tasks {
 		if m&acked != 0 && (m&had == 0 || m&ended == 0) {
@@ -147,18 +165,25 @@ func (t *tally) judge() (checked int, redelivered int, violations []string) {
 	return len(t.tasks), redelivered, violations
 }
 
-// traces times the way from create to claim of one task in 64. The answer to a create can come after the claim.
+// traces times the way from create to claim of one task in 64. The answer to a create can come after the claim, so an
+// end that comes first waits for the other.
 type traces struct {
+	// op is where the latencies are recorded.
 	op *bench.Op
 
-	mu   sync.Mutex // guards the field below
+	// mu guards open.
+	mu sync.Mutex
+	// open are the tasks of which one end is known, by their key.
 	open map[uint64]trace
 }
 
+// trace has both ends of the way of a task; zero: it is not known yet.
 type trace struct{ created, claimed time.Time }
 
+// traceOne is the share of tasks that are timed: those whose key it divides.
 const traceOne = 64
 
+// newTraces returns traces that record into op.
 func newTraces(op *bench.Op) *traces { return &traces{op: op, open: map[uint64]trace{}} }
 
 // note takes one end of the way of a task: created is when its create began.

@@ -16,33 +16,50 @@ import (
 // The window is cut into slices, of the peer and of Millrace in turn: what slows the host slows both. The first part of a
 // slice is not counted where calls are.
 const (
-	turns      = 6
-	settlePart = 5    // the first fifth of a slice
-	idleLimit  = 0.05 // of a core, for the system that is not driven
-	clientWall = 0.5  // of the machine: a client that takes more is the wall, and servers are held against each other by CPU
+	// turns is the number of slices in a window, half of them of each system.
+	turns = 6
+	// settlePart: the first fifth of a slice is not counted.
+	settlePart = 5
+	// idleLimit is what the system that is not driven may use, in cores, before the run warns of it.
+	idleLimit = 0.05
+	// clientWall is a share of the machine. A client that takes more is the limit of the rate, so servers are compared
+	// by their CPU.
+	clientWall = 0.5
 )
 
-// turner is one of two systems that are driven in turn by callers, each of which waits for its answer.
+// turner is one of two systems that are driven in turn by callers, each of which waits for its answer. One goroutine
+// drives slices and changes the sums; callers only call once.
 type turner struct {
+	// name is what warnings call it.
 	name string
+	// once makes one call and records it.
 	once func(ctx context.Context, caller int)
-	done func() uint64                                      // calls that were acknowledged
-	used func(ctx context.Context) (cpu float64, err error) // by its servers, in seconds
+	// done is the number of calls that were acknowledged so far.
+	done func() uint64
+	// used is the CPU of its servers so far, in seconds.
+	used func(ctx context.Context) (cpu float64, err error)
 
-	// Sums over its slices, and over those in which the other one was driven.
-	calls            uint64
-	seconds          float64
-	cpu, client      float64 // seconds of CPU
+	// Sums over its slices; idleCPU and idleFor are over those in which the other one was driven. calls is the number
+	// of calls that were acknowledged.
+	calls uint64
+	// seconds is how long they took.
+	seconds float64
+	// cpu is what its servers used, client what this process used, in seconds of CPU.
+	cpu, client float64
+	// idleCPU is what its servers used in idleFor, in seconds.
 	idleCPU, idleFor float64
-	active           float64 // seconds, with what is not counted
+	// active is how long it was driven, in seconds, with what is not counted.
+	active float64
 }
 
 // sliced is a system whose work comes in slices, during which the other one is idle.
 type sliced[S any] interface {
+	// slice drives the system for one slice of the window.
 	slice(ctx context.Context, rig *bench.Rig, idle S) error
 }
 
-// alternate measures both, the peer first.
+// alternate measures both, the peer first. The type of both is the same, so that each can look at the other while it is
+// driven.
 func alternate[S sliced[S]](ctx context.Context, rig *bench.Rig, theirs, ours S) error {
 	return rig.MeasureWork(ctx, func(ctx context.Context) error {
 		for i := range turns {
@@ -67,7 +84,8 @@ func inTurns(ctx context.Context, rig *bench.Rig, theirs, ours *turner) error {
 	return err
 }
 
-// slice drives one system with all callers.
+// slice drives one system with all callers. Figures are taken between two marks; the first comes when the slice has
+// settled, the second before the callers stop.
 func (s *turner) slice(ctx context.Context, rig *bench.Rig, idle *turner) error {
 	began := time.Now()
 	defer func() { s.active += time.Since(began).Seconds() }()
@@ -114,11 +132,16 @@ func (s *turner) slice(ctx context.Context, rig *bench.Rig, idle *turner) error 
 
 // mark is where both systems stand at one time.
 type mark struct {
-	at                time.Time
-	calls             uint64
+	// at is when the mark was made.
+	at time.Time
+	// calls is the number of calls that were acknowledged so far.
+	calls uint64
+	// cpu is that of the driven system's servers, client of this process, idle of the other system's servers, all in
+	// seconds.
 	cpu, client, idle float64
 }
 
+// mark reads where both systems stand. An error is one of reading their CPU.
 func (s *turner) mark(ctx context.Context, idle *turner) (m mark, err error) {
 	m = mark{at: time.Now(), calls: s.done(), client: ownCPU()}
 	if m.cpu, err = s.used(ctx); err != nil {
@@ -128,6 +151,7 @@ func (s *turner) mark(ctx context.Context, idle *turner) (m mark, err error) {
 	return m, err
 }
 
+// rate is the number of calls per second.
 func (s *turner) rate() float64 { return float64(s.calls) / s.seconds }
 
 // share is what of the machine the client took.

@@ -19,22 +19,32 @@ import (
 )
 
 const (
-	nearest     = 10 // rows of an answer
-	embedBatch  = 128
-	storeBatch  = 100
-	collection  = "bench"
+	// nearest is the number of rows of an answer.
+	nearest = 10
+	// embedBatch is the number of texts of one call that embeds.
+	embedBatch = 128
+	// storeBatch is the number of points of one call that stores them.
+	storeBatch = 100
+	// collection is the collection of Millrace that holds the vectors.
+	collection = "bench"
+	// indexWithin is how long Millrace may take to bring all rows into its graph.
 	indexWithin = 2 * time.Minute
 )
 
 // vectors are what both systems hold, and what is searched for: texts of the seeded data of searches, embedded by Millrace.
 // All have length 1.
 type vectors struct {
-	model   string
-	rows    [][]float32 // by number, which is the row's id
+	// model is what embedded the texts. Millrace stores a vector and searches with one under its model's name.
+	model string
+	// rows are the vectors that are stored, by number, which is the row's id.
+	rows [][]float32
+	// queries are the vectors that are searched for.
 	queries [][]float32
-	least   []float32 // by query: product with the last of the rows that an exact answer has
+	// least is, for each query, its product with the last of the rows that an exact answer has.
+	least []float32
 }
 
+// newVectors embeds the texts and finds the exact answers, by a product of each query with each row.
 func newVectors(ctx context.Context, rig *bench.Rig) (*vectors, error) {
 	c, err := rig.Dial(ctx, 0)
 	if err != nil {
@@ -68,6 +78,7 @@ func newVectors(ctx context.Context, rig *bench.Rig) (*vectors, error) {
 	return d, nil
 }
 
+// embed turns texts into vectors of length 1, in order, and notes the model.
 func (d *vectors) embed(ctx context.Context, c *millrace.Client, texts []string) (out [][]float32, err error) {
 	for chunk := range slices.Chunk(texts, embedBatch) {
 		list, model, err := c.Embed(ctx, "", chunk...)
@@ -82,6 +93,7 @@ func (d *vectors) embed(ctx context.Context, c *millrace.Client, texts []string)
 	return out, nil
 }
 
+// dot is the inner product of two vectors of the same length.
 func dot(a, b []float32) (sum float32) {
 	b = b[:len(a)]
 	for i, x := range a {
@@ -90,7 +102,7 @@ func dot(a, b []float32) (sum float32) {
 	return sum
 }
 
-// unit brings a vector to length 1.
+// unit brings a vector to length 1, in place. One of length 0 stays as it is.
 func unit(v []float32) []float32 {
 	length := math.Sqrt(float64(dot(v, v)))
 	if length == 0 {
@@ -105,6 +117,7 @@ func unit(v []float32) []float32 {
 // recall is the share of the rows of exact answers that answers have. Texts are alike: a row that is as near as the last of an
 // exact answer is as good. Error: an answer is short, or has a row twice or one that is not there.
 func (d *vectors) recall(ctx context.Context, search func(ctx context.Context, caller, query int) ([]int, error)) (float64, error) {
+	// rounding is what two products of the same vectors may differ by, since both systems add up in another order.
 	const rounding = 1e-5
 	good := 0
 	for i, q := range d.queries {
@@ -129,9 +142,12 @@ func (d *vectors) recall(ctx context.Context, search func(ctx context.Context, c
 	return float64(good) / float64(nearest*len(d.queries)), nil
 }
 
-// ourVectors is Millrace: searches over HTTP, on a connection for each caller.
+// ourVectors is Millrace: searches over HTTP, on a connection for each caller. It does not change after it was opened.
 type ourVectors struct {
-	lines  []*load.SearchLine
+	// lines are the connections, by the caller's number.
+	lines []*load.SearchLine
+	// bodies are the requests, by the query's number. They are made once, so that the window measures no encoding of
+	// them.
 	bodies [][]byte
 }
 
@@ -216,6 +232,7 @@ func (m *ourVectors) search(ctx context.Context, caller, query int) ([]int, erro
 	if err != nil {
 		return nil, err
 	}
+	// The answer is not decoded as JSON: that would cost the client CPU that it shares with the servers.
 	label := []byte(`"id":"`)
 	var out []int
 	for {
@@ -232,6 +249,7 @@ func (m *ourVectors) search(ctx context.Context, caller, query int) ([]int, erro
 	}
 }
 
+// close closes all connections.
 func (m *ourVectors) close() {
 	for _, l := range m.lines {
 		l.Close()
