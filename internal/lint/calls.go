@@ -7,14 +7,19 @@ import (
 	"strings"
 )
 
-// A call fence bans names of one import path, or the import itself.
+// callFence bans names of one import path, or the import itself.
 type callFence struct {
-	path  string
-	names []string // nil: the import itself; a trailing * stands for any rest
-	but   []string // with names {"*"}: these stay allowed
-	say   string
+	// path is the import path that the fence is about.
+	path string
+	// names are the banned names; a trailing * stands for any rest. nil: the import itself is banned.
+	names []string
+	// but are names that stay allowed where names is {"*"}.
+	but []string
+	// say is what to do instead. It ends the finding.
+	say string
 }
 
+// clock bans what reads or waits for the time. Types and arithmetic of package time stay allowed.
 var clock = callFence{
 	path:  "time",
 	names: []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
@@ -59,6 +64,7 @@ var replayFences = append(banned("replicas must replay alike",
 var vectorFences = banned("vector knows neither time nor chance",
 	"time", "math/rand", "math/rand/v2", "crypto/rand", "hash/maphash")
 
+// banned makes a fence for the import of each path.
 func banned(say string, paths ...string) []callFence {
 	out := make([]callFence, len(paths))
 	for i, p := range paths {
@@ -69,6 +75,7 @@ func banned(say string, paths ...string) []callFence {
 
 // replays says whether a package's code runs in Apply, so that all replicas must read it alike.
 func replays(dir string) bool {
+	// A kit below machine or core runs in tests only, so no replica replays it.
 	if isKit(dir) {
 		return false
 	}
@@ -78,6 +85,7 @@ func replays(dir string) bool {
 // fencesOf returns the call fences of one file.
 func fencesOf(p *pkg, s *source) []callFence {
 	switch {
+	// Tests and kits may touch the world, and so may programs and the bench, which are not in internal.
 	case s.test || isKit(p.dir) || !within(p.dir, "internal"):
 		return nil
 	case replays(p.dir):
@@ -103,6 +111,8 @@ func checkCalls(t *tree) []finding {
 		if fences == nil {
 			return
 		}
+		// Imports are judged by their path, and names by their use further down: a banned name may be used under an
+		// alias.
 		for _, im := range s.imports {
 			for _, f := range fences {
 				if f.path == im.path && f.names == nil {
@@ -151,11 +161,13 @@ func startsWork(p *pkg, n ast.Node) (string, bool) {
 	return "", false
 }
 
+// bans reports whether a name of the path is banned. It is not asked about fences that ban the import.
 func (f callFence) bans(name string) bool {
 	if f.names == nil || slices.Contains(f.but, name) {
 		return false
 	}
 	return slices.ContainsFunc(f.names, func(n string) bool {
+		// any says that the banned name ends in a *: then its beginning decides.
 		head, any := strings.CutSuffix(n, "*")
 		return n == name || any && strings.HasPrefix(name, head)
 	})

@@ -49,12 +49,14 @@ var wellKnown = []string{
 // one comment over a group, or behind a name, is enough.
 func uncommented(t *tree, s *source) []finding {
 	var out []finding
+	// miss reports one name without a comment.
 	miss := func(name *ast.Ident, what string) {
 		out = append(out, t.at(s, name.Pos(), "exported %s %s has no comment", what, name.Name))
 	}
 	for _, decl := range s.ast.Decls {
 		switch d := decl.(type) {
 		case *ast.FuncDecl:
+			// A method of an unexported type is seen through an interface at most, whose own comment tells.
 			exempt := d.Recv != nil && (!receiverExported(d) || slices.Contains(wellKnown, d.Name.Name))
 			if d.Doc == nil && d.Name.IsExported() && !exempt {
 				miss(d.Name, "function")
@@ -79,6 +81,7 @@ func uncommented(t *tree, s *source) []finding {
 	return out
 }
 
+// receiverExported reports whether the type of a method's receiver is exported, behind a pointer and type parameters.
 func receiverExported(d *ast.FuncDecl) bool {
 	e := d.Recv.List[0].Type
 	for {

@@ -15,6 +15,7 @@ var status = regexp.MustCompile(`^Status: (proposed|accepted|replaced by \d{4})$
 // checkDecisions finds decision records without a status, and numbers that are used twice or left out.
 func checkDecisions(t *tree) ([]finding, error) {
 	var out []finding
+	// n is the number that the last record should have: docs are in order of their names, which begin with the numbers.
 	n := 0
 	for _, doc := range t.docs {
 		m := decision.FindStringSubmatch(doc)
@@ -29,6 +30,7 @@ func checkDecisions(t *tree) ([]finding, error) {
 		if err != nil {
 			return nil, err
 		}
+		// Line 1 is the title and line 2 is empty, so the second paragraph is line 3.
 		if len(lines) < 3 || !status.MatchString(strings.TrimSpace(lines[2])) {
 			out = append(out, finding{doc, 3, "a decision's second paragraph must be its status, such as \"Status: accepted\""})
 		}

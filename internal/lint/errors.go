@@ -33,6 +33,7 @@ func checkErrors(t *tree) []finding {
 				}
 				id, ok := n.Fun.(*ast.Ident)
 				line := t.line(n.Pos())
+				// id.Obj is nil for the builtin: a function of that name in the same file is not a panic.
 				if ok && id.Name == "panic" && id.Obj == nil && p.dir != "internal/errs" && !explained[line] && !explained[line-1] {
 					out = append(out, t.at(s, n.Pos(), "panics: use errs.Assertf, or say in a comment why nothing else is left"))
 				}
@@ -46,6 +47,7 @@ func checkErrors(t *tree) []finding {
 // comparesText says whether one side is an error's text. Against nil it is an iterator's Error method, which returns
 // an error.
 func comparesText(x, y ast.Expr) bool {
+	// isNil says whether e is the name nil.
 	isNil := func(e ast.Expr) bool {
 		id, ok := e.(*ast.Ident)
 		return ok && id.Name == "nil"
@@ -63,9 +65,11 @@ func isErrorText(e ast.Expr) bool {
 	if !ok {
 		return false
 	}
+	// Any method of this name counts, whatever the type: types are not known here, and a false alarm is seen at once.
 	if sel.Sel.Name == "Error" && len(call.Args) == 0 {
 		return true
 	}
+	// Functions of strings that change a text leave it an error's text.
 	x, ok := sel.X.(*ast.Ident)
 	return ok && x.Name == "strings" && slices.ContainsFunc(call.Args, isErrorText)
 }
@@ -77,9 +81,11 @@ func searches(s *source, call *ast.CallExpr) bool {
 	}
 	importPath, name, ok := s.used(call.Fun)
 	if ok && (importPath == "strings" || importPath == "regexp") {
+		// A name that begins with one of these searches a text.
 		return slices.ContainsFunc([]string{"Contains", "Has", "EqualFold", "Index", "LastIndex", "Count", "Cut", "Match"},
 			func(head string) bool { return strings.HasPrefix(name, head) })
 	}
+	// A method of a compiled pattern has such a name too.
 	sel, ok := call.Fun.(*ast.SelectorExpr)
 	return ok && (strings.HasPrefix(sel.Sel.Name, "Match") || strings.HasPrefix(sel.Sel.Name, "Find"))
 }
@@ -93,6 +99,7 @@ func commentedLines(t *tree, s *source) map[int]bool {
 	return out
 }
 
+// codesDir declares the codes, and tableFile has a row for each. errs.OK is not an error and needs none.
 const (
 	codesDir  = "internal/errs"
 	tableFile = "internal/edge/errors.go"
@@ -100,12 +107,14 @@ const (
 
 // checkErrorTable finds codes of errs that no package variable of the edge's error table mentions.
 func checkErrorTable(t *tree) []finding {
+	// rows are the names of codes that the table mentions.
 	rows := make(map[string]bool)
 	table := t.file(tableFile)
 	if table == nil {
 		return []finding{{tableFile, 1, "is missing: it holds the table from facts to codes"}}
 	}
 	for _, decl := range table.ast.Decls {
+		// Only package variables are the table: a function may mention a code for another reason.
 		if gen, ok := decl.(*ast.GenDecl); ok && gen.Tok == token.VAR {
 			ast.Inspect(gen, func(n ast.Node) bool {
 				if e, ok := n.(ast.Expr); ok {
@@ -127,7 +136,7 @@ func checkErrorTable(t *tree) []finding {
 	return out
 }
 
-// codes finds the constants of type Code.
+// codes finds the constants of type Code by their names. The finding of each is its place, without a text.
 func (t *tree) codes() map[string]finding {
 	out := make(map[string]finding)
 	if t.pkgs[codesDir] == nil {

@@ -90,28 +90,37 @@ func functionName(fn *ast.FuncDecl) string {
 
 // giveWalk judges one function, and those written inside it.
 type giveWalk struct {
-	tree  *tree
-	file  *source
-	info  *types.Info
+	// tree and file are where findings are placed.
+	tree *tree
+	file *source
+	// info has the types of the file's expressions.
+	info *types.Info
+	// leads knows which calls lead out of the package.
 	leads *leadsOut
-	out   []finding
+	// out are the findings so far.
+	out []finding
 }
 
 // taken is something that must be given back: by a call of text, or by a method of text.
 type taken struct {
+	// text is the call as it is written, such as s.mu.Unlock.
 	text string
-	pos  token.Pos
+	// pos is where it is taken or given back.
+	pos token.Pos
 }
 
 // function judges a body. Function literals in it are bodies of their own: they run at another time.
 func (w *giveWalk) function(body *ast.BlockStmt) {
 	var takes, gives []taken
+	// risky are calls that may panic between a take and its give back: those that lead out of the package.
 	var risky []token.Pos
 	ast.Inspect(body, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.FuncLit:
 			w.function(n.Body)
 			return false
+		// A deferred call, or one of another goroutine, gives nothing back by hand. Literals in it are judged all the
+		// same.
 		case *ast.DeferStmt, *ast.GoStmt:
 			ast.Inspect(n, func(n ast.Node) bool {
 				if lit, ok := n.(*ast.FuncLit); ok {
@@ -121,8 +130,10 @@ func (w *giveWalk) function(body *ast.BlockStmt) {
 				return true
 			})
 			return false
+		// A variable of type func() that a call returned gives back what that call took.
 		case *ast.AssignStmt:
 			takes = append(takes, w.handed(n)...)
+		// A give back is a statement of its own, so its call is not looked into.
 		case *ast.ExprStmt:
 			if call, ok := n.X.(*ast.CallExpr); ok {
 				if text, ok := w.gives(call); ok {
@@ -132,6 +143,7 @@ func (w *giveWalk) function(body *ast.BlockStmt) {
 			}
 		case *ast.CallExpr:
 			if sel, ok := n.Fun.(*ast.SelectorExpr); ok {
+				// Each take is matched by the text of what would give it back.
 				for give, from := range givesBack {
 					if slices.Contains(from, sel.Sel.Name) {
 						takes = append(takes, taken{types.ExprString(sel.X) + "." + give, n.Pos()})
@@ -146,6 +158,8 @@ func (w *giveWalk) function(body *ast.BlockStmt) {
 		return true
 	})
 	for _, g := range gives {
+		// from is the nearest take before the give back. Without one, what is given back was taken elsewhere, and is
+		// not judged.
 		from := token.NoPos
 		for _, t := range takes {
 			if t.text == g.text && t.pos < g.pos {
@@ -195,6 +209,7 @@ func (w *giveWalk) gives(call *ast.CallExpr) (text string, ok bool) {
 	return "", false
 }
 
+// isVariable says whether a name is a variable, so that its call is not one of a declared function.
 func (w *giveWalk) isVariable(id *ast.Ident) bool {
 	_, ok := w.info.ObjectOf(id).(*types.Var)
 	return ok
@@ -203,13 +218,17 @@ func (w *giveWalk) isVariable(id *ast.Ident) bool {
 // leadsOut knows which calls of a package lead out of it: by a function value, an interface of this module, or into another of
 // its packages, at once or by way of the package's own functions.
 type leadsOut struct {
-	info        *types.Info
+	// info has the types of the package.
+	info *types.Info
+	// module is the path of the module, and dir the directory of the package in it.
 	module, dir string
-	known       map[types.Object]bool // functions of the package that do
+	// known are the functions of the package that lead out of it.
+	known map[types.Object]bool
 }
 
 // find marks the package's functions until none is added.
 func (l *leadsOut) find(functions []function) {
+	// again says that the last round has found a function: its callers lead out too, so one more round is needed.
 	for again := true; again; {
 		again = false
 		for _, f := range functions {
@@ -219,6 +238,7 @@ func (l *leadsOut) find(functions []function) {
 			}
 			ast.Inspect(f.decl.Body, func(n ast.Node) bool {
 				switch n := n.(type) {
+				// What runs on another goroutine, or later, is not a part of the call.
 				case *ast.GoStmt, *ast.FuncLit:
 					return false
 				case *ast.CallExpr:
@@ -234,6 +254,7 @@ func (l *leadsOut) find(functions []function) {
 
 // call says whether a call leads out of the package.
 func (l *leadsOut) call(call *ast.CallExpr) bool {
+	// Conversions and builtins run no code of others.
 	if tv := l.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
 		return false
 	}
@@ -247,13 +268,17 @@ func (l *leadsOut) call(call *ast.CallExpr) bool {
 		of = l.info.ObjectOf(f)
 	case *ast.SelectorExpr:
 		of = l.info.ObjectOf(f.Sel)
+		// A method of an interface may be any code. Interfaces of other modules, such as error, are taken to be
+		// harmless.
 		if s := l.info.Selections[f]; s != nil && s.Kind() == types.MethodVal && types.IsInterface(s.Recv()) {
 			return l.ours(of)
 		}
 	}
+	// A variable holds a function value, which may be any code.
 	if _, ok := of.(*types.Var); ok {
 		return true
 	}
+	// Origin is the function as declared, where the call is of an instance of a generic one.
 	if fn, ok := of.(*types.Func); ok && fn.Origin() != nil && l.known[fn.Origin()] {
 		return true
 	}
@@ -271,7 +296,9 @@ func (l *leadsOut) ours(of types.Object) bool {
 
 // function is a function that a package declares.
 type function struct {
+	// file is where the function is declared.
 	file *source
+	// decl is its declaration, with a body.
 	decl *ast.FuncDecl
 }
 

@@ -26,6 +26,8 @@ func checkImports(t *tree, l *law) []finding {
 	return append(out, checkRows(t, l)...)
 }
 
+// checkFileImports holds the imports of one file against the row of its package. Imports of other modules are
+// checkLibraries'.
 func checkFileImports(t *tree, p *pkg, s *source, r lawRow) []finding {
 	var out []finding
 	for _, im := range s.imports {
@@ -44,6 +46,7 @@ func checkFileImports(t *tree, p *pkg, s *source, r lawRow) []finding {
 
 // testMayImport says what a test file of from, or any file below test/, may import besides the row of its package.
 func testMayImport(from, dir string) bool {
+	// A test of package x_test imports x, and every test may import a kit.
 	if dir == from || isKit(dir) {
 		return true
 	}
@@ -52,6 +55,7 @@ func testMayImport(from, dir string) bool {
 
 // checkRows holds the names in imports.txt against the packages there are.
 func checkRows(t *tree, l *law) []finding {
+	// exists says whether a package fits a pattern.
 	exists := func(pattern string) bool {
 		for dir := range t.pkgs {
 			if matches(pattern, dir) {
@@ -70,6 +74,7 @@ func checkRows(t *tree, l *law) []finding {
 		}
 	}
 	for _, p := range slices.Sorted(maps.Keys(named)) {
+		// A row that names what is planned is allowed before its package exists.
 		if _, planned := l.planned[p]; !planned && !exists(p) {
 			out = append(out, finding{
 				lawFile, named[p], fmt.Sprintf("names %s, which has no Go file: delete it, or list it as planned", short(p)),

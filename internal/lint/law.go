@@ -7,21 +7,29 @@ import (
 	"strings"
 )
 
+// lawFile is the file of import rules, from the module root.
 const lawFile = "internal/lint/imports.txt"
 
 // law is what imports.txt says.
 type law struct {
-	rows    []lawRow
-	planned map[string]int // line by pattern: packages that have a row before they exist
+	// rows are in the order of the file. No package is a member of two, as long as its name is written alike in both.
+	rows []lawRow
+	// planned are packages that have a row before they exist: the line that says so, by pattern.
+	planned map[string]int
 }
 
 // lawRow says what some packages may import of the module.
 type lawRow struct {
-	line    int
-	allowed []string // patterns
-	members []string // patterns
-	text    string   // allowed, as written
-	reason  string   // after the #, may be empty
+	// line is the number of the row's first line.
+	line int
+	// allowed are the patterns of what may be imported; empty for NONE.
+	allowed []string
+	// members are the patterns of the packages that may import it.
+	members []string
+	// text is what is allowed, as it is written.
+	text string
+	// reason stands after the #. It may be empty.
+	reason string
 }
 
 // roots are the folders whose packages are named in full; any other name is below internal.
@@ -40,6 +48,7 @@ func readLaw(fsys fs.FS) (*law, error) {
 		return nil, err
 	}
 	l := &law{planned: make(map[string]int)}
+	// pending is the row read so far, whose first line is first; empty between rows.
 	pending, first := "", 0
 	for i, line := range strings.Split(string(text), "\n") {
 		line = strings.TrimSpace(line)
@@ -65,6 +74,7 @@ func readLaw(fsys fs.FS) (*law, error) {
 	return l, nil
 }
 
+// add parses one row or one list of planned packages, with its lines joined. number is that of its first line.
 func (l *law) add(line string, number int) error {
 	line, reason, _ := strings.Cut(line, "#")
 	if list, ok := strings.CutPrefix(line, "planned:"); ok {
@@ -121,6 +131,7 @@ func patterns(list string) ([]string, error) {
 			if n == "" || strings.ContainsAny(n, " \t") {
 				return nil, fmt.Errorf("%q must be a package name", n)
 			}
+			// The first element decides whether a name is complete or below internal.
 			if first, _, _ := strings.Cut(n, "/"); !slices.Contains(roots, first) {
 				n = "internal/" + n
 			}
@@ -156,10 +167,12 @@ func (l *law) row(dir string) (lawRow, bool) {
 	return lawRow{}, false
 }
 
+// allows reports whether the row lets its members import a package.
 func (r lawRow) allows(dir string) bool {
 	return slices.ContainsFunc(r.allowed, func(p string) bool { return matches(p, dir) })
 }
 
+// matches reports whether a pattern names a directory: itself, or with /... anything below it too.
 func matches(pattern, dir string) bool {
 	if root, ok := strings.CutSuffix(pattern, "/..."); ok {
 		return within(dir, root)

@@ -5,11 +5,15 @@ import (
 	"strings"
 )
 
-// A library fence keeps one library, named by the prefix of its import paths, to the packages that allow says.
+// libraryFence keeps one library, named by the prefix of its import paths, to the packages that allow says.
 type libraryFence struct {
+	// prefix covers the path itself and all below it.
 	prefix string
-	allow  func(p *pkg, s *source) bool
-	where  string // what allow says, for people
+	// allow reports whether a file may import the library.
+	allow func(p *pkg, s *source) bool
+	// where is what allow says, for people.
+	where string
+	// reason ends the finding.
 	reason string
 }
 
@@ -77,6 +81,7 @@ func checkLibraries(t *tree) []finding {
 	var out []finding
 	t.each(func(p *pkg, s *source) {
 		for _, im := range s.imports {
+			// The first fence that fits decides, which is why longer prefixes stand first.
 			i := slices.IndexFunc(fences, func(f libraryFence) bool { return within(im.path, f.prefix) })
 			if i < 0 || fences[i].allow(p, s) {
 				continue

@@ -8,14 +8,20 @@ import (
 
 // licenseForm is how the text of a license is known, in lower case and with one space between words.
 type licenseForm struct {
-	id   string // of SPDX
+	// id is the identifier of SPDX.
+	id string
+	// says matches what only texts of this license say.
 	says *regexp.Regexp
-	not  *regexp.Regexp // the text does not say this as well; nil: nothing is ruled out
+	// not matches what rules the license out: the text must not say it as well. nil: nothing rules it out.
+	not *regexp.Regexp
 }
 
 var (
+	// apache matches the title of the license, which a short header does not have.
 	apache = regexp.MustCompile(`apache license,? version 2\.0, january 2004`)
-	bsd    = regexp.MustCompile(`redistribution and use in source and binary forms, with or without modification`)
+	// bsd matches how every BSD license begins.
+	bsd = regexp.MustCompile(`redistribution and use in source and binary forms, with or without modification`)
+	// noName matches the clause that the license with three clauses has, and the one with two lacks.
 	noName = regexp.MustCompile(`neither (the )?names? of|the names? of (the author|its contributors) may not be used`)
 )
 

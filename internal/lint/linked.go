@@ -17,15 +17,21 @@ import (
 
 // linked is a module from which the program links at least one package.
 type linked struct {
+	// path and version are as go.mod has them; version is empty for the main module.
 	path, version string
-	sum           string // as go.sum has it: h1: and the base64 of a SHA-256 over the module's files
-	texts         []text // files with licenses and notices of the linked packages, by name
-	needs         []string
+	// sum is what go.sum has: h1: and the base64 of a SHA-256 over the module's files.
+	sum string
+	// texts are the files with licenses and notices of the linked packages, in the order of their names.
+	texts []text
+	// needs are the paths of the modules whose packages its own packages import, in order.
+	needs []string
 }
 
 // text is a file with a license or a notice.
 type text struct {
-	name string // from the module's root, with slashes
+	// name is the path of the file from the module's root, with slashes.
+	name string
+	// body is the text, with line breaks of Unix.
 	body string
 }
 
@@ -43,7 +49,7 @@ func platforms() []platform {
 	return out
 }
 
-// listed is what the go command says about a package.
+// listed is what the go command says about a package; Module is nil for the standard library.
 type listed struct {
 	ImportPath, Dir string
 	Imports         []string
@@ -62,7 +68,9 @@ func linkedModules(dir, target string, on []platform) ([]linked, error) {
 	if err != nil {
 		return nil, err
 	}
-	packages := map[string]listed{} // by import path
+	// packages are the linked packages of all platforms, by import path.
+	packages := map[string]listed{}
+	// imports are, by import path, those of all platforms together: files differ between them.
 	imports := map[string]map[string]bool{}
 	for _, p := range on {
 		all, err := listPackages(dir, target, p)
@@ -83,6 +91,7 @@ func linkedModules(dir, target string, on []platform) ([]linked, error) {
 		}
 	}
 	modules := map[string]*linked{}
+	// needs are the modules that a module's packages import, by its path.
 	needs := map[string]map[string]bool{}
 	for name, l := range packages {
 		m := modules[l.Module.Path]
@@ -137,6 +146,7 @@ func (m *linked) addTexts(l listed) error {
 		}
 		for _, f := range files {
 			name := filepath.ToSlash(filepath.Join(at, f.Name()))
+			// known says that a package in the same or another directory has brought this text already.
 			known := slices.ContainsFunc(m.texts, func(t text) bool { return t.name == name })
 			isText := strings.EqualFold(at, "licenses") || licenseName.MatchString(f.Name()) && !strings.HasSuffix(f.Name(), ".go")
 			if known || !isText || !f.Type().IsRegular() {

@@ -8,12 +8,17 @@ import (
 	"strings"
 )
 
-// link is an inline Markdown link or image; reference is a link definition.
+// The parts of Markdown that links are found by.
 var (
-	link      = regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)`)
+	// link is an inline link or image, whose target is the first group.
+	link = regexp.MustCompile(`\]\(<?([^)\s>]+)>?(?:\s+"[^"]*")?\)`)
+	// reference is a definition of a link at the beginning of a line.
 	reference = regexp.MustCompile(`^\s{0,3}\[[^\]]+\]:\s+<?([^\s>]+)`)
-	scheme    = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
-	code      = regexp.MustCompile("`[^`]*`")
+	// scheme begins a target that is a URL: it is not looked up.
+	scheme = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
+	// code is code within a line, in which nothing is a link.
+	code = regexp.MustCompile("`[^`]*`")
+	// unslugged are the characters of a heading that its anchor leaves out, as GitHub makes it.
 	unslugged = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 )
 
@@ -69,6 +74,7 @@ func dangles(fsys fs.FS, from, target string) string {
 			name = strings.TrimPrefix(path.Clean(file), "/")
 		}
 	}
+	// A target above the root of the repository cannot be there.
 	if !fs.ValidPath(name) {
 		return "leads out of the repository"
 	}
@@ -83,6 +89,7 @@ func dangles(fsys fs.FS, from, target string) string {
 		return err.Error()
 	}
 	for _, line := range lines {
+		// A heading begins with at least one # and a space.
 		text := strings.TrimLeft(line, "#")
 		if text != line && strings.HasPrefix(text, " ") && slug(text) == heading {
 			return ""

@@ -9,7 +9,7 @@ import (
 // emptyNames say nothing about what a package holds.
 var emptyNames = []string{"common", "util", "utils", "helper", "helpers", "types", "models", "manager"}
 
-// A todo cites the issue or the decision that will end it.
+// The forms of a TODO: one must cite the issue or the decision that will end it.
 var (
 	todo      = regexp.MustCompile(`\bTODO\b`)
 	citedTodo = regexp.MustCompile(`\bTODO\((#\d+|decision \d{4})\)`)

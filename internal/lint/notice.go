@@ -36,6 +36,7 @@ func notice(modules []linked) (string, error) {
 			fmt.Fprintf(&head, "    %s\n", line)
 		}
 		for _, t := range m.texts {
+			// The words alone tell texts apart: modules break the lines of the same license in different places.
 			words := strings.Join(strings.Fields(t.body), " ")
 			n, known := numbers[words]
 			if !known {

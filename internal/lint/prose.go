@@ -9,6 +9,7 @@ import (
 	"maps"
 	"path"
 	"regexp"
+	// proseFile is the file of words that are still allowed, from the module root.
 	"slices"
 	"strconv"
 	"strings"
@@ -35,10 +36,12 @@ var unplain = []struct {
 // plainNo are the turns with "is no" that are plain English.
 var plainNo = regexp.MustCompile(`\b([Tt]here (is|are) no|(is|are) no (longer|more|less|later|earlier|faster|slower|larger|smaller|better|worse|such))\b`)
 
-// checkProse finds unplain words in comments, in texts of the program, in documents and in the contract. An area that has some left says how
-// many in prose.txt, "count area", and the count may only fall.
+// checkProse finds unplain words in comments, in texts of the program, in documents and in the contract. A line "count
+// area" in prose.txt says how many an area has left. The count may only fall.
 func checkProse(t *tree) ([]finding, error) {
+	// byArea are the words that were found, by area.
 	byArea := make(map[string][]finding)
+	// look finds words in a text of several lines, whose first line is the given one of the file.
 	look := func(file string, line int, text string) {
 		for i, l := range strings.Split(text, "\n") {
 			l = plainNo.ReplaceAllString(l, "")
@@ -51,6 +54,7 @@ func checkProse(t *tree) ([]finding, error) {
 		}
 	}
 	t.each(func(p *pkg, s *source) {
+		// This package names the words that it looks for.
 		if within(p.dir, "gen") || within(p.dir, "internal/lint") {
 			return
 		}
@@ -125,6 +129,7 @@ func judgeProse(t *tree, byArea map[string][]finding) ([]finding, error) {
 	return out, nil
 }
 
+// readProse reads how many words each area may have. Without the file, none may have any.
 func readProse(fsys fs.FS) (map[string]int, error) {
 	out := make(map[string]int)
 	b, err := fs.ReadFile(fsys, proseFile)

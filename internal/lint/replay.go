@@ -21,6 +21,7 @@ import (
 // All files of a package are checked together, whatever their build tags; what they then declare twice is ignored.
 // dir is a directory of the module, where the go command can look up what is outside of it.
 func checkReplay(t *tree, dir string) ([]finding, error) {
+	// Packages that are imported are type-checked too, but only judged ones have their bodies read.
 	judged := func(p *pkg) bool { return replays(p.dir) }
 	c := newTypeChecker(t, judged)
 	if err := c.findExports(dir); err != nil {
@@ -45,14 +46,21 @@ func checkReplay(t *tree, dir string) ([]finding, error) {
 
 // typeChecker reads types: of this module from its source, of everything else from what the compiler exported.
 type typeChecker struct {
-	tree    *tree
-	judged  func(*pkg) bool // packages whose bodies are read
+	// tree is the source of this module.
+	tree *tree
+	// judged says whether the bodies of a package are read.
+	judged func(*pkg) bool
+	// exports reads the types of what is outside of the module, from files that findExports has found.
 	exports types.Importer
-	info    *types.Info
-	done    map[string]*types.Package // by directory
-	unknown []finding                 // imports that could not be read
+	// info collects what is learnt of all packages.
+	info *types.Info
+	// done has the packages that were read, by directory.
+	done map[string]*types.Package
+	// unknown are imports that could not be read: what depends on them cannot be judged.
+	unknown []finding
 }
 
+// newTypeChecker returns a checker that has read nothing yet. findExports must be called before it can.
 func newTypeChecker(t *tree, judged func(*pkg) bool) *typeChecker {
 	return &typeChecker{tree: t, judged: judged, done: make(map[string]*types.Package), info: &types.Info{
 		Types: make(map[ast.Expr]types.TypeAndValue), Uses: make(map[*ast.Ident]types.Object),
@@ -63,7 +71,10 @@ func newTypeChecker(t *tree, judged func(*pkg) bool) *typeChecker {
 // findExports asks the go command for the export files of all that judged packages import from outside, by whatever
 // way.
 func (c *typeChecker) findExports(dir string) error {
+	// outside are the import paths of other modules and of the standard library. seen are the packages of this one that
+	// were visited.
 	outside, seen := map[string]bool{}, map[string]bool{}
+	// collect visits a package and all of this module that it imports, but for tests.
 	var collect func(p *pkg)
 	collect = func(p *pkg) {
 		if p == nil || seen[p.dir] {
@@ -87,6 +98,7 @@ func (c *typeChecker) findExports(dir string) error {
 			collect(p)
 		}
 	}
+	// files are the export files by import path; empty for a package that the go command could not build.
 	files := make(map[string]string)
 	if len(outside) > 0 {
 		args := []string{"list", "-e", "-export", "-f", "{{.ImportPath}} {{.Export}}", "--"}
@@ -139,6 +151,8 @@ func (c *typeChecker) check(p *pkg) *types.Package {
 	}
 	conf := types.Config{Importer: c, IgnoreFuncBodies: !c.judged(p), Error: func(err error) {
 		e, ok := errors.AsType[types.Error](err)
+		// Other errors are not told: the compiler finds them, and files of different build tags contradict each other
+		// here.
 		if ok && strings.HasPrefix(e.Msg, "could not import") {
 			at := c.tree.fset.Position(e.Pos)
 			c.unknown = append(c.unknown, finding{at.Filename, at.Line, "cannot be judged: " + e.Msg})
@@ -150,15 +164,20 @@ func (c *typeChecker) check(p *pkg) *types.Package {
 
 // replayWalk visits one file; parents are the nodes above the present one.
 type replayWalk struct {
-	tree    *tree
-	file    *source
-	info    *types.Info
+	// tree and file are where findings are placed.
+	tree *tree
+	file *source
+	// info has the types of the file's expressions.
+	info *types.Info
+	// parents are the nodes above the present one, the root first.
 	parents []ast.Node
-	out     []finding
+	// out are the findings so far.
+	out []finding
 }
 
 // Visit implements ast.Visitor.
 func (w *replayWalk) Visit(n ast.Node) ast.Visitor {
+	// A nil node says that the children of the last parent have been visited.
 	if n == nil {
 		w.parents = w.parents[:len(w.parents)-1]
 		return nil
@@ -170,6 +189,7 @@ func (w *replayWalk) Visit(n ast.Node) ast.Visitor {
 	return w
 }
 
+// report adds a finding at a node.
 func (w *replayWalk) report(n ast.Node, format string, args ...any) {
 	w.out = append(w.out, w.tree.at(w.file, n.Pos(), format, args...))
 }
@@ -186,6 +206,7 @@ func (w *replayWalk) mapOrder(n ast.Node) {
 		if importPath != "maps" || !slices.Contains([]string{"All", "Keys", "Values"}, name) {
 			return
 		}
+		// Only the call right around it makes the order of a map harmless.
 		if len(w.parents) > 0 {
 			if outer, ok := w.parents[len(w.parents)-1].(*ast.CallExpr); ok {
 				p, f, _ := w.file.used(outer.Fun)
@@ -198,6 +219,7 @@ func (w *replayWalk) mapOrder(n ast.Node) {
 	}
 }
 
+// isMap reports whether a type is a map, or a type parameter whose constraint allows one.
 func isMap(t types.Type) bool {
 	if t == nil {
 		return false
@@ -206,6 +228,7 @@ func isMap(t types.Type) bool {
 		u, ok := p.Constraint().Underlying().(*types.Interface)
 		for i := 0; ok && i < u.NumEmbeddeds(); i++ {
 			e := u.EmbeddedType(i)
+			// All terms of a union would have to be maps for a range to compile, so the first one tells.
 			if union, isUnion := e.(*types.Union); isUnion && union.Len() > 0 {
 				e = union.Term(0).Type()
 			}
@@ -240,6 +263,7 @@ func (w *replayWalk) floats(n ast.Node) {
 		if len(n.Args) == 0 || !w.isFloat(n.Args[0]) {
 			return
 		}
+		// A conversion to an integer rounds, and min and max compare.
 		fun := w.info.Types[n.Fun]
 		if fun.IsType() && isKind(fun.Type, types.IsInteger) {
 			w.report(n, say, "makes an integer of")
@@ -250,11 +274,14 @@ func (w *replayWalk) floats(n ast.Node) {
 	}
 }
 
+// isFloat reports whether an expression is a float or a complex number that is not a constant: the compiler computes
+// those exactly.
 func (w *replayWalk) isFloat(e ast.Expr) bool {
 	tv := w.info.Types[e]
 	return tv.Value == nil && isKind(tv.Type, types.IsFloat|types.IsComplex)
 }
 
+// isKind reports whether the type below t is a basic one of a kind; false for an unknown type.
 func isKind(t types.Type, kind types.BasicInfo) bool {
 	if t == nil {
 		return false

@@ -11,25 +11,37 @@ import (
 // bom is a bill of materials in the form of CycloneDX 1.6 (ECMA-424). It has no serial number and no time: the same modules
 // give the same bytes.
 type bom struct {
-	Format       string         `json:"bomFormat"`
-	SpecVersion  string         `json:"specVersion"`
-	Version      int            `json:"version"`
-	Metadata     bomMetadata    `json:"metadata"`
-	Components   []bomComponent `json:"components"`
-	Dependencies []bomNeeds     `json:"dependencies"`
+	// Format is CycloneDX.
+	Format      string `json:"bomFormat"`
+	SpecVersion string `json:"specVersion"`
+	// Version is that of the document, which is made once for a release.
+	Version int `json:"version"`
+	// Metadata names the program itself.
+	Metadata bomMetadata `json:"metadata"`
+	// Components are the linked modules, in the order of their paths.
+	Components []bomComponent `json:"components"`
+	// Dependencies has an entry for each module, the program's own too.
+	Dependencies []bomNeeds `json:"dependencies"`
 }
 
+// bomMetadata says what the bill is of.
 type bomMetadata struct {
 	Component bomComponent `json:"component"`
 }
 
+// bomComponent is one module, as a program or as a library.
 type bomComponent struct {
-	Ref      string       `json:"bom-ref"`
-	Type     string       `json:"type"`
-	Name     string       `json:"name"`
-	Version  string       `json:"version,omitempty"`
-	PURL     string       `json:"purl"`
-	Hashes   []bomHash    `json:"hashes,omitempty"`
+	// Ref is what dependencies call it: its path and version with an @ between.
+	Ref  string `json:"bom-ref"`
+	Type string `json:"type"`
+	// Name is the path of the module.
+	Name    string `json:"name"`
+	Version string `json:"version,omitempty"`
+	// PURL is its package URL.
+	PURL string `json:"purl"`
+	// Hashes is empty for the program, which go.sum does not list.
+	Hashes []bomHash `json:"hashes,omitempty"`
+	// Licenses has one entry, of one license or of an expression.
 	Licenses []bomLicense `json:"licenses"`
 }
 
@@ -45,6 +57,7 @@ type bomLicense struct {
 	Expression string        `json:"expression,omitempty"`
 }
 
+// bomLicenseID is a license by its identifier of SPDX.
 type bomLicenseID struct {
 	ID string `json:"id"`
 }
@@ -59,6 +72,7 @@ type bomNeeds struct {
 // one is linked depends on the toolchain, and `go version` tells it of a binary.
 func billOfMaterials(modules []linked) ([]byte, error) {
 	b := bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1}
+	// refs are the references by path. The program has no version, so its own is the path alone.
 	refs := make(map[string]string, len(modules))
 	for _, m := range modules {
 		refs[m.path] = strings.TrimSuffix(m.path+"@"+m.version, "@")
@@ -97,6 +111,7 @@ func purl(m linked) string {
 	return at + "@" + strings.ReplaceAll(m.version, "+", "%2B")
 }
 
+// licensed returns the entry for the licenses of a module: more than one are joined to an expression, since all hold.
 func licensed(ids []string) []bomLicense {
 	if len(ids) == 1 {
 		return []bomLicense{{License: &bomLicenseID{ids[0]}}}

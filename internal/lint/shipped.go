@@ -29,6 +29,8 @@ func checkLinked(dir, module, target, goos, tags string) ([]string, error) {
 	}
 	var out []string
 	for line := range strings.Lines(string(text)) {
+		// The go command lists a package's files for the given tags, so a file of a fault build is there only if it
+		// would be linked.
 		linked, files, _ := strings.Cut(strings.TrimSpace(line), " ")
 		own, ours := strings.CutPrefix(linked, module+"/")
 		what := ""
@@ -81,6 +83,7 @@ func checkBinary(dir, module, target, tags, scratch string) ([]string, error) {
 // symbolsOf lists the symbols of a binary of this system.
 func symbolsOf(binary string) ([]string, error) {
 	var out []string
+	// A binary of Linux has the form ELF, one of macOS the form Mach-O; other systems are not built for.
 	if f, err := elf.Open(binary); err == nil {
 		defer func() { _ = f.Close() }() // only read
 		symbols, err := f.Symbols()
@@ -96,6 +99,7 @@ func symbolsOf(binary string) ([]string, error) {
 	defer func() { _ = f.Close() }() // only read
 	if f.Symtab != nil {
 		for _, s := range f.Symtab.Syms {
+			// Mach-O puts an underscore before each symbol.
 			out = append(out, strings.TrimPrefix(s.Name, "_"))
 		}
 	}

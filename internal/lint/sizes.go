@@ -11,10 +11,14 @@ import (
 )
 
 const (
-	sizesFile     = "internal/lint/sizes.txt"
-	fileLines     = 800
+	// sizesFile has the reasons for what is longer than these limits.
+	sizesFile = "internal/lint/sizes.txt"
+	// fileLines is the number of lines of a file that needs no reason.
+	fileLines = 800
+	// testFileLines is that of a test file, whose cases take more room.
 	testFileLines = 1200
-	funcLines     = 80
+	// funcLines is that of a function, from func to its last brace.
+	funcLines = 80
 )
 
 // checkSizes finds files and functions that are long without a reason in sizes.txt, and reasons that are not needed any more.
@@ -25,7 +29,9 @@ func checkSizes(t *tree) ([]finding, error) {
 		return nil, err
 	}
 	var out []finding
+	// needed are the keys of all that is long, to find reasons that are not needed.
 	needed := make(map[string]bool)
+	// ask reports what is longer than its limit and has no reason. key is what a line of sizes.txt begins with.
 	ask := func(s *source, line int, key string, long, limit int) {
 		if long <= limit {
 			return

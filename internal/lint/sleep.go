@@ -18,6 +18,7 @@ func checkSleep(t *tree) []finding {
 		if !s.test && !isKit(p.dir) || within(p.dir, "test/e2e") || within(p.dir, "test/chaos") {
 			return
 		}
+		// bubbles are the calls of synctest.Test so far. A call is visited before what is inside of it.
 		var bubbles []ast.Node
 		ast.Inspect(s.ast, func(n ast.Node) bool {
 			switch n := n.(type) {
@@ -43,6 +44,7 @@ func checkSleep(t *tree) []finding {
 	return out
 }
 
+// inside reports whether a node lies within one of the outer ones.
 func inside(outer []ast.Node, n ast.Node) bool {
 	for _, o := range outer {
 		if o.Pos() <= n.Pos() && n.End() <= o.End() {

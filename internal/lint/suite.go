@@ -17,6 +17,7 @@ const (
 // checkSuite finds rows of the scripts' tables whose test or package is gone, and rows out of order: a table that nothing holds
 // to the code keeps them for ever.
 func checkSuite(t *tree) ([]finding, error) {
+	// tests has a package and a test with a space between, as rows do.
 	tests := make(map[string]bool)
 	t.each(func(p *pkg, s *source) {
 		for _, decl := range s.ast.Decls {
@@ -26,6 +27,7 @@ func checkSuite(t *tree) ([]finding, error) {
 		}
 	})
 	var out []finding
+	// last is the row before, for the order.
 	last := ""
 	err := eachRow(t.fsys, longTestsFile, func(line int, words []string) {
 		row := strings.Join(words, " ")
@@ -41,6 +43,7 @@ func checkSuite(t *tree) ([]finding, error) {
 		return nil, err
 	}
 	err = eachRow(t.fsys, budgetsFile, func(line int, words []string) {
+		// Other rows of the budgets do not name packages.
 		if words[0] == "cpu" && (len(words) != 3 || t.pkgs[words[1]] == nil) {
 			out = append(out, finding{budgetsFile, line, fmt.Sprintf("%q must name a package of this module, and seconds", words)})
 		}

@@ -17,8 +17,11 @@ import (
 
 // finding is one broken rule at one place.
 type finding struct {
-	file string // from the module root, with slashes
+	// file is the path from the module root, with slashes.
+	file string
+	// line counts from 1.
 	line int
+	// text says what is wrong, and what to do about it.
 	text string
 }
 
@@ -27,32 +30,47 @@ func (f finding) String() string { return fmt.Sprintf("%s:%d: %s", f.file, f.lin
 
 // tree is the source of one module, without the modules nested in it.
 type tree struct {
-	fsys   fs.FS
-	module string // its path, as go.mod names it
-	fset   *token.FileSet
-	pkgs   map[string]*pkg // by directory, from the module root
-	docs   []string        // its Markdown files
+	// fsys is the module's directory: a real one, or one that a test has made up.
+	fsys fs.FS
+	// module is the path of the module, as go.mod names it.
+	module string
+	// fset has the positions of all files.
+	fset *token.FileSet
+	// pkgs are the packages by directory, from the module root.
+	pkgs map[string]*pkg
+	// docs are the Markdown files, in the order of their paths.
+	docs []string
 }
 
 // pkg is the Go files of one directory, whatever their build tags, in name order.
 type pkg struct {
-	dir   string
+	// dir is the directory from the module root, with slashes; . is the root itself.
+	dir string
+	// files are in the order of their names.
 	files []*source
 }
 
 // source is one Go file.
 type source struct {
-	name    string
-	test    bool // its name ends in _test.go
-	ast     *ast.File
-	bytes   []byte
+	// name is the path from the module root, with slashes.
+	name string
+	// test says that the name ends in _test.go.
+	test bool
+	// ast is the parsed file, with comments.
+	ast *ast.File
+	// bytes is the text of the file.
+	bytes []byte
+	// imports are in the order of the file.
 	imports []imported
-	names   map[string]string // import path by the name that the file knows it under
+	// names are the import paths by the name that the file knows them under.
+	names map[string]string
 }
 
 // imported is one import declaration.
 type imported struct {
+	// path is the import path.
 	path string
+	// line is where the import stands.
 	line int
 }
 
@@ -98,6 +116,7 @@ func (t *tree) enter(dir string) error {
 	return nil
 }
 
+// parse reads one Go file and adds it to its package. A file that does not parse is an error: no rule could see it.
 func (t *tree) parse(name string) error {
 	text, err := fs.ReadFile(t.fsys, name)
 	if err != nil {
@@ -156,6 +175,7 @@ func (t *tree) each(fn func(p *pkg, s *source)) {
 	}
 }
 
+// line is the line of a position in its file.
 func (t *tree) line(pos token.Pos) int { return t.fset.Position(pos).Line }
 
 // at is a finding at a node of a file.

@@ -9,6 +9,7 @@ import (
 // variables bans package variables that change: state outside the store would not be replayed.
 func (w *replayWalk) variables(n ast.Node) {
 	const say = "%s package variable %s: what replicas share is in the store"
+	// flag reports each target that is a package variable, or a part of one.
 	flag := func(what string, targets ...ast.Expr) {
 		for _, e := range targets {
 			if v := w.packageVariable(e); v != nil {
@@ -23,10 +24,12 @@ func (w *replayWalk) variables(n ast.Node) {
 		}
 	case *ast.IncDecStmt:
 		flag("assigns", n.X)
+	// A range that declares its variables changes none of the package.
 	case *ast.RangeStmt:
 		if n.Tok == token.ASSIGN {
 			flag("assigns", n.Key, n.Value)
 		}
+	// An address lets the variable change where no rule sees it; so does a method with a pointer receiver.
 	case *ast.UnaryExpr:
 		if n.Op == token.AND {
 			flag("takes the address of", n.X)
@@ -36,12 +39,14 @@ func (w *replayWalk) variables(n ast.Node) {
 			flag("takes the address of", n.X)
 		}
 	case *ast.CallExpr:
+		// These builtins change their first argument.
 		if id, ok := n.Fun.(*ast.Ident); ok && w.info.Types[n.Fun].IsBuiltin() {
 			switch id.Name {
 			case "clear", "copy", "delete":
 				flag("changes", n.Args[0])
 			}
 		}
+	// Only declarations of the file itself are of package variables; the file is their one parent.
 	case *ast.GenDecl:
 		if n.Tok == token.VAR && len(w.parents) == 1 {
 			w.exported(n)
@@ -90,6 +95,7 @@ func (w *replayWalk) packageVariable(e ast.Expr) *types.Var {
 		case *ast.SliceExpr:
 			e = x.X
 		case *ast.SelectorExpr:
+			// A selector on an import is a variable of another package.
 			if _, _, ok := w.file.used(x); ok {
 				return asPackageVariable(w.info.Uses[x.Sel])
 			}
@@ -102,6 +108,7 @@ func (w *replayWalk) packageVariable(e ast.Expr) *types.Var {
 	}
 }
 
+// asPackageVariable returns an object as a variable, if it is one at the top of a package; else nil.
 func asPackageVariable(o types.Object) *types.Var {
 	v, ok := o.(*types.Var)
 	if !ok || v.IsField() || v.Pkg() == nil || v.Parent() != v.Pkg().Scope() {
