@@ -56,6 +56,7 @@ func (a adminPage) metrics(ctx context.Context, names ...string) (map[string]flo
 	out := make(map[string]float64, len(names))
 	err := a.get(ctx, "/metrics", func(body io.Reader) error {
 		for _, name := range names {
+			// A metric that was not found keeps -1; its absence is an error below.
 			out[name] = -1
 		}
 		found, lines := 0, bufio.NewScanner(body)
@@ -98,6 +99,7 @@ type footprint struct {
 // footprint collects garbage and reads what is left. The store's tables and cache are taken off
 // only where they lie in the heap; its layers and the log's cache always do.
 func (a adminPage) footprint(ctx context.Context) (f footprint, err error) {
+	// The metrics that are read, all in bytes.
 	const (
 		resident, heap  = "process_resident_memory_bytes", "go_memstats_heap_alloc_bytes"
 		tables, blocks  = "millrace_store_memtable_bytes", "millrace_store_cache_bytes"
@@ -126,6 +128,7 @@ func (a adminPage) storeInHeap(ctx context.Context) (bool, error) {
 		} `json:"build"`
 	}
 	err := a.get(ctx, "/debug/status", func(body io.Reader) error { return json.NewDecoder(body).Decode(&status) })
+	// A server that names no setting is taken for a build with cgo.
 	return status.Build.Settings["CGO_ENABLED"] == "0", err
 }
 
@@ -138,6 +141,7 @@ const (
 // fill creates n tasks as fast as they are acknowledged. It notes each in the ledger. The first error ends it.
 func fill(ctx context.Context, rig *bench.Rig, c *millrace.Client, n int, opts ...millrace.AddOption) error {
 	job := millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue).Lease(rig.Shape.Lease)
+	// Every call sends the same bytes, so one list serves all callers.
 	args := make([][]byte, fillBatch)
 	for i := range args {
 		args[i] = rig.Payload
@@ -148,6 +152,7 @@ func fill(ctx context.Context, rig *bench.Rig, c *millrace.Client, n int, opts .
 	left.Store(int64(n))
 	return atOnce(ctx, fillCallers, func(ctx context.Context, _ int) error {
 		for {
+			// before is what was left when this caller took its batch; 0 or less: nothing was.
 			before := left.Add(-fillBatch) + fillBatch
 			if before <= 0 {
 				return nil
@@ -169,6 +174,7 @@ func atOnce(ctx context.Context, n int, f func(ctx context.Context, i int) error
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var calls sync.WaitGroup
+	// failed is the first error of a call; later ones are of the context that it ended.
 	var failed atomic.Pointer[error]
 	for i := range n {
 		calls.Go(func() {

@@ -24,7 +24,9 @@ var commitKinds = []string{"bare", "one_commit", "separate"}
 // in the commit that completes the task, done by separate calls before it, and left out.
 type commitRun struct {
 	*effectsRun
-	stock  refsStock
+	// stock has the commits that refs are put at, of which the first is used.
+	stock refsStock
+	// client makes the separate calls and counts the effects. Handlers share it.
 	client *millrace.Client
 	// model and vector are those of every point: what is stored costs the same each time.
 	model  string
@@ -41,6 +43,7 @@ func CommitEffects(ctx context.Context, rig *bench.Rig) (err error) {
 	}
 	c := &commitRun{effectsRun: &effectsRun{rig: rig, q: newQueueRun(rig)}}
 	c.follow = millrace.Job[[]byte, []byte](commitFollow).Queue(commitFollow)
+	// The order is that of commitKinds, without bare.
 	c.effects = []func(t *millrace.Task){c.together, func(t *millrace.Task) { c.apart(ctx, t) }}
 	c.find = c.there
 	if c.stock, err = newRefsStock(ctx, rig); err != nil {
@@ -59,6 +62,7 @@ func CommitEffects(ctx context.Context, rig *bench.Rig) (err error) {
 		return fmt.Errorf("read the collection: %w", err)
 	}
 	c.model, c.vector = config.Model, make([]float32, config.Dim)
+	// The values do not matter: no search reads them.
 	for i := range c.vector {
 		c.vector[i] = float32(i%7) + 1
 	}
@@ -102,6 +106,7 @@ func (c *commitRun) apart(ctx context.Context, t *millrace.Task) {
 	if err == nil {
 		_, err = c.follow.Add(ctx, c.client, c.rig.Payload)
 	}
+	// The task is completed all the same: a failure shows in the run, and in the audit.
 	if err != nil {
 		c.rig.Fail("separate", err)
 	}
@@ -109,6 +114,7 @@ func (c *commitRun) apart(ctx context.Context, t *millrace.Task) {
 
 // report tells the rate of each kind, and the ratios of the one commit to both others.
 func (c *commitRun) report() {
+	// rates are by the name of the kind, in completions a second.
 	rates := map[string]float64{}
 	for i, name := range commitKinds {
 		rates[name] = c.sides[i].rate()
@@ -133,6 +139,7 @@ func (c *commitRun) there(ctx context.Context, client *millrace.Client, id strin
 	if err != nil {
 		return fmt.Errorf("its vector: %w", err)
 	}
+	// A point that is not there is left out of the answer, which is not an error.
 	if len(points) != 1 || points[0].ID != id {
 		return fmt.Errorf("lost: task %s is completed, and its vector is not there", id)
 	}

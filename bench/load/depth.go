@@ -22,18 +22,26 @@ const depthBase = 10_000
 // so that the depth stays.
 type depthLoad struct{ callers, batch int }
 
+// The loads of the suites.
 var (
+	// deepLoad gathers tasks in batches, as busy workers do.
 	deepLoad = depthLoad{16, 32}
+	// oneAlone is one worker without a batch: its latency is that of a claim alone.
 	oneAlone = depthLoad{1, 1}
 )
 
 // depthRun measures claims at one depth after another, on the same server.
 type depthRun struct {
-	rig    *bench.Rig
-	load   depthLoad
+	// rig is the run.
+	rig *bench.Rig
+	// load says how many callers there are, and what each takes at once.
+	load depthLoad
+	// client claims and adds. All callers share it.
 	client *millrace.Client
-	tasks  pb.TaskServiceClient
-	job    *millrace.JobOf[[]byte, []byte]
+	// tasks is the service by which a whole batch is completed in one call.
+	tasks pb.TaskServiceClient
+	// job names the queue and the lease of the tasks.
+	job *millrace.JobOf[[]byte, []byte]
 	// args are the payloads of one batch.
 	args [][]byte
 }
@@ -52,6 +60,7 @@ type depthPhase struct {
 	claims *hdrhistogram.Histogram
 }
 
+// newPhase returns a phase in which nothing was seen yet.
 func newPhase(on, over func() bool) *depthPhase {
 	return &depthPhase{on: on, over: over, claims: newLatencies()}
 }
@@ -76,10 +85,12 @@ func Depth(ctx context.Context, rig *bench.Rig) error {
 		return err
 	}
 	defer d.client.Close() //nolint:errcheck // every call was answered, or an error tells
+	// base is all tasks where the row has no more than the shallow queue.
 	base := min(depthBase, rig.Shape.Prefill)
 	if err := fill(ctx, rig, d.client, base); err != nil {
 		return err
 	}
+	// shallow stays nil where the row is not deeper than the base.
 	var shallow *depthPhase
 	if deeper := rig.Shape.Prefill - base; deeper > 0 {
 		if shallow, err = d.shallow(ctx); err != nil {
@@ -172,6 +183,8 @@ func (d *depthRun) deepen(ctx context.Context, n int) error {
 	if err := d.settle(ctx, admin); err != nil {
 		return err
 	}
+	// Both weighings are of a server at rest; what grew is divided by the tasks that came in
+	// between.
 	d.rig.Metric("live_bytes_per_task", (after.live-before.live)/float64(n), "B")
 	d.rig.Metric("rss_bytes_per_task", (after.resident-before.resident)/float64(n), "B")
 	return nil
@@ -190,6 +203,7 @@ const (
 func (d *depthRun) settle(ctx context.Context, admin adminPage) error {
 	const name = "millrace_store_compaction_debt_bytes"
 	began := time.Now()
+	// calm counts the looks in a row at which the debt did not fall.
 	for last, calm := -1.0, 0; calm < 3 && time.Since(began) < settleMost; {
 		m, err := admin.metrics(ctx, name)
 		if err != nil {

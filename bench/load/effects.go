@@ -30,8 +30,10 @@ var effectsValue = []byte(`{"done":true}`)
 // effectsRun is the cycle with and without effects for each completion. One goroutine changes kind
 // through the window, while handlers on many goroutines read it.
 type effectsRun struct {
+	// rig is the run.
 	rig *bench.Rig
-	q   *queueRun
+	// q is the queue's load, whose hooks this run uses.
+	q *queueRun
 	// kind is that of the slice under way: 0 is bare, and n has effects[n-1].
 	kind atomic.Int32
 	// effects are what handlers add to a task, one function for each kind that is not bare.
@@ -64,7 +66,9 @@ type effectsSide struct {
 
 // effectsTask is a task whose handler has begun, and the kind that it was given.
 type effectsTask struct {
-	kind  int32
+	// kind is as in effectsRun.
+	kind int32
+	// began is when the handler was given the task.
 	began time.Time
 }
 
@@ -167,6 +171,7 @@ func (e *effectsRun) turns(ctx context.Context, names ...string) error {
 // kept for the reading back.
 func (e *effectsRun) attach(t *millrace.Task) {
 	kind := e.kind.Load()
+	// A task is traced by its hash, so settled chooses the same ones.
 	if e.rig.Ledger.Traced(e.rig.Ledger.Hash(t.ID)) {
 		e.mu.Lock()
 		e.open[t.ID] = effectsTask{kind, time.Now()}
@@ -176,6 +181,7 @@ func (e *effectsRun) attach(t *millrace.Task) {
 		return
 	}
 	e.effects[kind-1](t)
+	// The bits are others than those that choose traced tasks.
 	if e.rig.Ledger.Hash(t.ID)>>16%effectsSample == 0 {
 		e.mu.Lock()
 		e.tasks = append(e.tasks, t.ID)
@@ -212,6 +218,8 @@ func (e *effectsRun) slice(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	// planned is the number of slices that fit the window. More follow only while a kind has
+	// nothing.
 	planned := effectsRounds * len(e.sides)
 	length := e.rig.Window / time.Duration(planned)
 	for n := 0; n < planned || !e.counted.Load(); n++ {
@@ -242,6 +250,7 @@ func (e *effectsRun) readBack(ctx context.Context) (int, error) {
 	}
 	defer c.Close() //nolint:errcheck // it only reads
 	e.mu.Lock()
+	// Handlers have ended, so the list does not change any more.
 	tasks := e.tasks
 	e.mu.Unlock()
 	for _, id := range tasks {

@@ -20,6 +20,7 @@ const (
 
 // failover is the queue's load, and the kills of the leader in it.
 type failover struct {
+	// q is the queue's load, whose onMade this run uses.
 	q *queueRun
 	// killed is the time of the kill that no create was acknowledged after yet; nil: all nodes serve.
 	killed atomic.Pointer[time.Time]
@@ -64,6 +65,7 @@ func Failover(ctx context.Context, rig *bench.Rig) error {
 func (f *failover) made(p *bench.Pump) {
 	at := f.killed.Load()
 	if at == nil || p.Began.Before(*at) || !f.killed.CompareAndSwap(at, nil) {
+		// A create that began before the kill says nothing about the new leader.
 		return
 	}
 	f.acked <- time.Since(*at)
@@ -112,6 +114,7 @@ func (f *failover) round(ctx context.Context) error {
 // report tells the number of kills, and the median and the longest of the times.
 func (f *failover) report(rig *bench.Rig) {
 	slices.Sort(f.took)
+	// The times are sorted, so the median and the longest are found by their place.
 	ms := func(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 	rig.Metric("kills", float64(len(f.took)), "kills")
 	rig.Metric("first_ack_ms", ms(f.took[len(f.took)/2]), "ms")

@@ -17,6 +17,7 @@ const residentLook = 200 * time.Millisecond
 // servers had together.
 func Footprint(ctx context.Context, rig *bench.Rig) error {
 	looking, stop := context.WithCancel(ctx)
+	// peaks gets one value for each server, also when the run fails.
 	peaks := make(chan float64, len(rig.Servers))
 	for _, s := range rig.Servers {
 		if s.Admin == "" {
@@ -33,6 +34,7 @@ func Footprint(ctx context.Context, rig *bench.Rig) error {
 	}
 	err := SearchMixed(ctx, rig)
 	stop()
+	// all is the sum of the peaks, which need not have come at the same time.
 	all := 0.0
 	for range rig.Servers {
 		all += <-peaks

@@ -45,6 +45,7 @@ type gcWatch struct {
 
 // gcCount is the collections so far of server and driver.
 type gcCount struct {
+	// server and driver count the collections since each process began.
 	server, driver uint64
 	// paused is how long they stopped the server, in seconds.
 	paused float64
@@ -59,6 +60,7 @@ func GC(ctx context.Context, rig *bench.Rig) error {
 		op: "create", admin: rig.Servers[0].Admin, with: hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3),
 		without: hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3),
 	}
+	// Rows without workers have no cycles, so the latency of a create is what they have.
 	if rig.Shape.Workers > 0 {
 		g.op = "cycle"
 	}
@@ -80,6 +82,7 @@ func GC(ctx context.Context, rig *bench.Rig) error {
 func (g *gcWatch) watch(ctx context.Context, rig *bench.Rig) {
 	tick := time.NewTicker(gcSlice)
 	defer tick.Stop()
+	// began says that the window has begun, so that first and slice are set.
 	began := false
 	for {
 		select {
@@ -124,12 +127,14 @@ func (g *gcWatch) count(ctx context.Context) (gcCount, error) {
 		return n, fmt.Errorf("read the server's collections: %w", err)
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was only read
+	// found counts the two metrics that are needed.
 	found := 0
 	lines := bufio.NewScanner(resp.Body)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		v, err := strconv.ParseFloat(value, 64)
 		switch {
+		// A line without a number is of another kind.
 		case err != nil:
 		case name == "go_gc_duration_seconds_count":
 			n.server, found = uint64(v), found+1
@@ -150,6 +155,7 @@ func (g *gcWatch) interval(op string, h *hdrhistogram.Histogram) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// A collection of the driver slows a call as one of the server does, so it counts too.
 	if g.now.server != g.slice.server || g.now.driver != g.slice.driver {
 		g.with.Merge(h)
 	} else {
@@ -170,6 +176,7 @@ func (g *gcWatch) report(rig *bench.Rig) {
 	rig.Metric("gc_cycles_driver", float64(g.now.driver-g.first.driver), "collections")
 	if len(g.pauses) > 0 {
 		slices.Sort(g.pauses)
+		// The list is sorted; the last element stands for the quantile where there are few.
 		rig.Metric("gc_pause_p99_us", g.pauses[min(len(g.pauses)*99/100, len(g.pauses)-1)], "µs")
 		rig.Metric("gc_pause_max_us", g.pauses[len(g.pauses)-1], "µs")
 	}

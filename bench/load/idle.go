@@ -28,10 +28,13 @@ const idleAnswer = 10 * time.Second
 
 // idleRun is a number of workers' streams on which nothing happens.
 type idleRun struct {
+	// rig is the run.
 	rig *bench.Rig
 	// queue is the one that the idle streams wait for.
-	queue   string
-	admin   adminPage
+	queue string
+	// admin is where the server's memory and CPU are read.
+	admin adminPage
+	// clients are the connections, which the streams are dealt out to.
 	clients []*millrace.Client
 	// given has the first task that a stream was given, and failed the first error of a stream.
 	given  chan *pb.Assignment
@@ -51,6 +54,7 @@ func Idle(ctx context.Context, rig *bench.Rig) (err error) {
 	if err != nil {
 		return err
 	}
+	// The server alone is measured first: no stream has been opened yet.
 	alone, err := r.used(ctx, func() error {
 		if bench.Pause(ctx, rig.Window) != nil {
 			return ctx.Err()
@@ -73,6 +77,7 @@ func Idle(ctx context.Context, rig *bench.Rig) (err error) {
 	if err != nil {
 		return err
 	}
+	// n is the number of streams.
 	n := float64(rig.Shape.Workers)
 	rig.Metric("alone_cpu_percent", alone*100, "%")
 	rig.Metric("streams_cpu_percent", idle*100, "%")
@@ -143,6 +148,7 @@ func (r *idleRun) used(ctx context.Context, f func() error) (float64, error) {
 
 // open subscribes n streams to the queue, dealt out to the connections. The streams last as long as ctx.
 func (r *idleRun) open(ctx context.Context, n int) error {
+	// More connections than the least are used when their streams would be too many for one.
 	connections := max(idleConnections, (n+idleStreams-1)/idleStreams)
 	for i := range connections {
 		c, err := r.rig.Dial(ctx, i)
@@ -152,6 +158,7 @@ func (r *idleRun) open(ctx context.Context, n int) error {
 		r.clients = append(r.clients, c)
 	}
 	return atOnce(ctx, connections, func(_ context.Context, i int) error {
+		// Each connection opens every connections-th stream, one after the other.
 		for k := i; k < n; k += connections {
 			if err := r.subscribe(ctx, r.clients[i]); err != nil {
 				return fmt.Errorf("open stream %d: %w", k, err)
@@ -181,6 +188,7 @@ func (r *idleRun) subscribe(ctx context.Context, c *millrace.Client) error {
 	if f.GetWelcome() == nil {
 		return fmt.Errorf("the server began with %T, not with a welcome", f.Frame)
 	}
+	// One slot is enough: the stream is given a single task at the end of the run.
 	sub := &pb.Subscribe{Sub: 1, Queues: []*pb.QueueWeight{{Name: r.queue, Weight: 1}}, Slots: 1, Batch: 1}
 	if err := stream.Send(&pb.ClientFrame{Frame: &pb.ClientFrame_Subscribe{Subscribe: sub}}); err != nil {
 		return err

@@ -14,7 +14,8 @@ import (
 // There are more keys in use than a window of seconds puts, and few enough that a driver can hold
 // what was acknowledged of each.
 const (
-	keysInUse    = 1 << 20
+	keysInUse = 1 << 20
+	// keysKeyspace is the keyspace of all runs.
 	keysKeyspace = "bench"
 	// underWayLook is how often the calls under way are counted.
 	underWayLook = 5 * time.Millisecond
@@ -23,9 +24,13 @@ const (
 // keyRun is one client that puts keys through one stream, without waiting for one answer before the
 // next put. One goroutine sends and another takes the answers.
 type keyRun struct {
-	rig    *bench.Rig
+	// rig is the run.
+	rig *bench.Rig
+	// ledger has what was acknowledged of each key. The audit reads it.
 	ledger *bench.KeyLedger
-	put    *bench.Op
+	// put is where puts are recorded.
+	put *bench.Op
+	// client and stream are used by the goroutine that sends, and by the one that waits.
 	client *millrace.Client
 	stream *millrace.KVStream
 	// next is the number of the next put.
@@ -34,6 +39,7 @@ type keyRun struct {
 	sent atomic.Uint64
 	// ended counts puts with an answer, whatever it is. sent − ended is what is under way.
 	ended atomic.Uint64
+	// under is what the goroutine of look has seen. It is read when that has ended.
 	under underWay
 }
 
@@ -80,6 +86,7 @@ func openKeys(ctx context.Context, rig *bench.Rig) (*keyRun, error) {
 	return &keyRun{rig: rig, ledger: rig.Keys, put: rig.Op("put"), client: c, stream: c.KV(keysKeyspace).Stream()}, nil
 }
 
+// close ends the stream before its client.
 func (k *keyRun) close() error { return errors.Join(k.stream.Close(), k.client.Close()) }
 
 // run feeds the stream for the warm-up, and then through the window as the shape says.
@@ -95,6 +102,8 @@ func (k *keyRun) run(ctx context.Context) error {
 			k.look(looking)
 		}()
 		over := until(time.Now().Add(k.rig.Window))
+		// left is the number of puts that the row still wants; it counts only where the row names a
+		// number.
 		left := k.rig.Shape.Puts
 		err := k.feed(ctx, func() bool {
 			left--
@@ -113,6 +122,7 @@ func (k *keyRun) run(ctx context.Context) error {
 // until returns a function that reports whether a time has come. It reads the clock only in one of
 // 16 calls, since a reading would cost a part of a put. Not for use by several goroutines.
 func until(end time.Time) func() bool {
+	// every is 16, so a window ends up to 15 puts late.
 	const every = 16
 	n := 0
 	return func() bool {
@@ -138,9 +148,11 @@ func (k *keyRun) look(ctx context.Context) {
 
 // sentPut is a put that waits for its answer. Its latency counts from at.
 type sentPut struct {
+	// n is the number of the put, from which the ledger knows key and value.
 	n  uint64
 	at time.Time
-	w  millrace.Written
+	// w gets the answer.
+	w millrace.Written
 }
 
 // feed puts keys until over says so, or ctx ends, and returns when each put has its answer. The
@@ -159,6 +171,7 @@ func (k *keyRun) feed(ctx context.Context, over func() bool) error {
 		n := k.next.Add(1) - 1
 		p := sentPut{n: n, at: time.Now()}
 		var err error
+		// sent is counted before the put, so that it is never smaller than ended.
 		k.sent.Add(1)
 		if p.w, err = k.stream.Put(ctx, k.ledger.Key(n), k.ledger.Value(n)); err != nil {
 			k.answer(1, n, p.at, 0, err)
@@ -207,6 +220,7 @@ func KeysLatency(ctx context.Context, rig *bench.Rig) error {
 	if err != nil {
 		return err
 	}
+	// A rate that is asked for goes before that of the row.
 	if rig.Rate <= 0 {
 		rig.Rate = float64(rig.Shape.Offered)
 	}

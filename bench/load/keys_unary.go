@@ -41,6 +41,7 @@ func KeysUnary(ctx context.Context, rig *bench.Rig) error {
 // unaryRun is the callers of a run. The caller with number n uses connection n modulo their count.
 type unaryRun struct {
 	keyRun
+	// clients are the connections, of which each may have several callers.
 	clients []*millrace.Client
 	// doors are the services of clients, in the same order.
 	doors []pb.KVServiceClient

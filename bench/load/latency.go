@@ -33,6 +33,7 @@ func Latency(ctx context.Context, rig *bench.Rig) error {
 // completions a second. What it did is in the ledger too, so that the audit covers it.
 func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error) {
 	q := newQueueRun(rig)
+	// Whatever happens, the run leaves no worker or connection behind.
 	defer func() {
 		clients := q.clients
 		for _, k := range q.workers {
@@ -52,6 +53,7 @@ func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error)
 		}
 	}
 	half := min(latencyProbe, rig.Window) / 2
+	// over ends the closed loop. It is set once.
 	var over atomic.Bool
 	done := make(chan error, 1)
 	go func() {
@@ -65,11 +67,13 @@ func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error)
 			return ctx.Err()
 		})
 	}()
+	// whole says that neither half was cut short.
 	whole := bench.Pause(ctx, half) == nil
 	before, began := q.settle.Acked(), time.Now()
 	whole = whole && bench.Pause(ctx, half) == nil
 	perSecond = float64(q.settle.Acked()-before) / time.Since(began).Seconds()
 	over.Store(true)
+	// The tasks that are under way are completed before the rate counts.
 	if err := errors.Join(<-done, rig.Drain(ctx)); err != nil {
 		return 0, fmt.Errorf("find the maximum: %w", err)
 	}

@@ -40,6 +40,7 @@ func NullServer(ctx context.Context, ready func(grpc, http string)) error {
 	pb.RegisterServerServiceServer(s, n)
 	(&nullKeys{}).register(s)
 	h := &http.Server{Handler: n.handler(), ReadHeaderTimeout: nullTimeout}
+	// served gets the result of both servers, so its capacity is 2.
 	served := make(chan error, 2)
 	go func() { served <- s.Serve(lis) }()
 	go func() { served <- h.Serve(web) }()
@@ -47,6 +48,7 @@ func NullServer(ctx context.Context, ready func(grpc, http string)) error {
 	select {
 	case <-ctx.Done():
 		err = nil
+	// The result is put back, so that both are waited for below.
 	case err = <-served:
 		served <- err
 	}
@@ -77,12 +79,14 @@ type null struct {
 	// token is the lease token of the newest task; ready are the tasks that wait, the oldest first.
 	token uint64
 	ready []*pb.Assignment
-	subs  []*nullSub
+	// subs are the subscriptions of all streams, in the order in which they came.
+	subs []*nullSub
 }
 
 // nullSub is one subscription: free is how many more tasks it takes now, and batch how many of them
 // in one frame.
 type nullSub struct {
+	// stream is the one that the subscription came by, and sub its number there.
 	stream *nullStream
 	sub    uint32
 	free   int
@@ -91,10 +95,12 @@ type nullSub struct {
 
 // nullStream sends from several goroutines: frames of others may assign tasks to it.
 type nullStream struct {
+	// mu guards sends: a stream of gRPC takes one at a time.
 	mu sync.Mutex
 	s  grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]
 }
 
+// send sends one frame.
 func (st *nullStream) send(f *pb.ServerFrame) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -143,6 +149,7 @@ func (st *nullStream) serve(frame func(st *nullStream, f *pb.ClientFrame) error)
 
 // frame answers one frame of a client. Other kinds need no answer.
 func (n *null) frame(st *nullStream, f *pb.ClientFrame) error {
+	// keep is nil when all tasks are given to workers.
 	var keep func(id string) bool
 	if n.before != nil {
 		mute := false
@@ -197,6 +204,7 @@ func (n *null) create(st *nullStream, f *pb.CreateFrame, keep func(id string) bo
 	if err := st.ack(ack); err != nil {
 		return err
 	}
+	// Tasks that are not kept are acknowledged and lost, which a test's audit must find.
 	if keep != nil {
 		f.Tasks = slices.DeleteFunc(f.Tasks, func(t *pb.TaskSpec) bool { return !keep(t.Id) })
 	}
@@ -209,6 +217,7 @@ func (n *null) add(specs []*pb.TaskSpec) {
 	tasks := make([]pb.Assignment, len(specs))
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	// A token counts up over all tasks, so that each attempt has another one.
 	for i, t := range specs {
 		n.token++
 		a := &tasks[i]
@@ -242,6 +251,8 @@ func (n *null) assign() error {
 		var tasks []*pb.Assignment
 		for _, s := range n.subs {
 			if k := min(s.free, s.batch, len(n.ready)); k > 0 {
+				// The third index keeps a later append to ready from writing into the tasks that
+				// are sent.
 				to, tasks = s, n.ready[:k:k]
 				n.ready = n.ready[k:]
 				s.free -= k
@@ -263,6 +274,7 @@ func (n *null) assign() error {
 func (n *null) leave(st *nullStream) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	// kept is a list of its own, so that the old one does not hold streams that have ended.
 	kept := n.subs[:0:0]
 	for _, s := range n.subs {
 		if s.stream != st {

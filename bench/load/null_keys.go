@@ -39,8 +39,10 @@ func (n *nullKeys) Open(s grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFram
 		if puts == nil {
 			return nil
 		}
+		// k revisions are taken at once, so that those of a frame follow each other.
 		k := uint64(len(puts.Items))
 		first := n.rev.Add(k) - k + 1
+		// told is the revision of the acknowledgement.
 		told := first
 		if n.keep != nil {
 			for i, item := range puts.Items {

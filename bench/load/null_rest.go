@@ -22,6 +22,7 @@ func (n *null) handler() http.Handler {
 		if !readInto(w, r, &in) {
 			return
 		}
+		// The server makes the id, since the request has none.
 		id := millrace.NewID()
 		n.add([]*pb.TaskSpec{{Id: id, Queue: in.Queue, Kind: in.Queue, Payload: in.Payload}})
 		answer(w, http.StatusCreated, `{"id":%q}`, id)

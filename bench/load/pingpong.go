@@ -52,6 +52,7 @@ func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err 
 		return fmt.Errorf("listen: %w", err)
 	}
 	p := &pingPong{}
+	// Only the first server hands puts on.
 	if r.Node != 1 {
 		r.Peers = nil
 	}
@@ -91,12 +92,15 @@ func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err 
 // relay hands a put to every other server, and returns when each has answered. It may be called
 // from many goroutines.
 type relay interface {
+	// hand returns the first errors that it has met; the put may have reached some servers all the
+	// same.
 	hand(ctx context.Context, r *pb.KVPutRequest) error
 }
 
 // pingPong is one server. Without others, its relay returns at once.
 type pingPong struct {
 	pb.UnimplementedKVServiceServer
+	// relay hands puts to the other servers.
 	relay relay
 	// puts counts what was acknowledged; it stands for a revision.
 	puts atomic.Uint64
@@ -112,6 +116,7 @@ func (p *pingPong) Put(ctx context.Context, r *pb.KVPutRequest) (*pb.KVPutRespon
 
 // grpcRelay hands puts on, each by a call of its own to each server.
 type grpcRelay struct {
+	// conns are the connections to the other servers; doors are their services, in the same order.
 	conns []*grpc.ClientConn
 	doors []pb.KVServiceClient
 }
@@ -129,6 +134,7 @@ func dialRelays(addresses []string) (*grpcRelay, error) {
 	return g, nil
 }
 
+// close closes all connections.
 func (g *grpcRelay) close() error {
 	var all []error
 	for _, c := range g.conns {
@@ -142,6 +148,7 @@ func (g *grpcRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 	if len(g.doors) == 0 {
 		return nil
 	}
+	// errs has a place for each server, so that goroutines share no element.
 	errs := make([]error, len(g.doors))
 	var others sync.WaitGroup
 	for i, d := range g.doors[1:] {
@@ -156,6 +163,7 @@ func (g *grpcRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 // what it is. Messages go from the side that dialled to the side that accepted, so the first server
 // begins by telling the others where it is.
 type wireRelay struct {
+	// t is the transport of this server.
 	t *transport.Transport
 	// peers are the other servers; empty: this server only answers.
 	peers []transport.NodeID
@@ -171,7 +179,9 @@ type wireRelay struct {
 
 // handed is a put whose answers are awaited: left of them are missing, and done is closed when none is.
 type handed struct {
+	// left counts down under the lock of the wireRelay.
 	left int
+	// done is closed by the last answer.
 	done chan struct{}
 }
 
@@ -183,6 +193,7 @@ const (
 	// bytes alone.
 	wirePut = 'p'
 
+	// wireHead is the length in bytes of what every message about a put begins with.
 	wireHead = 1 + 8
 	// nowhere is a port at which no server answers. It stands for the first server until that has
 	// said where it is.
@@ -229,6 +240,7 @@ func newWireRelay(ctx context.Context, r Relay) (*wireRelay, error) {
 func (w *wireRelay) meet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, meetWithin)
 	defer cancel()
+	// missing are the servers that have not answered.
 	missing := map[transport.NodeID]bool{}
 	for _, id := range w.peers {
 		missing[id] = true
@@ -241,6 +253,7 @@ func (w *wireRelay) meet(ctx context.Context) error {
 		select {
 		case id := <-w.heard:
 			delete(missing, id)
+		// After meetLook the question is sent again to all that are missing.
 		case <-look.Done():
 		}
 		stop()
@@ -256,6 +269,7 @@ func (w *wireRelay) take(from transport.NodeID, _ core.ShardID, msg []byte) {
 	if len(msg) == 0 {
 		return
 	}
+	// answers says that the message is an answer, since only the first server asks.
 	answers := from != 1 // only the first server asks
 	switch {
 	case msg[0] == wireWhere && answers:
@@ -265,6 +279,7 @@ func (w *wireRelay) take(from transport.NodeID, _ core.ShardID, msg []byte) {
 		}
 	case msg[0] == wireWhere:
 		go w.greet(from, string(msg[1:])) // a handler must not wait
+	// A put that is too short for its number is not answered.
 	case len(msg) < wireHead:
 	case answers:
 		w.answered(binary.LittleEndian.Uint64(msg[1:]))
@@ -304,6 +319,7 @@ func (w *wireRelay) hand(ctx context.Context, r *pb.KVPutRequest) error {
 		return nil
 	}
 	id, put := w.next.Add(1), r.GetPut()
+	// The message is made once and sent to all: the transport does not change it.
 	msg := make([]byte, wireHead, wireHead+len(put.GetKey())+len(put.GetValue()))
 	msg[0] = wirePut
 	binary.LittleEndian.PutUint64(msg[1:], id)

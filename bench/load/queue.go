@@ -14,7 +14,9 @@ import (
 // queueRun is the queue's load of one run: producers that create, workers that complete. Pumps,
 // handlers and the SDK's goroutines call its methods at once; fields are set before they start.
 type queueRun struct {
+	// rig is the run.
 	rig *bench.Rig
+	// job names the queue and the lease of the tasks.
 	job *millrace.JobOf[[]byte, []byte]
 	// create and settle count acknowledgements; settle also has the latency from handler to
 	// acknowledged completion.
@@ -28,6 +30,7 @@ type queueRun struct {
 	traces traces
 	// clients are those of producers.
 	clients []*millrace.Client
+	// workers are the workers that run. Only the goroutine of run changes the list.
 	workers []*worker
 	// args are the payloads of one batched create.
 	args [][]byte
@@ -40,7 +43,8 @@ type queueRun struct {
 	// onTask hears of every task that a handler is given, and onDone of every completion that was
 	// acknowledged; either may be nil.
 	onTask func(t *millrace.Task)
-	//
+	// onDone hears of every completion that was acknowledged, on a goroutine of the SDK; nil: none
+	// is told.
 	onDone func(t *millrace.Task)
 }
 
@@ -49,10 +53,12 @@ const drainTimeout = 2 * time.Second
 
 // worker is one worker client. ended gets the result of its run, once.
 type worker struct {
+	// client is the connection, and w the worker on it.
 	client *millrace.Client
 	w      *millrace.Worker
-	stop   context.CancelFunc
-	ended  chan error
+	// stop ends the worker's run.
+	stop  context.CancelFunc
+	ended chan error
 }
 
 // Queue drives producers and workers as the row's shape says, through streams. Rows without workers
@@ -71,6 +77,7 @@ func newQueueRun(rig *bench.Rig) *queueRun {
 	for range rig.Shape.ProducerBatch {
 		q.args = append(q.args, rig.Payload)
 	}
+	// A priority for each pump in turn, so that all are created at the same time.
 	for n := range rig.Shape.Priorities {
 		q.options = append(q.options, []millrace.AddOption{millrace.Priority(n)})
 	}
@@ -94,12 +101,14 @@ func (q *queueRun) run(ctx context.Context) error {
 			return err
 		}
 	}
+	// The pumps begin before the window, and stop when it ends.
 	done := rig.Generate(ctx, rig.Shape.Loops(), q.call)
 	err := rig.Measure(ctx)
 	<-done
 	if err != nil {
 		return err
 	}
+	// Frames are told before the drain, so that they are those of the load.
 	q.frames()
 	if rig.Shape.Workers == 0 {
 		return nil
@@ -129,6 +138,7 @@ func (q *queueRun) pump() func(ctx context.Context, p *bench.Pump) {
 
 // createOne creates one task and waits for the answer.
 func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
+	// options are by the pump, so that one pump always has the same priority.
 	var options []millrace.AddOption
 	if n := len(q.options); n > 0 {
 		options = q.options[p.Number%n]
@@ -149,6 +159,7 @@ func (q *queueRun) createOne(ctx context.Context, p *bench.Pump) {
 // noted for itself.
 func (q *queueRun) createMany(ctx context.Context, p *bench.Pump) {
 	handles, err := q.job.AddMany(ctx, q.clients[p.Number%len(q.clients)], q.args)
+	// n is the number of tasks that surely were created.
 	n := 0
 	for _, h := range handles {
 		if h != nil {
@@ -194,6 +205,7 @@ func (q *queueRun) prefill(ctx context.Context) error {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // every create was acknowledged, or an error tells
+	// step is the number of tasks of one call.
 	const step = 512
 	args := make([][]byte, step)
 	for i := range args {
@@ -214,6 +226,7 @@ func (q *queueRun) prefill(ctx context.Context) error {
 // slots is how many tasks one worker may have at once: its slots, each of which works on a batch
 // where there are batches, and at most what the server allows.
 func slots(s bench.Shape) int {
+	// most is the server's limit of slots of a subscription.
 	const most = 4096
 	return min(max(s.Slots, 1)*max(s.WorkerBatch, 1), most)
 }
@@ -234,6 +247,7 @@ func (q *queueRun) startWorker(ctx context.Context, i int) error {
 	}
 	w := c.Worker(opts...)
 	if s.WorkerBatch > 1 {
+		// The results are shared by all batches: no handler changes them.
 		results := make([][]byte, s.WorkerBatch)
 		for j := range results {
 			results[j] = q.rig.Result
@@ -272,6 +286,7 @@ func (q *queueRun) handle(i int, t *millrace.Task) {
 func (q *queueRun) settled(i int, m millrace.Settlement) {
 	t := m.Task
 	if m.Err != nil || m.Op != "complete" {
+		// A settlement without an error can still be of another operation, such as a failure.
 		var err error = m.Err
 		if m.Err == nil {
 			err = fmt.Errorf("the attempt ended as %s", m.Op)
@@ -281,6 +296,7 @@ func (q *queueRun) settled(i int, m millrace.Settlement) {
 		q.settle.Record(i, time.Time{}, 0, err)
 		return
 	}
+	// A replayed completion counts once, since the ledger knows its token.
 	h := q.rig.Ledger.Completed(t.ID, t.Token(), m.Replayed)
 	q.settle.Count(i, 1)
 	if q.onDone != nil {
@@ -305,6 +321,7 @@ func (q *queueRun) finish(t *trace) {
 
 // frames tells how many calls the client gathered per frame, over the whole run.
 func (q *queueRun) frames() {
+	// Only creates were sent by the clients of producers.
 	creates := uint64(0)
 	for _, c := range q.clients {
 		creates += c.Frames()
@@ -325,6 +342,8 @@ func (q *queueRun) frames() {
 // connections stay open until close.
 func (q *queueRun) stopWorkers() error {
 	var all []error
+	// All are told to stop and waited for one after the other: after the drain they have nothing to
+	// do.
 	for i, k := range q.workers {
 		k.stop()
 		if err := <-k.ended; err != nil {
@@ -356,7 +375,9 @@ type trace struct{ created, claimed, settled time.Time }
 // come in any order: the acknowledgement of a create can come after the task's handler began, or
 // even after its completion.
 type traces struct {
+	// A trace is in the shard of its hash's highest bits, so that goroutines seldom meet.
 	shards [16]struct {
+		// mu guards open, which has the traces of the shard by hash.
 		mu   sync.Mutex
 		open map[uint64]*trace
 	}
@@ -383,14 +404,17 @@ func (t *traces) note(hash uint64, f func(*trace)) *trace {
 	return x
 }
 
+// create notes when the create of a task began.
 func (t *traces) create(hash uint64, at time.Time) *trace {
 	return t.note(hash, func(x *trace) { x.created = at })
 }
 
+// claim notes when the handler of a task began. It is never the last time of a trace.
 func (t *traces) claim(hash uint64, at time.Time) {
 	t.note(hash, func(x *trace) { x.claimed = at })
 }
 
+// settle notes when a completion was acknowledged.
 func (t *traces) settle(hash uint64, at time.Time) *trace {
 	return t.note(hash, func(x *trace) { x.settled = at })
 }

@@ -54,6 +54,7 @@ func cellOf(kind string) (c refsCell, err error) {
 	if len(parts) < 2 {
 		return c, fmt.Errorf("%q must be a cell of refs", kind)
 	}
+	// The size is always the last part, behind what is changed.
 	c.remove, c.packed = parts[0] == "delete", parts[1] == "packed"
 	c.size, err = strconv.Atoi(parts[len(parts)-1])
 	return c, err
@@ -78,21 +79,24 @@ func (c refsCell) op() string {
 // refsSide is one system in a run: its refs, its ledger, and what it did.
 type refsSide struct {
 	// name begins the names of its metrics; empty for ours.
-	name   string
+	name string
+	// system carries out the changes, and ledger has what it acknowledged.
 	system refsSystem
 	ledger *bench.RefLedger
-	op     *bench.Op
+	// op is where transactions are recorded.
+	op *bench.Op
 	// turn is the index of the commit that its refs are at.
 	turn int
 
 	// now is the tally of the slice under way, and rounds those of the window.
 	now refsTally
-	//
+	// rounds has the tallies of the window, one for each round.
 	rounds []refsTally
 }
 
 // refsTally is what one side did in one slice. Only transactions on the clock count.
 type refsTally struct {
+	// refs is the number of changes, transactions how many they came in.
 	refs, transactions uint64
 	// spent is the time in transactions, without what is made ready between them.
 	spent time.Duration
@@ -110,12 +114,16 @@ func (t refsTally) rate() float64 {
 
 // refsRun is a cell on ours and on each kind of git in turn. All happens on one goroutine.
 type refsRun struct {
-	rig   *bench.Rig
-	cell  refsCell
+	// rig is the run.
+	rig *bench.Rig
+	// cell is what the row measures.
+	cell refsCell
+	// stock has the commits that refs are moved between.
 	stock refsStock
 	// sides has ours first.
 	sides []*refsSide
-	heap  heapReader
+	// heap reads what this process allocates.
+	heap heapReader
 	// took is the length of the window.
 	took time.Duration
 }
@@ -210,12 +218,15 @@ func gitMetric(kind string) string {
 // all makes one change of each ref, in transactions of size. An empty old means that the ref is
 // created, an empty new that it is deleted. Only what is timed counts; the ledger notes all.
 func (r *refsRun) all(ctx context.Context, s *refsSide, size int, old, new string, timed bool) error {
+	// What this process allocates is read around all transactions, since a reading costs more than
+	// one.
 	bytes, objects := r.heap.read()
 	for i := 0; i < r.cell.refs(); i += size {
 		numbers := make([]int, 0, size)
 		changes := make([]refsChange, 0, size)
 		for n := i; n < min(i+size, r.cell.refs()); n++ {
 			numbers = append(numbers, n)
+			// All refs of a transaction move from and to the same commit.
 			changes = append(changes, refsChange{s.ledger.Name(n), old, new})
 		}
 		began := time.Now()
@@ -264,6 +275,8 @@ func (r *refsRun) once(ctx context.Context, s *refsSide) error {
 // slice works on one side for a time, once at least, and leaves its tally in s.now.
 func (r *refsRun) slice(ctx context.Context, s *refsSide, d time.Duration) error {
 	s.now = refsTally{}
+	// The time is looked at after each pass over all refs, so that a slice ends with every ref
+	// alike.
 	for until := time.Now().Add(d); ; {
 		if err := r.once(ctx, s); err != nil {
 			return err
@@ -288,6 +301,7 @@ func (r *refsRun) warm(ctx context.Context) error {
 func (r *refsRun) window(ctx context.Context) error {
 	began := time.Now()
 	defer func() { r.took = time.Since(began) }()
+	// Each side has the same share of the window in each round.
 	length := r.rig.Window / time.Duration(refsRounds*len(r.sides))
 	for range refsRounds {
 		for _, s := range r.sides {
@@ -327,6 +341,7 @@ func (r *refsRun) report() error {
 		if r.cell.peer != "" {
 			r.rig.Metric("git_refs_per_s", middle(s.rounds, refsTally.rate), "refs/s")
 		}
+		// Only rounds in which the other side did something have a ratio.
 		var ratios []float64
 		for i, t := range s.rounds {
 			if t.rate() > 0 {
@@ -351,16 +366,19 @@ func middle[T any](all []T, of func(T) float64) float64 {
 	if n == 0 {
 		return 0
 	}
+	// For an even number this is the mean of the two in the middle.
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
 // heapReader reads what this process has allocated so far, without stopping it.
 type heapReader []metrics.Sample
 
+// newHeapReader names the two counters, of bytes and of objects.
 func newHeapReader() heapReader {
 	return heapReader{{Name: "/gc/heap/allocs:bytes"}, {Name: "/gc/heap/allocs:objects"}}
 }
 
+// read returns both counters since the process began.
 func (h heapReader) read() (bytes, objects uint64) {
 	metrics.Read(h)
 	return h[0].Value.Uint64(), h[1].Value.Uint64()

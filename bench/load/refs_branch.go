@@ -74,6 +74,8 @@ func (b *branchRun) add(ctx context.Context, caller, round int) (more bool, err 
 		if err != nil {
 			return false, err
 		}
+		// The commit has the tree of the tip: it changes no file, so that pushes cost the same each
+		// time.
 		id, err := b.own[caller].run(ctx, "", "commit-tree", "-p", tip, "-m", fmt.Sprintf("pusher %d, change %d", caller, round), tip+"^{tree}")
 		if err != nil {
 			return false, err
@@ -81,6 +83,7 @@ func (b *branchRun) add(ctx context.Context, caller, round int) (more bool, err 
 		err = b.send(ctx, b.own[caller], b.url, id, 0)
 		b.mu.Lock()
 		switch {
+		// A success is known, and a second place too. Any other failure leaves the commit in doubt.
 		case err == nil:
 			b.made = append(b.made, id)
 		case !second(err):
@@ -129,6 +132,8 @@ func (b *branchRun) history(ctx context.Context) (wrong []string, err error) {
 			wrong = append(wrong, "unexpected: the branch has "+id+", whose push was not acknowledged")
 		}
 	}
+	// The first commit was pushed before the pushers began, so one alone means that none of theirs
+	// landed.
 	if len(b.made) < 2 {
 		return wrong, errors.New("no push landed")
 	}

@@ -63,8 +63,10 @@ func (g gitDir) run(ctx context.Context, in string, args ...string) (string, err
 
 // gitError is a git command that ended with an error.
 type gitError struct {
+	// command is the git command, such as push.
 	command string
-	err     error
+	// err is how the process ended.
+	err error
 	// said is the beginning of what it wrote to its error stream.
 	said string
 }
@@ -72,13 +74,16 @@ type gitError struct {
 // gitComplaint bounds said, in bytes.
 const gitComplaint = 1500
 
+// Error names the command, how it ended, and what it said.
 func (e *gitError) Error() string { return "git " + e.command + ": " + e.err.Error() + ": " + e.said }
 
+// Unwrap returns how the process ended.
 func (e *gitError) Unwrap() error { return e.err }
 
 // refReader reads all refs of the repository for an audit.
 func (g gitDir) refReader(name string) bench.RefReader {
 	return bench.RefReader{Name: name, Each: func(ctx context.Context, fn func(name, object string) error) error {
+		// A repository without refs prints nothing.
 		out, err := g.run(ctx, "", "for-each-ref", "--format=%(objectname) %(refname)")
 		if err != nil || out == "" {
 			return err
@@ -126,6 +131,7 @@ func childrenCPU() float64 {
 // that no start of a process is measured.
 type gitRefs struct {
 	gitDir
+	// cmd is the process, in its input and out its output.
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
@@ -136,6 +142,7 @@ type gitRefs struct {
 // newGitRefs starts it on a repository of its own, which borrows objects. kind says how refs are
 // kept and synced.
 func newGitRefs(ctx context.Context, objects gitDir, kind string) (*gitRefs, error) {
+	// sync is the value of core.fsync; empty: git's default. format chooses tables.
 	sync, format := "reference", []string{}
 	switch kind {
 	case gitDefault:
@@ -203,4 +210,5 @@ func (g *gitRefs) restored(ctx context.Context, packed bool) error {
 	return err
 }
 
+// close ends the process by the end of its input.
 func (g *gitRefs) close() error { return errors.Join(g.in.Close(), g.cmd.Wait()) }

@@ -26,11 +26,14 @@ const (
 // nodesSide is one of the two systems: a cluster, or a server of one node.
 type nodesSide struct {
 	// name begins the names of its metrics; empty for the cluster.
-	name   string
-	rig    *bench.Rig
+	name string
+	// rig is that of the side's servers.
+	rig *bench.Rig
+	// ledger has what the side acknowledged, and op records its transactions.
 	ledger *bench.RefLedger
 	op     *bench.Op
-	stock  refsStock
+	// stock has the commits that refs are moved between.
+	stock refsStock
 	// many is one client, whose transactions move many refs.
 	many *ourRefs
 	// each are many clients, each of which moves a ref of its own.
@@ -44,7 +47,9 @@ type nodesSide struct {
 
 // nodesRun is ref transactions on three nodes, in turn with one node.
 type nodesRun struct {
-	rig   *bench.Rig
+	// rig is the run, whose servers are the cluster.
+	rig *bench.Rig
+	// sides has the cluster first.
 	sides [nodesSides]*nodesSide
 }
 
@@ -103,6 +108,7 @@ func (s *nodesSide) open(ctx context.Context, clients int) (err error) {
 		}
 		s.each = append(s.each, o)
 	}
+	// All refs begin at the first commit, whose index is 0.
 	s.turns = make([]int, clients+scaleMany)
 	numbers, changes := make([]int, len(s.turns)), make([]refsChange, len(s.turns))
 	for n := range numbers {
@@ -113,6 +119,7 @@ func (s *nodesSide) open(ctx context.Context, clients int) (err error) {
 	return err
 }
 
+// close closes the clients that were opened; a side that was not opened is nil.
 func (s *nodesSide) close() error {
 	if s == nil {
 		return nil
@@ -158,6 +165,7 @@ func (s *nodesSide) slice(ctx context.Context, way int, length time.Duration) (f
 	var failed error
 	drive := func(caller int, by *ourRefs, numbers ...int) {
 		driving.Go(func() {
+			// A client works until the end of the slice, and finishes what it has begun.
 			for first := true; first || time.Now().Before(end); first = false {
 				if err := s.move(ctx, caller, by, numbers...); err != nil {
 					mu.Lock()
@@ -169,6 +177,7 @@ func (s *nodesSide) slice(ctx context.Context, way int, length time.Duration) (f
 			}
 		})
 	}
+	// Way 0 is one client with large transactions, way 1 many clients with one ref each.
 	if way == 0 {
 		numbers := make([]int, scaleMany)
 		for i := range numbers {
@@ -222,6 +231,7 @@ func (r *nodesRun) window(ctx context.Context) error {
 // report tells both rates of both sides as medians of the rounds, and the ratios within each round.
 // The smaller ratio is the headline: what three nodes keep of one.
 func (r *nodesRun) report() error {
+	// The rates are already single values, so the median is of them as they are.
 	same := func(v float64) float64 { return v }
 	for _, s := range r.sides {
 		r.rig.Metric(s.name+"refs_per_s", middle(s.rates[0], same), "refs/s")

@@ -33,18 +33,22 @@ const (
 
 // pushRun is a run of pushes by git itself, each a process of its own.
 type pushRun struct {
+	// rig is the run.
 	rig *bench.Rig
 	// source has every commit of all pushers.
 	source gitDir
 	// url is that of the server's repository, with a token in it.
-	url    string
+	url string
+	// ledger has what was acknowledged of each branch.
 	ledger *bench.RefLedger
-	push   *bench.Op
+	// push is where pushes are recorded.
+	push *bench.Op
 	// chains are the commits of each pusher, each the parent of the next.
 	chains [][]string
 	// landed counts pushes that were acknowledged.
-	landed  atomic.Uint64
-	refused atomic.Uint64 // pushes that came second
+	landed atomic.Uint64
+	// refused counts pushes that came second.
+	refused atomic.Uint64
 }
 
 // RefsPush pushes by git itself, in one of three ways: one pusher, many to one branch, or many to
@@ -67,6 +71,7 @@ func RefsPush(ctx context.Context, rig *bench.Rig) (err error) {
 	pushers := max(rig.Shape.Pumps, 1)
 	length := pushChain
 	if pushers == 1 {
+		// One pusher alone needs enough commits for the whole run, many need few each.
 		length = int((rig.Warmup+rig.Window).Seconds()*pushesPerSecond) + pushChain
 	}
 	if err := p.commit(ctx, pushers, length); err != nil {
@@ -92,6 +97,8 @@ func RefsPush(ctx context.Context, rig *bench.Rig) (err error) {
 // commit makes the commits of all pushers, each with another content of a file. It makes them by
 // one fast-import, since a process for each would take longer than the run.
 func (p *pushRun) commit(ctx context.Context, pushers, length int) error {
+	// The input is the stream format of git fast-import: a commit, its committer, message and one
+	// file.
 	var in bytes.Buffer
 	for i := range pushers {
 		for n := range length {
@@ -104,6 +111,7 @@ func (p *pushRun) commit(ctx context.Context, pushers, length int) error {
 		return err
 	}
 	for i := range pushers {
+		// The oldest commit comes first, so that each push adds its child.
 		out, err := p.source.run(ctx, "", "rev-list", "--reverse", fmt.Sprintf("refs/chains/%d", i))
 		if err != nil {
 			return err
@@ -144,6 +152,8 @@ func (p *pushRun) one(ctx context.Context) error {
 		return err
 	}
 	defer timer.close()
+	// whole are pushes to the server, file those to the bare repository, server what the proxy
+	// timed, in milliseconds.
 	var whole, file, server []float64
 	// i is the next commit. pair makes the two pushes to the server, each followed by one to the file.
 	i := 0
@@ -154,6 +164,7 @@ func (p *pushRun) one(ctx context.Context) error {
 			began := time.Now()
 			err := p.send(ctx, p.source, to, id, 0)
 			if k == 0 && counts {
+				// A push through the proxy is not counted as a whole: the proxy adds to its time.
 				whole = append(whole, time.Since(began).Seconds()*1e3)
 			}
 			if took := timer.take(); k == 1 && counts {
@@ -188,6 +199,7 @@ func (p *pushRun) one(ctx context.Context) error {
 				return err
 			}
 		}
+		// busy is the share of the window in which a push to the server was under way.
 		for _, ms := range whole {
 			busy += ms / 1e3 / time.Since(began).Seconds()
 		}
@@ -227,6 +239,7 @@ func (p *pushRun) together(ctx context.Context, push func(ctx context.Context, c
 	defer cancel()
 	err := p.rig.MeasureWork(ctx, func(ctx context.Context) error {
 		began := time.Now()
+		// errs has a place for each pusher.
 		errs := make([]error, len(p.chains))
 		var all sync.WaitGroup
 		for caller := range p.chains {
@@ -280,8 +293,10 @@ func (p *pushRun) prove(ctx context.Context) (wrong []string, err error) {
 // pushTimer is a proxy in front of the server that adds up how long requests take there. spent is
 // in nanoseconds.
 type pushTimer struct {
+	// url is the proxy's, with the path and the token of the server.
 	url   string
 	spent atomic.Int64
+	// serve is the proxy's server.
 	serve *http.Server
 }
 
@@ -311,4 +326,5 @@ func newPushTimer(to string) (*pushTimer, error) {
 // take returns what was added up since the last call.
 func (t *pushTimer) take() time.Duration { return time.Duration(t.spent.Swap(0)) }
 
+// close ends the proxy at once. No push is under way then.
 func (t *pushTimer) close() { _ = t.serve.Close() }

@@ -37,8 +37,11 @@ const (
 
 // scaleRun is a repository with many refs, or many clients of one.
 type scaleRun struct {
-	rig    *bench.Rig
-	stock  refsStock
+	// rig is the run.
+	rig *bench.Rig
+	// stock has the commits that refs are put at.
+	stock refsStock
+	// client loads refs. client and ledger are shared by all goroutines.
 	client *millrace.Client
 	ledger *bench.RefLedger
 }
@@ -135,6 +138,7 @@ func (s *scaleRun) changes(numbers []int, old, new string) []refsChange {
 // call, which must change all of them or the run fails.
 func (s *scaleRun) load(ctx context.Context, n int, object string, change func(i int) (name string, number int)) error {
 	var seq iter.Seq[millrace.RefChange] = func(yield func(millrace.RefChange) bool) {
+		// The sequence is read once, while the call streams it.
 		for i := range n {
 			name, number := change(i)
 			if number >= 0 {
@@ -189,6 +193,7 @@ func (s *scaleRun) grow(ctx context.Context) error {
 			return err
 		}
 	}
+	// after are the medians of the large repository, by kind of transaction.
 	var after map[string]float64
 	err = s.rig.MeasureWork(ctx, func(ctx context.Context) (err error) {
 		after, err = w.phase(ctx, total)
@@ -223,6 +228,7 @@ func (s *scaleRun) bury(ctx context.Context, n int) error {
 // each kind of transaction.
 type scaleWork struct {
 	*scaleRun
+	// ours is the session that all transactions of the work use.
 	ours *ourRefs
 	// next is where in the repository the last turn was.
 	next int
@@ -231,6 +237,7 @@ type scaleWork struct {
 // phase works for the length of the window in a repository with the given number of refs. It
 // returns the median in microseconds of each kind of operation.
 func (w *scaleWork) phase(ctx context.Context, refs int) (map[string]float64, error) {
+	// hists has the latencies in microseconds, by kind of transaction.
 	hists := map[string]*hdrhistogram.Histogram{}
 	for end := time.Now().Add(w.rig.Window); time.Now().Before(end) && ctx.Err() == nil; {
 		for _, size := range []int{1, scaleMany} {
@@ -249,6 +256,7 @@ func (w *scaleWork) phase(ctx context.Context, refs int) (map[string]float64, er
 // turn makes refs, deletes them again and updates others there and back, each in one transaction,
 // so that the repository is as before. New refs have odd numbers.
 func (w *scaleWork) turn(ctx context.Context, refs, size int, hists map[string]*hdrhistogram.Histogram) error {
+	// fresh are refs that are made and deleted, there are refs that exist.
 	fresh, there := make([]int, size), make([]int, size)
 	w.next = (w.next + scaleStride) % refs
 	for i := range size {
@@ -318,6 +326,7 @@ func (s *scaleRun) list(ctx context.Context) error {
 	looking, stop := context.WithCancel(ctx)
 	peak := make(chan float64, 1)
 	go func() { peak <- admin.peak(looking, memoryLook) }()
+	// whole are the times of listings in seconds, first those to the first byte in milliseconds.
 	var whole, first []float64
 	err = s.rig.MeasureWork(ctx, func(ctx context.Context) error {
 		for end := time.Now().Add(s.rig.Window); len(whole) == 0 || time.Now().Before(end); {
@@ -349,6 +358,8 @@ func (s *scaleRun) list(ctx context.Context) error {
 // lsRefs asks for the refs of the bench, and returns when the first byte came and how many there
 // are. Each reference is one line of the protocol.
 func (s *scaleRun) lsRefs(ctx context.Context) (first time.Duration, refs int, err error) {
+	// ask is one request in lines of git's protocol, each with its length: the command, the
+	// prefixes of refs that the run has, and the end.
 	const ask = "0014command=ls-refs\n0001001bref-prefix refs/heads/\n001aref-prefix refs/keep/\n0000"
 	began := time.Now()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.stock.url+"/git-upload-pack", strings.NewReader(ask))

@@ -30,6 +30,7 @@ type refsSystem interface {
 	transact(ctx context.Context, changes []refsChange) error
 	// restored is told that all refs are there again, and packs them if the cell has packed ones.
 	restored(ctx context.Context, packed bool) error
+	// close ends the system's connection or process.
 	close() error
 }
 
@@ -60,6 +61,7 @@ func newRefsStock(ctx context.Context, rig *bench.Rig) (s refsStock, err error) 
 	if err != nil {
 		return s, err
 	}
+	// Both commits have the same empty tree; their messages make them different.
 	for i, message := range []string{"one", "two"} {
 		if s.commits[i], err = s.git.run(ctx, "", "commit-tree", "-m", message, tree); err != nil {
 			return s, err
@@ -115,6 +117,7 @@ func (s *refsStock) ledger(prefix string, kept bool) *bench.RefLedger {
 
 // ourRefs changes refs through a session of the Go client, one transaction at a time.
 type ourRefs struct {
+	// client is the connection, and session the stream of transactions on it.
 	client  *millrace.Client
 	session *millrace.RefSession
 }
@@ -149,8 +152,10 @@ func (o *ourRefs) transact(ctx context.Context, changes []refsChange) error {
 	return err
 }
 
+// restored has nothing to do.
 func (o *ourRefs) restored(context.Context, bool) error { return nil } // loose and packed are the same here
 
+// close ends the session before its client.
 func (o *ourRefs) close() error { return errors.Join(o.session.Close(), o.client.Close()) }
 
 // roundTrips is the number of refused transactions that a round trip is the mean of.
@@ -159,6 +164,7 @@ const roundTrips = 200
 // roundTrip is the mean time of a transaction that the server refuses before its log sees it: what
 // the stream and the check cost without a write and a sync.
 func (o *ourRefs) roundTrip(ctx context.Context, object string) (time.Duration, error) {
+	// Two points in a row are not allowed in a name, which the server checks before anything else.
 	bad := []refsChange{{name: refsPrefix + "..", new: object}}
 	began := time.Now()
 	for range roundTrips {

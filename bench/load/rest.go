@@ -21,14 +21,18 @@ import (
 // restRun is the queue's load of one run through REST: one request per operation. Pumps and workers
 // call its methods at once.
 type restRun struct {
-	rig      *bench.Rig
-	http     *http.Client
+	// rig is the run.
+	rig *bench.Rig
+	// http is the client of all goroutines.
+	http *http.Client
+	// The operations of a task, each of which is recorded by itself.
 	create   *bench.Op
 	claim    *bench.Op
 	complete *bench.Op
 	// body is the request of a create, and choose makes the next one; nil: all are body.
 	body []byte
-	//
+	// choose makes the body of the next create. Pumps call it at once; nil: every create has the
+	// same body.
 	choose func() []byte
 	// claims is the request of a claim.
 	claims []byte
@@ -58,6 +62,7 @@ func newRESTRun(rig *bench.Rig) (*restRun, error) {
 	if rig.Servers[0].HTTP == "" {
 		return nil, errors.New("the server has no REST door")
 	}
+	// The 8 more are a reserve.
 	conns := max(rig.Shape.Loops(), rig.Concurrency) + rig.Shape.Workers*rig.Shape.Slots + 8
 	transport := &http.Transport{MaxIdleConns: conns, MaxIdleConnsPerHost: conns, DisableCompression: true}
 	r := &restRun{
@@ -124,8 +129,10 @@ func seconds(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), '
 
 // refusedError is an answer with a status other than success. The body is cut.
 type refusedError struct {
+	// status is that of HTTP.
 	status int
-	body   string
+	// body is the beginning of what the server said.
+	body string
 }
 
 // errNoID says that a create was answered without an id.
@@ -140,6 +147,7 @@ func refused(err error) bool {
 	return ok && e.Outcome == millrace.Refused
 }
 
+// Error tells the status and what the server said.
 func (e *refusedError) Error() string { return fmt.Sprintf("HTTP %d: %s", e.status, e.body) }
 
 // call posts one request to the first server and reads its answer into out. none reports an answer
@@ -201,7 +209,8 @@ func (r *restRun) post(ctx context.Context, p *bench.Pump) {
 // claimedTasks is the answer to a claim.
 type claimedTasks struct {
 	Tasks []struct {
-		ID    string `json:"id"`
+		ID string `json:"id"`
+		// The token is a string in JSON, because it may exceed what a double holds exactly.
 		Token uint64 `json:"token,string"`
 	} `json:"tasks"`
 }
@@ -215,6 +224,7 @@ func (r *restRun) work(ctx context.Context, i int) {
 		if ctx.Err() != nil {
 			return
 		}
+		// A claim that the end of the run has cut off is not recorded.
 		if none {
 			continue
 		}

@@ -64,6 +64,7 @@ func restartFill(ctx context.Context, rig *bench.Rig, n int) error {
 		return err
 	}
 	return atOnce(ctx, fillCallers, func(ctx context.Context, i int) error {
+		// The callers' shares add up to n, also where that is not a multiple of their number.
 		for left := (n + i) / fillCallers; left > 0; {
 			got, err := c.Claim(ctx, millrace.ClaimQuery{Queues: []string{rig.Queue}, Max: min(left, claimMost), Lease: rig.Shape.Lease})
 			if err != nil {
@@ -106,6 +107,7 @@ func firstGrant(ctx context.Context, rig *bench.Rig, n int) error {
 	if err != nil {
 		return err
 	}
+	// One task more is leased: the one that the claim was given.
 	delayed, leased := uint64(n), uint64(n+1)
 	ready := uint64(rig.Shape.Prefill) - delayed - leased
 	if s.Scheduled != delayed || s.Running != leased || s.Ready != ready {

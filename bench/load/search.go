@@ -21,9 +21,12 @@ import (
 
 // The collection and ruleset of the bench, and the points of one request that stores them.
 const (
+	// searchCollection holds the workers.
 	searchCollection = "workers"
-	searchRuleset    = "staffing"
-	upsertBatch      = 100
+	// searchRuleset is the ruleset by which answers are judged.
+	searchRuleset = "staffing"
+	// upsertBatch is the number of points of one request.
+	upsertBatch = 100
 )
 
 // SearchRoute is the route of searches.
@@ -33,9 +36,11 @@ const SearchRoute = "/v1/matrix/search"
 type searchDoor struct {
 	// base is the server's address, and query names the namespace; empty: that of the token.
 	base, token, query string
-	http               *http.Client
+	// http is the client of all its requests.
+	http *http.Client
 }
 
+// newSearchDoor returns a door; an empty namespace is that of the token.
 func newSearchDoor(base, token, namespace string) *searchDoor {
 	d := &searchDoor{base: strings.TrimSuffix(base, "/"), token: token, http: &http.Client{Timeout: time.Minute}}
 	if namespace != "" {
@@ -91,6 +96,7 @@ func PrepareSearch(ctx context.Context, base, token, namespace string, d *Search
 	began := time.Now()
 	for from := 0; from < len(d.Workers); from += upsertBatch {
 		batch := d.Workers[from:min(from+upsertBatch, len(d.Workers))]
+		// list are the points of one request, with their payloads as JSON.
 		list := make([]map[string]any, len(batch))
 		for i := range batch {
 			list[i] = map[string]any{"id": batch[i].ID, "payload": &batch[i]}
@@ -102,6 +108,7 @@ func PrepareSearch(ctx context.Context, base, token, namespace string, d *Search
 			return points, time.Since(began), fmt.Errorf("store workers: %w", err)
 		}
 		for i := range out.Results {
+			// One point of a batch can fail alone; the first failure ends the preparation.
 			if e := out.Results[i].Error; e != nil {
 				return points, time.Since(began), fmt.Errorf("store worker %s: %s", batch[i].ID, e)
 			}
@@ -126,17 +133,21 @@ func SearchBodiesOn(ctx context.Context, base, token string, d *SearchData) ([][
 
 // searchRun is one run of a suite of searches. Each goroutine that posts has a line of its own.
 type searchRun struct {
-	rig  *bench.Rig
+	// rig is the run.
+	rig *bench.Rig
+	// door prepares and checks, on connections of its own.
 	door *searchDoor
+	// data is what the server was given, made from the seed of the run.
 	data *SearchData
-	// bodies are searches, sent in turn; orders has the order that each was made from.
+	// bodies are searches, sent in turn.
 	bodies [][]byte
 	// embeds are requests to embed the same texts.
 	embeds [][]byte
-	lines  []*httpLine
+	// lines are the connections of the pumps, one for each.
+	lines []*httpLine
 	// next counts the bodies that were sent.
 	next atomic.Uint64
-	//
+	// orders has the order that each body was made from, in the same order.
 	orders []*SearchOrder
 	// sheds says that arrivals do not wait for answers, so that a server may send some away.
 	sheds bool
@@ -170,6 +181,7 @@ func newSearchRun(ctx context.Context, rig *bench.Rig, gated bool, lines int) (*
 	return r, nil
 }
 
+// close closes the lines.
 func (r *searchRun) close() {
 	for _, l := range r.lines {
 		l.close()
@@ -179,6 +191,7 @@ func (r *searchRun) close() {
 // post sends the next body of a list over a line, and records what came of it. A refusal by an
 // overloaded server is counted apart where the run allows it.
 func (r *searchRun) post(ctx context.Context, line int, op *bench.Op, intended time.Time, path string, bodies [][]byte) {
+	// The bodies go round over all lines, so that each is sent about equally often.
 	body := bodies[r.next.Add(1)%uint64(len(bodies))]
 	status, err := r.lines[line].post(ctx, path+r.door.query, body)
 	if err == nil && status != http.StatusOK {
@@ -252,15 +265,20 @@ func (r *searchRun) finish(ctx context.Context, _ *bench.Op) error {
 
 // searchAnswer is what the bench reads of an answer to a search.
 type searchAnswer struct {
+	// Results are the rows, best first.
 	Results []struct {
 		ID      string
 		Score   float64
 		Payload SearchWorker
 	}
-	Gate  struct{ Passed int }
+	// Passed is the number of rows that the gate let through.
+	Gate struct{ Passed int }
+	// Judged is the number of rows that the rules were applied to.
 	Judge struct{ Judged float64 }
-	Took  struct{ Judge float64 } `json:"took_us"`
-	Plan  string
+	// Took is how long the judge took by the server's clock, in microseconds.
+	Took struct{ Judge float64 } `json:"took_us"`
+	// Plan names how the server found the rows.
+	Plan string
 }
 
 // searchQuality is how good the answers to a list of bodies are.
@@ -301,6 +319,7 @@ func (r *searchRun) check(ctx context.Context, bodies [][]byte) (searchQuality, 
 // check does the same with any bodies. gain says how good an answer to the i-th one is; nil: that
 // is not known.
 func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, gain func(i int, a *searchAnswer) float64) (q searchQuality, err error) {
+	// found and wanted count rows over all bodies.
 	found, wanted := 0, 0
 	q.plans = make(map[string]int)
 	for i, body := range bodies {
@@ -312,6 +331,7 @@ func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, ga
 			q.gain += gain(i, &got) / float64(len(bodies))
 		}
 		q.plans[got.Plan]++
+		// The same body with exact set gives the true answer, since it looks at every row.
 		exact := append(bytes.TrimSuffix(bytes.Clone(body), []byte("}")), `,"exact":true}`...)
 		if err := d.do(ctx, http.MethodPost, path, exact, &want); err != nil {
 			return q, err
@@ -339,6 +359,7 @@ func (d *searchDoor) check(ctx context.Context, path string, bodies [][]byte, ga
 // gainOf is the nDCG at 10 of an answer: the sum of 2^relevance − 1 by the logarithm of the rank,
 // as a share of the best order of all workers. Source: Järvelin and Kekäläinen 2002.
 func (d *SearchData) gainOf(o *SearchOrder, a *searchAnswer) float64 {
+	// counts are the workers by relevance, for the best order that there can be.
 	var counts [4]int
 	for i := range d.Workers {
 		counts[d.Relevance(o, &d.Workers[i])]++
@@ -349,6 +370,7 @@ func (d *SearchData) gainOf(o *SearchOrder, a *searchAnswer) float64 {
 		if rank < len(a.Results) {
 			got += (math.Exp2(float64(d.Relevance(o, &a.Results[rank].Payload))) - 1) * discount
 		}
+		// The best worker that is left takes the next rank.
 		for relevance := 3; relevance > 0; relevance-- {
 			if counts[relevance] > 0 {
 				counts[relevance]--
@@ -357,6 +379,7 @@ func (d *SearchData) gainOf(o *SearchOrder, a *searchAnswer) float64 {
 			}
 		}
 	}
+	// Without a relevant worker no order is better than another.
 	if best == 0 {
 		return 1
 	}
@@ -379,6 +402,7 @@ func gateBroken(body []byte, w *SearchWorker) bool {
 			return true
 		}
 	}
+	// A gate without a time has no condition on certificates.
 	at, err := time.Parse(time.RFC3339, g.ValidAt)
 	if err != nil {
 		return false
@@ -422,6 +446,7 @@ func SearchRecall(ctx context.Context, rig *bench.Rig) error {
 		}
 	}
 	search := rig.Op("search")
+	// fault is that of the check, read after the wait.
 	var wait sync.WaitGroup
 	var fault error
 	wait.Go(func() {

@@ -22,37 +22,50 @@ import (
 // waits for its answer.
 type SearchLoad struct {
 	// URL is that of the route, or of the server, whose search is meant then.
-	URL         string
-	Token       string
-	Bodies      [][]byte
+	URL string
+	// Token is that of the client; empty: none is sent.
+	Token string
+	// Bodies are posted in turn by all clients together.
+	Bodies [][]byte
+	// Concurrency is the number of clients, each with a connection.
 	Concurrency int
-	Window      time.Duration
+	// Window is how long they post.
+	Window time.Duration
 	// Rate, above 0, is arrivals a second of an open loop. No more than Concurrency clients are
 	// started; an arrival that none of them is free for is dropped.
-	Rate     float64
+	Rate float64
+	// Arrivals is the pattern of arrivals of an open loop.
 	Arrivals bench.Arrivals
 	// Full says that afterwards each body is asked for as exact too, and its gate judged row by row.
 	Full bool
 	// Cold makes every text unique by a number in front of it, so that no cache knows it.
 	Cold bool
+	// Seed chooses the arrivals, and the numbers of cold texts.
 	Seed uint64
 }
 
 // SearchFigures are what came of a load. Latencies are in milliseconds, from when a request was due.
 type SearchFigures struct {
-	Path        string  `json:"path"`
-	Concurrency int     `json:"concurrency"`
-	Seconds     float64 `json:"seconds"`
-	Requests    uint64  `json:"requests"`
-	Errors      uint64  `json:"errors"`
-	Dropped     uint64  `json:"dropped"`
+	// Path is the route.
+	Path        string `json:"path"`
+	Concurrency int    `json:"concurrency"`
+	// Seconds is the time up to the last answer.
+	Seconds float64 `json:"seconds"`
+	// Requests counts those that were answered with success, and Errors those that failed.
+	Requests uint64 `json:"requests"`
+	Errors   uint64 `json:"errors"`
+	// Dropped counts the arrivals that no client was free for.
+	Dropped uint64 `json:"dropped"`
 	// Overloaded counts what the server of an open loop refused with a time to retry, which is not an error.
-	Overloaded uint64             `json:"overloaded"`
-	PerSecond  float64            `json:"requests_per_s"`
-	P50, P95   float64            `json:"-"`
-	P99, Max   float64            `json:"-"`
-	Millis     map[string]float64 `json:"latency_ms"`
-	FirstError string             `json:"first_error,omitempty"`
+	Overloaded uint64 `json:"overloaded"`
+	// PerSecond is requests by seconds.
+	PerSecond float64 `json:"requests_per_s"`
+	// The percentiles are for callers in Go; in JSON they stand in Millis, by name.
+	P50, P95 float64            `json:"-"`
+	P99, Max float64            `json:"-"`
+	Millis   map[string]float64 `json:"latency_ms"`
+	// FirstError is the text of the first error of one client.
+	FirstError string `json:"first_error,omitempty"`
 	// Recall and Violations are those of a load whose answers were all validated; otherwise nil.
 	Recall     *float64 `json:"recall_at_10,omitempty"`
 	Violations *int     `json:"gate_violations,omitempty"`
@@ -88,6 +101,7 @@ func ReadBodies(in io.Reader) ([][]byte, error) {
 
 // searchClient is one client of a load, with counts of its own that are added up at the end.
 type searchClient struct {
+	// line is the client's connection, and hist has its latencies in microseconds.
 	line *httpLine
 	hist *hdrhistogram.Histogram
 	// bad counts errors, the text of the first of which is first; shed counts refusals by an
@@ -112,6 +126,7 @@ func (s *SearchLoad) Run(ctx context.Context, base, path string) (*SearchFigures
 		defer line.close()
 		clients[i] = &searchClient{line: line, hist: hdrhistogram.New(1, int64(restTimeout/time.Microsecond), 3)}
 	}
+	// next and dropped are shared by all clients.
 	var next, dropped atomic.Uint64
 	began := time.Now()
 	end := began.Add(s.Window)
@@ -119,6 +134,7 @@ func (s *SearchLoad) Run(ctx context.Context, base, path string) (*SearchFigures
 	due := s.arrivals(ctx, end, &dropped)
 	for _, c := range clients {
 		wait.Go(func() {
+			// An open loop ends with its arrivals, a closed one with the time.
 			for ctx.Err() == nil && time.Now().Before(end) {
 				at := time.Now()
 				if due != nil {
@@ -181,6 +197,7 @@ func (s *SearchLoad) body(n uint64) []byte {
 	if !s.Cold {
 		return body
 	}
+	// The body is of a search or of an embedding: its text is in one of these fields.
 	for _, field := range []string{`"query_text":"`, `"text":"`} {
 		if i := bytes.Index(body, []byte(field)); i >= 0 {
 			at := i + len(field)
@@ -223,6 +240,7 @@ func (s *SearchLoad) figures(path string, clients []*searchClient, took time.Dur
 		}
 	}
 	f.Requests = uint64(all.TotalCount())
+	// The rate is over the whole time, so that a slow last answer lowers it.
 	f.PerSecond = float64(f.Requests) / took.Seconds()
 	ms := func(us int64) float64 { return float64(us) / 1000 }
 	f.P50, f.P95, f.P99, f.Max = ms(all.ValueAtQuantile(50)), ms(all.ValueAtQuantile(95)), ms(all.ValueAtQuantile(99)), ms(all.Max())

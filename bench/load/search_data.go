@@ -13,9 +13,12 @@ import (
 // SearchData is a made-up staffing pool: workers, job orders, and queries whose best answers are known from the orders.
 // Equal options give equal data, byte for byte. All people in it are made up.
 type SearchData struct {
+	// Options are those that the data was made with, with their defaults.
 	Options SearchDataOptions
+	// Workers are numbered from 0, and their ids are made of the number.
 	Workers []SearchWorker
-	Orders  []SearchOrder
+	// Orders are what queries are made from.
+	Orders []SearchOrder
 }
 
 // SearchDataOptions say how much data there is. A zero field means its default.
@@ -29,6 +32,7 @@ type SearchDataOptions struct {
 	Now time.Time
 }
 
+// withDefaults returns the options with every field set.
 func (o SearchDataOptions) withDefaults() SearchDataOptions {
 	if o.Seed == 0 {
 		o.Seed = 1
@@ -49,50 +53,67 @@ func (o SearchDataOptions) withDefaults() SearchDataOptions {
 type SearchWorker struct {
 	ID string `json:"-"`
 
+	// Role is a trade and a kind of work with a point between.
 	Role string `json:"role"`
 	// Family is the part of the role before its point.
-	Family string     `json:"family"`
-	Years  int64      `json:"years"`
-	City   string     `json:"city"`
-	Home   [2]float64 `json:"home"`
-	Shift  string     `json:"shift"`
+	Family string `json:"family"`
+	// Years is the experience in years.
+	Years int64 `json:"years"`
+	// City is the town, and Home the place as latitude and longitude.
+	City string     `json:"city"`
+	Home [2]float64 `json:"home"`
+	// Shift is the shift that the worker wants.
+	Shift string `json:"shift"`
 	// Pay is what the worker wants per hour.
-	Pay   float64            `json:"pay"`
+	Pay float64 `json:"pay"`
+	// Certs are the certificates, also those that have ended.
 	Certs []SearchCredential `json:"certs"`
 	// Reliability is from 0 to 1.
 	Reliability float64 `json:"reliability"`
 	// Blocked are the clients that do not take this worker.
-	Blocked  []string `json:"blocked"`
-	Status   string   `json:"status"`
-	LastSeen string   `json:"last_seen"`
+	Blocked []string `json:"blocked"`
+	// Status is available, assigned or away.
+	Status string `json:"status"`
+	// LastSeen is a time in RFC 3339.
+	LastSeen string `json:"last_seen"`
 	// Synthetic is always true: no person is described.
-	Synthetic bool   `json:"synthetic"`
-	Text      string `json:"text"`
+	Synthetic bool `json:"synthetic"`
+	// Text is what is embedded and searched.
+	Text string `json:"text"`
 }
 
 // SearchCredential is a certificate of a worker.
 type SearchCredential struct {
-	ID      string `json:"id"`
+	// ID is one of the certificates that trades have.
+	ID string `json:"id"`
+	// Expires is a time in RFC 3339; empty: it never ends.
 	Expires string `json:"expires_at,omitempty"`
 }
 
 // SearchOrder is what a client asks for. It is known to the bench alone; the server sees its text.
 type SearchOrder struct {
-	Role  string
+	// Role is what every worker of the order must have.
+	Role string
+	// Count is the number of workers that the client wants; only texts tell it.
 	Count int
-	City  string
-	Site  [2]float64
+	// City is the town of the site, and Site its latitude and longitude.
+	City string
+	Site [2]float64
+	// Shift is the shift of the work.
 	Shift string
 	// Cert is the certificate that is asked for; empty: none is.
-	Cert   string
+	Cert string
+	// Client is the company that orders.
 	Client string
-	Years  int64
+	// Years is the experience that is asked for, in years.
+	Years int64
 }
 
 // NewSearchData makes the data.
 func NewSearchData(o SearchDataOptions) *SearchData {
 	o = o.withDefaults()
 	d := &SearchData{Options: o}
+	// The second number keeps this sequence apart from others with the same seed.
 	r := rand.New(rand.NewPCG(o.Seed, 0x5ea4c4))
 	for i := range o.Workers {
 		d.Workers = append(d.Workers, newWorker(r, i, o.Now))
@@ -118,12 +139,14 @@ func newWorker(r *rand.Rand, i int, now time.Time) SearchWorker {
 		Status: []string{"available", "available", "available", "assigned", "away"}[r.IntN(5)], Blocked: []string{}, Certs: []SearchCredential{},
 		LastSeen: now.Add(-time.Duration(r.ExpFloat64()*400) * time.Hour).Format(time.RFC3339),
 	}
+	// Draws have no bounds of their own, so they are cut to what people have.
 	w.Years, w.Pay = min(w.Years, 40), max(w.Pay, 12)
 	for _, c := range trade.certs {
 		if r.IntN(100) < 45 {
 			w.Certs = append(w.Certs, newCredential(r, c, now))
 		}
 	}
+	// One in three also has a certificate that any trade may have.
 	if r.IntN(3) == 0 {
 		w.Certs = append(w.Certs, newCredential(r, pick(r, searchGeneralCerts), now))
 	}
@@ -151,6 +174,7 @@ func newCredential(r *rand.Rand, id string, now time.Time) SearchCredential {
 
 // near draws a place some kilometres from another, rounded to about 10 m.
 func near(r *rand.Rand, at [2]float64, km float64) [2]float64 {
+	// perDegree is the length of a degree of latitude in kilometres.
 	const perDegree = 111.2
 	round := func(x float64) float64 { return math.Round(x*1e4) / 1e4 }
 	north, east := r.NormFloat64()*km/2, r.NormFloat64()*km/2
@@ -186,6 +210,7 @@ func (d *SearchData) newOrder(r *rand.Rand) SearchOrder {
 		Role: pick(r, trade.roles).id, Count: 1 + r.IntN(6), City: city.name, Site: near(r, city.at, 10),
 		Shift: pick(r, searchShifts).id, Client: pick(r, searchClients), Years: int64(r.IntN(4)),
 	}
+	// One order in three asks for no certificate.
 	if r.IntN(3) > 0 {
 		o.Cert = pick(r, trade.certs)
 	}
@@ -230,6 +255,7 @@ func (d *SearchData) holds(w *SearchWorker, cert string) bool {
 // kilometres is the distance of two places, near enough for places of one region.
 func kilometres(a, b [2]float64) float64 {
 	const perDegree = 111.2
+	// East and west are shorter away from the equator, by the cosine of the latitude.
 	x := (a[1] - b[1]) * math.Cos((a[0]+b[0])/2*math.Pi/180)
 	return perDegree * math.Hypot(a[0]-b[0], x)
 }

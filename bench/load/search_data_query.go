@@ -11,21 +11,26 @@ var SearchStyles = []string{"need", "client_first", "looking", "shorthand"}
 
 // SearchQuery is an order in one style, as a body of the search door, and what its best answers are.
 type SearchQuery struct {
-	// Order is the index in SearchData.Orders. Body is a request of POST /v1/matrix/search.
-	Order int // place in Orders
+	// Order is the index in SearchData.Orders.
+	Order int
+	// Style is one of SearchStyles.
 	Style string
-	Text  string
-	//
+	// Text is the order in words.
+	Text string
+	// Body is a request of POST /v1/matrix/search with the text.
 	Body []byte
 }
 
 // SearchBodies says what the bodies of a search contain in addition to the text.
 type SearchBodies struct {
-	Collection string // default workers
-	Ruleset    string // empty: none is judged by
+	// Collection is the collection that is searched; default workers.
+	Collection string
+	// Ruleset judges the rows; empty: none does.
+	Ruleset string
 	// Gated says that role, certificate, client, status and distance are conditions of the search.
 	Gated bool
-	K     int // default 10
+	// K is the number of rows that are wanted; default 10.
+	K int
 }
 
 // Queries returns every order in every style, order by order, or in the styles given.
@@ -87,6 +92,7 @@ func (o *SearchOrder) text(style string) string {
 	case "shorthand":
 		return strings.ToLower(strings.TrimSpace(fmt.Sprintf("%dx %s %s %s %s", o.Count, role.names[1], o.City, shift[1], cert)))
 	}
+	// The style need is the one that is left.
 	out := fmt.Sprintf("Need %d %s in %s for %s", o.Count, plural(role.names[0], o.Count), o.City, shift[1])
 	if cert != "" {
 		out += ", " + cert + " required"
@@ -97,6 +103,7 @@ func (o *SearchOrder) text(style string) string {
 // title makes the first letter a capital.
 func title(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
+// plural adds an s unless n is 1. All nouns of the data take one.
 func plural(s string, n int) string {
 	if n == 1 {
 		return s
@@ -104,28 +111,37 @@ func plural(s string, n int) string {
 	return s + "s"
 }
 
-// searchGate, searchJudge and searchBody are the parts of a search that the bench uses, as the REST
-// door takes them.
+// searchGate has the conditions that a row must meet, as the REST door takes them.
 type searchGate struct {
-	Roles       []string       `json:"roles,omitempty"`
-	Credentials []string       `json:"credentials_all,omitempty"`
-	ValidAt     string         `json:"valid_at,omitempty"`
-	Client      string         `json:"client,omitempty"`
-	Filter      string         `json:"filter,omitempty"`
-	Params      map[string]any `json:"params,omitempty"`
+	// Roles are the roles of which a row must have one.
+	Roles []string `json:"roles,omitempty"`
+	// Credentials are those of which a row must have all, valid at ValidAt.
+	Credentials []string `json:"credentials_all,omitempty"`
+	ValidAt     string   `json:"valid_at,omitempty"`
+	// Client is the company that must not have blocked the row.
+	Client string `json:"client,omitempty"`
+	// Filter is an expression over the fields and Params, as p.
+	Filter string         `json:"filter,omitempty"`
+	Params map[string]any `json:"params,omitempty"`
 }
 
+// searchJudge says by which ruleset rows are judged, and with which parameters.
 type searchJudge struct {
 	Ruleset string         `json:"ruleset"`
 	Params  map[string]any `json:"params,omitempty"`
 }
 
+// searchBody is a search, as the REST door takes it.
 type searchBody struct {
-	Collection string       `json:"collection"`
-	Text       string       `json:"query_text"`
-	K          int          `json:"k"`
-	Gate       *searchGate  `json:"gate,omitempty"`
-	Judge      *searchJudge `json:"judge,omitempty"`
+	// Collection is the collection that is searched.
+	Collection string `json:"collection"`
+	// Text is the query in words.
+	Text string `json:"query_text"`
+	// K is the number of rows that are wanted.
+	K int `json:"k"`
+	// Gate and Judge are left out where a body has none.
+	Gate  *searchGate  `json:"gate,omitempty"`
+	Judge *searchJudge `json:"judge,omitempty"`
 }
 
 // body writes a search for an order.
@@ -154,11 +170,16 @@ func (d *SearchData) body(o *SearchOrder, text string, b SearchBodies) []byte {
 
 // searchRule is a rule of a ruleset, as the REST door takes it.
 type searchRule struct {
-	ID       string  `json:"id"`
-	When     string  `json:"when"`
-	Severity string  `json:"severity"`
-	Weight   float64 `json:"weight,omitempty"`
-	Reason   string  `json:"reason,omitempty"`
+	// ID names the rule in answers.
+	ID string `json:"id"`
+	// When is a condition in CEL over the fields of a row.
+	When string `json:"when"`
+	// Severity says what a row that meets it gets: a block, a condition, a penalty or a bonus.
+	Severity string `json:"severity"`
+	// Weight is what a penalty takes and a bonus gives.
+	Weight float64 `json:"weight,omitempty"`
+	// Reason is told with the row.
+	Reason string `json:"reason,omitempty"`
 }
 
 // searchRules are one rule of each severity, and one with the time.
@@ -181,6 +202,7 @@ func SearchRules(collection string) []byte {
 func interpretedRules(collection string) []byte {
 	rules := searchRules()
 	for i := range rules {
+		// The compiler of rules leaves this form to the interpreter; the result is the same.
 		rules[i].When = "[" + rules[i].When + "].exists(x, x)"
 	}
 	return mustJSON(map[string]any{"collection": collection, "rules": rules})
@@ -188,6 +210,8 @@ func interpretedRules(collection string) []byte {
 
 // SearchCollection is the definition of the collection of workers, as a body of PUT /v1/collections/{name}.
 func SearchCollection() []byte {
+	// field is one field of the schema; an empty gate says that no condition of the gate is about
+	// it.
 	type field struct {
 		Name  string `json:"name"`
 		Type  string `json:"type"`

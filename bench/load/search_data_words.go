@@ -1,20 +1,27 @@
 package load
 
-// The words that made-up workers and orders are put together from. searchRole is one kind of work.
+// The words that made-up workers and orders are put together from.
 
+// searchRole is one kind of work.
 type searchRole struct {
+	// id is the family and the kind of work with a point between.
 	id string
 	// names are the ways people write it, the full one first, a short one second.
-	names  []string
+	names []string
+	// skills are sentences about the work, one of which stands in a worker's text.
 	skills []string
 }
 
 // searchTrade is a family of roles with its mean pay per hour and its certificates.
 type searchTrade struct {
+	// family begins the ids of its roles.
 	family string
-	pay    float64
-	certs  []string
-	roles  []searchRole
+	// pay is the mean pay per hour.
+	pay float64
+	// certs are the certificates that workers of the trade may have, by id.
+	certs []string
+	// roles are the kinds of work of the trade.
+	roles []searchRole
 }
 
 // searchCity is a town with its latitude and longitude.
@@ -23,6 +30,7 @@ type searchCity struct {
 	at   [2]float64
 }
 
+// searchCities are towns of one region, so that distances between them decide something.
 var searchCities = []searchCity{
 	{"Joliet", [2]float64{41.525, -88.081}},
 	{"Aurora", [2]float64{41.760, -88.320}},
@@ -40,10 +48,12 @@ var searchCities = []searchCity{
 
 // searchShift is a time of work. names are the ways people write it.
 type searchShift struct {
+	// id is what payloads and rules call the shift.
 	id    string
 	names []string
 }
 
+// searchShifts are the shifts of a day.
 var searchShifts = []searchShift{
 	{"day", []string{"day shift", "1st shift", "days", "mornings"}},
 	{"swing", []string{"second shift", "2nd shift", "swing", "afternoons"}},
@@ -87,6 +97,7 @@ var searchTraits = []string{
 	"Perfect attendance on the last assignment.", "Looking for temp-to-hire.", "Can start within two days.",
 }
 
+// searchTrades are ten families of five roles each.
 var searchTrades = []searchTrade{
 	{"welder", 29, []string{"aws_d1.1", "aws_d1.2", "asme_ix"}, []searchRole{
 		{"welder.mig", []string{"MIG welder", "mig", "GMAW welder"}, []string{"MIG and flux core on carbon steel", "Gas metal arc welding, reads weld symbols"}},

@@ -19,10 +19,13 @@ import (
 // share processors, such an arrival costs both sides twice what it costs in a closed loop, which
 // wakes no thread while it is busy.
 const (
+	// soakClients is the number of clients of the soak and of the loop that finds its rate.
 	soakClients = 100
-	soakShare   = 0.5
+	// soakShare is the part of that rate which the soak offers.
+	soakShare = 0.5
 	// gapMost is what the reference reaches at most, in searches a second.
-	gapMost  = 8_114
+	gapMost = 8_114
+	// gapShare is the part of gapMost that arrivals offer.
 	gapShare = 0.6
 	// uniqueClient is the number of clients that search for new texts.
 	uniqueClient = 10
@@ -56,6 +59,7 @@ func SearchGaps(ctx context.Context, rig *bench.Rig) error {
 		rig.Rate = soakShare * most
 		return r.soak(ctx, n)
 	}
+	// A row that says burst alone has one of five times the rate.
 	if kind == "burst" {
 		kind = "burst:5x"
 	}
@@ -76,6 +80,7 @@ func (r *searchRun) reach(ctx context.Context, n int, d time.Duration) (float64,
 	began := time.Now()
 	var done atomic.Uint64
 	var wait sync.WaitGroup
+	// faults has a place for each client, so that goroutines share no element.
 	faults := make([]error, n)
 	for i := range n {
 		wait.Go(func() {
@@ -115,9 +120,11 @@ func (r *searchRun) search(ctx context.Context, n int, bodies [][]byte) error {
 // unique posts texts that were never asked before, and reads from the server's cache that it knew
 // none of them. warm is the rate of known texts, which the rate of new ones is divided by.
 func (r *searchRun) unique(ctx context.Context, n int, warm float64) error {
+	// cold makes the texts; nothing is run by it.
 	cold := SearchLoad{Bodies: r.bodies, Cold: true, Seed: r.rig.Seed}
 	op := r.rig.Op("search")
 	before, cache := r.cache(ctx)
+	// asked numbers the texts, so each is asked once. inWindow counts those of the window.
 	var asked, inWindow atomic.Uint64
 	done := r.rig.Generate(ctx, n, func(ctx context.Context, p *bench.Pump) {
 		r.post(ctx, p.Number%len(r.lines), op, p.Intended, SearchRoute, [][]byte{cold.body(asked.Add(1))})
@@ -133,6 +140,8 @@ func (r *searchRun) unique(ctx context.Context, n int, warm float64) error {
 	if after, again := r.cache(ctx); cache && again {
 		hits, misses := after.hits-before.hits, after.misses-before.misses
 		r.rig.Metric("embed_hit_rate", hits/max(1, hits+misses), "share")
+		// A hit means that a text was not new, and fewer misses than texts that some were not
+		// looked up.
 		if hits > 0 || misses < float64(asked.Load()) {
 			r.rig.Fail("search", fmt.Errorf("of %d texts that should be new %v were in the cache", asked.Load(), hits))
 		}
@@ -148,6 +157,7 @@ type cacheCounts struct{ hits, misses float64 }
 
 // cache reads them; ok is false when the server does not show them.
 func (r *searchRun) cache(ctx context.Context) (c cacheCounts, ok bool) {
+	// The cache is shared by all clients of the server, of which the bench is the only one.
 	const hits, misses = "millrace_embed_cache_hits_total", "millrace_embed_cache_misses_total"
 	admin, err := adminOf(r.rig)
 	if err != nil {
@@ -186,6 +196,7 @@ func (r *searchRun) soak(ctx context.Context, n int) error {
 		return err
 	}
 	r.rig.Metric("rss_growth", end[resident]/begin[resident]-1, "share")
+	// A growth of 0 says that the end is as the beginning.
 	r.rig.Metric("goroutine_growth", end[goroutines]/begin[goroutines]-1, "share")
 	return nil
 }
@@ -231,6 +242,7 @@ func (r *searchRun) firstAnswer(ctx context.Context, body []byte, before *search
 		case !ok || refused.status != http.StatusServiceUnavailable || time.Since(began) > firstWait:
 			return err
 		}
+		// The pause keeps the questions from taking the time that the server needs to start.
 		if err := bench.Pause(ctx, time.Millisecond); err != nil {
 			return err
 		}
@@ -261,6 +273,7 @@ func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 		return err
 	}
 	defer r.close()
+	// rules is the number of rules, by which the time is divided.
 	const rules = 5 // that SearchRules has
 	named, ruleset := []byte(`"ruleset":"`+searchRuleset+`"`), searchRuleset
 	if rig.Shape.Kind == JudgeInterpreted {
@@ -275,8 +288,10 @@ func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 		}
 		r.bodies[i] = bytes.Replace(b, named, []byte(`"ruleset":"`+ruleset+`"`), 1)
 	}
+	// Every worker is a candidate, so that all rows are judged.
 	all := fmt.Sprintf(`,"candidates":%d,"payload":false}`, len(r.data.Workers))
 	op := rig.Op("search")
+	// Sums over all searches: times in microseconds, and rows.
 	var with, without, judged float64
 	var wait sync.WaitGroup
 	var fault error
@@ -284,6 +299,7 @@ func SearchJudge(ctx context.Context, rig *bench.Rig) error {
 		<-rig.Began()
 		for i := 0; !rig.Done() && ctx.Err() == nil && fault == nil; i++ {
 			body := strings.TrimSuffix(string(r.bodies[i%len(r.bodies)]), "}") + all
+			// The search without a judge is the same body up to its judge.
 			bare, _, _ := strings.Cut(body, `,"judge":`)
 			var one, other searchAnswer
 			began := time.Now()

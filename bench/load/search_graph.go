@@ -40,8 +40,11 @@ var graphWidths = []int{40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 95, 100, 110
 
 // graphRun is a graph over vectors, and queries whose nearest are known. After build it is only read.
 type graphRun struct {
-	view    vector.View
-	graph   *vector.Graph
+	// view is the rows of the graph.
+	view vector.View
+	// graph is built over all rows of view.
+	graph *vector.Graph
+	// queries are prepared once, and shared by all walks that are not timed.
 	queries []*vector.Query
 }
 
@@ -56,6 +59,7 @@ func SearchGraph(ctx context.Context, rig *bench.Rig) error {
 		return err
 	}
 	rig.Metric("build_s", time.Since(began).Seconds(), "s")
+	// all has every row, half every second one: the others are taken to be deleted.
 	all, half := r.nearest(1), r.nearest(2)
 	width, recall := 0, 0.0
 	for _, width = range graphWidths {
@@ -80,6 +84,7 @@ func SearchGraph(ctx context.Context, rig *bench.Rig) error {
 		for i := range graphThreads {
 			wait.Go(func() {
 				var hits []vector.Hit
+				// Each thread begins at another query.
 				for n := i * len(r.queries) / graphThreads; !over(); n++ {
 					began := time.Now()
 					q := vector.NewQuery(r.queries[n%len(r.queries)].Vector()) // as each search makes its own
@@ -101,6 +106,7 @@ func SearchGraph(ctx context.Context, rig *bench.Rig) error {
 // graphData is n vectors and some queries of the kind that the row names.
 func graphData(kind string, n int, seed uint64) (vectors, queries [][]float32) {
 	if kind == GraphClusters {
+		// Queries are drawn with the vectors, so that they lie around the same centres.
 		all := clusters(rand.New(rand.NewPCG(seed, 0x6a1)), n+graphQueries, max(10, n/100))
 		return all[:n], all[n:]
 	}
@@ -158,7 +164,9 @@ func newGraphRun(vectors, queries [][]float32) *graphRun {
 // build adds all rows to the graph, by graphThreads threads, batch by batch.
 func (r *graphRun) build(ctx context.Context) error {
 	id := func(row uint32) uint64 { return xxhash.Sum64String(fmt.Sprint("w", row)) }
+	// live says that no row is deleted while the graph is built.
 	live := func(uint32) bool { return true }
+	// each runs the parts of a batch on all threads, and returns when all are done.
 	each := func(n int, do func(i int)) {
 		var next atomic.Int64
 		var wait sync.WaitGroup
@@ -183,6 +191,7 @@ func (r *graphRun) build(ctx context.Context) error {
 type truth struct {
 	// pass has a bit for each row that may be found; nil: all may.
 	pass vector.Bits
+	// rows are the nearest rows of each query, in the order of the queries.
 	rows [][]uint32
 }
 
@@ -194,6 +203,7 @@ func (r *graphRun) nearest(step int) truth {
 		list = append(list, uint32(row))
 	}
 	if step > 1 {
+		// A bit for each row, 64 to a word.
 		t.pass = make(vector.Bits, (r.view.Len()+63)/64)
 		for _, row := range list {
 			t.pass[row>>6] |= 1 << (row & 63)
@@ -239,6 +249,7 @@ func (r *graphRun) recall(width int, t truth) float64 {
 				found++
 			}
 		}
+		// Fewer rows than wanted can pass, so the true ones are counted.
 		all += len(t.rows[i])
 	}
 	return float64(found) / float64(max(1, all))

@@ -19,12 +19,16 @@ import (
 // just enough of HTTP/1.1 for a server that states lengths, because what the client costs is taken
 // from the server's cores. It is for one goroutine at a time.
 type httpLine struct {
+	// host is the server's host and port.
 	host string
 	// head has the beginning of each request, up to the length, by path.
 	head map[string][]byte
+	// auth is the token; empty: none is sent.
 	auth string
+	// conn is nil before the first request and after an error.
 	conn net.Conn
-	in   *bufio.Reader
+	// in reads from conn.
+	in *bufio.Reader
 	// out is the buffer of a request, reused.
 	out []byte
 	// body is that of the last answer, good until the next one.
@@ -48,6 +52,7 @@ var errHTTPAnswer = errors.New("the answer is no HTTP/1.1 with a length")
 // post posts a body and returns the status. It connects when it must; after an error the next call
 // does so again. A request that failed is never repeated here.
 func (l *httpLine) post(ctx context.Context, path string, body []byte) (status int, err error) {
+	// The connection is opened late, so that one that is never used costs nothing.
 	if l.conn == nil {
 		var d net.Dialer
 		if l.conn, err = d.DialContext(ctx, "tcp", l.host); err != nil {
@@ -63,6 +68,7 @@ func (l *httpLine) post(ctx context.Context, path string, body []byte) (status i
 	if err = l.conn.SetDeadline(time.Now().Add(restTimeout)); err != nil {
 		return 0, err
 	}
+	// The beginning of a request to a path never changes, so it is made once.
 	head := l.head[path]
 	if head == nil {
 		auth := ""
@@ -87,12 +93,14 @@ func (l *httpLine) answer() (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// The shortest status line has a version of eight bytes, a space and three digits.
 	if len(line) < 12 || !bytes.HasPrefix(line, []byte("HTTP/1.")) {
 		return 0, errHTTPAnswer
 	}
 	if status, err = strconv.Atoi(string(line[9:12])); err != nil {
 		return 0, errHTTPAnswer
 	}
+	// length is -1 until the answer says it; last says that the server closes the connection.
 	length, last := -1, false
 	l.wait = false
 	for {
@@ -118,6 +126,7 @@ func (l *httpLine) answer() (status int, err error) {
 	if length < 0 {
 		return 0, errHTTPAnswer
 	}
+	// The buffer grows to the longest answer and stays.
 	if cap(l.body) < length {
 		l.body = make([]byte, length)
 	}
@@ -136,6 +145,7 @@ func (l *httpLine) overloaded(status int) bool {
 	return status == http.StatusServiceUnavailable && l.wait && bytes.Contains(l.body, []byte(`"reason":"overloaded"`))
 }
 
+// close gives the connection up; the next request opens another one.
 func (l *httpLine) close() {
 	if l.conn != nil {
 		_ = l.conn.Close() // it is given up
@@ -145,6 +155,7 @@ func (l *httpLine) close() {
 
 // SearchLine searches over one connection, one search after the other. One goroutine at a time uses it.
 type SearchLine struct {
+	// line is the connection, and path the route with the namespace.
 	line *httpLine
 	path string
 }

@@ -45,13 +45,16 @@ const (
 
 // outageFault is what a provider does wrong. Without an answer it takes no connection.
 type outageFault struct {
-	name   string
+	// name is the fault's in metrics and rows.
+	name string
+	// answer takes the place of the provider's own; nil: it refuses connections.
 	answer http.HandlerFunc
 }
 
 // outageFaults are ways in which providers fail: refuse connections, hang, refuse with a status, answer with
 // something that is not the vectors, stop in the middle, never end, or send the client elsewhere.
 func outageFaults() []outageFault {
+	// status answers with a status and no body, body with a text that is not what was asked for.
 	status := func(code int) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 	}
@@ -91,14 +94,17 @@ func outageFaults() []outageFault {
 func SearchOutage(ctx context.Context, rig *bench.Rig) error {
 	before := runtime.NumGoroutine()
 	o := &outage{rig: rig}
+	// worst is the largest ratio of all faults, back the longest time to recover.
 	var worst, back float64
 	err := o.start(ctx)
 	if err == nil {
 		err = rig.MeasureWork(ctx, func(ctx context.Context) error {
 			faults := outageFaults()
+			// A row of one fault has its name as its kind.
 			if i := slices.IndexFunc(faults, func(f outageFault) bool { return f.name == rig.Shape.Kind }); i >= 0 {
 				faults = faults[i : i+1]
 			}
+			// Each fault has two parts of the window: one before it, and one under it.
 			each := rig.Window / time.Duration(2*len(faults))
 			for _, f := range faults {
 				ratio, took, err := o.fault(ctx, f, each)
@@ -117,6 +123,7 @@ func SearchOutage(ctx context.Context, rig *bench.Rig) error {
 	}
 	rig.Metric("cached_p99_ratio", worst, "ratio")
 	rig.Metric("back_s", back, "s")
+	// Goroutines may need a moment to end, so they are counted again for up to ten seconds.
 	left := runtime.NumGoroutine() - before
 	for end := time.Now().Add(10 * time.Second); left > 0 && time.Now().Before(end); left = runtime.NumGoroutine() - before {
 		if err := bench.Pause(ctx, 10*time.Millisecond); err != nil {
@@ -131,18 +138,25 @@ func SearchOutage(ctx context.Context, rig *bench.Rig) error {
 
 // outage is a provider of vectors that has a fault when it is told so, and a server that asks it.
 type outage struct {
+	// rig is the run.
 	rig *bench.Rig
+	// dir has the server's data and settings, and is removed at the end.
 	dir string
 	// reserved is the provider's port, which it takes again after a fault without connections.
 	reserved *localport.Ports
 	// address is that of the provider.
-	address  string
+	address string
+	// provider is the server of the provider that runs.
 	provider *http.Server
 	// answer is that of the fault under way; nil: the provider is well.
 	answer atomic.Pointer[http.HandlerFunc]
+	// server is the Millrace of the run, in this process.
 	server *server.Running
-	token  string
-	door   *searchDoor
+	// token is that of its only client.
+	token string
+	// door prepares and embeds.
+	door *searchDoor
+	// bodies are searches for the known texts.
 	bodies [][]byte
 	// texts counts the new texts so far, so that each is new.
 	texts atomic.Uint64
@@ -158,6 +172,7 @@ func (o *outage) start(ctx context.Context) (err error) {
 		return err
 	}
 	file := filepath.Join(o.dir, "embedders.yaml")
+	// The timeout bounds how long a provider that hangs can hold a new text.
 	list := fmt.Sprintf("embedders: [{name: far, kind: openai, url: \"http://%s\", model: m, dim: %d, timeout: 2s}]\n", o.address, outageDim)
 	if err := os.WriteFile(file, []byte(list), 0o600); err != nil {
 		return err
@@ -200,6 +215,7 @@ func (o *outage) listen(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		// The port is kept reserved, so that no other process takes it while the provider is down.
 		o.reserved, o.address = reserved, reserved.Addresses()[0]
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", o.address)
@@ -245,6 +261,7 @@ func (o *outage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	data := make([]map[string]any, len(in.Input))
 	for i, text := range in.Input {
+		// The vector depends on the text's length only: it is never judged.
 		data[i] = map[string]any{"index": i, "embedding": [outageDim]int{1, len(text), 2}}
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": data}) // the server may have closed the connection: the provider does not care
@@ -257,6 +274,7 @@ func (o *outage) fault(ctx context.Context, f outageFault, each time.Duration) (
 	if err != nil {
 		return 0, 0, err
 	}
+	// To close the provider is the fault of refused connections.
 	if f.answer == nil {
 		err = o.provider.Close()
 	} else {
@@ -270,6 +288,7 @@ func (o *outage) fault(ctx context.Context, f outageFault, each time.Duration) (
 		return 0, 0, err
 	}
 	ended := time.Now()
+	// The fault ends before the provider listens again, so that its first answers are good.
 	if o.answer.Store(nil); f.answer == nil {
 		if err := o.listen(ctx); err != nil {
 			return 0, 0, err
@@ -302,11 +321,13 @@ func (o *outage) load(ctx context.Context, d time.Duration) (p99 float64, err er
 	from, end := time.Now(), time.Now().Add(d)
 	op := o.rig.Op("search")
 	hists := make([]*hdrhistogram.Histogram, outageLines)
+	// faults has a place for each line, and the last one for the new texts.
 	faults := make([]error, outageLines+1)
 	var wait sync.WaitGroup
 	for i := range outageLines {
 		hists[i] = hdrhistogram.New(1, int64(time.Minute/time.Microsecond), 3)
 		wait.Go(func() {
+			// Lines begin one after the other, so that searches are spread evenly.
 			faults[i] = o.line(ctx, from.Add(time.Duration(i)*outageEvery/outageLines), end, func(due time.Time, err error) error {
 				op.Record(i, due, 1, err)
 				return errors.Join(err, hists[i].RecordValue(max(1, time.Since(due).Microseconds())))
@@ -349,8 +370,10 @@ func (o *outage) line(ctx context.Context, due, end time.Time, record func(due t
 func (o *outage) newTexts(ctx context.Context, due, end time.Time) error {
 	var wait sync.WaitGroup
 	defer wait.Wait()
+	// mu guards faults.
 	var mu sync.Mutex
 	var faults []error
+	// under has an item for each new text that is under way.
 	under := make(chan struct{}, outageWaiting)
 	for ; due.Before(end); due = due.Add(outageNew) {
 		if err := bench.Pause(ctx, time.Until(due)); err != nil {

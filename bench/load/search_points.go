@@ -18,8 +18,10 @@ import (
 
 // pointsCollection is the collection of SearchPoints, pointsDim the length of its vectors.
 const (
+	// pointsCollection is the collection that is filled.
 	pointsCollection = "points"
-	pointsDim        = 384
+	// pointsDim is the length of a vector.
+	pointsDim = 384
 	// pointsModel is the model whose vectors clients may bring themselves.
 	pointsModel = "lexical-v2"
 )
@@ -52,9 +54,11 @@ func SearchPoints(ctx context.Context, rig *bench.Rig) error {
 		defer lines[i].close()
 	}
 	op := rig.Op("upsert")
+	// next is the number of the next point, stored the number of points that were acknowledged.
 	var next, stored atomic.Int64
 	began := time.Now()
 	err := rig.MeasureWork(ctx, func(ctx context.Context) error {
+		// The clock starts with the window, not before it.
 		began = time.Now()
 		var wait sync.WaitGroup
 		for i := range pumps {

@@ -13,10 +13,14 @@ import (
 // Load shapes, as tools that generate load over HTTP offer them: a rising rate, a burst, tasks of
 // several priorities, delayed tasks.
 const (
-	shapeSustained  = "sustained"
-	shapeBurst      = "burst"
+	// shapeSustained rises from one rate to another in steps.
+	shapeSustained = "sustained"
+	// shapeBurst sends many tasks at once, and then none.
+	shapeBurst = "burst"
+	// shapePriorities mixes three priorities.
 	shapePriorities = "priorities"
-	shapeDelayed    = "delayed"
+	// shapeDelayed lets half of the tasks wait before they are ready.
+	shapeDelayed = "delayed"
 )
 
 // The arrivals of the open shapes, in tasks a second.
@@ -54,6 +58,7 @@ func Shapes(ctx context.Context, rig *bench.Rig) error {
 // shapeArrivals makes an open loop of the shapes that are one. A window that is shorter than the
 // row's holds the whole shape, faster.
 func shapeArrivals(rig *bench.Rig) {
+	// whole is the time over which the generator runs.
 	whole := rig.Warmup + rig.Window
 	switch rig.Shape.Kind {
 	case shapeSustained:
@@ -66,6 +71,7 @@ func shapeArrivals(rig *bench.Rig) {
 		}
 		rig.Arrivals = bench.Steps(steps...)
 	case shapeBurst:
+		// A third of a short run is left for the burst, and the rest for the queue to drain.
 		within := min(burstWithin, whole/3)
 		rig.Arrivals = bench.Steps(
 			bench.Step{Rate: burstTasks / burstWithin.Seconds()}, bench.Step{From: within},
@@ -73,12 +79,14 @@ func shapeArrivals(rig *bench.Rig) {
 	default:
 		return
 	}
+	// The rate is the mean over the run, which reports tell.
 	rig.Rate = rig.Arrivals.Mean(0, 0, whole)
 }
 
 // vary makes the bodies of creates that differ: by priority (50 % have 0, 30 % have 5, 20 % have
 // 9), or by delay (half of them, from 1 s to 5 s).
 func (r *restRun) vary() error {
+	// change sets in a task what the i-th variant differs by.
 	var change func(i int, task map[string]any)
 	switch r.rig.Shape.Kind {
 	case shapePriorities:
@@ -95,6 +103,7 @@ func (r *restRun) vary() error {
 	case shapeDelayed:
 		change = func(i int, task map[string]any) {
 			if i < shapeVariants/2 {
+				// The delays are spread evenly over four seconds, from one second on.
 				task["delay"] = seconds(time.Second + 4*time.Second*time.Duration(i)/(shapeVariants/2))
 			}
 		}

@@ -21,9 +21,11 @@ const (
 
 // taskDoor is a client of a cluster's queue. A caller has one call under way at a time; callers are many.
 type taskDoor interface {
+	// create makes one task and returns its id.
 	create(ctx context.Context, caller int) (id string, err error)
 	// claim takes a task, waiting a little for one; id is empty when none came.
 	claim(ctx context.Context, caller int) (id string, token uint64, err error)
+	// complete ends a task. replayed says that an earlier try had ended it.
 	complete(ctx context.Context, caller int, id string, token uint64) (replayed bool, err error)
 	// traffic is what was sent to the servers so far. known is false when that cannot be told.
 	traffic(ctx context.Context) (t traffic, known bool, err error)
@@ -31,20 +33,23 @@ type taskDoor interface {
 
 // Operations of a caller, in the order in which they come.
 const (
+	// opCreate counts creates of tasks.
 	opCreate = iota
+	// opClaim counts claims.
 	opClaim
+	// opComplete counts completions.
 	opComplete
+	// opKinds is the number of kinds.
 	opKinds
 )
 
 // traffic is what clients sent, in whatever unit they send: requests, or calls and frames.
 type traffic struct {
-	// sent counts everything, redirected what was answered with another address, and refused what a
-	// node refused without one.
+	// sent counts everything.
 	sent uint64
-	//
+	// redirected counts what was answered with another address.
 	redirected uint64
-	//
+	// refused counts what a node refused without an address.
 	refused uint64
 	// of counts what was sent for operations of each kind; all 0 when that is not known.
 	of [opKinds]uint64
@@ -52,9 +57,12 @@ type traffic struct {
 
 // smartRun is callers, each of which creates a task, claims one, and completes it, over and over.
 type smartRun struct {
-	rig  *bench.Rig
+	// rig is the run.
+	rig *bench.Rig
+	// door is the kind of client that the row names.
 	door taskDoor
 
+	// The operations, and cycle for the way from a create to a completion.
 	create, take, settle, cycle *bench.Op
 	// empty counts claims that no task came of.
 	empty atomic.Uint64
@@ -111,6 +119,7 @@ func (r *smartRun) count(ctx context.Context, before traffic) error {
 		return err
 	}
 	done := [opKinds]uint64{r.create.Acked(), r.take.Acked(), r.settle.Acked()}
+	// Operations are what the callers wanted; sent is what that took.
 	ops, cycles, sent := done[opCreate]+done[opClaim]+done[opComplete], done[opComplete], t.sent-before.sent
 	if cycles == 0 || sent == 0 {
 		return nil
@@ -140,6 +149,7 @@ func (r *smartRun) once(ctx context.Context, p *bench.Pump) {
 		return
 	}
 	r.rig.Ledger.Created(id)
+	// The task that is claimed may be of another caller.
 	token, ok := uint64(0), false
 	if id, token, ok = r.claim(ctx, p.Number); !ok {
 		return
@@ -157,6 +167,7 @@ func (r *smartRun) once(ctx context.Context, p *bench.Pump) {
 
 // claim takes a task, however often it must ask. After the window it gives up when none is left.
 func (r *smartRun) claim(ctx context.Context, caller int) (id string, token uint64, ok bool) {
+	// late counts the claims in a row that came to nothing after the window.
 	for late := 0; late < lastClaims && ctx.Err() == nil; {
 		began := time.Now()
 		id, token, err := r.door.claim(ctx, caller)

@@ -15,11 +15,15 @@ import (
 // sdkDoor is the Go client of this project, as a program has it that starts with the addresses of
 // all nodes: one client for each node that it begins with.
 type sdkDoor struct {
-	rig     *bench.Rig
-	job     *millrace.JobOf[[]byte, []byte]
+	// rig is the run.
+	rig *bench.Rig
+	// job names the queue and the lease of the tasks.
+	job *millrace.JobOf[[]byte, []byte]
+	// clients are the connections, by the server that each begins with.
 	clients []*millrace.Client
 }
 
+// newSDKDoor connects the clients, or closes those that were connected before one failed.
 func newSDKDoor(ctx context.Context, rig *bench.Rig) (*sdkDoor, error) {
 	d := &sdkDoor{rig: rig, job: millrace.Job[[]byte, []byte](rig.Queue).Queue(rig.Queue)}
 	if rig.Shape.Lease > 0 {
@@ -46,6 +50,7 @@ func (d *sdkDoor) close() {
 // of is the client of a caller.
 func (d *sdkDoor) of(caller int) *millrace.Client { return d.clients[caller%len(d.clients)] }
 
+// create sends one task through the stream of the caller's client.
 func (d *sdkDoor) create(ctx context.Context, caller int) (string, error) {
 	h, err := d.job.Add(ctx, d.of(caller), d.rig.Payload)
 	if err != nil {
@@ -54,6 +59,7 @@ func (d *sdkDoor) create(ctx context.Context, caller int) (string, error) {
 	return h.ID, nil
 }
 
+// claim waits up to restWait for a task.
 func (d *sdkDoor) claim(ctx context.Context, caller int) (string, uint64, error) {
 	got, err := d.of(caller).Claim(ctx, millrace.ClaimQuery{
 		Queues: []string{d.rig.Queue}, Lease: d.rig.Shape.Lease, Wait: restWait, Worker: "bench",
@@ -64,6 +70,7 @@ func (d *sdkDoor) claim(ctx context.Context, caller int) (string, uint64, error)
 	return got[0].ID, got[0].Token, nil
 }
 
+// complete ends the task. The client does not tell whether an earlier try had ended it.
 func (d *sdkDoor) complete(ctx context.Context, caller int, id string, token uint64) (bool, error) {
 	_, err := d.of(caller).Complete(ctx, id, token, d.rig.Result)
 	return false, err
@@ -86,6 +93,7 @@ func (d *sdkDoor) traffic(ctx context.Context) (t traffic, known bool, err error
 			return t, false, err
 		}
 	}
+	// A frame carries several operations, and counts once.
 	for _, c := range d.clients {
 		t.sent += c.Frames()
 	}
@@ -100,6 +108,7 @@ func taskCalls(metrics io.Reader) (calls, elsewhere uint64, err error) {
 	lines := bufio.NewScanner(metrics)
 	for lines.Scan() {
 		labels, ok := strings.CutPrefix(lines.Text(), name)
+		// Other services are not asked by the callers.
 		if !ok || !strings.Contains(labels, ".TaskService/") && !strings.Contains(labels, ".QueueStream/") {
 			continue
 		}

@@ -15,7 +15,9 @@ import (
 // webDoor is a standard HTTP client of a cluster. Both of its kinds ask another node when one
 // refuses because it does not lead; one kind also follows redirects.
 type webDoor struct {
-	rig  *bench.Rig
+	// rig is the run.
+	rig *bench.Rig
+	// http counts what it sends, and follows redirects unless the kind forbids it.
 	http *http.Client
 	// bodies has the requests that are sent over and over.
 	bodies restRun
@@ -36,7 +38,9 @@ type opKey struct{}
 
 // A caller that every node has refused a few times rests for turnRest, and gives up after turnMost rounds.
 const (
+	// turnRest is the rest after four rounds over all nodes.
 	turnRest = 5 * time.Millisecond
+	// turnMost is the number of rounds after which the error is returned.
 	turnMost = 400
 )
 
@@ -65,12 +69,15 @@ func newWebDoor(rig *bench.Rig) (*webDoor, error) {
 
 // counted is a transport that counts every request that leaves, including those that a redirect causes.
 type counted struct {
-	d    *webDoor
+	// d has the counters.
+	d *webDoor
+	// next sends the requests.
 	next *http.Transport
 }
 
 // RoundTrip sends one request.
 func (c counted) RoundTrip(req *http.Request) (*http.Response, error) {
+	// Requests without a kind are not of a caller.
 	if op, ok := req.Context().Value(opKey{}).(int); ok {
 		c.d.sent[op].Add(1)
 	}
@@ -100,6 +107,7 @@ func (d *webDoor) traffic(context.Context) (t traffic, known bool, err error) {
 
 // node is the base address of the node that a caller asks next.
 func (d *webDoor) node(caller int) string {
+	// The rounds of nodes begin with another node for each caller.
 	n := uint64(len(d.rig.Servers))
 	if d.rig.Shape.Kind == kindRotation {
 		turn := &d.turns[caller%len(d.turns)]
@@ -138,6 +146,7 @@ func (e *refusedError) elsewhere() bool {
 // post sends a request to one node after the other until one serves it, or refuses it for good.
 func (d *webDoor) post(ctx context.Context, caller, op int, path string, body []byte, out any) (none bool, err error) {
 	ctx = context.WithValue(ctx, opKey{}, op)
+	// try counts the requests of one operation, from 1.
 	for try := 1; ; try++ {
 		none, err = postJSON(ctx, d.http, d.rig, d.node(caller)+path, body, out)
 		answer, ok := errors.AsType[*refusedError](err)
@@ -152,6 +161,7 @@ func (d *webDoor) post(ctx context.Context, caller, op int, path string, body []
 	}
 }
 
+// create makes one task. An answer without an id is an error of unknown outcome.
 func (d *webDoor) create(ctx context.Context, caller int) (string, error) {
 	var made struct {
 		ID string `json:"id"`
@@ -163,6 +173,7 @@ func (d *webDoor) create(ctx context.Context, caller int) (string, error) {
 	return made.ID, err
 }
 
+// claim asks for one task, and returns an empty id when none came.
 func (d *webDoor) claim(ctx context.Context, caller int) (string, uint64, error) {
 	var got claimedTasks
 	none, err := d.post(ctx, caller, opClaim, "/v1/tasks:claim", d.bodies.claims, &got)
@@ -172,6 +183,7 @@ func (d *webDoor) claim(ctx context.Context, caller int) (string, uint64, error)
 	return got.Tasks[0].ID, got.Tasks[0].Token, nil
 }
 
+// complete ends a task, and tells whether an earlier try had.
 func (d *webDoor) complete(ctx context.Context, caller int, id string, token uint64) (bool, error) {
 	var done struct {
 		Replayed bool `json:"replayed"`

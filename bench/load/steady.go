@@ -18,7 +18,9 @@ import (
 // A window of steadyWindow fills steadyRetain with ended tasks well before its middle. Shorter windows retain
 // less in proportion, so that the same share of them runs with tasks removed as fast as others end.
 const (
+	// steadyWindow is the window that the whole of steadyRetain belongs to.
 	steadyWindow = 10 * time.Minute
+	// steadyRetain is in bytes.
 	steadyRetain = 1 << 30
 	// steadyFirst is the first part of the window, which the rest is compared with.
 	steadyFirst = 20 * time.Second
@@ -29,24 +31,25 @@ const (
 
 // steadyRun follows a load through a long window, and compares its end with its beginning.
 type steadyRun struct {
+	// rig is the run.
 	rig *bench.Rig
 	// admin is where the server's use of disk is read; empty: it is not seen.
 	admin adminPage
 	// first is the length of the part at the beginning.
 	first time.Duration
-	// count is the operation whose acknowledgements are counted; empty: complete. timed is the one
-	// whose latencies are kept; empty: cycle.
+	// count is the operation whose acknowledgements are counted; empty: complete.
 	count string
-	//
+	// timed is the operation whose latencies are kept; empty: cycle.
 	timed string
 
 	mu sync.Mutex // guards the fields below
 	// began is the beginning of the window; zero: it has not begun.
 	began time.Time
-	// early has the latencies of the first part, and late those of the second half.
+	// early has the latencies of the first part.
 	early *hdrhistogram.Histogram
-	//
-	late    *hdrhistogram.Histogram
+	// late has the latencies of the second half.
+	late *hdrhistogram.Histogram
+	// samples are in the order of their times, one for about each second.
 	samples []steadySample
 	// unseen is why the disk could not be read.
 	unseen error
@@ -55,7 +58,8 @@ type steadyRun struct {
 // steadySample is where the run stands at one time: done operations since the start, and bytes on disk.
 type steadySample struct {
 	// at is the time since the window began.
-	at   time.Duration
+	at time.Duration
+	// done is the number of operations that were acknowledged so far.
 	done uint64
 	// disk is the store's and the log's bytes, debt what the store has still to compact.
 	disk, debt float64
@@ -95,6 +99,7 @@ func (s *steadyRun) follow(ctx context.Context, drive bench.Driver) (err error) 
 	return err
 }
 
+// newLatencies returns a histogram in microseconds, up to an hour, with three significant digits.
 func newLatencies() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
 }
@@ -106,6 +111,7 @@ func (s *steadyRun) retain(ctx context.Context) error {
 		return err
 	}
 	defer c.Close() //nolint:errcheck // the one call was answered, or an error tells
+	// bytes is less than the whole for a window that is shorter.
 	bytes := int64(float64(steadyRetain) * min(float64(s.rig.Window)/float64(steadyWindow), 1))
 	_, err = pb.NewQueueServiceClient(c.Conn()).SetNamespace(ctx, &pb.SetNamespaceRequest{
 		Config: &pb.NamespaceConfig{AutoCreate: proto.Bool(true), RetainBytes: bytes},
@@ -145,6 +151,7 @@ func (s *steadyRun) sample(ctx context.Context) {
 		store, log = "millrace_store_disk_bytes", "millrace_wal_disk_bytes"
 		debt       = "millrace_store_compaction_debt_bytes"
 	)
+	// The count is read before the disk, whose answer takes time.
 	x := steadySample{done: s.rig.Op(cmp.Or(s.count, "complete")).Acked()}
 	s.mu.Lock()
 	x.at = time.Since(s.began)
@@ -175,6 +182,7 @@ func (s *steadyRun) interval(op string, h *hdrhistogram.Histogram) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Latencies of the warm-up are not of the window.
 	if s.began.IsZero() {
 		return
 	}
@@ -202,6 +210,7 @@ func rate(samples []steadySample) float64 {
 	if len(samples) < 2 {
 		return 0
 	}
+	// The rate is between the first and the last sample, whatever lies between them.
 	a, b := samples[0], samples[len(samples)-1]
 	return float64(b.done-a.done) / (b.at - a.at).Seconds()
 }
@@ -237,6 +246,7 @@ func (s *steadyRun) report() {
 		return
 	}
 	disk := func(x steadySample) float64 { return x.disk }
+	// The last third is compared with the middle one, because the disk still fills in the first.
 	most, middle, end := peak(s.samples, disk), peak(s.between(w/3, w*2/3), disk), peak(s.between(w*2/3, w), disk)
 	rig.Metric("disk_peak_mib", most/(1<<20), "MiB")
 	rig.Metric("compaction_debt_peak_mib", peak(s.samples, func(x steadySample) float64 { return x.debt })/(1<<20), "MiB")

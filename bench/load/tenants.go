@@ -62,10 +62,13 @@ func neverGiven(id string) string {
 // timing is the calls of a run, on one goroutine. took has the times of both kinds, within the
 // window: of missing tasks, then of others' tasks.
 type timing struct {
-	rig             *bench.Rig
-	client          *millrace.Client
+	// rig is the run.
+	rig *bench.Rig
+	// client is that of the tenant that asks.
+	client *millrace.Client
+	// missing are ids that were never given, others those of the other tenant's tasks.
 	missing, others []string
-	//
+	// took has the times of missing tasks first, then those of others' tasks.
 	took [2][]time.Duration
 }
 
@@ -73,6 +76,7 @@ type timing struct {
 // headline is the difference of the medians as a share of the smaller one.
 func (t *timing) run(ctx context.Context) error {
 	ops := [2]*bench.Op{t.rig.Op("missing"), t.rig.Op("others")}
+	// ask times the i-th call of a kind: 0 is missing, 1 others.
 	ask := func(i, kind int) error {
 		id := t.missing[i%len(t.missing)]
 		if kind == 1 {
@@ -107,6 +111,7 @@ func (t *timing) run(ctx context.Context) error {
 	if len(t.took[0]) == 0 || len(t.took[1]) == 0 {
 		return errors.New("nothing was answered within the window")
 	}
+	// The medians are compared, because a few slow calls would decide a mean.
 	missing, others := median(t.took[0]), median(t.took[1])
 	t.rig.Metric("missing_p50_us", float64(missing.Nanoseconds())/1e3, "µs")
 	t.rig.Metric("others_p50_us", float64(others.Nanoseconds())/1e3, "µs")
