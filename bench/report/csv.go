@@ -10,9 +10,9 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// Figures come first, then each run with its state, so that a reader of the file can leave runs out
-// by cause. CSV writes one line per value: every metric and latency of every run, and the median of
-// each figure as run "median".
+// CSV writes one line per value: every metric and latency of every run, and the median of each
+// figure as run "median". Figures come first, then each run with its state, so that a reader of the
+// file can leave runs out by cause.
 func CSV(w io.Writer, r *bench.Result) error {
 	c := csv.NewWriter(w)
 	lines := [][]string{{"suite", "row", "durability", "topology", "validity", "run", "state", "metric", "value", "unit"}}
@@ -29,6 +29,7 @@ func CSV(w io.Writer, r *bench.Result) error {
 // none of its own.
 func csvRow(r *bench.Row) [][]string {
 	var out [][]string
+	// add appends one line; l is the label of the figure or of the row.
 	add := func(run, state, metric string, value float64, unit string, l bench.Label) {
 		out = append(out, []string{
 			r.Suite, r.Row, r.Durability, string(l.Topology), string(l.Validity), run, state, metric,
@@ -44,6 +45,7 @@ func csvRow(r *bench.Row) [][]string {
 		number, st := strconv.Itoa(run.Number), state(run)
 		add(number, st, "ops", float64(run.Ops), "ops", r.Label)
 		add(number, st, "seconds", run.Seconds, "s", r.Label)
+		// Names are walked in order, so that the same result gives the same bytes.
 		for _, name := range slices.Sorted(maps.Keys(run.Metrics)) {
 			add(number, st, name, run.Metrics[name].Value, run.Metrics[name].Unit, r.Label)
 		}

@@ -7,22 +7,25 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// figureColumns are the titles of the table of figures; a figureLine is one line of it.
+// figureColumns are the titles of the table of figures.
 var figureColumns = []string{"Row", "Value", "Unit", "Durability", "Spread", "Published reference", "Ratio"}
 
 // figureLine is what a row measured, next to one published figure. Each further published figure of
 // the row has a line of its own, in which all but the last two columns are empty.
 type figureLine struct {
+	// These three are the row's name, its headline and the unit of that.
 	row, value, unit string
 	// durability names class and topology, and what else the value holds for.
 	durability string
 	// spread is that of the runs that count.
-	spread    string
+	spread string
+	// reference is the published figure with what is known of how it was measured.
 	reference string
 	// ratio is ours ÷ published; empty where the units differ.
 	ratio string
 }
 
+// cells are the columns in the order of figureColumns.
 func (l *figureLine) cells() []string {
 	return []string{l.row, l.value, l.unit, l.durability, l.spread, l.reference, l.ratio}
 }
@@ -34,6 +37,7 @@ func figureLines(r *bench.Row) []figureLine {
 	if !f.IsZero() {
 		l := f.Label()
 		first.value, first.unit, first.spread = bench.Number(f.Median()), f.Unit(), "one run"
+		// A lower bound says that the generator was the wall.
 		if l.Validity == bench.LowerBound {
 			first.value = "≥ " + first.value
 		}
@@ -50,12 +54,14 @@ func figureLines(r *bench.Row) []figureLine {
 		first.durability = strings.Join(holds, " · ")
 	}
 	out := []figureLine{first}
+	// The first published figure stands on the row's own line.
 	for i, ref := range r.Reference {
 		if i > 0 {
 			out = append(out, figureLine{})
 		}
 		line := &out[i]
 		line.reference = reference(ref)
+		// Figures of different units do not compare.
 		if ref.Unit == f.Unit() && ref.Value != 0 {
 			line.ratio = bench.Number(f.Median() / ref.Value)
 		}
@@ -66,6 +72,7 @@ func figureLines(r *bench.Row) []figureLine {
 // outcome says in one line what a person looks for first: the exit code, targets that were missed
 // or not decided, and ratios that are wrong.
 func outcome(r *bench.Result) string {
+	// Counts of targets: met, missed and not decided.
 	met, missed, open := 0, 0, 0
 	for i := range r.Suites {
 		for k := range r.Suites[i].Targets {
@@ -79,6 +86,7 @@ func outcome(r *bench.Result) string {
 			}
 		}
 	}
+	// wrong counts the ratios whose status fails the measurement.
 	wrong := 0
 	for i := range r.Verdicts {
 		if r.Verdicts[i].Status.Fails() {

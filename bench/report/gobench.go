@@ -26,6 +26,7 @@ func GoBench(w io.Writer, r *bench.Result) error {
 	for i := range r.Suites {
 		s := &r.Suites[i]
 		fmt.Fprintf(&b, "\n# %s/%s: %s (%s)\n", s.Suite, s.Row, summary(s), label(s.Label))
+		// Go's own benchmarks end their names with the number of processors.
 		name := benchName(s) + "-" + strconv.Itoa(max(r.Env.Host.Cores, 1))
 		for k := range s.Runs {
 			run := &s.Runs[k]
@@ -64,11 +65,13 @@ var told = regexp.MustCompile(`^(unbatched|batch-\d+-\d+|shards-\d+)$`)
 // on the row alone, so that two results name the same row equally.
 func benchName(r *bench.Row) string {
 	parts := []string{cmp.Or(r.Bench, "Benchmark"+camel(r.Suite)), "durability=" + string(r.Label.Durability)}
+	// The parts that benchstat can compare rows by, in a fixed order.
 	for _, p := range []struct{ key, param string }{{"nodes", "nodes"}, {"shards", "shards"}, {"batch", "worker_batch"}} {
 		if v := r.Param(p.param); v != "" {
 			parts = append(parts, p.key+"="+v)
 		}
 	}
+	// A name that only repeats the parts before it is left out.
 	if !told.MatchString(r.Row) {
 		parts = append(parts, "row="+clean(r.Row))
 	}
@@ -94,7 +97,9 @@ func benchValues(b *bytes.Buffer, r *bench.Row, run *bench.Run) {
 		}
 		fmt.Fprintf(b, "\t%s ns/op", number(each.Value))
 	}
+	// used are the units that the line has already.
 	used := map[string]bool{"ns/op": true}
+	// put writes a value unless its unit is used.
 	put := func(v float64, unit string) {
 		if !used[unit] {
 			used[unit] = true
@@ -140,6 +145,7 @@ func metricUnit(name, unit string) string {
 	return clean(name)
 }
 
+// space matches what a unit must not have.
 var space = regexp.MustCompile(`\s+`)
 
 // clean joins words by a hyphen.
@@ -148,6 +154,7 @@ func clean(s string) string { return space.ReplaceAllString(strings.TrimSpace(s)
 // camel makes QueueCycle of queue.cycle.
 func camel(s string) string {
 	var b strings.Builder
+	// Each part begins with a capital; the marks between them are left out.
 	for _, part := range strings.FieldsFunc(s, func(r rune) bool { return r == '.' || r == '-' || r == '_' || r == '/' }) {
 		b.WriteString(strings.ToUpper(part[:1]) + part[1:])
 	}

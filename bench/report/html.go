@@ -21,6 +21,7 @@ var styleSheet string
 // comes from a result goes through text, so that it cannot break the page.
 type document struct{ bytes.Buffer }
 
+// line writes one formatted line.
 func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n", args...) }
 
 // HTML writes the report as one page with everything in it: no script, no font, nothing from a network.
@@ -61,6 +62,7 @@ func (d *document) overview(r *bench.Result) {
 	for _, class := range classes(r.Suites) {
 		d.line("<section><h2>Figures, %s</h2><table class=\"figures\"><thead><tr><th>%s</th><th>Must, aim</th></tr></thead><tbody>",
 			text(class), strings.Join(escaped(figureColumns), "</th><th>"))
+		// A row stands in the table of its own class.
 		for i := range r.Suites {
 			if s := &r.Suites[i]; s.Durability == class {
 				d.figures(s)
@@ -78,6 +80,7 @@ func (d *document) figures(r *bench.Row) {
 		l := &lines[i]
 		d.WriteString("<tr>")
 		if i == 0 {
+			// over is how many lines the cells of the row span.
 			over := fmt.Sprintf(`rowspan="%d"`, len(lines))
 			fmt.Fprintf(d, `<td %s><a href="#%s">%s</a></td><td %s class="figure number">%s</td><td %s>%s</td><td %s>%s</td><td %s class="number">%s</td>`,
 				over, anchor(r), text(l.row), over, text(l.value), over, text(l.unit), over, text(l.durability), over, text(l.spread))
@@ -105,6 +108,7 @@ func chips(r *bench.Row) string {
 		if t.Metric != r.Headline && f.IsZero() {
 			continue
 		}
+		// class is the style: without a judgement the chip has no colour.
 		class := "chip"
 		switch {
 		case t.MustMet == nil:
@@ -113,6 +117,7 @@ func chips(r *bench.Row) string {
 		default:
 			class += " bad"
 		}
+		// A target of the headline needs no name: it is the row's own figure.
 		name := ""
 		if t.Metric != r.Headline {
 			name = t.Metric + " "
@@ -124,6 +129,7 @@ func chips(r *bench.Row) string {
 
 // verdicts says in one line how the measurement ended, and lists the ratios with how they are judged.
 func (d *document) verdicts(r *bench.Result) {
+	// The colour of the line follows the exit code, which counts more than single ratios.
 	class := "good"
 	if r.Exit != bench.ExitOK {
 		class = "bad"
@@ -135,6 +141,7 @@ func (d *document) verdicts(r *bench.Result) {
 	d.line("<section><h2>Ratios</h2><table><thead><tr><th>Ratio</th><th>Status</th><th>Value</th><th>Reference</th><th>Sides</th><th>Likely cause, and what to run next</th></tr></thead><tbody>")
 	for i := range r.Verdicts {
 		v := &r.Verdicts[i]
+		// A ratio without a value, such as an undecided one, has a dash.
 		class, value := "chip", "–"
 		switch {
 		case v.Status.Fails():
@@ -176,6 +183,7 @@ func (d *document) row(r *bench.Row) {
 	for _, w := range r.Warnings {
 		d.line(`<p class="warn">%s: %s</p>`, text(w.Code), text(w.Detail))
 	}
+	// A plot without points draws nothing.
 	d.line(`<div class="plots">`)
 	for _, p := range []plot{scatter(r), overTime(r), percentiles(r), cpu(r), memory(r)} {
 		p.draw(&d.Buffer)
@@ -198,6 +206,7 @@ func (d *document) runs(r *bench.Row) {
 		if m, ok := metricOf(r, run); ok {
 			headline = bench.Number(m.Value) + " " + m.Unit
 		}
+		// The notes are those of the Markdown report, on lines of their own.
 		p := new(page)
 		p.notes(run)
 		d.line("<tr><td>%d</td><td>%s</td><td>%d</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td><td>%s</td></tr>", run.Number, bench.Number(run.Seconds),
@@ -236,6 +245,7 @@ func (d *document) environment(e *bench.Env) {
 	d.line("<section><h2>Environment</h2><table><tbody>")
 	for line := range strings.Lines(p.String()) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		// Lines that are not of two cells, and the head of the table, are passed over.
 		if len(cells) != 2 || strings.HasPrefix(strings.TrimSpace(cells[0]), "---") || strings.TrimSpace(cells[0]) == "What" {
 			continue
 		}

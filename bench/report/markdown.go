@@ -15,11 +15,13 @@ import (
 // page gathers Markdown in memory. Each of its methods writes one part.
 type page struct{ bytes.Buffer }
 
+// line writes one formatted line.
 func (p *page) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
 // row writes one line of a table. A bar or a line break in a cell would end it and is replaced.
 func (p *page) row(cells ...string) {
 	for i, c := range cells {
+		// The first cell also needs the bar on its left.
 		c = strings.ReplaceAll(strings.ReplaceAll(c, "|", `\|`), "\n", " ")
 		if i == 0 {
 			p.WriteString("|")
@@ -72,6 +74,7 @@ func commit(e bench.Env) string {
 
 // exitText says in words what an exit code of the bench means.
 func exitText(code int) string {
+	// The codes are those of package bench, which pages of the bench explain.
 	switch code {
 	case 0:
 		return "measured, audits clean"
@@ -156,12 +159,14 @@ func (p *page) verdicts(r *bench.Result, heading string) {
 // what to run next.
 func verdict(v *bench.Verdict) string {
 	var b strings.Builder
+	// A status that fails the measurement is marked, so that it is found in a long list.
 	status := string(v.Status)
 	if v.Status.Fails() {
 		status = "FAIL " + status
 	}
 	fmt.Fprintf(&b, "**%s** %s", status, v.Name)
 	if v.Value != 0 {
+		// sign stands between the name of a ratio and its value.
 		sign := "="
 		if v.LowerBound {
 			sign = "(a side is a lower bound) ="
@@ -198,6 +203,7 @@ func (p *page) environment(e *bench.Env) {
 	p.row("commit", commit(*e))
 	p.row("version", e.Version)
 	p.row("Go", e.Go)
+	// Maps are walked in order of their keys, so that the same result gives the same bytes.
 	for _, k := range slices.Sorted(maps.Keys(e.Build)) {
 		p.row("build "+k, e.Build[k])
 	}

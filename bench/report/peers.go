@@ -13,7 +13,8 @@ import (
 // what that costs.
 type peerTable struct {
 	// title heads the table, before the durability class.
-	title   string
+	title string
+	// columns are the titles of all columns.
 	columns []string
 	// has says whether rows of a suite belong to the table.
 	has func(suite string) bool
@@ -53,6 +54,7 @@ func (t *peerTable) lines(r *bench.Result, class string) (lines [][]string) {
 		if p == nil || row.Durability != class || !t.has(row.Suite) {
 			continue
 		}
+		// by is who told the class: the server itself, or the person who started it.
 		by := "the server"
 		if p.Declared {
 			by = "who started it"
@@ -61,10 +63,12 @@ func (t *peerTable) lines(r *bench.Result, class string) (lines [][]string) {
 		for i, s := range p.Settings {
 			settings[i] = s.Name + "=" + s.Value
 		}
+		// A system of class N makes nothing durable, whatever steps it acknowledges.
 		durable := p.Durable
 		if p.Class == "N" {
 			durable = "none"
 		}
+		// line puts together what every table has in common with what its own function makes.
 		line := func(system, side string, more ...string) []string {
 			return slices.Concat([]string{row.Suite + "/" + row.Row, system, peerRate(row, side)}, t.line(row, side), more)
 		}
@@ -108,6 +112,7 @@ func peerValue(row *bench.Row, metric string, scale float64) string {
 
 // peerTimes are p50 and p99 of an operation of a system, in milliseconds. Names of ours have no prefix.
 func peerTimes(row *bench.Row, side, op string) string {
+	// The harness names operations of ours plainly, those of a peer with peer_ before them.
 	op = map[string]string{"peer": "peer_", "ours": ""}[side] + op
 	return peerValue(row, op+"_p50_us", 1e-3) + ", " + peerValue(row, op+"_p99_us", 1e-3)
 }

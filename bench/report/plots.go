@@ -22,6 +22,7 @@ func scatter(r *bench.Row) plot {
 		if !ok {
 			continue
 		}
+		// All runs of a row have the same unit, so the last one's is as good as the first one's.
 		p.y = m.Unit + ", " + r.Durability
 		s.points = append(s.points, point{
 			x: float64(run.Number), y: m.Value, out: !run.Counts(),
@@ -45,6 +46,7 @@ func shown(r *bench.Row) *bench.Run {
 	if len(runs) == 0 {
 		return nil
 	}
+	// The sort keeps the order of runs with equal values, so that the choice is always the same.
 	slices.SortStableFunc(runs, func(a, b *bench.Run) int {
 		x, y := a.Metrics[r.Headline].Value, b.Metrics[r.Headline].Value
 		switch {
@@ -55,6 +57,7 @@ func shown(r *bench.Row) *bench.Run {
 		}
 		return 0
 	})
+	// Of an even number the lower middle one is taken, which is a run that was measured.
 	return runs[(len(runs)-1)/2]
 }
 
@@ -71,6 +74,7 @@ func overTime(r *bench.Row) plot {
 		get  func(bench.Second) uint64
 	}{{"created", func(s bench.Second) uint64 { return s.Created }}, {"completed", func(s bench.Second) uint64 { return s.Completed }}} {
 		s := series{name: of.name}
+		// sum tells whether the count was ever more than 0.
 		sum := uint64(0)
 		for _, sec := range run.Series {
 			v := of.get(sec)
@@ -123,6 +127,7 @@ func perProcess(r *bench.Row, p plot, get func(bench.Second, string) float64) pl
 		return p
 	}
 	p.foot = fmt.Sprintf("run %d, %s", run.Number, r.Durability)
+	// processes are those that any second names, since one may have started late.
 	processes := map[string]bool{}
 	for _, sec := range run.Series {
 		for name := range sec.CPU {
@@ -145,6 +150,7 @@ var numbered = regexp.MustCompile(`^(.*)-([0-9]+)$`)
 
 // member is one row of a family: a group of rows that differ in the number at the end of their names.
 type member struct {
+	// n is the number, by which members are ordered.
 	n   float64
 	row *bench.Row
 }
@@ -156,6 +162,7 @@ func families(rows []bench.Row, suite string, belongs func(*bench.Row) bool) (na
 	for i := range rows {
 		r := &rows[i]
 		m := numbered.FindStringSubmatch(r.Row)
+		// A row with no figure would be a gap in the curve.
 		if m == nil || r.Suite != suite || !belongs(r) || r.Summary.IsZero() {
 			continue
 		}
@@ -184,7 +191,9 @@ const singles = 12
 // stand alone it draws the runs.
 func (d *document) curves(r *bench.Result) {
 	var plots, alone []plot
+	// inFamily are the rows that a curve shows.
 	inFamily := map[*bench.Row]bool{}
+	// done are the suites that were gathered already.
 	done := map[string]bool{}
 	for i := range r.Suites {
 		suite := r.Suites[i].Suite
@@ -192,6 +201,7 @@ func (d *document) curves(r *bench.Result) {
 			continue
 		}
 		done[suite] = true
+		// Rows of the two durabilities never share a curve.
 		for _, d := range []bench.Durability{bench.Fsync, bench.None} {
 			names, by := families(r.Suites, suite, func(row *bench.Row) bool { return row.Label.Durability == d })
 			for _, name := range names {
@@ -240,6 +250,7 @@ func familyPlots(suite, class, name string, all []member) []plot {
 	title := suite + "/" + name
 	rate := plot{title: title, x: strings.TrimSpace(name), y: unit + ", " + class, logX: all[len(all)-1].n/all[0].n >= 8}
 	ours := series{name: "Millrace, " + class}
+	// published are lines by system and name, one for each published figure.
 	published := map[string]*series{}
 	tail := plot{title: title + ", latency", x: rate.x, y: "ms, " + class, logX: rate.logX}
 	p50, p99 := series{name: "p50"}, series{name: "p99"}
@@ -247,6 +258,7 @@ func familyPlots(suite, class, name string, all []member) []plot {
 		v := m.row.Summary.Median()
 		ours.points = append(ours.points, point{x: m.n, y: v, hint: m.row.Row + ": " + m.row.Summary.String()})
 		for _, ref := range m.row.Reference {
+			// A figure of another unit cannot share the axis.
 			if ref.Unit != unit {
 				continue
 			}
@@ -256,6 +268,7 @@ func familyPlots(suite, class, name string, all []member) []plot {
 			}
 			published[key].points = append(published[key].points, point{x: m.n, y: ref.Value, hint: reference(ref)})
 		}
+		// Latencies are of one run, so that both percentiles are of the same calls.
 		if run := shown(m.row); run != nil {
 			if op, l, ok := leadingLatency(run); ok {
 				p50.points = append(p50.points, point{x: m.n, y: l.P50 / 1000, hint: fmt.Sprintf("%s %s p50: %s µs", m.row.Row, op, bench.Number(l.P50))})
@@ -264,6 +277,7 @@ func familyPlots(suite, class, name string, all []member) []plot {
 		}
 	}
 	rate.series = []series{ours}
+	// The lines are in order of their names, so that each keeps its colour.
 	for _, key := range slices.Sorted(maps.Keys(published)) {
 		rate.series = append(rate.series, *published[key])
 	}

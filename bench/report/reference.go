@@ -25,8 +25,10 @@ const (
 
 // committed is one result that pages quote, with the folder of its host and the name of its file.
 type committed struct {
+	// host is the folder's name, and file the name of the file with its ending.
 	host, file string
-	result     *bench.Result
+	// result is what the file holds.
+	result *bench.Result
 }
 
 // Committed reads the results of each host below dir: those that its BASELINE names, or else the
@@ -52,6 +54,7 @@ func committedIn(dir string) ([]committed, error) {
 	}
 	var out []committed
 	for _, host := range hosts {
+		// A file next to the folders, such as a README, is not a host.
 		if !host.IsDir() {
 			continue
 		}
@@ -79,6 +82,7 @@ func baseline(dir string) ([]string, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
+	// Without a BASELINE the last file by name is taken, which is the newest by its date.
 	files, err := bench.ResultFiles(dir)
 	if err != nil || len(files) == 0 {
 		return nil, err
@@ -168,10 +172,12 @@ func Summary(dir string) ([]byte, error) {
 // line for each such row. nil: there are no results. Rows of several results of one host count
 // together, and the first result that has a row wins.
 func mostCompared(all []committed) (best *committed, most [][]string) {
+	// rows are by host, each with the first result that has it.
 	rows := map[string][]bench.Row{}
 	for _, c := range all {
 		for i := range c.result.Suites {
 			s := &c.result.Suites[i]
+			// The same row with another durability is another row.
 			if !slices.ContainsFunc(rows[c.host], func(had bench.Row) bool {
 				return had.Suite == s.Suite && had.Row == s.Row && had.Label.Durability == s.Label.Durability
 			}) {
@@ -215,6 +221,7 @@ func besideReferences(rows []bench.Row) (lines [][]string) {
 		}
 		for _, ref := range s.Reference {
 			if ref.Unit == s.Summary.Unit() {
+				// One published figure a row is enough: the first of the unit.
 				lines = append(lines, []string{s.Suite + "/" + s.Row, s.Summary.String(), reference(ref)})
 				break
 			}
@@ -227,6 +234,7 @@ func besideReferences(rows []bench.Row) (lines [][]string) {
 func between(rows []bench.Row, r *bench.Row) bool {
 	_, by := families(rows, r.Suite, func(o *bench.Row) bool { return o.Label.Durability == r.Label.Durability })
 	for _, all := range by {
+		// The pointer tells the row apart from others with equal contents.
 		at := slices.IndexFunc(all, func(m member) bool { return m.row == r })
 		if at > 0 && at < len(all)-1 {
 			return true

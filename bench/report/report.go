@@ -23,11 +23,16 @@ import (
 // Names of the files of an output directory. ResultFile is written by package bench; the others are
 // made from it.
 const (
-	ResultFile   = "result.json"
+	// ResultFile is what package bench writes, with all that was measured.
+	ResultFile = "result.json"
+	// MarkdownFile is the whole report as text.
 	MarkdownFile = "report.md"
-	HTMLFile     = "report.html"
-	BenchFile    = "bench.txt"
-	EnvFile      = "env.json"
+	// HTMLFile is the same with plots, as one page.
+	HTMLFile = "report.html"
+	// BenchFile is for benchstat.
+	BenchFile = "bench.txt"
+	// EnvFile is the machine and the build alone.
+	EnvFile = "env.json"
 )
 
 // renderers are the formats of Write by name.
@@ -52,6 +57,7 @@ func Write(w io.Writer, format string, r *bench.Result) error {
 // Render writes report.md, report.html, bench.txt and env.json into dir, each renamed into place. A reader
 // finds the old file or the new one whole. On an error the files that came before are already new.
 func Render(dir string, r *bench.Result) error {
+	// env has no use for the rest of the result.
 	env := func(w io.Writer, r *bench.Result) error { return writeJSON(w, r.Env) }
 	for _, f := range []struct {
 		name   string
@@ -61,6 +67,7 @@ func Render(dir string, r *bench.Result) error {
 		if err := f.render(&b, r); err != nil {
 			return fmt.Errorf("render %s: %w", f.name, err)
 		}
+		// A reader never sees a part of a file, because the name is given to it when it is whole.
 		path := filepath.Join(dir, f.name)
 		if err := os.WriteFile(path+".tmp", b.Bytes(), 0o644); err != nil {
 			return err

@@ -20,6 +20,7 @@ func (p *page) section(r *bench.Row) {
 	}
 	p.line("**%s**", summary(r))
 	p.line("")
+	// before is where the list begins, so that an empty one leaves no blank line.
 	before := p.Len()
 	if s := shape(r); s != "" {
 		p.line("- Shape: %s", s)
@@ -55,6 +56,7 @@ func (p *page) figures(r *bench.Row) {
 	p.head("Figure", "Median", "Min", "Max", "Deviation", "Spread", "95 % interval", "Unit", "Runs", "Holds for")
 	for _, name := range slices.Sorted(maps.Keys(r.Figures)) {
 		f := r.Figures[name]
+		// Few runs have no interval.
 		interval := "–"
 		if low, high, ok := f.Interval(); ok {
 			interval = bench.Number(low) + " to " + bench.Number(high)
@@ -81,6 +83,7 @@ func (p *page) runs(r *bench.Row) {
 			audit(run.Audit))
 	}
 	p.line("")
+	// The same for the notes.
 	before := p.Len()
 	for i := range r.Runs {
 		p.notes(&r.Runs[i])
@@ -135,11 +138,15 @@ func (p *page) latencies(r *bench.Row) {
 // use adds up the footprint of one process over the seconds of the runs that count: CPU as a share
 // of one core, memory in bytes.
 type use struct {
+	// cpuSum and cpuPeak are shares of one core: the sum over all seconds, and the largest.
 	cpuSum, cpuPeak float64
+	// rssSum and rssPeak are in bytes.
 	rssSum, rssPeak float64
-	n               int
+	// n is the number of seconds.
+	n int
 }
 
+// add takes one second.
 func (u *use) add(cpu float64, rss uint64) {
 	u.cpuSum += cpu
 	u.cpuPeak = max(u.cpuPeak, cpu)
@@ -151,6 +158,7 @@ func (u *use) add(cpu float64, rss uint64) {
 // footprint prints CPU and memory per process, and their total. The peak of the total is that of
 // one second, so it may be less than the sum of the peaks.
 func (p *page) footprint(r *bench.Row) {
+	// by is the use of each process, and all that of all together, second by second.
 	by := make(map[string]*use)
 	all := new(use)
 	for _, run := range r.ValidRuns() {

@@ -14,9 +14,11 @@ import (
 // and not by a library, because charting libraries load fonts and scripts, and the report must show
 // the same on a machine without a network.
 type plot struct {
-	// x and y name the axes; y names the durability too, if it is of a rate.
+	// title stands above the plot. x and y name the axes; y names the durability too, if it is of a
+	// rate.
 	title, x, y string
-	series      []series
+	// series are drawn in order, each in a colour of its own.
+	series []series
 	// stacked draws areas, each on top of the one before.
 	stacked bool
 	// logX makes each step of the x axis a factor.
@@ -24,17 +26,22 @@ type plot struct {
 	// names are those of the positions 0, 1, 2, ...; nil: positions are numbers.
 	names []string
 	// limits are lines across, such as a must.
-	limits  []mark
-	bars    bool   // one bar per point
-	noLines bool   // points alone
-	foot    string // a line below
+	limits []mark
+	// bars draws one bar for each point.
+	bars bool
+	// noLines draws the points alone.
+	noLines bool
+	// foot is a line below the plot.
+	foot string
 	// span is the range of x, if it is wider than the points.
 	span [2]float64
 }
 
 // series is one line of a plot.
 type series struct {
-	name   string
+	// name stands in the legend.
+	name string
+	// points are in order of x, as a line connects them.
 	points []point
 	// published says that it is of another system: it is drawn dashed.
 	published bool
@@ -43,6 +50,7 @@ type series struct {
 // point is a value at a position, with what a pointer over it says.
 type point struct {
 	x, y float64
+	// hint is shown when the pointer is over the point.
 	hint string
 	// out says that it is left out of the figures: it is drawn hollow.
 	out bool
@@ -68,18 +76,20 @@ const (
 
 // scale turns values of one axis into pixels.
 type scale struct {
-	// low and high are the ends of the values, or of their logarithms when log is set; from and to
-	// are the same in pixels.
+	// low and high are the ends of the values, or of their logarithms when log is set.
 	low, high float64
-	//
+	// from and to are the pixels of low and high. An axis that goes up has the larger number first.
 	from, to float64
-	log      bool
+	// log says that the axis is logarithmic, to the base 2.
+	log bool
 }
 
+// at is the pixel of a value.
 func (s scale) at(v float64) float64 {
 	if s.log {
 		v = math.Log2(v)
 	}
+	// All values are the same: they stand in the middle.
 	if s.high == s.low {
 		return (s.from + s.to) / 2
 	}
@@ -121,6 +131,7 @@ func (p *plot) stack() {
 	if !p.stacked {
 		return
 	}
+	// below is the height reached so far, by x.
 	below := map[float64]float64{}
 	for i := range p.series {
 		points := slices.Clone(p.series[i].points)
@@ -146,12 +157,14 @@ func (p *plot) scales() (x, y scale) {
 	if p.span[1] > p.span[0] {
 		low, high = min(low, p.span[0]), max(high, p.span[1])
 	}
+	// Names have half a step of room on both sides, which bars need.
 	if p.names != nil {
 		low, high = -0.5, float64(len(p.names))-0.5
 	}
 	if p.logX {
 		low, high = math.Log2(low), math.Log2(high)
 	}
+	// About four lines across, with a little room above the largest value.
 	step := niceStep(top / 4)
 	top = step * math.Ceil(top/step*1.02)
 	return scale{low, high, marginLeft, plotWidth - marginRight, p.logX}, scale{0, top, plotHeight - marginBottom, marginTop, false}
@@ -237,6 +250,7 @@ func (p *plot) draw1(w *bytes.Buffer, i int, x, y scale) {
 	}
 	switch {
 	case p.bars:
+		// wide is the width of a bar: the bars of a position take four fifths of its room together.
 		wide := (x.to - x.from) / float64(max(len(p.names), 1)) * 0.8 / float64(len(p.series))
 		for _, pt := range s.points {
 			left := x.at(pt.x) + (float64(i)-float64(len(p.series))/2)*wide
@@ -250,6 +264,7 @@ func (p *plot) draw1(w *bytes.Buffer, i int, x, y scale) {
 	case !p.noLines && len(s.points) > 1:
 		fmt.Fprintf(w, `<path class="line %s" data-point="%d" d="%s"/>`+"\n", class, len(s.points), path.String())
 	}
+	// More points than these would hide the line.
 	few := len(s.points) <= 60
 	for _, pt := range s.points {
 		if !few && !p.noLines {
@@ -272,6 +287,7 @@ func (p *plot) area(w *bytes.Buffer, i int, class, path string, x, y scale) {
 	for _, pt := range slices.Backward(s.points) {
 		below := 0.0
 		if i > 0 {
+			// A series that has no point at this x counts as 0 there.
 			if k := slices.IndexFunc(p.series[i-1].points, func(o point) bool { return o.x == pt.x }); k >= 0 {
 				below = p.series[i-1].points[k].y
 			}

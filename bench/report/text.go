@@ -15,6 +15,7 @@ import (
 func Text(w io.Writer, r *bench.Result) error {
 	var b bytes.Buffer
 	for i := range r.Verdicts {
+		// The marks of Markdown are taken out: a terminal shows them as they are.
 		fmt.Fprintf(&b, "verdict   %s\n", strings.NewReplacer("**", "", "`", "").Replace(verdict(&r.Verdicts[i])))
 	}
 	if err := textFigures(&b, r); err != nil {
@@ -23,6 +24,7 @@ func Text(w io.Writer, r *bench.Result) error {
 	for i := range r.Suites {
 		s := &r.Suites[i]
 		name := s.Suite + "/" + s.Row
+		// A row with a figure stands in the table above.
 		if s.Summary.IsZero() {
 			fmt.Fprintf(&b, "figure    %s %s\n", name, summary(s))
 		}
@@ -37,6 +39,7 @@ func Text(w io.Writer, r *bench.Result) error {
 		}
 		if s.Diagnosis != nil {
 			for _, f := range s.Diagnosis.Findings {
+				// Findings that only inform are left to the reports.
 				if f.Level != bench.Info {
 					fmt.Fprintf(&b, "%-9s %s %s %s: %s\n", strings.ToUpper(f.Level), name, f.Process, f.Kind, f.Detail)
 				}
@@ -55,6 +58,7 @@ func textFigures(b *bytes.Buffer, r *bench.Result) error {
 		return nil
 	}
 	var table bytes.Buffer
+	// Columns are two spaces apart.
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
 	line := func(cells []string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 	line(figureColumns)

@@ -46,12 +46,14 @@ func measured(r *bench.Row) string {
 // when that is nothing.
 func reference(r bench.Reference) string {
 	note := r.Note
+	// A note names a class by ×, such as none×3, or speaks of durability.
 	if !strings.Contains(note, "×") && !strings.Contains(note, "durability") {
 		note = strings.TrimPrefix(note+", durability not stated", ", ")
 	}
 	return fmt.Sprintf("%s %s %s (%s)", r.System, bench.Number(r.Value), r.Unit, note)
 }
 
+// references prints several published figures in one line.
 func references(all []bench.Reference) string {
 	out := make([]string, len(all))
 	for i, r := range all {
@@ -91,6 +93,7 @@ func limits(t *bench.Target, known bool) string {
 	if t.AtMost {
 		sign = "≤"
 	}
+	// limit is must or aim, with whether it is met.
 	type limit struct {
 		name  string
 		value float64
@@ -100,11 +103,13 @@ func limits(t *bench.Target, known bool) string {
 	if t.Cores > 0 {
 		must.name = fmt.Sprintf("from %d cores on, must", t.Cores)
 	}
+	// Where the machine was the wall, another limit holds, and its name says so.
 	if t.BoxBound {
 		must.name, must.value = fmt.Sprintf("must %s %s, where the machine is the wall", sign, bench.Number(t.Must)), t.BoxMust
 	}
 	var out []string
 	for _, l := range []limit{must, {"aim", t.Aim, t.AimMet}} {
+		// A limit of 0 is none.
 		if l.value != 0 {
 			out = append(out, fmt.Sprintf("%s %s %s %s", l.name, sign, bench.Number(l.value), met(l.met, known)))
 		}
@@ -146,6 +151,7 @@ func state(r *bench.Run) string {
 	return strings.Join(out, "; ")
 }
 
+// exclusion prints the cause of a run that was left out, with the value and the limit that decided.
 func exclusion(e bench.Exclusion) string {
 	return fmt.Sprintf("%s, %s (%s %s, limit %s)", e.Cause, e.Detail, bench.Number(e.Value), e.Unit, bench.Number(e.Limit))
 }
@@ -178,6 +184,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
+// percent prints a share as a whole number of percent.
 func percent(share float64) string { return fmt.Sprintf("%d %%", int(math.Round(share*100))) }
 
 // metricOf returns a run's value of the row's headline.
