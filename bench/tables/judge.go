@@ -54,6 +54,7 @@ func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 		if t.Durability != "" && t.Durability != string(row.Label.Durability) {
 			continue
 		}
+		// What an earlier judgement filled in is taken back first.
 		t.Judged, t.MustMet, t.AimMet = false, nil, nil
 		f := row.Figures[t.Metric]
 		if t.Metric == row.Headline {
@@ -62,6 +63,8 @@ func judgeRow(row *bench.Row, judgeTargets bool, cores int) {
 		t.BoxBound = false
 		if comparable(f) {
 			raised := usual(row, t, f)
+			// must and aim are the limits for this machine; the target keeps the ones that it was
+			// written with.
 			must, aim := t.Must*raised, t.Aim*raised
 			if cpu, disk := row.BoxBound(); t.BoxMust != 0 && (cpu || disk) {
 				must, t.BoxBound = t.BoxMust, true
@@ -82,10 +85,12 @@ func fewer(cores, wanted int) bool { return 0 < cores && cores < wanted }
 // faster than the one for which the limit was set: the rest of a call takes as long on any disk. It
 // is 1 for all other targets.
 func usual(row *bench.Row, t bench.Target, f bench.Figure) float64 {
+	// latency is the figure in microseconds that the target's metric is a multiple of.
 	latency := row.Figures[strings.TrimSuffix(t.Metric, overSync)+"_us"]
 	if t.DiskFloor == 0 || latency.IsZero() || f.Median() <= 0 || latency.Median() <= 0 {
 		return 1
 	}
+	// disk is the time of a sync that the harness measured, in microseconds.
 	disk := latency.Median() / f.Median()
 	return max(1, t.DiskFloor/disk)
 }
@@ -108,6 +113,7 @@ func reached(f bench.Figure, t bench.Target, limit float64) *bool {
 	if limit == 0 {
 		return nil
 	}
+	// within reports whether a value is on the good side of the limit.
 	within := func(v float64) bool {
 		if t.AtMost {
 			return v <= limit
@@ -129,6 +135,7 @@ func reached(f bench.Figure, t bench.Target, limit float64) *bool {
 // take the place of the others. A side that is missing or too noisy makes the verdict undecided,
 // and a side that the generator bounds decides only where every possible value has the same status.
 func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, ok bool) {
+	// The ratio is copied, so that the table stays as it is for the next result.
 	if r.Crowded != nil && fewer(res.Env.Host.Cores, crowdedCores) {
 		crowded := *r
 		crowded.Bands, crowded.Crowded = r.Crowded, nil
@@ -137,6 +144,7 @@ func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, o
 	over, haveOver := find(res, r.Over, d)
 	under, haveUnder := find(res, r.Under, d)
 	if r.UnderAny && !haveUnder {
+		// A side that keeps nothing has no durability, so it may stand in for the one with fsync.
 		under, haveUnder = find(res, r.Under, bench.None)
 	}
 	if !haveOver && (!haveUnder || r.UnderAny) || !asked(res, r.Over) || !r.alone() && !asked(res, r.Under) {
@@ -150,9 +158,11 @@ func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, o
 		return v, true
 	}
 	v.Value = over.Figure.Median()
+	// A ratio has the unit 1; a figure that is judged alone keeps its own.
 	if !r.alone() {
 		v.Value /= under.Figure.Median()
 	}
+	// bounds says that the true value may be on one side of v only.
 	bounds := bounded(over.Figure) || bounded(under.Figure)
 	band := r.band(v.Value, under.Figure.Median())
 	v.LowerBound = bounds
@@ -164,6 +174,7 @@ func (r *Ratio) judge(res *bench.Result, d bench.Durability) (v bench.Verdict, o
 	if !bounds && r.AtBest != nil && r.AtBest(res, d, under.Figure.Median()) {
 		v.Status, v.Cause, v.Next = bench.Healthy, cmp.Or(r.Best, "the lower side is at the maximum already"), ""
 	}
+	// Fewer than five runs give a verdict that is only a look.
 	if min(over.Figure.Runs(), runs(r, under.Figure)) < 5 {
 		v.Cause += fmt.Sprintf("; %d runs: a look", min(over.Figure.Runs(), runs(r, under.Figure)))
 	}
@@ -191,6 +202,7 @@ func find(r *bench.Result, p Pick, d bench.Durability) (bench.Side, bool) {
 		if p.Metric != "" && p.Metric != row.Headline {
 			s.Figure = row.Figures[p.Metric]
 		} else {
+			// The headline is named, so that reports tell what was compared.
 			s.Metric = row.Headline
 		}
 		return s, true
@@ -220,6 +232,7 @@ func sides(over, under bench.Side, d bench.Durability) string {
 
 // cannotDecide says why there is no verdict; empty: there can be one.
 func cannotDecide(r *Ratio, over, under bench.Figure) string {
+	// A side without a suite is that of a figure that is judged alone.
 	for _, s := range []struct {
 		pick Pick
 		f    bench.Figure
@@ -270,9 +283,11 @@ func (r *Ratio) boundDecides(v float64, over, under bench.Figure) bool {
 	if bounded(under) {
 		low = 0
 	}
+	// at are the values at which the status is looked up.
 	at := []float64{v, low, high}
 	for _, b := range r.Bands {
 		for _, edge := range []float64{b.Min, b.Max} {
+			// An edge belongs to a band, so its neighbours on both sides may be in others.
 			for _, x := range []float64{math.Nextafter(edge, 0), edge, math.Nextafter(edge, math.MaxFloat64)} {
 				if x > low && x < high {
 					at = append(at, x)
@@ -298,6 +313,7 @@ func durabilityRatios(r *bench.Result) []bench.Verdict {
 				f.Label.Voters != none.Label.Voters || f.Summary.IsZero() || f.Summary.Median() == 0 {
 				continue
 			}
+			// side is the headline of a row as a side of the ratio.
 			side := func(row *bench.Row) bench.Side {
 				return bench.Side{Suite: row.Suite, Row: row.Row, Metric: row.Headline, Figure: row.Summary}
 			}
@@ -328,6 +344,7 @@ func againstReferences(r *bench.Result) []bench.Verdict {
 				Reference: fmt.Sprintf("%s %s (%s)", bench.Number(ref.Value), ref.Unit, ref.Note), Durability: row.Durability,
 				Status: bench.Healthy, Cause: "published, on other hardware", LowerBound: bounded(row.Summary),
 			}
+			// fast says that more is better; for a time or a cost less is.
 			if fast := strings.HasSuffix(ref.Unit, "/s"); fast && v.Value < 1 || !fast && v.Value > 1 {
 				v.Status = bench.Suspicious
 			}

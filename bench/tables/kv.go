@@ -19,6 +19,7 @@ func kvPingPong() bench.Suite {
 		Name: "kv.pingpong", Title: "Relay of each put to 2 empty followers, no Raft, against nodes that keep it", Priority: "P0",
 		Bench: "BenchmarkPingPong", Op: opPut, Headline: putsPerS, Window: 5 * time.Second, Warmup: time.Second, Minutes: 2,
 	}
+	// shape is that of all rows: calls that wait for their answer, as those of a relay.
 	shape := bench.Shape{Nodes: 3, Shards: 1, Producers: 1, Pumps: pingPongCallers, Payload: 64, Key: 16, Transport: "calls"}
 	for _, r := range []struct{ name, title string }{{"grpc", "over bare gRPC"}, {"transport", "over our transport"}} {
 		shape.Kind = r.name
@@ -56,9 +57,11 @@ func kvLatency() bench.Suite {
 		Name: "kv.latency", Title: "Latency of puts at 30 % of what the reference's cell takes, open loop", Priority: "P0",
 		Bench: "BenchmarkKVLatency", Op: opPut, Headline: putP50, Window: 10 * time.Second, Warmup: time.Second, Minutes: 9,
 	}
+	// row is one cell with a shape of the charts. A puts of 0 lets the window end by its time.
 	row := func(name, title string, nodes, value int) bench.RowSpec {
 		return bench.RowSpec{Name: name, Title: title, Runs: 3, NoCeiling: true, Shape: auroraShape(nodes, value, 0)}
 	}
+	// add adds a row that offers a share of the reference's cell.
 	add := func(name string, c auroraCell, nodes, value int, targets ...bench.Target) {
 		r := row(name, "from when a put was due, and from when it was sent", nodes, value)
 		r.Profiles, r.Shape.Offered = inSeeds, int(math.Round(share*c.chart))
@@ -68,6 +71,7 @@ func kvLatency() bench.Suite {
 		r.Targets = targets
 		s.Rows = append(s.Rows, r)
 	}
+	// near are the targets of rows with two followers, whose tail is judged too.
 	near := func() []bench.Target {
 		return []bench.Target{atMost(putP50, bench.Fsync, most, aim, ofBench), crowded(atMost(putP99, bench.Fsync, 3_000, 0, ofKV))}
 	}
@@ -80,11 +84,13 @@ func kvLatency() bench.Suite {
 			continue
 		}
 		median := atMost(putP50, bench.Fsync, most, 0, ofBench)
+		// With more followers than this the median waits for a processor on two cores.
 		if c.n > crowdedFollowers {
 			median = crowded(median)
 		}
 		add(named("followers", c.n), c, c.n+1, 64, median)
 	}
+	// The shortest and the longest value show our own curve.
 	for _, n := range []int{32, 2048} {
 		own := row(named("own-value", n), "at 30 % of our own maximum", 3, n)
 		own.Profiles = inFull
@@ -103,8 +109,9 @@ func kvEtcd() bench.Suite {
 	}
 	for _, r := range []struct {
 		name, title string
-		must, aim   float64
-		atMost      bool
+		// must and aim are of ours ÷ etcd's; atMost says that less is better.
+		must, aim float64
+		atMost    bool
 	}{
 		{"put", "put, sequential keys: rate", 2, 2.5, false},
 		{"put-stream", "the same keyspace by native stream: rate", 4, 5, false},
@@ -119,6 +126,7 @@ func kvEtcd() bench.Suite {
 		{"lease-keepalive", "renewals of leases, ours durable: rate", 0.8, 1, false},
 		{"memory", "resident memory at 1,000,000 and 10,000,000 keys", 1, 0.7, true},
 	} {
+		// The limits are the same with fsync and without: both systems run alike.
 		t := atLeast(s.Headline, anyDurability, r.must, r.aim, ofKV)
 		t.AtMost = r.atMost
 		s.Rows = append(s.Rows, bench.RowSpec{
@@ -139,6 +147,7 @@ func kvEtcdNative() bench.Suite {
 	}
 	for _, r := range []struct{ nodes, callers int }{{1, 1_000}, {3, 1_000}, {1, 1}, {3, 1}} {
 		title := "1,000 callers; etcd's on 100 connections, ours on one"
+		// Many callers are judged by the rate, one alone by its latency.
 		judged := free(atLeast(etcdJudged, bench.Fsync, 4, 5, ofKV))
 		if r.callers == 1 {
 			title = "1 caller on 1 connection"

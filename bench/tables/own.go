@@ -22,6 +22,7 @@ func footprint() bench.Suite {
 		Shape:   bench.Shape{Nodes: 1, Shards: 1, Pumps: 120, Transport: "rest"},
 		Targets: []bench.Target{atMost("rss_mb", anyDurability, 370, 150, ofSearch)},
 	}
+	// Each process of the reference has its share of a core in percent, and its memory in MB.
 	for _, p := range []struct {
 		name    string
 		cpu, mb float64

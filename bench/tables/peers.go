@@ -9,15 +9,19 @@ import (
 
 // Names of figures of rows that alternate with a peer, and the shapes of such rows.
 const (
-	oursPerS    = "ours_per_s"
+	// oursPerS is our rate in a row with a peer.
+	oursPerS = "ours_per_s"
+	// ratioToPeer is our rate over the peer's.
 	ratioToPeer = "ratio_to_peer"
 	// Payloads are in bytes. peerBatch is the number of tasks of one call.
 	peerPayload  = 256
 	largePayload = 4 << 10
 	peerBatch    = 32
-	peerLease    = 30 * time.Second
+	// peerLease is the lease of the tasks of both systems.
+	peerLease = 30 * time.Second
 	// leastDepth bounds from below how many tasks may wait, so that workers of few clients find some.
-	leastDepth  = 64
+	leastDepth = 64
+	// peerVectors is the number of vectors that both systems hold.
 	peerVectors = 20_000
 	// peerWidth is the number of rows that a walk over a peer's graph keeps in sight (ef).
 	// narrowWidth is the peer's default, with a lower recall.
@@ -48,7 +52,8 @@ func queuePeerSuites() []bench.Suite {
 			Window: 24 * time.Second, NoProfile: true,
 		}
 		for _, r := range []struct {
-			name, title             string
+			name, title string
+			// payload is in bytes, and batch the number of tasks of one call.
 			clients, payload, batch int
 		}{
 			{"clients-1", "1 client, which waits for each answer", 1, peerPayload, 1},
@@ -58,6 +63,7 @@ func queuePeerSuites() []bench.Suite {
 			{"payload-4096", "128 clients, 4 KiB", 128, largePayload, 1},
 			{"batch-32", "16 clients, 32 tasks a call", 16, peerPayload, peerBatch},
 		} {
+			// Without a call for many tasks a row of batches would be one of single calls.
 			if r.batch > 1 && !p.batches {
 				continue
 			}

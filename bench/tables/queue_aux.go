@@ -34,6 +34,7 @@ func queueDepth() bench.Suite {
 // queueMix holds the smaller tables: batches, priorities, nodes. A row that the server cannot serve
 // yet says so in lacks: it is listed and never run.
 func queueMix() bench.Suite {
+	// one is the shape that the rows differ from in one thing each.
 	one := bench.Shape{
 		Nodes: 1, Shards: 1, Producers: 1, Pumps: 32, Workers: 1, Slots: 128, WorkerBatch: 1, ProducerBatch: 1, Lease: lease,
 		Transport: "stream",
@@ -42,6 +43,7 @@ func queueMix() bench.Suite {
 		Name: "queue.aux/mix", Title: "Batches, priorities, nodes", Priority: "P1", Bench: "BenchmarkQueueMix",
 		Headline: cycles, Window: 10 * time.Second, Warmup: time.Second,
 	}
+	// add adds a row; a text in lacks says why it is never run.
 	add := func(name, title string, shape bench.Shape, lacks string) {
 		s.Rows = append(s.Rows, bench.RowSpec{Name: name, Title: title, Profiles: inFull, Shape: shape, Lacks: lacks})
 	}
@@ -73,7 +75,9 @@ func queueK6() bench.Suite {
 	}
 	refs := []bench.Reference{codeq("REST, from", 1_082, "requests/s"), codeq("REST, to", 2_081, "requests/s")}
 	for _, r := range []struct {
-		name, title        string
+		name, title string
+		// workers is the number of slots, prefilled the number of tasks that wait before the
+		// window.
 		workers, prefilled int
 		// open says that its arrivals set the rate, so that there is no ceiling to come near.
 		open bool

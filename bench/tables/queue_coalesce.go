@@ -30,6 +30,8 @@ func coalesceRows(nodes int) []bench.RowSpec {
 	var rows []bench.RowSpec
 	for _, parallelism := range []int{1, 4, 16} {
 		for _, commit := range []string{"group", "single"} {
+			// commit is how the server is started: with group commit, or with one commit for each
+			// entry.
 			r := bench.RowSpec{
 				Name: fmt.Sprintf("%s-%d", commit, parallelism), Profiles: inFull,
 				Title: fmt.Sprintf("%d callers, %s", parallelism, map[string]string{
@@ -39,6 +41,7 @@ func coalesceRows(nodes int) []bench.RowSpec {
 					Nodes: nodes, Shards: 1, Producers: 1, Pumps: parallelism, ProducerBatch: 1, Transport: "stream", Commit: commit,
 				},
 			}
+			// Sixteen callers on one node are the cell that was published.
 			if parallelism == 16 && nodes == 1 {
 				r.Profiles = inSeeds
 				if commit == "group" {

@@ -15,10 +15,12 @@ func queueCycle() bench.Suite {
 			ProducerBatch: producerBatch, Lease: lease, Transport: "stream",
 		}
 	}
+	// sized is a shape with another size of payload, in bytes.
 	sized := func(s bench.Shape, bytes int) bench.Shape {
 		s.Payload = bytes
 		return s
 	}
+	// row is a row with the one target that all rows have.
 	row := func(name, title string, s bench.Shape, profiles []string) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Shape: s, Profiles: profiles,

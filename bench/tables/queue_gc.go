@@ -8,6 +8,7 @@ import (
 
 // queueGC looks for collections of garbage in the tail of the latency. Published: "no pathological tail", no figure.
 func queueGC() bench.Suite {
+	// The ratio of tails holds on every machine, the length of a pause does not.
 	targets := []bench.Target{
 		free(atMost(gcTail, anyDurability, 2, 0, ofBench)), atMost(gcPause, anyDurability, 1_000, 0, ofBench),
 	}

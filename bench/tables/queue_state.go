@@ -24,6 +24,7 @@ func queueLatency() bench.Suite {
 
 // queueDeep is claims from a queue in which many tasks wait, and the memory of each.
 func queueDeep() bench.Suite {
+	// row is a queue of that many ready tasks.
 	row := func(name, title string, tasks int, profiles []string, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Profiles: profiles, NoCeiling: true, Targets: targets,
@@ -47,6 +48,7 @@ func queueDeep() bench.Suite {
 			row("ready-10m", "10,000,000 tasks are ready; before, on the same server, 10,000", 10_000_000, inFull, deep()...),
 		},
 	}
+	// Deep rows take long to fill, so they have fewer runs.
 	s.Rows[1].Runs, s.Rows[2].Runs = 3, 1
 	return s
 }

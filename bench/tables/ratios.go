@@ -4,19 +4,22 @@ import "github.com/millrace/millrace/bench"
 
 // Pick names one side of a ratio: a metric of a row, or the headline of the row when Metric is empty.
 type Pick struct {
+	// The suite and the row by their names, and the metric by its own.
 	Suite, Row, Metric string
 }
 
 // Band is the verdict on values within it. The first band that a value is in decides. Both limits
 // are in it, and 0 stands for no limit.
 type Band struct {
+	// Min and Max are the limits of the band.
 	Min, Max float64
 	// UnderMin is what the lower side must reach too, in its own unit.
 	UnderMin float64
-	Status   bench.Status
-	// Cause says in words what is likely. Next is a command that looks further.
+	// Status is the verdict on values in the band.
+	Status bench.Status
+	// Cause says in words what is likely.
 	Cause string
-	//
+	// Next is a command that looks further; empty: there is nothing to look for.
 	Next string
 }
 
@@ -26,7 +29,9 @@ const crowdedCores = 4
 
 // Ratio is a judgement on one figure over another, or on one figure alone when Under names no row.
 type Ratio struct {
-	Name  string
+	// Name is what reports call the ratio. Stored results have it too.
+	Name string
+	// Over and Under are the sides: Over is divided by Under.
 	Over  Pick
 	Under Pick
 	// Reference is the same ratio of the published figures, as text.
@@ -56,6 +61,7 @@ func Ratios() []Ratio {
 
 // queueRatios are the ratios of the queue: those of three nodes here, those of one node in queueOneNode.
 func queueRatios() []Ratio {
+	// run begins the commands that look further.
 	const run = "millrace bench run "
 	return append([]Ratio{
 		{
@@ -144,6 +150,7 @@ func queueOneNode() []Ratio {
 // perOperation judges the number of requests per operation, alone: below healthy, below notable, or
 // above both.
 func perOperation(name, row string, healthy, notable float64) Ratio {
+	// next is the command that looks further.
 	const next = "millrace bench run queue.smart"
 	return Ratio{
 		Name: name, Over: Pick{"queue.smart", row, requests},
@@ -158,6 +165,7 @@ func perOperation(name, row string, healthy, notable float64) Ratio {
 // refsRatios are the ratios between cells of transactions of refs.
 func refsRatios() []Ratio {
 	const run = "millrace bench run refs.gitaly"
+	// batch is what a transaction of many refs gains over one of a single ref.
 	batch := func(name, reference, over, under string) Ratio {
 		return Ratio{
 			Name: name, Reference: reference, Over: Pick{"refs.gitaly", over, ""}, Under: Pick{"refs.gitaly", under, ""},

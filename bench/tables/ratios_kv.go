@@ -9,15 +9,19 @@ import (
 // By how much a put may become slower with its length and with the number of its replicas. Aurora's
 // own slopes are 6.3 and 2.45.
 const (
+	// lengthSlope is the largest healthy ratio of the rate at 32 B to that at 2,048 B.
 	lengthSlope = 3.0
 	// lengthSlopeDisk holds where the disk is the wall of the long values.
 	lengthSlopeDisk = 6.3
-	followerSlope   = 2.45
-	replicaGrowth   = 1.15
+	// followerSlope is the largest healthy ratio of the rate with two followers to that with seven.
+	followerSlope = 2.45
+	// replicaGrowth is by how much a replica's CPU per put may grow from three replicas to eight.
+	replicaGrowth = 1.15
 )
 
 // kvRatios are the ratios between rows of keys.
 func kvRatios() []Ratio {
+	// run begins the commands that look further.
 	const run = "millrace bench run "
 	return []Ratio{
 		{
@@ -33,6 +37,7 @@ func kvRatios() []Ratio {
 				if long == nil || short == nil {
 					return false
 				}
+				// BoxBound tells whether the disk was used up while the long values were put.
 				_, disk := long.BoxBound()
 				slope := short.Summary.Median() / under
 				return disk && slope > lengthSlope && slope <= lengthSlopeDisk

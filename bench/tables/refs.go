@@ -67,6 +67,7 @@ func refsGitaly() bench.Suite {
 				published("Gitaly", "memory", c.bytes, "B/op", gitalyNote), published("Gitaly", "allocations", c.allocs, "allocs/op", gitalyNote),
 			},
 		}
+		// A cell without a limit is only shown.
 		if c.files > 0 {
 			r.Targets = append(r.Targets, free(atLeast(toGit, bench.Fsync, c.files, c.filesUp, ofRefs)))
 		}
@@ -92,6 +93,7 @@ func refsGit() bench.Suite {
 		Name: "refs.gitaly/git", Title: "One long-lived git update-ref -z --stdin, in turn with ours", Priority: "P0",
 		Bench: "BenchmarkUpdaterGit", Headline: "git_refs_per_s", Window: 6 * time.Second, Warmup: time.Second,
 	}
+	// The kinds of git, each of which is compared in every cell.
 	for _, kind := range []struct {
 		// name is the kind of git, as package load knows it, and noFsync says that it does not sync.
 		name, title string

@@ -32,7 +32,9 @@ const g5Note = "11 processes, hardware and durability not stated"
 
 // g5Cell is one line of G5's tables. Latencies are in milliseconds.
 type g5Cell struct {
-	clients  int
+	// clients is the number of clients, each of which waits for its answer.
+	clients int
+	// requests is how many were answered in the whole run.
 	requests float64
 	// rps is requests a second. max is 0 where it was not published.
 	rps, p50, p95, p99, max float64
@@ -56,11 +58,14 @@ func mixedCells() map[string]g5Cell {
 	}
 }
 
-// mixedTotal is both operations together, and g5Total the requests of all runs that G5 has published.
+// The figures of both operations together.
 const (
+	// mixedTotalRequests is the number of requests of the run.
 	mixedTotalRequests = 1_520_083
-	mixedTotalRPS      = 16_889
-	g5Total            = 5_869_424
+	// mixedTotalRPS is the number of requests a second.
+	mixedTotalRPS = 16_889
+	// g5Total is the number of requests of all runs that G5 has published.
+	g5Total = 5_869_424
 )
 
 // references makes references of a cell, whose names begin with prefix.
@@ -88,10 +93,12 @@ func searchSweep() bench.Suite {
 			Shape:   bench.Shape{Nodes: 1, Shards: 1, Pumps: c.clients, Transport: "rest", Memory: searchMemory},
 			Targets: []bench.Target{atLeast(requestsPerS, anyDurability, c.rps, 0, ofSearch), atMost("server_cpu_us_per_op", anyDurability, 0, 100, ofSearch), smallRSS()},
 		}
+		// Only these two cells have a limit of p99, in microseconds.
 		if p99 := map[int]float64{10: 6_700, 200: 56_000}[c.clients]; p99 > 0 {
 			r.Targets = append(r.Targets, atMost("search_p99_us", anyDurability, p99, 0, ofSearch))
 		}
 		s.Rows = append(s.Rows, r)
+		// The row without the gate has the same clients, and is judged by the same rate.
 		ungated := bench.RowSpec{
 			Name: named("ungated", c.clients), Title: "without the gate", Profiles: inFull, Shape: r.Shape, Window: laterWindow, NoCeiling: true,
 			Targets: []bench.Target{atLeast(requestsPerS, anyDurability, c.rps, 0, ofSearch)},
@@ -144,7 +151,9 @@ func searchRecall() bench.Suite {
 
 // searchLoad fills an empty collection with vectors that clients bring.
 func searchLoad() bench.Suite {
+	// perS is the headline.
 	const perS = "points_per_s"
+	// row fills a collection with that many points.
 	row := func(points int, profiles []string, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: named("points", points), Title: "batches of 100 vectors of 384 numbers, by 4 clients", Profiles: profiles, NoCeiling: true, Targets: targets,
@@ -162,6 +171,7 @@ func searchLoad() bench.Suite {
 
 // searchJudge times the rules of a ruleset, by the server's own clock.
 func searchJudge() bench.Suite {
+	// each is the headline: the time of one rule on one row, in microseconds.
 	const each = "judge_us_per_rule_row"
 	return bench.Suite{
 		Name: "search.judge", Title: "Five rules on each of 5,000 rows, by the server's clock", Priority: "P0", Bench: "BenchmarkSearchJudge", Reads: true,
@@ -179,6 +189,7 @@ func searchJudge() bench.Suite {
 
 // searchRestart kills the server and starts it on the points that it had.
 func searchRestart() bench.Suite {
+	// first is the headline: from the start to the first answer that has the rows of before.
 	const first = "first_answer_s"
 	return bench.Suite{
 		Name: "search.restart", Title: "From the start of a server that was killed to the first correct answer", Priority: "P0",
@@ -192,14 +203,18 @@ func searchRestart() bench.Suite {
 
 // searchGraph walks the graph of a large collection, without a server around it.
 func searchGraph() bench.Suite {
+	// perS is the headline.
 	const perS = "queries_per_s"
+	// row walks a graph over that many vectors of a kind.
 	row := func(kind string, points int, profiles []string, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: named(kind, points), Title: map[string]string{"text": "made-up workers, built-in embedder; queries are job orders"}[kind],
 			Profiles: profiles, Runs: 3, NoCeiling: true, Targets: targets, Shape: bench.Shape{Kind: kind, Puts: points},
 		}
 	}
+	// recall is the share of the ten nearest that walks find.
 	const recall = "recall_at_10"
+	// large are the targets of graphs of 100,000 vectors.
 	large := []bench.Target{
 		free(atLeast(recall, anyDurability, 0.98, 0, ofSearch)), free(atLeast(recall+"_half_deleted", anyDurability, 0.98, 0, ofSearch)),
 		atLeast(perS, anyDurability, 15_000, 0, ofSearch), atMost("build_s", anyDurability, 15, 0, ofSearch),
@@ -223,8 +238,9 @@ func searchGaps() bench.Suite {
 	}
 	for _, r := range []struct {
 		name, title string
-		window      time.Duration
-		targets     []bench.Target
+		// window is that of the row; 0: the suite's.
+		window  time.Duration
+		targets []bench.Target
 	}{
 		{"unique", "every text unique, 10 clients", 0, []bench.Target{free(atLeast("cold_to_warm", anyDurability, 0.8, 0, ofSearch))}},
 		{"soak", "half of what 100 clients reach", 10 * time.Minute, []bench.Target{
@@ -245,6 +261,7 @@ func searchGaps() bench.Suite {
 
 // searchOutage is what the fault of a provider of vectors does to searches that do not need it.
 func searchOutage() bench.Suite {
+	// ratio is the headline: the worst p99 under a fault over that before it.
 	const ratio = "cached_p99_ratio"
 	return bench.Suite{
 		Name: "search.outage", Title: "Searches of known texts, 1,000 a second, while the provider of vectors has each of ten faults in turn; server in this process",

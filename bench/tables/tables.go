@@ -44,74 +44,101 @@ var (
 
 // Metrics that targets and ratios name. A driver or the harness measures them under these names.
 const (
-	cycles    = "cycles_per_s"
+	// cycles counts tasks that went all the way, each by its acknowledged completion.
+	cycles = "cycles_per_s"
+	// creates counts acknowledged creates, and completes acknowledged completions.
 	creates   = "creates_per_s"
 	completes = "completes_per_s"
-	requests  = "requests_per_op"
+	// requests is what clients sent, by what they wanted done.
+	requests = "requests_per_op"
 	// cpuPerOp is that of client and server together.
 	cpuPerOp = "cpu_us_per_op"
 	// mutations are those of the store, per operation.
 	mutations = "mutations_per_op"
-	fsyncs    = "fsyncs_per_op"
+	// fsyncs counts the servers' syncs, per operation.
+	fsyncs = "fsyncs_per_op"
 	// overSync ends the name of a latency divided by the p50 of fdatasync of the same run.
 	overSync = "_over_fdatasync"
 	// createSync is the mean latency of a create over that.
 	createSync = "create_mean" + overSync
 	// gcTail is p99.9 in slices with a collection of garbage ÷ without.
-	gcTail   = "gc_p999_ratio"
-	gcPause  = "gc_pause_p99_us"
-	perOp    = "ns_per_op"
+	gcTail = "gc_p999_ratio"
+	// gcPause is the p99 of the pauses of collections, in microseconds.
+	gcPause = "gc_pause_p99_us"
+	// perOp is the time of an operation in nanoseconds.
+	perOp = "ns_per_op"
+	// refsPerS is the number of refs that transactions changed in a second.
 	refsPerS = "refs_per_s"
+	// putsPerS is the number of puts that were acknowledged in a second.
 	putsPerS = "puts_per_s"
-	putP50   = "put_p50_us"
-	putP99   = "put_p99_us"
+	// putP50 and putP99 are latencies from when a put was due.
+	putP50 = "put_p50_us"
+	putP99 = "put_p99_us"
 	// walOverhead is the bytes of a put in the log of each replica, without its key and value.
-	walOverhead  = "replica_wal_overhead_bytes"
+	walOverhead = "replica_wal_overhead_bytes"
+	// replicaSyncs and replicaCPU are those of one replica, by put.
 	replicaSyncs = "replica_fsyncs_per_op"
 	replicaCPU   = "replica_cpu_us_per_op"
+	// requestsPerS counts requests that were answered in a second.
 	requestsPerS = "requests_per_s"
 	// toCodeQ is our rate over that of the system of that name, without fsync, in turn on the same host.
 	toCodeQ = "ratio_to_codeq"
+	// toLinux and toChart are our rate over Aurora's, on Linux and as charted.
 	toLinux = "ratio_to_linux_remark"
 	toChart = "ratio_to_chart"
-	toEtcd  = "ratio_to_etcd"
+	// toEtcd is our rate over etcd's, in turn within each run.
+	toEtcd = "ratio_to_etcd"
 	// etcdJudged is a ratio of rates, or of the servers' CPU per put where the client is the wall.
 	etcdJudged = "judged_ratio_to_etcd"
-	etcdTail   = "p99_ratio_to_etcd"
+	// etcdTail is our p99 over etcd's.
+	etcdTail = "p99_ratio_to_etcd"
+	// toSeparate and toBare are the cycle with effects in one commit, over separate calls and over
+	// none.
 	toSeparate = "ratio_to_separate_calls"
 	toBare     = "ratio_to_bare_cycle"
+	// toGit and toReftable are our rate over that of git with synced refs, in files and in tables.
 	toGit      = "ratio_to_git_files_synced"
 	toReftable = "ratio_to_git_reftable_synced"
 	// steadyRatio is the rate of the end over that of the first 20 s.
 	steadyRatio = "steady_ratio"
-	steadyTail  = "steady_p99_ratio"
+	// steadyTail is p99 of the second half over that of the first 20 s.
+	steadyTail = "steady_p99_ratio"
 	// diskGrowth is the most disk in the last third of the window ÷ the most in the middle one.
 	diskGrowth = "disk_growth"
+	// firstGrant is the time from a restart to the first task, in seconds.
 	firstGrant = "first_grant_s"
-	claims     = "claims_per_s"
+	// claims counts tasks that claims were given.
+	claims = "claims_per_s"
 	// taskBytes is the growth of the heap per task after a collection, without buffers that have
 	// bounds of their own.
 	taskBytes = "live_bytes_per_task"
 	// depthClaims is the rate over the rate at 10,000 tasks.
 	depthClaims = "depth_claim_ratio"
-	depthTail   = "depth_p99_ratio"
-	putCycles   = "kv_put_cycles_per_s"
+	// depthTail is the p99 of claims over that at 10,000 tasks.
+	depthTail = "depth_p99_ratio"
+	// putCycles counts cycles whose completion put a key.
+	putCycles = "kv_put_cycles_per_s"
 	// putShare is the rate with effects over the rate without, in turn.
-	putShare     = "effects_ratio"
-	claimTail    = "create_to_claim_p99_us"
+	putShare = "effects_ratio"
+	// claimTail is the p99 from a create to the task's handler.
+	claimTail = "create_to_claim_p99_us"
+	// streamMemory is the growth of the process per idle stream.
 	streamMemory = "rss_kib_per_stream"
-	// streamsCPU and aloneCPU are in percent of one core, with idle streams and without any.
+	// streamsCPU is in percent of one core, with idle streams.
 	streamsCPU = "streams_cpu_percent"
-	//
-	aloneCPU   = "alone_cpu_percent"
+	// aloneCPU is the same without any stream.
+	aloneCPU = "alone_cpu_percent"
+	// refLatency is the mean of a transaction over the p50 of fdatasync.
 	refLatency = "update_mean_over_fdatasync"
 )
 
 // Suites returns every suite, in the order of the tables. One that has no driver yet is listed, and running it is refused.
 func Suites() []bench.Suite {
 	drivers := load.Drivers()
+	// The order is that of reports.
 	all := slices.Concat(queueSuites(), refsSuites(), kvSuites(), searchSuites(), ownSuites(), queuePeerSuites(), vectorPeerSuites())
 	for i := range all {
+		// A suite without a driver keeps none, which package bench refuses to run.
 		all[i].Drive = drivers[all[i].Name]
 	}
 	return all
@@ -140,25 +167,33 @@ func published(system, name string, value float64, unit, note string) bench.Refe
 
 // codeQ's figures were measured so: data, log and votes without fsync.
 const (
-	codeqOne   = "12 cores, WSL2, none×1"
+	// codeqOne is for figures of one node.
+	codeqOne = "12 cores, WSL2, none×1"
+	// codeqThree is for figures of three nodes.
 	codeqThree = "12 cores, WSL2, none×3"
 )
 
-// codeq makes a figure of codeQ on one node, and codeq3 one on three.
+// codeq makes a figure of codeQ on one node.
 func codeq(name string, value float64, unit string) bench.Reference {
 	return published("codeQ", name, value, unit, codeqOne)
 }
 
+// codeq3 makes a figure of codeQ on three nodes.
 func codeq3(name string, value float64, unit string) bench.Reference {
 	return published("codeQ", name, value, unit, codeqThree)
 }
 
 // Pages that set targets, as reports name them.
 const (
-	ofQueue  = "queue targets"
-	ofBench  = "bench targets"
-	ofRefs   = "refs targets"
-	ofKV     = "kv targets"
+	// ofQueue are those of tasks.
+	ofQueue = "queue targets"
+	// ofBench are those that the bench has for all services.
+	ofBench = "bench targets"
+	// ofRefs are those of refs.
+	ofRefs = "refs targets"
+	// ofKV are those of keys.
+	ofKV = "kv targets"
+	// ofSearch are those of searches.
 	ofSearch = "search targets"
 )
 
