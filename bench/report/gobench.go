@@ -30,6 +30,7 @@ func GoBench(w io.Writer, r *bench.Result) error {
 		name := benchName(s) + "-" + strconv.Itoa(max(r.Env.Host.Cores, 1))
 		for k := range s.Runs {
 			run := &s.Runs[k]
+			// A run that does not count is shown to people, and benchstat does not take it.
 			if !run.Counts() {
 				fmt.Fprintf(&b, "# run %d: %s\n", run.Number, state(run))
 				continue
@@ -48,6 +49,7 @@ func units(b *bytes.Buffer, r *bench.Result) {
 	seen := make(map[string]bool)
 	for i := range r.Suites {
 		for _, f := range r.Suites[i].Figures {
+			// The unit is written as the lines below write it.
 			if strings.HasSuffix(f.Unit(), "/s") {
 				seen[benchUnit(f.Unit())] = true
 			}

@@ -28,8 +28,10 @@ func (d *document) line(format string, args ...any) { fmt.Fprintf(d, format+"\n"
 func HTML(w io.Writer, r *bench.Result) error {
 	d := new(document)
 	d.line("<!DOCTYPE html>")
+	// The whole style sheet stands in the page.
 	d.line(`<html lang="en"><head><meta charset="utf-8"/><meta name="viewport" content="width=device-width, initial-scale=1"/>`)
 	d.line("<title>Millrace bench %s</title><style>\n%s</style></head><body>", text(r.ID), styleSheet)
+	// What decides comes first; what only explains comes last.
 	d.header(r)
 	d.verdicts(r)
 	d.curves(r)

@@ -77,13 +77,14 @@ func (p *page) runs(r *bench.Row) {
 		run := &r.Runs[i]
 		headline := "–"
 		if m, ok := metricOf(r, run); ok {
+			// A run without the headline has a dash.
 			headline = bench.Number(m.Value) + " " + m.Unit
 		}
 		p.row(fmt.Sprint(run.Number), bench.Number(run.Seconds), fmt.Sprint(run.Ops), headline, r.Durability, state(run),
 			audit(run.Audit))
 	}
 	p.line("")
-	// The same for the notes.
+	// before is where the notes begin, so that a blank line follows only if there are any.
 	before := p.Len()
 	for i := range r.Runs {
 		p.notes(&r.Runs[i])
@@ -99,6 +100,7 @@ func (p *page) notes(run *bench.Run) {
 	for _, w := range run.Warnings {
 		p.line("- Run %d: WARN %s: %s", run.Number, w.Code, w.Detail)
 	}
+	// Calls that all ended well need no line.
 	for _, op := range slices.Sorted(maps.Keys(run.Calls)) {
 		if c := run.Calls[op]; c.Refused+c.Unknown+c.Dropped > 0 {
 			p.line("- Run %d: %s: %d ok, %d refused, %d unknown, %d dropped", run.Number, op, c.OK, c.Refused, c.Unknown, c.Dropped)

@@ -108,6 +108,7 @@ func (p *plot) draw(w *bytes.Buffer) {
 		return
 	}
 	p.stack()
+	// The axes are made once and used by all parts, so that they lie over each other.
 	x, y := p.scales()
 	fmt.Fprintf(w, `<figure><svg class="plot" viewBox="0 0 %g %g" role="img" aria-label="%s">`+"\n", plotWidth, plotHeight, text(p.title))
 	fmt.Fprintf(w, `<text class="title" x="%g" y="16">%s</text>`+"\n", marginLeft, text(p.title))
@@ -115,6 +116,7 @@ func (p *plot) draw(w *bytes.Buffer) {
 	for i := range p.series {
 		p.draw1(w, i, x, y)
 	}
+	// A limit is drawn last, so that no series hides it.
 	for _, m := range p.limits {
 		at := y.at(m.value)
 		fmt.Fprintf(w, `<line class="limit" x1="%g" x2="%g" y1="%s" y2="%s"/><text class="limit" x="%g" y="%s">%s</text>`+"\n",
