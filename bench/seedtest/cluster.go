@@ -15,7 +15,8 @@ var shardCounts = []int{1, 4}
 type clusterBench struct {
 	// test is the name of the test, as go test is given it. It becomes part of the command that the
 	// result names.
-	test    string
+	test string
+	// timeout is what go test is given, for the command too.
 	timeout string
 	// kind is what the names of the subtests have in brackets.
 	kind string
@@ -26,7 +27,8 @@ type clusterBench struct {
 	ratio func(one, four *clusterRates) string
 }
 
-// clusterRates are the rates of one row, of the run that stands for it, per second.
+// clusterRates are the rates of one row, of the run that stands for it, per second. cycles are tasks that were created,
+// claimed and completed.
 type clusterRates struct{ create, complete, cycles float64 }
 
 // RaftStreams measures the cycle through streams on three nodes, with 1 shard and with 4.
@@ -35,6 +37,7 @@ func RaftStreams(t *testing.T) {
 	streamBench().run(t)
 }
 
+// streamBench is the test of streams, which prints creates and completions.
 func streamBench() clusterBench {
 	return clusterBench{
 		test: "TestRaftBench_GRPC", timeout: "180s", kind: "raft + gRPC",
@@ -81,12 +84,14 @@ func (b clusterBench) run(t *testing.T) {
 	c := configIn(t, bench.Procs)
 	c.NoProfile = true
 	c.Command = "go test -v -run='^" + b.test + "$' -count=1 -timeout=" + b.timeout + " ./pkg/app"
+	// rates has the rates by the number of shards, of those that were measured.
 	rates := map[int]*clusterRates{}
 	for _, shards := range shardCounts {
 		t.Run("3-node × "+strconv.Itoa(shards)+"-shard ("+b.kind+")", func(t *testing.T) {
 			if c.Shards > 0 && c.Shards != shards {
 				t.Skipf("%d shards are asked for", c.Shards)
 			}
+			// Each subtest has a copy, since its row is its own.
 			c := c
 			c.Select = []string{b.rows[shards]}
 			r := execute(t, &c)
@@ -111,6 +116,7 @@ func ratesOf(row *bench.Row) *clusterRates {
 	if run == nil || run.Metrics["cycles_per_s"].Value <= 0 {
 		return nil
 	}
+	// A metric that was not measured is 0 here.
 	of := func(name string) float64 { return run.Metrics[name].Value }
 	return &clusterRates{of("creates_per_s"), of("completes_per_s"), of("cycles_per_s")}
 }

@@ -33,6 +33,7 @@ func metrics(row *bench.Row) []bench.Metric {
 	if strings.HasSuffix(headline, "/s") && median > 0 {
 		out = append(out, bench.Metric{Value: 1e9 / median, Unit: "ns/op"})
 	}
+	// The class stands in the unit, so that no value is without it.
 	of := row.Summary.Label().Class()
 	if n := row.Summary.Label().Note; n != "" {
 		of += "·" + strings.ReplaceAll(n, " ", "-")
@@ -52,6 +53,7 @@ func best(row *bench.Row) *bench.Run {
 	if valid := row.ValidRuns(); len(valid) > 0 {
 		return valid[len(valid)-1]
 	}
+	// A profiled run is slower, so it never stands for a row.
 	for i := len(row.Runs) - 1; i >= 0; i-- {
 		if !row.Runs[i].Profiled {
 			return &row.Runs[i]
@@ -67,6 +69,7 @@ func cycleLines(row *bench.Row) []string {
 	if run == nil {
 		return nil
 	}
+	// The window is shown in whole seconds, as the reference's scripts expect.
 	window := time.Duration(math.Round(run.Seconds)) * time.Second
 	out := append([]string{fmt.Sprintf("PROFILE WINDOW (%s):", window)}, rateLines(row, run)...)
 	if d := row.Diagnosis; d != nil {

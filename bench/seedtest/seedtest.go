@@ -35,10 +35,13 @@ func FullCycle(t *testing.T) {
 	t.Helper()
 	skipUnlessNamed(t)
 	c := config(t, "queue.cycle/unbatched")
+	// The settings of the batched row choose that row, whose name results know.
 	if c.WorkerBatch == 32 && c.ProducerBatch == 8 {
 		c.Select = []string{"queue.cycle/batch-32-8"}
 	}
 	c.Command = "go test -v -run='^TestProfile_FullCycle$' -count=1 -timeout=180s ./internal/bench/"
+	// profiles is where profiles lie at the end; without a directory of the user's they lie below the one for temporary
+	// files.
 	profiles := c.Out
 	if profiles == "" {
 		profiles = filepath.Join(os.TempDir(), profileDir)
@@ -50,6 +53,7 @@ func FullCycle(t *testing.T) {
 			t.Log(line)
 		}
 	}
+	// The harness writes profiles by process; the reference's command finds them in one directory.
 	if err := flatten(filepath.Join(c.Out, "profiles"), profiles); err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +124,7 @@ func measure(b *testing.B, row, name string) {
 	c.Command = "go test -run='^$' -bench='^Benchmark" + name + "$'"
 	var last *bench.Result
 	for b.Loop() {
+		// Each round writes its result into a directory of its own.
 		c.Out = ""
 		last = execute(b, &c)
 		for _, f := range failures(last) {
@@ -144,6 +149,7 @@ func skipUnlessNamed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measures for seconds")
 	}
+	// go test -run with a name sets this flag.
 	if f := flag.Lookup("test.run"); f == nil || f.Value.String() == "" {
 		t.Skip("measures only when -run names it")
 	}
@@ -160,6 +166,7 @@ func config(t testing.TB, row string) bench.Config {
 // where they are.
 func configIn(t testing.TB, topology bench.Topology, rows ...string) bench.Config {
 	t.Helper()
+	// One run is enough: these tests judge no rate.
 	c := bench.Defaults()
 	c.Select, c.Runs, c.Topology = rows, 1, topology
 	if err := c.FromEnvironment(os.Environ(), nil); err != nil {

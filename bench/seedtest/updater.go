@@ -7,10 +7,10 @@ import (
 	"github.com/millrace/millrace/bench"
 )
 
-// updaterSizes are the sizes of transactions that the reference's updater is measured with, and
-// updaterRefs is how many refs there are to delete.
+// updaterSizes are the sizes of transactions that the reference's updater is measured with.
 var updaterSizes = []int{1, 10, 100}
 
+// updaterRefs is how many refs there are to delete.
 const updaterRefs = 100
 
 // Updater measures transactions of refs by one client, server in a process of its own, under the names of the reference's
@@ -34,6 +34,7 @@ func Updater(b *testing.B) {
 		b.Run(fmt.Sprintf("reference count %d", updaterRefs), func(b *testing.B) {
 			for _, packed := range []bool{false, true} {
 				b.Run(fmt.Sprintf("references packed %t", packed), func(b *testing.B) {
+					// The names of rows say loose and packed, those of subtests true and false.
 					kind := "loose"
 					if packed {
 						kind = "packed"
