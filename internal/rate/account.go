@@ -42,35 +42,53 @@ const (
 
 // account is what the leader of shard 0 knows of a rate.
 type account struct {
-	at    time.Duration // boot time of the last look
-	heard time.Duration // when a node told of it last
-	rate  load
-	left  load             // in the bucket that all nodes would have if there were one; negative: beyond the rate
-	parts map[uint64]*part // by replica
+	// at is the boot time of the last look.
+	at time.Duration
+	// heard is the boot time at which a node told of the rate last.
+	heard time.Duration
+	// rate is how much comes in a second, by the table at the last look.
+	rate load
+	// left is what would be in one bucket for all nodes, if there were one. Negative: so much was taken beyond the
+	// rate.
+	left load
+	// parts are the nodes' parts, by their replica.
+	parts map[uint64]*part
 }
 
 // part is a node's part in an account.
 type part struct {
-	heard  time.Duration
+	// heard is the boot time of the node's last report.
+	heard time.Duration
+	// active is the boot time at which it took something last, or wanted more.
 	active time.Duration
-	taken  [len(load{})]uint64
-	pace   load // per second
-	debt   load // of its bucket: what is owed already
-	want   [len(load{})]bool
+	// taken is what its bucket had given when it told last, since the bucket was made.
+	taken [len(load{})]uint64
+	// pace is what it takes in a second: the mean of its last look and of what was known before.
+	pace load
+	// debt is what its bucket owes: that much it makes good itself.
+	debt load
+	// want says that it was refused something, by part of the load.
+	want [len(load{})]bool
 }
 
 // Used is what a node tells of a rate.
 type Used struct {
-	key   Key
-	age   time.Duration // of its bucket
+	// key names the rate.
+	key Key
+	// age is that of its bucket. A bucket younger than the last report is a new one.
+	age time.Duration
+	// taken is what the bucket has given since it was made, debt what it owes, in puts and bytes.
 	taken [len(load{})]uint64
 	debt  [len(load{})]uint64
-	want  [len(load{})]bool
+	// want says that the node refused something a short time ago.
+	want [len(load{})]bool
 }
 
 // Shared is what a node is told of a rate.
 type Shared struct {
-	key  Key
+	// key names the rate.
+	key Key
+	// rate is the node's share in a second, and pace what all nodes take.
 	rate load
 	pace core.KeyPace
 }
@@ -296,6 +314,7 @@ func divide(rate float64, users []*part, i int) []float64 {
 // What a node tells is its boot time (8 bytes), which the caller writes, and for each rate: tenant (4), namespace (4), the name's length (2) and the name;
 // then the age of the bucket (8), and twice, of puts and of bytes: taken (8), owed (8), and whether more was wanted (1).
 
+// appendRateKey appends the key of a rate in the form of both messages.
 func appendRateKey(b []byte, k Key) []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(k.Tenant))
 	b = binary.BigEndian.AppendUint32(b, uint32(k.Namespace))
@@ -303,6 +322,7 @@ func appendRateKey(b []byte, k Key) []byte {
 	return append(b, k.Keyspace...)
 }
 
+// decodeRateKey reads a key and returns what follows it; false: the bytes are too few.
 func decodeRateKey(b []byte) (k Key, rest []byte, ok bool) {
 	if len(b) < 10 {
 		return k, nil, false
@@ -374,6 +394,7 @@ func AppendShared(b []byte, shared []Shared) []byte {
 
 // DecodeShared reads what a node is told, the boot time included; false if it is not of that form.
 func DecodeShared(b []byte) (out []Shared, ok bool) {
+	// each is the bytes of puts, and of bytes.
 	const each = 24
 	if len(b) < 8 {
 		return nil, false

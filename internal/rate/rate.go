@@ -24,18 +24,25 @@ type load [2]float64
 // limitsOf are the names of what bounds each part of a load.
 var limitsOf = [len(load{})]string{"writes_per_second", "bytes_per_second"}
 
+// loadOf returns a rate as a load.
 func loadOf(r core.KeyRate) load { return load{float64(r.Puts), float64(r.Bytes)} }
 
 // Rates holds what passes through this node to the rates that there are. The zero value has none.
 type Rates struct {
-	table atomic.Pointer[map[Key]core.KeyRate] // nil: there never was any
+	// table has the rates by key. It is replaced as a whole by Publish; nil: there never was a rate.
+	table atomic.Pointer[map[Key]core.KeyRate]
 
-	mu       sync.Mutex // guards the fields below
-	nodes    int        // of the cluster, this one too
-	buckets  map[Key]*bucket
-	accounts map[Key]*account // of the term in which this node leads shard 0
-	term     uint64           // that one
-	since    time.Duration    // boot time from which it hears what all nodes tell
+	mu sync.Mutex // guards the fields below
+	// nodes is the number of nodes of the cluster, with this one.
+	nodes int
+	// buckets are those of this node, by the rate.
+	buckets map[Key]*bucket
+	// accounts are those of the term in which this node leads shard 0.
+	accounts map[Key]*account
+	// term is that term.
+	term uint64
+	// since is the boot time from which this node hears what all nodes tell.
+	since time.Duration
 }
 
 // Key names a keyspace. Without a name it stands for all of a namespace, and without a namespace, of which none has the number 0,
@@ -48,21 +55,32 @@ type Key struct {
 
 // bucket is what is left of a rate at this node.
 type bucket struct {
-	at      time.Duration // boot time of the last look
-	have    load
-	made    time.Duration
-	taken   [len(load{})]uint64        // since it was made
-	refused [len(load{})]time.Duration // when something was refused last; 0: never
-	active  time.Duration              // when something was taken or refused last
-	share   share
+	// at is the boot time of the last look.
+	at time.Duration
+	// have is what is left, up to a second's worth; negative: owed.
+	have load
+	// made is the boot time at which the bucket was made.
+	made time.Duration
+	// taken is what was taken since it was made.
+	taken [len(load{})]uint64
+	// refused is the boot time at which something was refused last, by part of the load; 0: never.
+	refused [len(load{})]time.Duration
+	// active is the boot time at which something was taken or refused last.
+	active time.Duration
+	// share is what the leader of shard 0 told of the rate.
+	share share
 }
 
 // share is what this node was told of a rate.
 type share struct {
+	// known says that the node was told at all.
 	known bool
-	at    time.Duration // boot time at which it was asked for
-	rate  load          // of this node
-	pace  core.KeyPace  // of all
+	// at is the boot time at which the share was asked for.
+	at time.Duration
+	// rate is this node's, in a second.
+	rate load
+	// pace is what all nodes take.
+	pace core.KeyPace
 }
 
 // Any reports whether there was ever a rate.
