@@ -10,9 +10,12 @@ import (
 
 // Clock is a clock that moves only when a test says so. It is safe for concurrent use.
 type Clock struct {
-	mu     sync.Mutex // guards the fields below
-	wall   time.Time
-	boot   time.Duration
+	mu sync.Mutex // guards the fields below
+	// wall is the time of the wall clock.
+	wall time.Time
+	// boot is the time since the machine started; it only grows.
+	boot time.Duration
+	// timers are those that run.
 	timers map[*timer]struct{}
 }
 
@@ -62,12 +65,16 @@ func (c *Clock) NewTimer(d time.Duration) env.Timer {
 	return t
 }
 
+// timer is a timer of a Clock. The clock's mutex guards it.
 type timer struct {
 	clock *Clock
-	c     chan time.Time
-	at    time.Duration
+	// c has room for one time, so that fire never waits.
+	c chan time.Time
+	// at is when it fires, by the boot clock, which no step of the wall clock moves.
+	at time.Duration
 }
 
+// C returns the channel that the time comes on.
 func (t *timer) C() <-chan time.Time { return t.c }
 
 // fire sends the time; the clock's mutex is held.
@@ -79,12 +86,14 @@ func (t *timer) fire() {
 	}
 }
 
+// Stop ends the timer, and reports whether it ran.
 func (t *timer) Stop() bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
 	return t.stop()
 }
 
+// stop ends the timer and takes back a time that was not read. The clock's mutex is held.
 func (t *timer) stop() bool {
 	_, running := t.clock.timers[t]
 	delete(t.clock.timers, t)
@@ -95,6 +104,7 @@ func (t *timer) stop() bool {
 	return running
 }
 
+// Reset starts the timer again. A duration that is not positive fires at once.
 func (t *timer) Reset(d time.Duration) bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()

@@ -16,10 +16,14 @@ import (
 // Net is a network in memory. Nothing in it waits for anything but the other end, so that it works in a bubble of
 // testing/synctest. It is safe for concurrent use.
 type Net struct {
-	mu    sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// ports are the listeners by their address.
 	ports map[string]*netListener
-	next  int
-	cut   map[string]bool
+	// next is the last port that was given away, to listeners and to callers.
+	next int
+	// cut are the addresses that are stalled.
+	cut map[string]bool
+	// links are the connections that are not closed on both sides.
 	links map[*netLink]struct{}
 }
 
@@ -28,6 +32,7 @@ const netWindow = 256 << 10
 
 // NewNet returns a network without listeners.
 func NewNet() *Net {
+	// Ports count up from 40000, so that none is used twice.
 	return &Net{ports: make(map[string]*netListener), next: 40000, cut: make(map[string]bool), links: make(map[*netLink]struct{})}
 }
 
@@ -58,6 +63,7 @@ func (n *Net) Dial(ctx context.Context, address string) (net.Conn, error) {
 	l, cut := n.ports[address], n.cut[address]
 	n.next++
 	from := net.JoinHostPort("127.0.0.1", strconv.Itoa(n.next))
+	// The lock is not held while a connection waits to be accepted.
 	n.mu.Unlock()
 	switch {
 	case cut: // as a network that loses everything
@@ -114,19 +120,25 @@ func (n *Net) Break(address string) int {
 	return broken
 }
 
+// netAddr is an address of the network.
 type netAddr string
 
 func (a netAddr) Network() string { return "memory" }
 func (a netAddr) String() string  { return string(a) }
 
+// netListener listens on one address.
 type netListener struct {
-	net     *Net
+	net *Net
+	// address is host and port.
 	address string
-	calls   chan net.Conn
-	once    sync.Once
-	done    chan struct{}
+	// calls are connections that wait to be accepted, 128 at most; more callers wait.
+	calls chan net.Conn
+	// once makes a second Close do nothing; done is closed by the first.
+	once sync.Once
+	done chan struct{}
 }
 
+// Accept returns the next connection, or an error when the listener is closed.
 func (l *netListener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.calls:
@@ -136,6 +148,7 @@ func (l *netListener) Accept() (net.Conn, error) {
 	}
 }
 
+// Close frees the address, and closes the connections that were not accepted.
 func (l *netListener) Close() error {
 	l.once.Do(func() {
 		close(l.done)
@@ -155,31 +168,44 @@ func (l *netListener) Close() error {
 	return nil
 }
 
+// Addr returns the address with the port that was chosen.
 func (l *netListener) Addr() net.Addr { return netAddr(l.address) }
 
 // netLink is one connection.
 type netLink struct {
-	net         *Net
-	address     string
-	open        int // ends; guarded by the network's mutex
+	net *Net
+	// address is that of the listener, by which Stall and Break find the link.
+	address string
+	// open is the number of ends that are not closed; guarded by the network's mutex.
+	open int
+	// there goes from the caller to the listener, back the other way.
 	there, back netPipe
 }
 
 // netPipe is one direction of it.
 type netPipe struct {
-	mu      sync.Mutex // guards the fields below
-	cond    *sync.Cond
-	b       []byte
-	ended   bool // the writer said so
+	mu sync.Mutex // guards the fields below
+	// cond is signalled at every change of the fields.
+	cond *sync.Cond
+	// b is what was written and not read, netWindow bytes at most.
+	b []byte
+	// ended says that the writer has closed its end.
+	ended bool
+	// stalled says that nothing may be read.
 	stalled bool
-	err     error // of both ends
+	// err is what both ends fail with.
+	err error
 
+	// readBy and writeBy are the deadlines; zero: there is none.
 	readBy, writeBy time.Time
-	timers          [2]*time.Timer
+	// timers wake those that wait when a deadline passes: of reading, and of writing.
+	timers [2]*time.Timer
 }
 
+// init must be called before the pipe is used.
 func (p *netPipe) init() { p.cond = sync.NewCond(&p.mu) }
 
+// stall lets nothing through, or lets it through again.
 func (p *netPipe) stall(stalled bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,6 +213,7 @@ func (p *netPipe) stall(stalled bool) {
 	p.cond.Broadcast()
 }
 
+// fail ends both ends with an error; the first one stays.
 func (p *netPipe) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -196,6 +223,7 @@ func (p *netPipe) fail(err error) {
 	p.cond.Broadcast()
 }
 
+// end says that nothing more is written.
 func (p *netPipe) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -203,6 +231,7 @@ func (p *netPipe) end() {
 	p.cond.Broadcast()
 }
 
+// read waits for bytes. closed is the reader's own mark, which is guarded by the pipe's mutex.
 func (p *netPipe) read(b []byte, closed *bool) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -228,6 +257,7 @@ func (p *netPipe) read(b []byte, closed *bool) (int, error) {
 	}
 }
 
+// write waits for room, and returns how much was written before an error.
 func (p *netPipe) write(b []byte, closed *bool) (n int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -254,6 +284,7 @@ func (p *netPipe) write(b []byte, closed *bool) (n int, err error) {
 	return n, nil
 }
 
+// passed reports whether a deadline is set and over.
 func passed(t time.Time) bool { return !t.IsZero() && !time.Now().Before(t) }
 
 // deadline sets one of the two deadlines, and wakes who waits when it has passed.
@@ -271,12 +302,14 @@ func (p *netPipe) deadline(which int, at *time.Time, t time.Time) {
 	p.cond.Broadcast()
 }
 
+// wake lets those that wait look again.
 func (p *netPipe) wake() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cond.Broadcast()
 }
 
+// stopTimers stops both timers, so that they do not outlive a test.
 func (p *netPipe) stopTimers() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,12 +322,15 @@ func (p *netPipe) stopTimers() {
 
 // netConn is one end of a link.
 type netConn struct {
-	link          *netLink
-	in, out       *netPipe
+	link *netLink
+	// in is what this end reads, out what it writes.
+	in, out *netPipe
+	// local and remote are the addresses as this end sees them.
 	local, remote net.Addr
 	// closed is guarded by the mutex of the pipe that it is for.
 	closedIn, closedOut bool
-	once                sync.Once
+	// once makes a second Close fail and do nothing.
+	once sync.Once
 }
 
 func (c *netConn) Read(b []byte) (int, error)  { return c.in.read(b, &c.closedIn) }
@@ -332,15 +368,18 @@ func (c *netConn) Close() error {
 func (c *netConn) LocalAddr() net.Addr  { return c.local }
 func (c *netConn) RemoteAddr() net.Addr { return c.remote }
 
+// SetDeadline sets both deadlines.
 func (c *netConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
+// SetReadDeadline sets the deadline of reads; zero takes it away.
 func (c *netConn) SetReadDeadline(t time.Time) error {
 	c.in.deadline(0, &c.in.readBy, t)
 	return nil
 }
 
+// SetWriteDeadline sets the deadline of writes; zero takes it away.
 func (c *netConn) SetWriteDeadline(t time.Time) error {
 	c.out.deadline(1, &c.out.writeBy, t)
 	return nil
