@@ -30,6 +30,7 @@ func measured(args []string) (int, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
+	// The binary gets what this process gets: a stack dump must be the binary's.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGQUIT, syscall.SIGTERM, os.Interrupt) // such as go test sends to a binary that hangs
 	go func() {
@@ -65,6 +66,7 @@ type seconds map[string]float64
 
 // readUsed reads what measured wrote. A package that ran twice counts twice.
 func readUsed(in io.Reader, root string) (seconds, error) {
+	// Each line has a directory and its seconds.
 	out := seconds{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -92,6 +94,7 @@ func readBudgets(in io.Reader) (seconds, error) {
 		if len(words) == 0 || words[0] != "cpu" {
 			continue
 		}
+		// A second row for the same package is an error, since only one could hold.
 		if len(words) != 3 || out[words[1]] != 0 {
 			return nil, fmt.Errorf("budget %q: must be one row \"cpu package seconds\"", lines.Text())
 		}
@@ -120,6 +123,7 @@ func report(out io.Writer, used, budgets seconds) {
 	for name := range names {
 		sorted = append(sorted, name)
 	}
+	// Those that used most come first; equal ones are in order of their names.
 	slices.SortFunc(sorted, func(a, b string) int {
 		return cmp.Or(cmp.Compare(used[b], used[a]), cmp.Compare(a, b))
 	})
@@ -132,6 +136,7 @@ func report(out io.Writer, used, budgets seconds) {
 	for _, name := range sorted {
 		s, ran := used[name]
 		most, has := budgets[name]
+		// A package that did not run is shown with a dash, so that its budget is not forgotten.
 		switch {
 		case !has:
 			fmt.Fprintf(out, "%6.0f          %s\n", s, name)

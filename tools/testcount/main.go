@@ -76,11 +76,16 @@ func compare(out io.Writer, cpu, budgets string) error {
 
 // event is one line of `go test -json`; cmd/test2json documents it.
 type event struct {
-	Action     string
-	Package    string
-	ImportPath string // of a build's output
-	Test       string
-	Output     string
+	// Action is what happened: run, output, pass, skip or fail, and some that do not matter here.
+	Action string
+	// Package is the import path of the test's package; empty for a build's output.
+	Package string
+	// ImportPath is of a build's output.
+	ImportPath string
+	// Test is the name of the test; empty for the package itself.
+	Test string
+	// Output is one line, with its line break.
+	Output string
 }
 
 // counts is the end of a run.
@@ -91,13 +96,17 @@ func (c counts) String() string {
 	return fmt.Sprintf("%d passed, %d failed, %d skipped", c.passed, c.failed, c.skipped)
 }
 
+// good reports whether something passed and nothing failed.
 func (c counts) good() bool { return c.failed == 0 && c.passed > 0 }
 
 // state is what is known of one package while it runs.
 type state struct {
+	// failed is the number of tests of the package that failed.
 	failed int
-	open   []string            // tests without an end, in the order they started
-	output map[string][]string // by test; "" is the package's own
+	// open are the tests without an end, in the order in which they started.
+	open []string
+	// output has the lines of each test by its name; those of the package itself are under an empty name.
+	output map[string][]string
 }
 
 // maxLine bounds one line of input; a test's output comes in lines of its own.
@@ -106,6 +115,7 @@ const maxLine = 16 << 20
 // count reads events to the end of in and writes to out the lines of packages and of tests that failed.
 func count(in io.Reader, out io.Writer) (counts, error) {
 	var c counts
+	// running are the packages that have not ended, by import path.
 	running := make(map[string]*state)
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -162,6 +172,7 @@ func (s *state) testEvent(e event, out io.Writer, c *counts) {
 		s.failed++
 		fmt.Fprint(out, strings.Join(s.output[e.Test], ""))
 	}
+	// What a test printed is not kept after its end.
 	if e.Action == "pass" || e.Action == "skip" || e.Action == "fail" {
 		s.open = slices.DeleteFunc(s.open, func(t string) bool { return t == e.Test })
 		delete(s.output, e.Test)
@@ -178,12 +189,14 @@ func (s *state) packageEvent(e event, out io.Writer, c *counts) bool {
 		return false
 	case "pass", "skip":
 	case "fail":
+		// A package that fails with tests open was ended in the middle of them.
 		for _, t := range s.open {
 			fmt.Fprint(out, strings.Join(s.output[t], ""))
 			fmt.Fprintf(out, "--- FAIL: %s (never ended)\n", t)
 			c.failed++
 			s.failed++
 		}
+		// It failed without a failing test, so it counts itself.
 		if s.failed == 0 {
 			c.failed++
 		}
@@ -200,6 +213,7 @@ func noise(line string) bool {
 	if line == "PASS" || line == "FAIL" || strings.HasPrefix(line, "-test.shuffle ") {
 		return true
 	}
+	// Lines with these beginnings say only which test the next lines are of.
 	for _, head := range []string{"=== RUN", "=== PAUSE", "=== CONT", "=== NAME"} {
 		if strings.HasPrefix(line, head) {
 			return true
