@@ -21,17 +21,23 @@ import (
 // Now is the time of every test's clock at first.
 var Now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// Clock moves only when a test says so.
+// Clock moves only when a test says so. Wall and boot time move together.
 type Clock struct {
-	mu     sync.Mutex
-	past   time.Duration
+	// mu guards the fields below, and those of the timers.
+	mu sync.Mutex
+	// past is how far the clock has moved since Now.
+	past time.Duration
+	// timers are all timers that were ever made.
 	timers []*timer
 }
 
+// timer is a timer of a Clock, whose mutex guards due.
 type timer struct {
 	clock *Clock
-	due   time.Duration // 0: stopped
-	c     chan time.Time
+	// due is when it fires, as past of the clock; 0: it is stopped.
+	due time.Duration
+	// c has room for one time, which Advance sends under the mutex.
+	c chan time.Time
 }
 
 // Wall returns the time that tests have set.
@@ -58,10 +64,10 @@ func (c *Clock) NewTimer(d time.Duration) env.Timer {
 	return t
 }
 
-// C answers as a test has set.
+// C returns the channel that the time comes on.
 func (t *timer) C() <-chan time.Time { return t.c }
 
-// Stop answers as a test has set.
+// Stop ends the timer, and reports whether it ran.
 func (t *timer) Stop() bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
@@ -70,7 +76,7 @@ func (t *timer) Stop() bool {
 	return was
 }
 
-// Reset answers as a test has set.
+// Reset starts the timer again, and reports whether it ran.
 func (t *timer) Reset(d time.Duration) bool {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
@@ -114,7 +120,9 @@ func (SweepClock) NewTimer(time.Duration) env.Timer { return new(Clock).NewTimer
 // Auth knows tokens by their text: tenant/scope,scope or tenant/scope,scope/expiry in seconds after Now.
 type Auth struct {
 	*Planter
-	Mu      sync.Mutex
+	// Mu guards Revoked.
+	Mu sync.Mutex
+	// Revoked are the tokens that were ended, by their text.
 	Revoked map[string]bool
 }
 
@@ -159,8 +167,10 @@ var KnownToBeRefused = map[string]int64{"an unknown token": 1, "an expired token
 
 // LockedWriter is a writer for several goroutines.
 type LockedWriter struct {
+	// mu lets one goroutine write at a time.
 	mu sync.Mutex
-	W  *strings.Builder
+	// W is read by a test when all have written.
+	W *strings.Builder
 }
 
 // Write writes.

@@ -13,63 +13,110 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Planter panics below a call, for tests of what the calls that recover give back.
+// Planter panics below a call, for tests of what the calls that recover give back. Fakes embed it, and call step in
+// each method. PanicIn is how many steps there are until it panics; 0: it never does.
 type Planter struct{ PanicIn atomic.Int64 } // steps until then; 0: never
 
+// step counts one step, and panics when it is the last. A nil Planter never panics.
 func (p *Planter) step() {
 	if p != nil && p.PanicIn.Load() > 0 && p.PanicIn.Add(-1) == 0 {
 		panic("planted")
 	}
 }
 
-// Node is a Backend whose answers a test can script.
+// Node is a Backend whose answers a test can script. Fields without another word are set before the first call, or
+// under Mu.
 type Node struct {
-	EntryFormat uint16      // of entries; 0: the current one
-	WallShift   core.Millis // what wall clocks show beyond its shard time
+	// EntryFormat is the format of entries; 0: the current one.
+	EntryFormat uint16
+	// WallShift is what wall clocks show beyond the node's shard time.
+	WallShift core.Millis
 	Planter
-	Rates    [2]atomic.Int64 // of all puts: how many, and their bytes, per second
-	left     [2]int64        // of them
-	filled   [2]time.Duration
-	tenants  map[string]core.TenantConfig
-	Endless  atomic.Bool // ranges have no end
-	Mu       sync.Mutex
-	Clock    *Clock
-	Spaces   map[string]core.NamespaceInfo
-	Made     int // namespaces
-	Commits  []core.Commit
-	HeldBack []func()                      // ends of proposals that wait for the test, with holding
-	Holding  bool                          // proposals wait for the test
-	Judge    func(core.Commit) core.Result // default: applied
-	Ended    func([]core.Commit) core.Fact // a proposal that ends without results
-	OnClaim  func(context.Context, core.ClaimSpec) ([]core.Assigned, error)
-	Stored   map[core.Partition]map[core.TaskID]core.Task
-	OnPage   func(core.ListQuery) ([]core.Task, []byte, error)
-	KeyErr   error
-	Behind   time.Duration // shard time, of the wall clock
+	// Rates bound all puts together, per second: their number, and their bytes. 0: there is no bound.
+	Rates [2]atomic.Int64
+	// left is what may still be taken of each rate.
+	left [2]int64
+	// filled is the boot time at which left was filled last.
+	filled [2]time.Duration
+	// tenants are the configurations that SetTenant has stored, by the tenant's name.
+	tenants map[string]core.TenantConfig
+	// Endless says that ranges of keys have no end.
+	Endless atomic.Bool
+	// Mu guards what calls change: the namespaces, the commits, the sessions and what was reached.
+	Mu sync.Mutex
+	// Clock is the time of the node.
+	Clock *Clock
+	// Spaces are the namespaces, by tenant and name with a slash between.
+	Spaces map[string]core.NamespaceInfo
+	// Made is how many namespaces were made, which gives the next one its number.
+	Made int
+	// Commits are all that were proposed, in the order in which they came.
+	Commits []core.Commit
+	// HeldBack are the ends of proposals that wait for the test, while Holding is set.
+	HeldBack []func()
+	// Holding says that proposals wait for the test to end them.
+	Holding bool
+	// Judge decides the result of a commit; nil: it is applied.
+	Judge func(core.Commit) core.Result
+	// Ended may end a whole proposal without results; nil: none ends so.
+	Ended func([]core.Commit) core.Fact
+	// OnClaim answers claims; nil: there is no task.
+	OnClaim func(context.Context, core.ClaimSpec) ([]core.Assigned, error)
+	// Stored are the tasks that reads find, by partition and id.
+	Stored map[core.Partition]map[core.TaskID]core.Task
+	// OnPage answers lists of tasks; nil: they are empty.
+	OnPage func(core.ListQuery) ([]core.Task, []byte, error)
+	// KeyErr is what a read of a key fails with; nil: it succeeds.
+	KeyErr error
+	// Behind is how far the node's shard time is behind its wall clock.
+	Behind time.Duration
+	// Sessions are those that streams have opened, in order.
 	Sessions []*Session
-	Opened   chan *Session
-	Welcome  core.Welcome
-	reached  map[core.Partition]bool // by any call but Now
+	// Opened gets each session that is opened, so that a test can wait for it.
+	Opened chan *Session
+	// Welcome is the answer to the opening of a session.
+	Welcome core.Welcome
+	// reached are the partitions that any call but Now has named.
+	reached map[core.Partition]bool
 
-	Members     []string                 // addresses of the cluster
-	Parts       int                      // of namespaces made by their first use; default 1
-	Leaders     map[uint16]string        // by partition; default: this node, and "?" for no node
-	Ready       map[uint16]bool          // partitions with ready tasks
-	moved       chan struct{}            // closed when leaders change
-	Forwarded   []uint16                 // partitions of proposals by Forward, in no order
-	Strays      map[uint16]core.Proposed // ends of proposals to a partition
-	asked       int                      // who follows the leaders since they changed last
-	OnClaimAt   func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
-	OnPageAt    func(core.Partition, core.ListQuery) ([]core.Task, []byte)
-	PayloadText string // of what is embedded of any payload
-	OnSearch    func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
-	Looked      func()           // hears that a definition is looked for; may be nil
-	Defined     *core.Collection // what ws is; nil: Definition
-	Undefined   bool             // only Collection finds ws
-	Removed     bool             // only Definition finds ws: the node's copy is older than the answer to its removal
-	IndexLoaded chan struct{}    // closed when indexes are loaded; nil: they are
-	Settles     chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
-	Mail        core.QueueStats  // of mail; default: one of a configuration of its own
+	// Members are the addresses of the cluster.
+	Members []string
+	// Parts is the number of partitions of namespaces that their first use makes; 0: one.
+	Parts int
+	// Leaders are the addresses of leaders by partition; empty: this node leads, "?": no node is known to.
+	Leaders map[uint16]string
+	// Ready are the partitions with ready tasks.
+	Ready map[uint16]bool
+	// moved is closed when leaders change; nil: no call waits for that.
+	moved chan struct{}
+	// Forwarded are the partitions of proposals by Forward, in no order.
+	Forwarded []uint16
+	// Strays are how proposals to a partition end by Forward, by partition.
+	Strays map[uint16]core.Proposed
+	// asked is how many have asked for moved since the leaders changed last.
+	asked int
+	// OnClaimAt answers claims by partition, before OnClaim is asked; nil: it is not used.
+	OnClaimAt func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
+	// OnPageAt answers lists of tasks by partition, before OnPage is asked; nil: it is not used.
+	OnPageAt func(core.Partition, core.ListQuery) ([]core.Task, []byte)
+	// PayloadText is the text that is embedded of any payload; empty: "text".
+	PayloadText string
+	// OnSearch answers searches; nil: they find one row.
+	OnSearch func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
+	// Looked hears that a definition is looked for; may be nil.
+	Looked func()
+	// Defined is the collection ws; nil: Definition.
+	Defined *core.Collection
+	// Undefined says that only Collection finds ws.
+	Undefined bool
+	// Removed says that only Definition finds ws: the node's copy is older than the answer to its removal.
+	Removed bool
+	// IndexLoaded is closed when indexes are loaded; nil: they are.
+	IndexLoaded chan struct{}
+	// Settles is closed when reads of collections may be answered; nil: at once, without being asked.
+	Settles chan struct{}
+	// Mail is the state of the queue mail; its zero value: one of a configuration of its own.
+	Mail core.QueueStats
 }
 
 // NewNode returns a node without namespaces.
@@ -81,6 +128,7 @@ func NewNode(clock *Clock) *Node {
 	}
 }
 
+// reach notes that a call has named a partition.
 func (n *Node) reach(p core.Partition) {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
@@ -248,6 +296,7 @@ func (n *Node) Propose(p core.Partition, commits []core.Commit, done func(core.P
 	n.proposeAt(p, commits, done)
 }
 
+// proposeAt takes commits in, makes their results, and ends the proposal or holds it back.
 func (n *Node) proposeAt(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
 	n.reach(p)
 	for _, c := range commits {
@@ -273,6 +322,7 @@ func (n *Node) proposeAt(p core.Partition, commits []core.Commit, done func(core
 	done(out)
 }
 
+// result is what Judge says of a commit, or Applied.
 func (n *Node) result(c core.Commit) core.Result {
 	if n.Judge != nil {
 		return n.Judge(c)
@@ -468,16 +518,25 @@ func (n *Node) Now(core.Partition) core.ShardTime {
 
 // Session records what a stream asks of its session.
 type Session struct {
-	n    *Node
+	// n is the node that opened it; its Planter counts the session's calls too.
+	n *Node
+	// Part is the partition, and Spec what the stream has asked for.
 	Part core.Partition
 	Spec core.SessionSpec
+	// Sink is where a test gives tasks to the stream.
 	Sink core.Sink
 
-	Mu      sync.Mutex
-	Subs    []core.Subscription
-	slots   []uint32
-	Holds   []core.TaskHold
+	// Mu guards the fields below.
+	Mu sync.Mutex
+	// Subs are the subscriptions, in order.
+	Subs []core.Subscription
+	// slots are the numbers of free slots that were told, in order.
+	slots []uint32
+	// Holds are the leases that the session has, as a test has set.
+	Holds []core.TaskHold
+	// Settled are the leases that settlements have named.
 	Settled []core.TaskHold
+	// drained says that Drain was called, closed that Close was.
 	drained bool
 	closed  bool
 }
@@ -576,6 +635,7 @@ func (endlessCursor) Next(int, int, bool) ([]core.KeyPair, error) {
 	return []core.KeyPair{{Key: []byte("a"), Value: make([]byte, 64<<10), Rev: 7}}, nil
 }
 
+// cursor gives the pairs that it has, and then none.
 type cursor struct{ pairs []core.KeyPair }
 
 // Incarnation answers as a test has set.

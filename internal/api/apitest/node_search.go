@@ -16,6 +16,7 @@ func Definition() core.Collection {
 	}
 }
 
+// definition is the collection that a test has set, or the default one.
 func (n *Node) definition() core.Collection {
 	if n.Defined != nil {
 		return *n.Defined

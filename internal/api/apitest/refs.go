@@ -12,6 +12,7 @@ import (
 // OID is the object that refs point to.
 const OID = "1111111111111111111111111111111111111111"
 
+// fakeRepo is the repository of a name, or the refusal for one that is missing.
 func (n *Node) fakeRepo(name string) (core.RepoInfo, error) {
 	if name == "missing" {
 		return core.RepoInfo{}, core.RefRefused{Repo: name, Failures: []core.RefFailure{{Change: -1, Reason: core.RefRepoNotFound}}}
