@@ -69,6 +69,7 @@ type admin struct {
 	// The listener of metrics and health alone; nil: the settings name none. probed receives its
 	// end.
 	probes *http.Server
+	// probed receives the end of probes, once.
 	probed chan error
 	// Handlers hold it shared. close takes it, and so waits for them.
 	gate sync.RWMutex
@@ -88,6 +89,7 @@ type admin struct {
 // parts are the parts of a running server that metrics and status are read from. It is made once,
 // and never changed.
 type parts struct {
+	// The parts that /metrics and /debug/status read.
 	opens   *store.Descriptors
 	log     *wal.Log
 	store   *store.Store

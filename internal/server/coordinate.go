@@ -51,10 +51,12 @@ type NodeStatus struct {
 
 // ReplicaRow is how one shard stands on one node.
 type ReplicaRow struct {
+	// Shard is the number of the shard.
 	Shard  int    `json:"shard"`
 	Leader uint64 `json:"leader"` // node that leads, as far as this one knows; 0: none
 	Leads  bool   `json:"leads"`  // this node leads and serves
-	Term   uint64 `json:"term"`
+	// Term is the term of its log, as far as this node knows.
+	Term uint64 `json:"term"`
 	// Indexes of log entries: committed as far as this node knows, and applied by it.
 	Commit  uint64 `json:"committed"`
 	Applied uint64 `json:"applied"`
@@ -66,6 +68,7 @@ type ShardStatus struct {
 	Shard  int    `json:"shard"`
 	Leader uint64 `json:"leader"` // the node that leads and serves; 0: none that was reached
 	Term   uint64 `json:"term"`   // the highest that a node knows
+	// Commit is the highest index that a node knows to be committed.
 	Commit uint64 `json:"committed"`
 }
 
@@ -83,7 +86,8 @@ const (
 // query is what one node asks another on behalf of an operator, as JSON on a stream. Nodes of
 // different versions may talk: one that does not know Do refuses it.
 type query struct {
-	Do     string       `json:"do"` // status, transfer, keep, balance or change
+	Do string `json:"do"` // status, transfer, keep, balance or change
+	// Shard is the one that the question is about, and To the node that is to lead it.
 	Shard  core.ShardID `json:"shard"`
 	To     uint64       `json:"to"`
 	Change []byte       `json:"change,omitempty"` // an entry with the change of membership
@@ -92,17 +96,19 @@ type query struct {
 // told is the answer to a query. Which fields are set depends on what was asked.
 type told struct {
 	// For status: what the node says of itself.
-	Node  *NodeStatus `json:"node,omitempty"`
-	Error string      `json:"error,omitempty"`
-	Wrong bool        `json:"wrong,omitempty"` // the question was
-	Moved bool        `json:"moved,omitempty"` // who was asked does not lead the shard: any more, or yet
-	Fact  []byte      `json:"fact,omitempty"`  // a result whose refusal is why
-	Dir   []byte      `json:"dir,omitempty"`   // a directory of members
+	Node *NodeStatus `json:"node,omitempty"`
+	// Error is why the node did not do it; empty: it did.
+	Error string `json:"error,omitempty"`
+	Wrong bool   `json:"wrong,omitempty"` // the question was
+	Moved bool   `json:"moved,omitempty"` // who was asked does not lead the shard: any more, or yet
+	Fact  []byte `json:"fact,omitempty"`  // a result whose refusal is why
+	Dir   []byte `json:"dir,omitempty"`   // a directory of members
 }
 
 // coordinator answers operators for the whole cluster; any node can be asked. It keeps no state of
 // the cluster: each question is answered from what the nodes say now.
 type coordinator struct {
+	// o are the options of the server.
 	o *Options
 	// For its clock, and what else belongs to the process.
 	server *Running
@@ -130,6 +136,7 @@ type refusal struct {
 	wrong, silent, moved bool
 }
 
+// Error returns the text for the operator.
 func (r refusal) Error() string { return r.text }
 
 // own returns what this node says of itself.

@@ -13,6 +13,7 @@ import (
 // served, the one that has been served for longest. So connections that a stranger opens and leaves
 // idle never keep out a probe.
 type crowd struct {
+	// most is the largest number of connections.
 	most int
 
 	// mu guards the fields below.
@@ -27,7 +28,9 @@ type crowd struct {
 
 // guest is one connection. The crowd's mu guards its fields.
 type guest struct {
-	conn    net.Conn
+	// conn is the connection.
+	conn net.Conn
+	// serving says that a request on it is being answered.
 	serving bool
 	// Its place in idle or, if serving, in busy.
 	at *list.Element

@@ -22,8 +22,10 @@ const ExitDamaged = exitCorruption
 
 // Examination is what a read-only look at a data directory found.
 type Examination struct {
-	Dir        string           `json:"dir"`
-	Format     int              `json:"format"`
+	// Dir is the path of the directory, and Format the form of its files.
+	Dir    string `json:"dir"`
+	Format int    `json:"format"`
+	// Node and Cluster are the identity that the directory keeps.
 	Node       string           `json:"node"`
 	Cluster    string           `json:"cluster"`
 	Member     *Member          `json:"member,omitempty"` // settings that the directory keeps; older directories keep none
@@ -52,13 +54,16 @@ type LogExamination struct {
 // ShardExamined is what was found of one shard. The log has its entries LogFirst to LogLast. The
 // stored state contains them up to Applied, so the next start applies the entries after that.
 type ShardExamined struct {
+	// Shard is the number of the shard.
 	Shard    int    `json:"shard"`
 	LogFirst uint64 `json:"log_first"`
 	LogLast  uint64 `json:"log_last"`
 	Applied  uint64 `json:"applied"`
-	Hash     string `json:"apply_hash"`
-	Keys     int    `json:"keys"`
-	Bytes    uint64 `json:"bytes"`
+	// Hash is the hash over all that was applied up to Applied, in hexadecimal.
+	Hash string `json:"apply_hash"`
+	// Keys and Bytes count what is stored: keys, and the bytes of keys and values.
+	Keys  int    `json:"keys"`
+	Bytes uint64 `json:"bytes"`
 }
 
 // NamespaceFound is one namespace, and what shard 0 holds of it.

@@ -73,12 +73,15 @@ func (r *Running) objectsOf() api.Objects {
 // of a shard.
 type manifests struct{ n *node.Node }
 
+// Packs lists the packs of a repository as this node has applied them.
 func (m manifests) Packs(_ context.Context, at gitobj.Place) ([]core.PackLine, bool, error) {
 	return m.n.Packs(at.Shard, at.Partition, at.Repo)
 }
 
+// Now is the time that the shard's leader gives entries, as far as this node knows.
 func (m manifests) Now(shard core.ShardID) core.ShardTime { return m.n.ShardNow(shard) }
 
+// Applied is the time of the last entry of the shard that this node has applied.
 func (m manifests) Applied(shard core.ShardID) core.ShardTime { return m.n.Applied(shard) }
 
 // Confirmed is Packs as of a moment that a majority confirms, for decisions that an old answer
@@ -115,6 +118,7 @@ func (m manifests) Each(ctx context.Context, fn func(at gitobj.Place, version ui
 
 // objectsOf looks up objects for commits that come over the API instead of git.
 type objectsOf struct {
+	// a has the objects of this node, and n knows where repositories are.
 	a *gitobj.Area
 	n *node.Node
 }
@@ -272,6 +276,7 @@ func (g gitObjects) Ready() error {
 	return nil
 }
 
+// Prepare makes what the repository of a place needs on this node.
 func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
 	return gitError(g.a.Prepare(ctx, gitobj.Place(at)))
 }
@@ -313,11 +318,13 @@ func (p gitPush) Receive(ctx context.Context, body io.Reader) error {
 	return gitError(p.p.Receive(ctx, body))
 }
 
+// Lookup finds an object in the push or in what the repository has.
 func (p gitPush) Lookup(ctx context.Context, id core.ObjectID) (core.ObjectType, core.ObjectID, error) {
 	t, peeled, err := p.p.Lookup(ctx, id)
 	return t, peeled, gitError(err)
 }
 
+// Ancestry says for each move whether the old commit is an ancestor of the new one.
 func (p gitPush) Ancestry(ctx context.Context, moves []core.Move) ([]core.Ancestry, error) {
 	a, err := p.p.Ancestry(ctx, moves)
 	return a, gitError(err)
@@ -331,8 +338,10 @@ func (p gitPush) Keep(ctx context.Context) (core.Pack, core.ShardTime, bool, err
 	return pack, at, ok, gitError(err)
 }
 
+// Spread copies the pack to other nodes.
 func (p gitPush) Spread(ctx context.Context) error { return gitError(p.p.Spread(ctx)) }
 
+// Publish shows the pack to fetches. Abandon leaves it to a sweep. Close gives back what the push holds.
 func (p gitPush) Publish() error { return p.p.Publish() }
 func (p gitPush) Abandon()       { p.p.Abandon() }
 func (p gitPush) Close()         { p.p.Close() }

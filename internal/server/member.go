@@ -21,6 +21,7 @@ import (
 // the votes and the entries of one node of one cluster. A server that started on it as another node
 // could vote twice, or bring entries that the others do not have.
 type Member struct {
+	// Format is the form of the file.
 	Format  int      `json:"format"`
 	Cluster string   `json:"cluster_id,omitempty"` // empty: a server by itself
 	Node    uint64   `json:"node_id,omitempty"`
@@ -52,6 +53,7 @@ type JoinedMember struct {
 // the file; memberBytes bounds it: a usual one has about 200 bytes, one with 32 members at most 40
 // KiB.
 const (
+	// memberName is the file in force; memberTemp becomes it by a rename.
 	memberName   = "MEMBER"
 	memberTemp   = "MEMBER.tmp"
 	memberFormat = 1
@@ -68,6 +70,7 @@ type memberFile struct {
 // OtherMemberError says that a data directory was made for other settings than those that a server
 // was started with. Nothing in the directory was changed.
 type OtherMemberError struct {
+	// Dir is the path of the directory.
 	Dir     string
 	Setting string // by its flag
 	Made    string // what the directory was made for

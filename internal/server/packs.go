@@ -27,10 +27,13 @@ type packPeers struct {
 	self uint64
 }
 
+// Self is the number of this node.
 func (p packPeers) Self() uint64 { return p.self }
 
+// Hosts lists the nodes that have a replica of a shard.
 func (p packPeers) Hosts(shard core.ShardID) gitobj.Hosts { return gitobj.Hosts(p.n.Hosts(shard)) }
 
+// Open opens a stream to another node, by which it hands over packs.
 func (p packPeers) Open(ctx context.Context, node uint64) (gitobj.Conn, error) {
 	return p.net.OpenStream(ctx, transport.NodeID(node), packsKind)
 }

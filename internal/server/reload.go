@@ -19,6 +19,7 @@ const maxPEMBytes = 1 << 20
 
 // edgeCertificate is the certificate and key of the edges, which can be replaced while they serve.
 type edgeCertificate struct {
+	// fs reads the files, and clock tells how old the certificate is.
 	fs    env.FS
 	clock env.Clock
 	// Paths of the PEM files.

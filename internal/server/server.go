@@ -154,7 +154,8 @@ type Running struct {
 	served chan error
 	// Close runs once; err is its result for later calls.
 	once sync.Once
-	err  error
+	// err is what Close returned the first time.
+	err error
 }
 
 // Start opens the data directory and serves. It returns when the node is ready: its log is replayed, and it leads or knows
