@@ -64,4 +64,5 @@ func (d *Dir) HasBallast() bool {
 	return err == nil
 }
 
+// ballast is the path of the ballast file.
 func (d *Dir) ballast() string { return filepath.Join(d.path, ballastName) }

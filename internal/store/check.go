@@ -19,6 +19,7 @@ type content struct {
 	keys int
 }
 
+// add takes in the next key, in order, with its value.
 func (c *content) add(key, value []byte) {
 	c.hash = hash2(c.hash, hashSet, key, value)
 	c.keys++
@@ -101,19 +102,23 @@ func eachKey(from pebble.Reader, shard uint16, fn func(key, value []byte) bool) 
 
 // ShardReport is what Check found of one shard.
 type ShardReport struct {
-	Shard       core.ShardID
-	Index       uint64 // applied
+	// Shard is the number of the shard.
+	Shard core.ShardID
+	Index uint64 // applied
+	// ApplyHash is the hash over all that was applied up to Index.
 	ApplyHash   uint64
 	ContentHash uint64 // as ScanHash
-	Keys        int
-	Bytes       uint64                  // keys and values
-	Services    map[keys.Service]uint64 // keys of each
-	Foreign     int                     // keys in no form this build knows
+	// Keys is the number of keys.
+	Keys     int
+	Bytes    uint64                  // keys and values
+	Services map[keys.Service]uint64 // keys of each
+	Foreign  int                     // keys in no form this build knows
 }
 
 // Report is what Check found.
 type Report struct {
-	Shards    []ShardReport // by id
+	Shards []ShardReport // by id
+	// DiskBytes is what the database's files take.
 	DiskBytes uint64
 }
 

@@ -125,6 +125,7 @@ func (f *openFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) 
 	return patiently(f, name, func() (vfs.File, error) { return f.FS.Create(name, c) })
 }
 
+// Open waits, except for a second file of one that is open.
 func (f *openFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	for _, o := range opts {
 		if o == vfs.SequentialReadsOption { // a second one of a file that is open: the database reads from the first without it
@@ -134,14 +135,17 @@ func (f *openFS) Open(name string, opts ...vfs.OpenOption) (vfs.File, error) {
 	return patiently(f, name, func() (vfs.File, error) { return f.FS.Open(name, opts...) })
 }
 
+// OpenReadWrite waits until a file can be opened.
 func (f *openFS) OpenReadWrite(name string, c vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
 	return patiently(f, name, func() (vfs.File, error) { return f.FS.OpenReadWrite(name, c, opts...) })
 }
 
+// OpenDir waits until a file can be opened.
 func (f *openFS) OpenDir(name string) (vfs.File, error) {
 	return patiently(f, name, func() (vfs.File, error) { return f.FS.OpenDir(name) })
 }
 
+// ReuseForWrite renames a file and opens it for writing; only the open waits.
 func (f *openFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	// Its first half, the rename, may be done when the open fails.
 	if err := f.Rename(from, to); err != nil {
@@ -150,14 +154,17 @@ func (f *openFS) ReuseForWrite(from, to string, c vfs.DiskWriteCategory) (vfs.Fi
 	return f.OpenReadWrite(to, c)
 }
 
+// Lock waits until the lock's file can be opened.
 func (f *openFS) Lock(name string) (io.Closer, error) {
 	return patiently(f, name, func() (io.Closer, error) { return f.FS.Lock(name) })
 }
 
+// List waits, because a list of a directory opens it.
 func (f *openFS) List(dir string) ([]string, error) {
 	return patiently(f, dir, func() ([]string, error) { return f.FS.List(dir) })
 }
 
+// RemoveAll waits, because it opens directories to list them.
 func (f *openFS) RemoveAll(name string) error {
 	_, err := patiently(f, name, func() (struct{}, error) { return struct{}{}, f.FS.RemoveAll(name) })
 	return err

@@ -57,8 +57,10 @@ type logger struct {
 	fail func(error)
 }
 
+// Infof writes what the database tells of its work. It is of use to developers only.
 func (l logger) Infof(format string, args ...any) { l.log.Debug(fmt.Sprintf(format, args...)) }
 
+// Errorf writes an error after which the database goes on.
 func (l logger) Errorf(format string, args ...any) { l.log.Error(fmt.Sprintf(format, args...)) }
 
 // Fatalf does not end the process, which the database expects of it: fail makes every later write

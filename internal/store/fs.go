@@ -26,16 +26,20 @@ func NewFS(fs vfs.FS) env.FS { return fileSystem{fs} }
 // fileSystem gives the file system beneath the database the form that the other packages use.
 type fileSystem struct{ fs vfs.FS }
 
+// Create makes a file, or empties one that is there.
 func (f fileSystem) Create(name string) (env.File, error) {
 	return wrapFile(f.fs.Create(name, writeCategory))
 }
 
+// Open opens a file for reading.
 func (f fileSystem) Open(name string) (env.File, error) { return wrapFile(f.fs.Open(name)) }
 
+// OpenReadWrite opens a file for reading and writing, and makes it if it is missing.
 func (f fileSystem) OpenReadWrite(name string) (env.File, error) {
 	return wrapFile(f.fs.OpenReadWrite(name, writeCategory))
 }
 
+// OpenDir opens a directory, so that its entries can be synced.
 func (f fileSystem) OpenDir(name string) (env.File, error) { return wrapFile(f.fs.OpenDir(name)) }
 
 func (f fileSystem) Remove(name string) error { return f.fs.Remove(name) }
@@ -50,6 +54,7 @@ func (f fileSystem) Lock(name string) (io.Closer, error) { return f.fs.Lock(name
 
 func (f fileSystem) List(dir string) ([]string, error) { return f.fs.List(dir) }
 
+// Size is the length of a file in bytes.
 func (f fileSystem) Size(name string) (int64, error) {
 	info, err := f.fs.Stat(name)
 	if err != nil {
@@ -71,6 +76,7 @@ func (f fileSystem) Stamp(name string) (env.Stamp, error) {
 	return s, nil
 }
 
+// Disk is the room of the file system that a path lies in, in bytes.
 func (f fileSystem) Disk(path string) (free, total uint64, err error) {
 	u, err := f.fs.GetDiskUsage(path)
 	if err != nil {

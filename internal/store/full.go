@@ -23,6 +23,7 @@ const (
 // would tidy up then might be what the disk did keep.
 type patientFS struct {
 	vfs.FS
+	// clock times the pauses between attempts.
 	clock   env.Clock
 	waiting atomic.Int32    // writes that wait for room
 	closing <-chan struct{} // ends the waiting at Close
@@ -92,6 +93,7 @@ func (f *patientFS) file(open func() (vfs.File, error)) (vfs.File, error) {
 	return &patientFile{File: file, fs: f}, nil
 }
 
+// Create waits while the disk is full, and so do the files that it returns.
 func (f *patientFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
 	return f.file(func() (vfs.File, error) { return f.FS.Create(name, c) })
 }
@@ -131,8 +133,10 @@ type linkError struct{ error }
 // Is makes the database take a link that failed for one that is not permitted.
 func (e *linkError) Is(target error) bool { return target == fs.ErrPermission }
 
+// Unwrap returns the error of the file system.
 func (e *linkError) Unwrap() error { return e.error }
 
+// Rename waits while the disk is full, since a directory may grow by it.
 func (f *patientFS) Rename(from, to string) error {
 	return f.retry(func() error { return f.FS.Rename(from, to) })
 }
