@@ -20,7 +20,8 @@ import (
 type Options struct {
 	FS env.FS // must be the real one: git programs read and write the same files
 	// Exec runs git.
-	Exec  env.Exec
+	Exec env.Exec
+	// Clock times retries and the age of files; Rand draws names.
 	Clock env.Clock
 	Rand  env.Rand
 	Dir   string // made if missing; required
@@ -28,8 +29,9 @@ type Options struct {
 	Git       string
 	Manifests Manifests
 	Peers     Peers // the other nodes; nil: there are none
-	Logger    *slog.Logger
-	Reserve   uint64 // free bytes kept on the disk
+	// Logger gets what an operator should know.
+	Logger  *slog.Logger
+	Reserve uint64 // free bytes kept on the disk
 	// CacheBytes bounds what is held of types that were looked up; default 64 MiB.
 	CacheBytes int64
 	// OpenPacks bounds the packs that are kept open, of two files each; default 512.
@@ -48,9 +50,11 @@ type Options struct {
 
 // Place says where a repository is.
 type Place struct {
+	// Shard and Partition are where the repository's refs are.
 	Shard     core.ShardID
 	Partition core.Partition
-	Repo      core.RepoID
+	// Repo is its id.
+	Repo core.RepoID
 }
 
 // Manifests is where it is said which packs a repository has: state behind the log, as this node has applied it.
@@ -217,6 +221,7 @@ const (
 
 // repo is a repository that is in use: the packs that are known to be in its objects/pack.
 type repo struct {
+	// at is where the repository is.
 	at Place
 
 	mu sync.Mutex // guards the fields below

@@ -16,7 +16,8 @@ type typeCache struct {
 	mu sync.Mutex // guards the maps
 	// young takes what was used last, most entries; old are those of the generation before.
 	young, old map[typeKey]typeValue
-	most       int
+	// most is how many entries a generation takes.
+	most int
 }
 
 // typeKey is an object of a repository. An object of two repositories has two entries: one of them
@@ -35,6 +36,7 @@ type typeValue struct {
 // typeCost is about what one object takes in a map of both: 57 bytes of content at the load of Go's maps.
 const typeCost = 128
 
+// newTypeCache returns a cache for that many bytes, shared equally by both generations.
 func newTypeCache(bytes int64) *typeCache {
 	return &typeCache{most: int(max(bytes/2/typeCost, 1)), young: make(map[typeKey]typeValue)}
 }
@@ -71,6 +73,7 @@ func (c *typeCache) store(k typeKey, v typeValue) {
 
 // packRef names a pack of a repository.
 type packRef struct {
+	// at is the repository, and digest names the pack.
 	at     Place
 	digest core.Digest
 }
@@ -85,7 +88,8 @@ type packCache struct {
 	dir  string
 	most int
 
-	mu    sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// packs are the packs that are open.
 	packs map[packRef]*openPack
 	// turn counts the calls of acquire, so that the pack that was used longest ago can be told.
 	turn uint64
@@ -94,6 +98,7 @@ type packCache struct {
 // openPack is a pack with its files.
 type openPack struct {
 	pack
+	// ref is what the cache knows it by.
 	ref packRef
 	// files are the pack and its index, as in suffixes.
 	files [2]env.File
@@ -104,6 +109,7 @@ type openPack struct {
 	gone bool
 }
 
+// newPackCache returns a cache without packs. most of 0 means openPacks.
 func newPackCache(fs env.FS, dir string, most int) *packCache {
 	return &packCache{fs: fs, dir: dir, most: cmp.Or(most, openPacks), packs: make(map[packRef]*openPack)}
 }

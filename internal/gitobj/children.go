@@ -79,12 +79,15 @@ func (l ChildLimits) Places() int { return int(classes) * boundsOf(l.withDefault
 // children hands out leave to run a program. It has a share for each class. What runs git asks
 // enter, gets a leave, and ends it with the time that was used.
 type children struct {
+	// clock tells how long callers wait.
 	clock env.Clock
 	// wait is how long a call that is not patient waits.
-	wait   time.Duration
+	wait time.Duration
+	// shares are by class. Each has its own lock, so that pushes do not wait for fetches.
 	shares [classes]*share
 }
 
+// newChildren makes a share for each class, with the bounds of l.
 func newChildren(l ChildLimits, clock env.Clock) *children {
 	c := &children{clock: clock, wait: l.Wait}
 	for i := range c.shares {
@@ -98,6 +101,7 @@ func newChildren(l ChildLimits, clock env.Clock) *children {
 
 // asker is the caller that a program runs for. Without a name it is the tenant as a whole.
 type asker struct {
+	// tenant is the tenant, and principal one of its principals; empty: all of them.
 	tenant    core.TenantID
 	principal string
 }
@@ -127,6 +131,7 @@ func (c *children) enter(ctx context.Context, a wanted) (*leave, error) {
 
 // leave is the leave to run one program.
 type leave struct {
+	// c hands out the leave, and s is the share that it counts in.
 	c     *children
 	s     *share
 	by    asker
@@ -195,6 +200,7 @@ type share struct {
 
 // taken is what the programs of one tenant have.
 type taken struct {
+	// places is how many programs run, and bytes how much memory they are counted with.
 	places int
 	bytes  int64
 }

@@ -27,8 +27,9 @@ type Gitdir struct{ *gitdir }
 // wait for ready. It is removed when it is old and its last user is gone: when newer ones have
 // taken its place among those that are kept, or it was found broken.
 type gitdir struct {
-	r    *repo
-	a    *Area
+	r *repo
+	a *Area
+	// path is the directory, which git reads as a repository.
 	path string
 	// rev is the revision of the refs in it.
 	rev uint64

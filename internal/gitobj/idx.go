@@ -35,6 +35,7 @@ var errDescriptors = core.Unavailable{Reason: "overload", Limit: "descriptors"}
 // DamagedError says that a pack or its index is missing, or is not what it should be.
 type DamagedError struct {
 	File string // below the directory of repositories
+	// What is what is wrong with it.
 	What string
 }
 

@@ -85,6 +85,7 @@ type line struct {
 	idle []Conn
 }
 
+// newLines returns lines without connections.
 func newLines(p Peers) *lines { return &lines{peers: p, nodes: make(map[uint64]*line)} }
 
 // to returns the line to a node, and makes it if it is not there.
