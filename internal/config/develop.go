@@ -228,6 +228,7 @@ func (d Development) configuration(n DevelopmentNode, all *DevelopmentFiles) ([]
 // reader makes an io.Reader of a source of randomness, for the crypto packages.
 type reader struct{ env.Rand }
 
+// Read fills b, and never fails.
 func (r reader) Read(b []byte) (int, error) {
 	r.Fill(b)
 	return len(b), nil

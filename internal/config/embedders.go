@@ -12,20 +12,25 @@ import (
 // Embedder is an embedder as the operator's file describes it. Zero values mean the defaults of
 // package embed.
 type Embedder struct {
-	Name           string        `yaml:"name"` // as collections name it; default names the one that they get without
-	Kind           string        `yaml:"kind"` // lexical, ollama, openai, tei, none
-	URL            string        `yaml:"url"`
-	Model          string        `yaml:"model"`
-	Dim            int           `yaml:"dim"`
-	KeyEnv         string        `yaml:"key_env"`  // environment variable that holds the key
-	KeyFile        string        `yaml:"key_file"` // or file
+	Name string `yaml:"name"` // as collections name it; default names the one that they get without
+	Kind string `yaml:"kind"` // lexical, ollama, openai, tei, none
+	// URL is where the provider is asked, and Model the name that it knows its model by.
+	URL   string `yaml:"url"`
+	Model string `yaml:"model"`
+	// Dim is the length of its vectors.
+	Dim     int    `yaml:"dim"`
+	KeyEnv  string `yaml:"key_env"`  // environment variable that holds the key
+	KeyFile string `yaml:"key_file"` // or file
+	// QueryPrefix and DocumentPrefix are put before the texts, as some models want it.
 	QueryPrefix    string        `yaml:"query_prefix"`
 	DocumentPrefix string        `yaml:"document_prefix"`
 	MaxText        int           `yaml:"max_text"` // bytes
 	Timeout        time.Duration `yaml:"timeout"`
-	InFlight       int           `yaml:"in_flight"`
-	Waiting        int           `yaml:"waiting"`
-	Batch          int           `yaml:"batch"`
+	// InFlight is how many requests are under way at once, and Waiting how many wait for that.
+	InFlight int `yaml:"in_flight"`
+	Waiting  int `yaml:"waiting"`
+	// Batch is how many texts one request has.
+	Batch int `yaml:"batch"`
 
 	Key string `yaml:"-"` // what these hold; set by the code that opens the embedder
 }

@@ -30,6 +30,7 @@ type Share struct {
 	Meaning string
 }
 
+// mib is 2^20 bytes.
 const mib = 1 << 20
 
 // PlanMemory splits total bytes.

@@ -41,7 +41,8 @@ type Source struct {
 	// When the content in force was read, by the boot clock.
 	readAt time.Duration
 	// Why the files are not in force; empty: they are.
-	refused  string
+	refused string
+	// reads and failures count since the start; see SourceStats.
 	reads    uint64
 	failures uint64
 }
