@@ -51,6 +51,7 @@ func (c *change) encodedSize() int64 {
 // encoder appends records to a buffer. It writes no checksums: finish does, when the batch is
 // complete.
 type encoder struct {
+	// buf has the records, one after the other.
 	buf []byte
 	// segment, batch and synced stand in the header of each record.
 	segment, batch, synced uint64
@@ -104,6 +105,7 @@ func (e *encoder) opening(o opening, states []shardState, again []*change) {
 
 // shardState is a shard's state as an opening has it.
 type shardState struct {
+	// shard is the number of the shard.
 	shard core.ShardID
 	ShardState
 }

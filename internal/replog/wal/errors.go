@@ -31,6 +31,7 @@ var ErrFatal = errors.New("log stopped")
 // fatalError is ErrFatal with its cause.
 type fatalError struct{ cause error }
 
+// Error names the cause.
 func (e *fatalError) Error() string        { return fmt.Sprintf("log stopped: %v", e.cause) }
 func (e *fatalError) Is(target error) bool { return target == ErrFatal }
 func (e *fatalError) Unwrap() error        { return e.cause }
@@ -38,6 +39,7 @@ func (e *fatalError) Unwrap() error        { return e.cause }
 // CorruptionError says that bytes which were once durable are damaged. They are not repaired here: other copies of them
 // are elsewhere.
 type CorruptionError struct {
+	// File is the name of the file, and Offset where in it the damage begins.
 	File   string
 	Offset int64
 	What   string

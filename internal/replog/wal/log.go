@@ -16,6 +16,7 @@ import (
 
 // Log is the log of a node. Its methods may be called from any goroutine, unless Options.Manual says otherwise.
 type Log struct {
+	// o are the options, with defaults.
 	o Options
 	// mark is the content of the log's mark.
 	mark mark
@@ -46,7 +47,8 @@ type Log struct {
 	// batch, so that a cut costs no write of its own.
 	cuts map[core.ShardID]*change
 	// fatal is the first error that stopped the log. Nothing is written after it.
-	fatal  error
+	fatal error
+	// closed says that Close was called: nothing more is queued.
 	closed bool
 
 	// mu guards the fields below.
@@ -64,7 +66,8 @@ type Log struct {
 	full bool
 	// cached is the sum of the tables' recentBytes.
 	cached int64
-	stats  Stats
+	// stats are the counters, which Stats copies.
+	stats Stats
 	// began is the boot time, plus 1, at which the write that is under way began; 0: there is none.
 	began atomic.Int64
 }

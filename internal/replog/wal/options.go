@@ -76,11 +76,15 @@ type ShardState struct {
 
 // Stats counts what a log did since it was opened, and shows what it is now.
 type Stats struct {
-	Syncs     uint64 // of a segment's content, one per batch
-	Bytes     uint64 // written as records
-	Entries   uint64
-	Batches   uint64
-	Seals     uint64
+	Syncs uint64 // of a segment's content, one per batch
+	Bytes uint64 // written as records
+	// Entries counts the entries that were written.
+	Entries uint64
+	// Batches counts the writes, each with the changes that waited.
+	Batches uint64
+	// Seals counts the seals that were written.
+	Seals uint64
+	// Rotations counts the segments that were begun.
 	Rotations uint64
 	Recycled  uint64 // segments that were freed
 	Rewritten uint64 // bytes of live entries copied forward, so that an old segment could go

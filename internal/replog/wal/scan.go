@@ -13,6 +13,7 @@ import (
 
 // window reads a file in large steps and hands out slices of what it read.
 type window struct {
+	// f is the file, name its path and size its length.
 	f    env.File
 	name string
 	size int64
@@ -126,6 +127,7 @@ type cursor struct {
 	start int64
 }
 
+// newCursor returns a cursor before the first record.
 func newCursor(r *segmentReader) *cursor { return &cursor{r: r, off: segmentHeaderBytes} }
 
 // next returns the next record. The batches of a segment follow each other without a gap.

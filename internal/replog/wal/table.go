@@ -8,6 +8,7 @@ import (
 
 // position is where an entry lies. Segment numbers stay far below 32 bits: each stands for at least 4 KiB written.
 type position struct {
+	// term is that of the entry; segment is the number of the segment that it lies in.
 	term    uint64
 	segment uint32
 	// off is where the record begins in the segment.
@@ -21,6 +22,7 @@ func (p position) recordBytes() int64 { return headerBytes + entryBytes + int64(
 
 // table is one shard's log: where its entries are, and what else was recorded of it.
 type table struct {
+	// shard is the number of the shard, and hardState the last one that was recorded.
 	shard     core.ShardID
 	hardState []byte
 	// cut is the index up to which entries are gone, and cutTerm the term of that entry.
