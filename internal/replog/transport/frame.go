@@ -16,6 +16,7 @@ const frameHead = 12
 
 // Kinds of frames.
 const (
+	// kindMessage is a message of a class. Its payload goes to the handler.
 	kindMessage byte = 1
 	kindPing    byte = 2 // payload: anything up to 16 bytes, which the pong repeats
 	kindPong    byte = 3
@@ -49,6 +50,7 @@ func frameSum(head, payload []byte) uint32 {
 
 // frame is one frame that was read. The payload is a part of the reader's chunk.
 type frame struct {
+	// shard is the number that the sender gave, which only messages have.
 	shard   core.ShardID
 	kind    byte
 	payload []byte
@@ -57,6 +59,7 @@ type frame struct {
 // frameReader reads frames. Payloads are parts of the chunks that it reads into; a chunk is never used again, so that a
 // payload may be kept.
 type frameReader struct {
+	// r is the connection.
 	r     io.Reader
 	max   int // bytes of a payload
 	chunk int // bytes read at once, if that many are there

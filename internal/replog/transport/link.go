@@ -18,9 +18,11 @@ const ownPiece = 16 << 10
 // writes; another one reads the answers to pings while there is a connection. The queue is open
 // while there is a connection, or an attempt that may lead to one.
 type link struct {
+	// t is the transport, peer the node, and class the kind of messages.
 	t     *Transport
 	peer  *peer
 	class Class
+	// queue has what waits to be sent.
 	queue *queue
 	// pingDue is set by the keeper.
 	pingDue atomic.Bool

@@ -12,6 +12,7 @@ import (
 // peer is one other node. It exists from SetPeer to RemovePeer, or for one stream of a node that is
 // not a peer.
 type peer struct {
+	// t is the transport, and id the node.
 	t  *Transport
 	id NodeID
 	// stranger says that the node is not a peer: it has one stream.
@@ -26,7 +27,8 @@ type peer struct {
 	// silent is for how long no byte came from it on any connection. Only the keeper uses it.
 	silent time.Duration
 
-	mu      sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// address is where the node listens for other nodes; empty: it has not announced it yet.
 	address string
 	moved   chan struct{} // closed when the address changes
 	// gone says that it was removed. No connection joins it then.

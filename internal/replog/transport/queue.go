@@ -8,8 +8,10 @@ import (
 
 // message is one message that waits to be sent.
 type message struct {
+	// shard is the number of the shard that the message is about.
 	shard core.ShardID
-	data  []byte
+	// data is the payload. It is not changed while it waits.
+	data []byte
 }
 
 // verdict says what became of a message that was to be queued.
@@ -17,7 +19,9 @@ type verdict uint8
 
 // queued, full and down are what push returns.
 const (
+	// queued says that the message waits to be sent.
 	queued verdict = iota
+	// full says that the queue had no room for it.
 	full
 	down // there is no connection, and none is being made
 )

@@ -31,7 +31,8 @@ type ClassStats struct {
 	Writes                          uint64 // each with one or more messages, or a ping
 	DroppedFull                     uint64 // messages for which the queue had no room
 	DroppedDown                     uint64 // messages for which there was no connection, or that were lost with one
-	Connects                        uint64
+	// Connects counts the connections that were made.
+	Connects uint64
 
 	// QueuedMessages and QueuedBytes are what waits or is being written now.
 	QueuedMessages, QueuedBytes int
@@ -39,6 +40,7 @@ type ClassStats struct {
 
 // counters are what a transport counts, over all peers.
 type counters struct {
+	// These are the counters of the classes.
 	control, bulk, parts           classCounters
 	streamsOpened, streamsAccepted atomic.Uint64
 	handshakeFailures, corrupt     atomic.Uint64

@@ -24,14 +24,16 @@ type streamConn struct {
 	peer *peer
 
 	reading sync.Mutex // guards the fields below
-	in      frameReader
+	// in reads the frames of the stream.
+	in frameReader
 	// left is what was not read yet of the last frame.
 	left []byte
 	// readErr is how reading has ended, for good.
 	readErr error
 
 	writing sync.Mutex // guards the fields below
-	head    []byte
+	// head is the buffer of a frame's head, used again.
+	head []byte
 	// writeErr says that nothing can be written any more: part of a frame may be gone, or the end
 	// was said.
 	writeErr error
