@@ -51,7 +51,8 @@ type log struct {
 	// disk is what the log is written to, and o how it is opened.
 	disk *replogtest.Disk
 	o    wal.Options
-	wal  *wal.Log
+	// wal is the log that is open now.
+	wal *wal.Log
 	// all are the groups that were queued, in order.
 	all []group
 	// last is the last index of each shard.
@@ -61,6 +62,7 @@ type log struct {
 // group is what one caller made durable: all of it is found, or nothing. The log gets copies, so a
 // group stays what was written.
 type group struct {
+	// shard is the number of the shard.
 	shard   core.ShardID
 	hard    []byte
 	entries []wal.Entry
