@@ -53,6 +53,7 @@ func checkGiveBack(t *tree, dir string) ([]finding, error) {
 		c.check(p)
 		leads := &leadsOut{info: c.info, module: t.module, dir: p.dir, known: make(map[types.Object]bool)}
 		functions := functionsOf(p)
+		// leads must know the package's own functions before the first of them is judged.
 		leads.find(functions)
 		for _, f := range functions {
 			w := giveWalk{tree: t, file: f.file, info: c.info, leads: leads}
@@ -65,6 +66,7 @@ func checkGiveBack(t *tree, dir string) ([]finding, error) {
 			out = append(out, w.out...)
 		}
 	}
+	// A name without an offence would hide the next one.
 	for name := range givenBackByHand {
 		if !used[name] {
 			out = append(out, finding{"internal/lint/giveback.go", 1, "givenBackByHand names " + name + ", which gives nothing back by hand"})

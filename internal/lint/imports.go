@@ -30,6 +30,7 @@ func checkImports(t *tree, l *law) []finding {
 // checkLibraries'.
 func checkFileImports(t *tree, p *pkg, s *source, r lawRow) []finding {
 	var out []finding
+	// Each import is judged by itself, so that each line to change is named.
 	for _, im := range s.imports {
 		dir, ours := t.inModule(im.path)
 		if !ours || r.allows(dir) || (s.test || within(p.dir, "test")) && testMayImport(p.dir, dir) {

@@ -98,6 +98,7 @@ func (l *law) add(line string, number int) error {
 	if r.members, err = patterns(right); err != nil {
 		return err
 	}
+	// A second row would leave it open which of the two holds.
 	for _, m := range r.members {
 		for _, other := range l.rows {
 			if slices.Contains(other.members, m) {

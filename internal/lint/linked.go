@@ -51,11 +51,15 @@ func platforms() []platform {
 
 // listed is what the go command says about a package; Module is nil for the standard library.
 type listed struct {
+	// ImportPath names the package, and Dir is where its files are.
 	ImportPath, Dir string
-	Imports         []string
-	Module          *struct {
+	// Imports are the import paths of what its files import.
+	Imports []string
+	Module  *struct {
+		// Dir is the root of the module's files.
 		Path, Version, Dir string
-		Main               bool
+		// Main says that it is the module of the working directory.
+		Main bool
 	}
 }
 

@@ -11,7 +11,9 @@ var emptyNames = []string{"common", "util", "utils", "helper", "helpers", "types
 
 // The forms of a TODO: one must cite the issue or the decision that will end it.
 var (
-	todo      = regexp.MustCompile(`\bTODO\b`)
+	// todo finds every TODO.
+	todo = regexp.MustCompile(`\bTODO\b`)
+	// citedTodo finds those that cite what will end them.
 	citedTodo = regexp.MustCompile(`\bTODO\((#\d+|decision \d{4})\)`)
 )
 

@@ -12,7 +12,8 @@ import (
 // give the same bytes.
 type bom struct {
 	// Format is CycloneDX.
-	Format      string `json:"bomFormat"`
+	Format string `json:"bomFormat"`
+	// SpecVersion is the version of CycloneDX.
 	SpecVersion string `json:"specVersion"`
 	// Version is that of the document, which is made once for a release.
 	Version int `json:"version"`
@@ -32,10 +33,12 @@ type bomMetadata struct {
 // bomComponent is one module, as a program or as a library.
 type bomComponent struct {
 	// Ref is what dependencies call it: its path and version with an @ between.
-	Ref  string `json:"bom-ref"`
+	Ref string `json:"bom-ref"`
+	// Type is application or library.
 	Type string `json:"type"`
 	// Name is the path of the module.
-	Name    string `json:"name"`
+	Name string `json:"name"`
+	// Version is empty for the program.
 	Version string `json:"version,omitempty"`
 	// PURL is its package URL.
 	PURL string `json:"purl"`
@@ -47,24 +50,30 @@ type bomComponent struct {
 
 // bomHash is the sum of go.sum in hexadecimal: a SHA-256 over the names and sums of a module's files.
 type bomHash struct {
+	// Algorithm is SHA-256.
 	Algorithm string `json:"alg"`
-	Content   string `json:"content"`
+	// Content is the sum in hexadecimal.
+	Content string `json:"content"`
 }
 
 // bomLicense names one license, or, as the only one of a component, an expression of several.
 type bomLicense struct {
+	// License is set for one license, Expression for several.
 	License    *bomLicenseID `json:"license,omitempty"`
 	Expression string        `json:"expression,omitempty"`
 }
 
 // bomLicenseID is a license by its identifier of SPDX.
 type bomLicenseID struct {
+	// ID is the identifier of SPDX.
 	ID string `json:"id"`
 }
 
 // bomNeeds lists which components' packages are imported by a component's.
 type bomNeeds struct {
-	Ref   string   `json:"ref"`
+	// Ref is the component.
+	Ref string `json:"ref"`
+	// Needs are the components whose packages it imports.
 	Needs []string `json:"dependsOn,omitempty"`
 }
 
