@@ -105,8 +105,10 @@ type backupView struct {
 
 // backupShardView is one shard of a backup.
 type backupShardView struct {
+	// Shard is the number of the shard, and Index that of the last entry that the backup has of it.
 	Shard int    `json:"shard"`
 	Index uint64 `json:"index"`
+	// Keys is the number of keys, and Files that of the files with them.
 	Keys  uint64 `json:"keys"`
 	Files int    `json:"files"`
 	// Hashes in 16 hexadecimal digits: of the entries that were applied up to Index, and of the

@@ -41,6 +41,7 @@ type searchLoadFlags struct {
 	validate string
 	// Makes every text unique, so that no embedding comes from a cache.
 	cold bool
+	// seed chooses the arrivals of an open loop, and the numbers of cold texts.
 	seed uint64
 }
 

@@ -17,10 +17,14 @@ func childAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgi
 // keepOrphans, hideMemory, children, ticks and withVariables are Linux's: elsewhere what leaves its process group is not ended.
 func keepOrphans() {}
 
+// hideMemory does nothing here.
 func hideMemory() {}
 
+// children knows of no processes here.
 func children(int) []int { return nil }
 
+// ticks is 0: there is no clock of processes to read here.
 func ticks() uint64 { return 0 }
 
+// withVariables finds no processes here.
 func withVariables(uint64, ...string) (found []int, unclear bool) { return nil, false }

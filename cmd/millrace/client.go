@@ -17,7 +17,8 @@ import (
 // itself.
 type connection struct {
 	// host:port of the server.
-	address   string
+	address string
+	// token is where the token comes from; namespace is empty for that of the token.
 	token     secretFlags
 	namespace string
 	// Allows plain text to an address that is not loopback.

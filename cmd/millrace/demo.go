@@ -32,11 +32,13 @@ import (
 // What the demo uses. The lease is short so that the tasks of the killed worker return within
 // seconds; two workers with four slots each keep work going while one of them is replaced.
 const (
+	// demoQueue has the tasks, and demoKeyspace a key for each file.
 	demoQueue    = "gofmt"
 	demoKeyspace = "sum"
-	demoLease    = 2 * time.Second
-	demoWorkers  = 2
-	demoSlots    = 4
+	// demoLease is short so that a killed worker's tasks return soon.
+	demoLease   = 2 * time.Second
+	demoWorkers = 2
+	demoSlots   = 4
 )
 
 // verdict is what a worker finds of one file: the task's result, and the value of its key.
@@ -72,6 +74,7 @@ func judge(path string) (verdict, error) {
 // demoFlags are the flags of demo. An empty source is that of the local Go installation, an empty
 // data directory is a temporary one.
 type demoFlags struct {
+	// source is the tree of files, and data the directory of the server's data.
 	source string
 	data   string
 	// The most files to use; 0 is all.
@@ -134,6 +137,7 @@ func (a *app) demoWorkerCmd() *cobra.Command {
 
 // demo is the state of one run. One goroutine uses it; create and walk use others only inside.
 type demo struct {
+	// a is the command line, for its output; f are the flags.
 	a *app
 	f demoFlags
 	// The directory of the data, the token and the log; removed at the end if it is temporary.
@@ -469,6 +473,7 @@ func (d *demo) progress(s millrace.QueueStats, total uint64) {
 // figures are what a run measured: how long each create call took, how long the workers took for
 // all tasks, and both together.
 type figures struct {
+	// creates has a latency for each call that created tasks.
 	creates        []time.Duration
 	working, total time.Duration
 }
@@ -476,26 +481,30 @@ type figures struct {
 // demoResult is what a run printed at its end: JSON with --json, else a table. Times are in
 // milliseconds, unless their names say seconds.
 type demoResult struct {
+	// Tasks is the number of files, since each is one task.
 	Tasks int `json:"tasks"`
 	// Attempts of all tasks, and how many of them were cut short by a kill.
 	Attempts int `json:"attempts"`
 	Crashes  int `json:"crashes"`
 	// Tasks per second while the workers ran.
-	CyclesPerSec float64  `json:"cycles_per_second"`
-	CreateP50    float64  `json:"create_p50_ms"`
-	CreateP99    float64  `json:"create_p99_ms"`
-	RunP50       float64  `json:"run_p50_ms"` // from a worker's start to the durable end
-	RunP99       float64  `json:"run_p99_ms"`
-	LogBytes     uint64   `json:"log_bytes"`
-	Fsyncs       uint64   `json:"fsyncs"`
-	Seconds      float64  `json:"seconds"`
-	Kills        []string `json:"kills"`
+	CyclesPerSec float64 `json:"cycles_per_second"`
+	CreateP50    float64 `json:"create_p50_ms"`
+	CreateP99    float64 `json:"create_p99_ms"`
+	RunP50       float64 `json:"run_p50_ms"` // from a worker's start to the durable end
+	RunP99       float64 `json:"run_p99_ms"`
+	LogBytes     uint64  `json:"log_bytes"`
+	// Fsyncs counts the server's syncs, over all its processes of the run.
+	Fsyncs  uint64   `json:"fsyncs"`
+	Seconds float64  `json:"seconds"`
+	Kills   []string `json:"kills"`
 	// How many results and keys are what the direct walk finds.
 	ResultsEqual int `json:"results_equal"`
-	KeysEqual    int `json:"keys_equal"`
-	Clean        int `json:"gofmt_clean"`
-	Differs      int `json:"gofmt_differs"`
-	Invalid      int `json:"gofmt_invalid"`
+	// KeysEqual counts the keys whose value is what the walk finds.
+	KeysEqual int `json:"keys_equal"`
+	// Clean, Differs and Invalid count the files by what gofmt says of them.
+	Clean   int `json:"gofmt_clean"`
+	Differs int `json:"gofmt_differs"`
+	Invalid int `json:"gofmt_invalid"`
 	// The queue's counters say that each file was one task and was completed once.
 	CompletedOnce bool   `json:"every_file_once"`
 	Durability    string `json:"durability"`

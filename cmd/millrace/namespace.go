@@ -72,6 +72,7 @@ one node of a cluster, and the partitions are spread over the nodes.`,
 
 // namespaceView is a namespace as the command line prints it.
 type namespaceView struct {
+	// Namespace is the name.
 	Namespace string `json:"namespace"`
 	// Rises with each change of the configuration; 0: never configured.
 	Version uint64 `json:"version"`
@@ -88,6 +89,7 @@ type namespaceView struct {
 // partitionView is where a partition is. Leader is the gRPC address of the node that leads it;
 // empty if Led is false, or if it is the server that answered.
 type partitionView struct {
+	// Partition counts from 0.
 	Partition int    `json:"partition"`
 	Shard     int    `json:"shard"`
 	Led       bool   `json:"led"`

@@ -28,6 +28,7 @@ func (a *app) queueCmd() *cobra.Command {
 // statsView is a queue's counters as the command line prints them. Blocked to Cancelled count tasks
 // by their state now; Created, Purged, Failed and Crashed count events since the queue exists.
 type statsView struct {
+	// Queue is the name.
 	Queue string `json:"queue"`
 	// Waiting for tasks that they depend on.
 	Blocked uint64 `json:"blocked"`
@@ -41,11 +42,13 @@ type statsView struct {
 	Completed uint64 `json:"completed"`
 	Dead      uint64 `json:"dead"`
 	Cancelled uint64 `json:"cancelled"`
-	Created   uint64 `json:"created"`
+	// Created counts the tasks that were ever created.
+	Created uint64 `json:"created"`
 	// Created tasks that are no longer stored.
 	Purged uint64 `json:"purged"`
 	// Attempts, not tasks.
-	Failed  uint64 `json:"failed_total"`
+	Failed uint64 `json:"failed_total"`
+	// Crashed counts the attempts whose lease ran out.
 	Crashed uint64 `json:"crashed_total"`
 	// Size of the payloads and results of the stored tasks.
 	Bytes uint64 `json:"bytes"`

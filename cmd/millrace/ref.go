@@ -190,10 +190,12 @@ func (a *app) repoSettings(branch, config string, ifVersion int64) (millrace.Rep
 // it. It has its own type so that names and words are those of the REST API, and unknown fields are
 // refused.
 type repoConfig struct {
-	Version uint64     `json:"version,omitempty"`
-	State   string     `json:"state,omitempty"`
-	Hide    []string   `json:"hide,omitempty"`
-	Rules   []repoRule `json:"rules,omitempty"`
+	// Version rises with each change of the settings.
+	Version uint64 `json:"version,omitempty"`
+	State   string `json:"state,omitempty"`
+	// Hide are patterns of refs that are neither listed nor changed without the scope ref:admin.
+	Hide  []string   `json:"hide,omitempty"`
+	Rules []repoRule `json:"rules,omitempty"`
 	// How long entries of a ref's log are kept, and how many of them at most.
 	ReflogDays int32 `json:"reflog_days,omitempty"`
 	ReflogMax  int32 `json:"reflog_max,omitempty"`
@@ -603,6 +605,7 @@ func (u *updater) args(ctx context.Context, args []string, remove bool) error {
 // repoStore is a refStore on a server. Transactions go through a session, which the first commit
 // opens and close ends.
 type repoStore struct {
+	// repo is the repository; session is nil before the first commit.
 	repo    millrace.Repo
 	session *millrace.RefSession
 }

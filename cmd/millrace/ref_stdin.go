@@ -24,6 +24,7 @@ type refStore interface {
 // 128.
 type fatalError string
 
+// Error returns the text.
 func (e fatalError) Error() string { return string(e) }
 
 // fatalf makes a fatalError.
@@ -34,9 +35,11 @@ const maxLine = 16 << 10
 
 // updater runs update-ref commands in git's dialect. One goroutine uses it.
 type updater struct {
+	// store is where refs are read and changed.
 	store refStore
-	in    *bufio.Reader
-	out   io.Writer
+	// in has the commands, and out gets the answers of transactions.
+	in  *bufio.Reader
+	out io.Writer
 	// The message of each entry in a ref's log.
 	message string
 	// --no-deref: no command follows symbolic refs.
@@ -61,19 +64,23 @@ type txnState uint8
 const (
 	txnOpen    txnState = iota // not started: what there is is committed at the end
 	txnStarted                 // started: aborted at the end
+	// txnPrepared is git's state between two phases of a commit; no stream reaches it here.
 	txnPrepared
+	// txnClosed is after a commit or an abort: only "start" may follow.
 	txnClosed
 )
 
 // streamCommand is a command of the dialect.
 type streamCommand struct {
+	// name is the word that begins the command.
 	name string
 	// The number of its arguments with -z, where each is a field of its own; 0 also says that no
 	// space follows the name.
 	args int
 	// The state that the transaction is in after the command.
 	state txnState
-	run   func(*updater, context.Context, *fields) error
+	// run carries the command out.
+	run func(*updater, context.Context, *fields) error
 }
 
 // streamCommands are all commands. prepare is here so that it is refused by its name; enter never

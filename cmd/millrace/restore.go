@@ -76,12 +76,14 @@ type restoredView struct {
 // restoredShardView is one restored shard. The restore breaks the shard's history off at the backup
 // with one change of its own, and the new log begins behind that change.
 type restoredShardView struct {
+	// Shard is the number of the shard.
 	Shard int `json:"shard"`
 	// The last entry of the backup.
 	Index uint64 `json:"index"`
 	// The index of that change.
 	Begin uint64 `json:"log_begin"`
-	Keys  uint64 `json:"keys"`
+	// Keys is the number of keys that the shard has.
+	Keys uint64 `json:"keys"`
 }
 
 // restore writes the directory and prints what it holds. server.Restore marks the directory until

@@ -51,6 +51,7 @@ type serveOptions struct {
 	// The node's place in a cluster; zero for a single-node server.
 	cluster config.Cluster
 
+	// groupCommit says that commits that arrive together share a log entry.
 	groupCommit bool
 	settings    bool
 	// Variables that look like settings and are not; the server warns of them once it has a log.

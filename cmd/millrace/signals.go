@@ -74,6 +74,7 @@ func heedSignals() (i *interrupts, stop func()) {
 // checked is the output of a command. It keeps the first error of a write: a command whose output
 // was not written has not done its work.
 type checked struct {
+	// w is what the output goes to, and err the first error of it.
 	w   io.Writer
 	err error
 }

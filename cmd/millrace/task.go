@@ -34,16 +34,19 @@ func (a *app) taskCmd() *cobra.Command {
 // taskView is a task as the command line prints it. Zero times and empty texts are left out.
 type taskView struct {
 	// The id, which also tells the partition.
-	ID    string `json:"id"`
+	ID string `json:"id"`
+	// Queue is the queue that the task is in; Kind says which handler it is for.
 	Queue string `json:"queue"`
 	Kind  string `json:"kind"`
 	State string `json:"state"`
 	// Why the task is in its state, as a code.
 	Reason string `json:"reason,omitempty"`
 	// The number of deliveries so far, how many of them failed, and in how many the lease ran out.
-	Attempt  int `json:"attempt"`
+	Attempt int `json:"attempt"`
+	// Failures counts the deliveries that a worker reported as failed.
 	Failures int `json:"failures"`
-	Crashes  int `json:"crashes"`
+	// Crashes counts those whose lease ran out.
+	Crashes int `json:"crashes"`
 	// 0 to 9; 9 is delivered first.
 	Priority int `json:"priority"`
 	// What places the task in a partition, if it was created with a tag.

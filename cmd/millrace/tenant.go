@@ -82,10 +82,12 @@ func (b keyBounds) text(w io.Writer) {
 
 // tenantView is a tenant as the command line prints it.
 type tenantView struct {
+	// Tenant is the name.
 	Tenant string `json:"tenant"`
 	// Rises with each change of the limits; 0: the tenant has none.
-	Version    uint64 `json:"version"`
-	Namespaces int    `json:"namespaces"`
+	Version uint64 `json:"version"`
+	// Namespaces is how many namespaces the tenant has.
+	Namespaces int `json:"namespaces"`
 	keyBounds
 }
 

@@ -34,6 +34,7 @@ const (
 
 // workFlags are the flags of work.
 type workFlags struct {
+	// queues are those that tasks are taken from.
 	queues []string
 	// The number of commands that run at once.
 	slots int
@@ -48,6 +49,7 @@ type workFlags struct {
 	// until SIGKILL.
 	grace     time.Duration
 	killAfter time.Duration
+	// passToken gives the command the worker's own token in its environment.
 	passToken bool
 }
 

@@ -16,7 +16,9 @@ import (
 // Limits of an effects file: those of a commit, which has 1,024 ops, and the completion is one of
 // them.
 const (
-	maxEffects      = 1023
+	// maxEffects is the number of effects of one task.
+	maxEffects = 1023
+	// maxEffectsBytes is the size of the file in bytes.
 	maxEffectsBytes = 4 << 20
 )
 
@@ -24,6 +26,7 @@ const (
 // other error of reading the file is trouble of this machine, and the task is given back.
 type effectsFault struct{ error }
 
+// Unwrap returns the mistake.
 func (e effectsFault) Unwrap() error { return e.error }
 
 // makeEffects makes an empty effects file and returns its path. The file has its own directory, so

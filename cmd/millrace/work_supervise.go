@@ -26,16 +26,21 @@ const reportFD = 3
 // order is what a worker sends to a supervisor: to start an attempt, or to signal the command that
 // runs. One field is set.
 type order struct {
-	Start  *attempt
+	// Start begins an attempt.
+	Start *attempt
+	// Signal goes to the process group of the command.
 	Signal syscall.Signal
 }
 
 // attempt is one execution of a command.
 type attempt struct {
 	// Path of the program, which the worker has looked up.
-	Path  string
-	Argv  []string
-	Env   []string
+	Path string
+	// Argv are the arguments, the program's name first.
+	Argv []string
+	// Env is all of the environment, as NAME=VALUE.
+	Env []string
+	// Stdin is what the command reads: the payload.
 	Stdin []byte
 	// The variables of Env that identify the attempt. No other process has all of them, so that
 	// sweep can find what the attempt started.
@@ -53,7 +58,8 @@ type report struct {
 	PID int
 	// Why the command could not be started.
 	Failed syscall.Errno
-	End    *ending
+	// End is set when the attempt has ended.
+	End *ending
 }
 
 // ending is how an attempt ended. When it is sent, nothing that the attempt started runs any more.
@@ -62,6 +68,7 @@ type ending struct {
 	Status int
 	// The signal that ended the command; 0 if it exited.
 	Signal syscall.Signal
+	// Output is what the command printed, Most bytes at most.
 	Output []byte
 	// It printed more than Most bytes; Output has the first ones.
 	Over bool
@@ -327,6 +334,7 @@ func (c *command) output() (kept []byte, over bool) {
 // blocks on its output. It has only the method Write: io.Copy would prefer ReadFrom, which has no
 // bound.
 type bounded struct {
+	// b has the bytes that were kept; max bounds them.
 	b   []byte
 	max int
 	// Bytes were dropped.
