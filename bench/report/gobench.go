@@ -93,7 +93,8 @@ func benchValues(b *bytes.Buffer, r *bench.Row, run *bench.Run) {
 	ops := max(run.Ops, 1)
 	fmt.Fprintf(b, "\t%d", ops)
 	if m, ok := metricOf(r, run); !ok || m.Unit != "ns/op" {
-		each, timed := run.Metrics[perTransaction] // of systems in turn, of which one alone is meant
+		// A run that takes turns with another system knows the time of its own transactions.
+		each, timed := run.Metrics[perTransaction]
 		if !timed {
 			each.Value = run.Seconds * 1e9 / float64(ops)
 		}
@@ -109,7 +110,8 @@ func benchValues(b *bytes.Buffer, r *bench.Row, run *bench.Run) {
 		}
 	}
 	if m, ok := metricOf(r, run); ok {
-		delete(used, benchUnit(m.Unit)) // the headline of a suite of nanoseconds is ns/op itself
+		// The headline of a suite of nanoseconds is ns/op itself.
+		delete(used, benchUnit(m.Unit))
 		put(m.Value, benchUnit(m.Unit))
 	}
 	if _, l, ok := leadingLatency(run); ok {

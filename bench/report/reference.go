@@ -126,7 +126,8 @@ func Reference(dir string) ([]byte, error) {
 // host prints one result: the machine, the command, its figures, and its ratios. The name of the
 // file is shown without .gz, since a result keeps its name when it is packed.
 func (p *page) host(c *committed) {
-	r, name := c.result, strings.TrimSuffix(c.file, ".gz") // of the result, however it is stored
+	// name is that of the result, however it is stored.
+	r, name := c.result, strings.TrimSuffix(c.file, ".gz")
 	p.line("## Host %s, %s", c.host, strings.TrimSuffix(name, ".json"))
 	p.line("")
 	h := r.Env.Host

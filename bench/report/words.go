@@ -121,7 +121,8 @@ func limits(t *bench.Target, known bool) string {
 func met(m *bool, known bool) string {
 	switch {
 	case m == nil && known:
-		return "undecided" // noisy, spoiled, or a lower bound
+		// Runs that spread, a spoiled run or a lower bound leave it open.
+		return "undecided"
 	case m == nil:
 		return "not measured"
 	case *m:
