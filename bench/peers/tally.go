@@ -35,12 +35,18 @@ type tally struct {
 type fate uint8
 
 const (
-	acked   fate = 1 << iota // its create was acknowledged
-	unknown                  // it is not known whether it was created
-	had                      // a worker had it
-	again                    // a worker had it more than once
-	ended                    // it was completed
-	twice                    // it was completed more than once
+	// acked: its create was acknowledged.
+	acked fate = 1 << iota
+	// unknown: it is not known whether it was created.
+	unknown
+	// had: a worker had it.
+	had
+	// again: a worker had it more than once.
+	again
+	// ended: it was completed.
+	ended
+	// twice: it was completed more than once.
+	twice
 )
 
 const (
