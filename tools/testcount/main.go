@@ -22,6 +22,7 @@ import (
 )
 
 func main() {
+	// With -run, go test -exec has started this program in place of the test binary.
 	if len(os.Args) > 2 && os.Args[1] == "-run" {
 		code, err := measured(os.Args[2:])
 		if err != nil {
@@ -36,6 +37,7 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "testcount:", err)
 	}
+	// The times are told after the tests, and fail nothing.
 	if *cpu != "" {
 		if err := compare(os.Stdout, *cpu, *budgets); err != nil {
 			fmt.Fprintln(os.Stderr, "testcount:", err) // the tests ran all the same
