@@ -13,11 +13,13 @@ import (
 // statusReport is the answer of /debug/status. Status has the same names and figures as the API's
 // status.
 type statusReport struct {
-	Status  *nodeReport      `json:"status,omitempty"` // none before the node runs
-	Unready string           `json:"unready,omitempty"`
-	Build   buildReport      `json:"build"`
-	Config  configReport     `json:"config"`
-	Limits  map[string]int64 `json:"limits"`
+	Status *nodeReport `json:"status,omitempty"` // none before the node runs
+	// Unready says why the node does not serve all it should; empty: it does.
+	Unready string       `json:"unready,omitempty"`
+	Build   buildReport  `json:"build"`
+	Config  configReport `json:"config"`
+	// Limits are the bounds in force, by their names in errors.
+	Limits map[string]int64 `json:"limits"`
 }
 
 // nodeReport has the fields of the API's StatusResponse. Counters begin with the process.
