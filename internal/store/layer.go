@@ -23,7 +23,8 @@ const slabLen = 128
 
 // entry is what a layer knows about one key: its value, or that it is deleted beneath.
 type entry struct {
-	key   []byte
+	key []byte
+	// value counts only where live is set.
 	value []byte
 	live  bool  // false: a tombstone
 	fresh bool  // nothing is stored beneath: deleting it leaves nothing to write
@@ -72,6 +73,7 @@ type layer struct {
 // span is a range delete of [from, to); a nil to has no end.
 type span struct{ from, to []byte }
 
+// newLayer returns a layer without changes.
 func newLayer() *layer { return &layer{entries: newTable()} }
 
 // reset empties the layer for use again. Nothing else may hold it.

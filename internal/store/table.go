@@ -27,10 +27,13 @@ type slot struct {
 // tableMin is the least number of slots.
 const tableMin = 64
 
+// newTable draws a seed, so that clients cannot choose keys that fall on one place.
 func newTable() table { return table{seed: maphash.MakeSeed()} }
 
+// len is the number of entries.
 func (t *table) len() int { return t.n }
 
+// hash is only good for this table.
 func (t *table) hash(key []byte) uint64 { return maphash.Bytes(t.seed, key) }
 
 // get returns the entry of a key whose hash is h, or nil.
