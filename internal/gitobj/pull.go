@@ -49,6 +49,7 @@ type pull struct {
 	err error
 }
 
+// newPulls bounds what comes in to rate bytes a second; 0 or less means pullRate.
 func newPulls(rate int64) *pulls {
 	if rate <= 0 {
 		rate = pullRate

@@ -17,6 +17,7 @@ import (
 // scan reads a pack as it passes to git, entry by entry, so that git is not given what would cost too much: an entry of a few
 // bytes may be made into an object of any size. Bytes that are not a pack pass: git says what is wrong with them.
 type scan struct {
+	// limits are those of the push.
 	limits scanLimits
 	need   func(bytes int64) error // of memory
 
@@ -255,6 +256,7 @@ type countedBytes struct {
 	n *int64
 }
 
+// Read adds what it has read to n.
 func (c *countedBytes) Read(b []byte) (int, error) {
 	n, err := c.r.Read(b)
 	*c.n += int64(n)

@@ -13,8 +13,10 @@ import (
 // added; when a pack goes, or is replaced, the next run gets another view, and a reader of the old one keeps its files as long
 // as it reads. A view is not synced, and nothing reads it back.
 type view struct {
-	a    *Area
-	r    *repo
+	// a is the area, and r the repository.
+	a *Area
+	r *repo
+	// path is the directory, which git is given as one of objects.
 	path string
 	// packs are those that are linked. Like users and retired it is guarded by r.mu.
 	packs map[core.Digest]bool

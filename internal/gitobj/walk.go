@@ -107,14 +107,16 @@ type walk struct {
 
 // commit is one commit of a walk.
 type commit struct {
+	// id is the commit's.
 	id core.ObjectID
 	// read says that git was asked for it; its date and parents are there once that call of read
 	// has returned.
 	read bool
 	// queued says that it is in the queue, and round for which call of together its marks hold.
-	queued      bool
-	live        bool // it is queued and may lead to an old commit
-	round       int32
+	queued bool
+	live   bool // it is queued and may lead to an old commit
+	round  int32
+	// date orders the visits; see commitHead.
 	date        int64
 	first, last int32 // its parents, in walk.parents
 	// ofOld are the moves whose old commit descends from this one, or is it.
@@ -323,7 +325,9 @@ func (w *walk) room() error {
 // byDate is the queue of a walk as a heap.
 type byDate walk
 
-func (w *byDate) Len() int           { return len(w.queue) }
+// Len to Pop are those of container/heap: the commit with the newest date comes first.
+func (w *byDate) Len() int { return len(w.queue) }
+
 func (w *byDate) Less(i, j int) bool { return w.commits[w.queue[i]].date > w.commits[w.queue[j]].date }
 func (w *byDate) Swap(i, j int)      { w.queue[i], w.queue[j] = w.queue[j], w.queue[i] }
 func (w *byDate) Push(i any)         { w.queue = append(w.queue, i.(int32)) } //nolint:forcetypeassert // see visit

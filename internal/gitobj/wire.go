@@ -36,12 +36,16 @@ const (
 
 // question is the fixed part of what is asked. Its form is frozen, as that of answer is.
 type question struct {
-	Version   uint8
-	Ask       uint8
+	// Version is wireVersion. A node that knows another one refuses the question.
+	Version uint8
+	// Ask says what is wanted: one of the asks above.
+	Ask uint8
+	// Shard to Index name the place, with Repo.
 	Shard     uint16
 	Tenant    uint32
 	Namespace uint32
 	Index     uint16
+	// Kind to Objects describe the pack.
 	Kind      uint8
 	_         uint8
 	Repo      [16]byte
@@ -62,11 +66,13 @@ type question struct {
 
 // answer is what is said to one.
 type answer struct {
+	// Say is one of the says above.
 	Say uint8
 	_   [7]byte
 	// Pack and Idx are sizes or offsets in bytes, as Say tells.
 	Pack int64
 	Idx  int64
+	// Time is the shard time of the leader, in answer to a question for it.
 	Time int64
 }
 
@@ -79,6 +85,7 @@ func ask(kind uint8, at Place, p core.Pack) question {
 	}
 }
 
+// place returns where the repository is.
 func (q *question) place() Place {
 	return Place{
 		Shard: core.ShardID(q.Shard), Repo: q.Repo,
@@ -86,6 +93,7 @@ func (q *question) place() Place {
 	}
 }
 
+// pack returns the pack that the question is about.
 func (q *question) pack() core.Pack {
 	return core.Pack{Digest: q.Digest, Idx: q.IdxDigest, Bytes: q.Bytes, IdxBytes: q.IdxBytes, Objects: q.Objects, Kind: core.PackKind(q.Kind)}
 }
