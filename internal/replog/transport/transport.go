@@ -18,6 +18,7 @@ import (
 // Transport is a Network over TCP. It is safe for concurrent use. Its goroutines are accept, keep,
 // watchFiles, one for each link, and one or two for each connection.
 type Transport struct {
+	// o are the options, with defaults.
 	o   Options
 	log *slog.Logger
 	// boot tells this process from others of the same node.
