@@ -15,7 +15,8 @@ func checkComments(t *tree) []finding {
 			continue
 		}
 		files := slices.DeleteFunc(slices.Clone(p.files), func(s *source) bool { return s.test })
-		if len(files) == 0 { // tests only: one of them says what for
+		// Where all files are tests, one of them says what for.
+		if len(files) == 0 {
 			files = p.files
 		}
 		var described []*source

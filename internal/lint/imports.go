@@ -66,7 +66,8 @@ func checkRows(t *tree, l *law) []finding {
 		return false
 	}
 	var out []finding
-	named := make(map[string]int) // first line by pattern
+	// named is the first line that names a pattern.
+	named := make(map[string]int)
 	for _, r := range l.rows {
 		for _, p := range slices.Concat(r.members, r.allowed) {
 			if named[p] == 0 {

@@ -38,6 +38,7 @@ var licenseForms = []licenseForm{
 
 // licensesOf names the licenses in a text, in the order of their ids.
 func licensesOf(body string) []string {
+	// flat has no line breaks, which stand in other places in each copy.
 	flat := strings.Join(strings.Fields(strings.ToLower(body)), " ")
 	var out []string
 	for _, f := range licenseForms {
@@ -67,6 +68,7 @@ func (m *linked) copyrights() []string {
 	var out []string
 	for _, t := range m.texts {
 		for line := range strings.Lines(t.body) {
+			// The marks of comments are not a part of the line.
 			line = strings.TrimSpace(strings.Trim(strings.TrimSpace(line), "/*#"))
 			if copyrightLine.MatchString(line) && !slices.Contains(out, line) {
 				out = append(out, line)

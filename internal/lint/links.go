@@ -30,6 +30,7 @@ func checkLinks(t *tree) ([]finding, error) {
 		if err != nil {
 			return nil, err
 		}
+		// A link in code, such as one that a page shows as an example, leads nowhere.
 		for i, line := range lines {
 			bare := code.ReplaceAllString(line, "")
 			for _, m := range slices.Concat(link.FindAllStringSubmatch(bare, -1), reference.FindAllStringSubmatch(bare, -1)) {
@@ -49,6 +50,7 @@ func prose(fsys fs.FS, name string) ([]string, error) {
 		return nil, err
 	}
 	lines := strings.Split(string(text), "\n")
+	// fenced says that the line is inside a block of code.
 	fenced := false
 	for i, line := range lines {
 		if strings.HasPrefix(strings.TrimSpace(line), "```") {

@@ -22,10 +22,12 @@ var rule = strings.Repeat("-", 80) + "\n"
 func notice(modules []linked) (string, error) {
 	var head, texts strings.Builder
 	head.WriteString(noticeHead)
-	numbers := map[string]int{} // of texts, by their words
+	// numbers are those of the texts that were written, by their words.
+	numbers := map[string]int{}
 	for _, m := range modules {
 		if m.version == "" {
-			continue // the main module
+			// The main module's license is the file LICENSE.
+			continue
 		}
 		ids := m.licenses()
 		if len(ids) == 0 {

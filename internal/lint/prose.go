@@ -134,7 +134,8 @@ func readProse(fsys fs.FS) (map[string]int, error) {
 	out := make(map[string]int)
 	b, err := fs.ReadFile(fsys, proseFile)
 	if err != nil {
-		return out, nil // none is allowed
+		// Without the file no word is allowed.
+		return out, nil
 	}
 	for line := range bytes.Lines(b) {
 		text := strings.TrimSpace(string(line))

@@ -88,6 +88,7 @@ func billOfMaterials(modules []linked) ([]byte, error) {
 	}
 	for _, m := range modules {
 		c := bomComponent{Ref: refs[m.path], Type: "library", Name: m.path, Version: m.version, PURL: purl(m)}
+		// needs are references, since the bill names components by them.
 		needs := make([]string, len(m.needs))
 		for i, n := range m.needs {
 			needs[i] = refs[n]
@@ -98,6 +99,7 @@ func billOfMaterials(modules []linked) ([]byte, error) {
 			b.Metadata.Component = c
 			continue
 		}
+		// go.sum says with h1: that the sum is a SHA-256.
 		sum, ok := strings.CutPrefix(m.sum, "h1:")
 		raw, err := base64.StdEncoding.DecodeString(sum)
 		if err != nil || !ok {

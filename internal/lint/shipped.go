@@ -39,6 +39,7 @@ func checkLinked(dir, module, target, goos, tags string) ([]string, error) {
 			what = "a test library"
 		case ours && isKit(own):
 			what = "a package for tests"
+		// The client library must be of use to programs that cannot import what is internal.
 		case ours && target == "./sdk/go" && within(own, "internal"):
 			what = "an internal package"
 		case ours && own == "internal/fault" && slices.Contains(strings.Split(files, ","), "on.go"):
@@ -55,6 +56,7 @@ func checkLinked(dir, module, target, goos, tags string) ([]string, error) {
 // switch for planted bugs.
 func checkBinary(dir, module, target, tags, scratch string) ([]string, error) {
 	binary := filepath.Join(scratch, "binary")
+	// The binary is of this system, whatever the releases are built for.
 	cmd := exec.Command("go", "build", "-tags", tags, "-o", binary, target)
 	cmd.Dir = dir
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -8,10 +8,12 @@ import (
 	"strings"
 )
 
-// The tables of the scripts that run tests, by the column in which a package stands.
+// The tables of the scripts that run tests.
 const (
-	longTestsFile = "scripts/long_tests.txt" // package, test
-	budgetsFile   = "scripts/budgets.txt"    // "cpu", package, seconds
+	// longTestsFile has rows of a package and a test.
+	longTestsFile = "scripts/long_tests.txt"
+	// budgetsFile has rows of "cpu", a package and its seconds, next to rows of other kinds.
+	budgetsFile = "scripts/budgets.txt"
 )
 
 // checkSuite finds rows of the scripts' tables whose test or package is gone, and rows out of order: a table that nothing holds
@@ -30,6 +32,7 @@ func checkSuite(t *tree) ([]finding, error) {
 	// last is the row before, for the order.
 	last := ""
 	err := eachRow(t.fsys, longTestsFile, func(line int, words []string) {
+		// The rows are sorted, so that two branches that add one seldom meet in a line.
 		row := strings.Join(words, " ")
 		switch {
 		case !tests[row]:

@@ -111,7 +111,8 @@ func (t *tree) enter(dir string) error {
 		return fs.SkipDir
 	}
 	if _, err := fs.Stat(t.fsys, dir+"/go.mod"); err == nil {
-		return fs.SkipDir // a module of its own
+		// It is a module of its own.
+		return fs.SkipDir
 	}
 	return nil
 }
@@ -198,7 +199,8 @@ func (s *source) used(e ast.Expr) (importPath, name string, ok bool) {
 		return "", "", false
 	}
 	x, isIdent := sel.X.(*ast.Ident)
-	if !isIdent || x.Obj != nil { // an object: something of this file hides the import
+	// An object means that something of this file hides the import.
+	if !isIdent || x.Obj != nil {
 		return "", "", false
 	}
 	importPath, ok = s.names[x.Name]
