@@ -21,6 +21,7 @@ import (
 	"strings"
 )
 
+// main exits with 1 if anything failed, or with -run with the code of the test binary.
 func main() {
 	// With -run, go test -exec has started this program in place of the test binary.
 	if len(os.Args) > 2 && os.Args[1] == "-run" {
@@ -205,6 +206,7 @@ func (s *state) packageEvent(e event, out io.Writer, c *counts) bool {
 	default:
 		return false
 	}
+	// The package's own lines come last, as go test prints them.
 	fmt.Fprint(out, strings.Join(s.output[""], ""))
 	return true
 }
