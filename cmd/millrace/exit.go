@@ -12,6 +12,7 @@ import (
 // Exit codes of the whole command line. A code above 3 comes from the server (20 to 24, see
 // server.ExitCode), from bench, or from another program whose codes a command repeats.
 const (
+	// exitOK says that everything that was asked for is done.
 	exitOK = 0
 	// The request was refused or failed: repeating it as it is does not help.
 	exitRefused = 1
@@ -25,14 +26,17 @@ const (
 // exitUsage.
 type usageError struct{ error }
 
+// Unwrap returns the error itself.
 func (e usageError) Unwrap() error { return e.error }
 
 // exitError carries an exit code that a command chose itself.
 type exitError struct {
+	// code is from 0 to 255.
 	code int
 	error
 }
 
+// Unwrap returns the error without the code.
 func (e exitError) Unwrap() error { return e.error }
 
 // errReported ends a command that has already printed what is wrong; report prints nothing more for

@@ -26,7 +26,8 @@ type supervisors struct {
 	stderr io.Writer
 
 	// mu guards idle.
-	mu   sync.Mutex
+	mu sync.Mutex
+	// idle are the supervisors that run no command, the one that was used last at the end.
 	idle []*supervisor
 }
 
