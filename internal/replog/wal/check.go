@@ -15,6 +15,7 @@ import (
 type Report struct {
 	Segments []SegmentReport // of the log, in order; the last is the one that was written to
 	Others   []string        // segment files that are not part of the log any more, or not yet
+	// Spares is the number of files that are ready to become segments.
 	Spares   int
 	Shards   []ShardReport
 	Bytes    int64            // of records that count
@@ -25,6 +26,7 @@ type Report struct {
 
 // SegmentReport is one segment file.
 type SegmentReport struct {
+	// File is the name of the file, and Number that of the segment.
 	File   string
 	Number uint64
 	Size   int64 // on disk
@@ -33,6 +35,7 @@ type SegmentReport struct {
 
 // ShardReport is one shard's part of the log.
 type ShardReport struct {
+	// Shard is the number of the shard.
 	Shard core.ShardID
 	ShardState
 }
