@@ -116,6 +116,7 @@ func (p *page) overview(r *bench.Result, heading string) {
 		p.head("Row", "Ours", "Published reference", "Must, aim")
 		for i := range r.Suites {
 			s := &r.Suites[i]
+			// The rows of another class have a table of their own.
 			if s.Durability != class {
 				continue
 			}
@@ -132,6 +133,7 @@ func goals(r *bench.Row) string {
 	for i := range r.Targets {
 		t := &r.Targets[i]
 		f := figure(r, t)
+		// A target of another metric is told only where that was measured.
 		switch {
 		case t.Metric == r.Headline:
 			out = append(out, limits(t, !f.IsZero()))

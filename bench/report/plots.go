@@ -65,6 +65,7 @@ func shown(r *bench.Row) *bench.Run {
 func overTime(r *bench.Row) plot {
 	p := plot{title: "Per second", x: "second of the window", y: "acknowledged/s, " + r.Durability}
 	run := shown(r)
+	// One second is a point, and no line.
 	if run == nil || len(run.Series) < 2 {
 		return p
 	}
@@ -92,6 +93,7 @@ func overTime(r *bench.Row) plot {
 func percentiles(r *bench.Row) plot {
 	p := plot{title: "Latency", x: "percentile", y: "ms, " + r.Durability, names: []string{"p50", "p90", "p95", "p99", "p99.9", "max"}}
 	run := shown(r)
+	// Without a run that counts the plot stays empty.
 	if run == nil {
 		return p
 	}

@@ -60,6 +60,7 @@ func textFigures(b *bytes.Buffer, r *bench.Result) error {
 	var table bytes.Buffer
 	// Columns are two spaces apart.
 	t := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	// line writes one line of the table; tabs end its cells.
 	line := func(cells []string) { fmt.Fprintln(t, strings.Join(cells, "\t")) }
 	line(figureColumns)
 	for i := range r.Suites {
