@@ -123,6 +123,7 @@ func patterns(list string) ([]string, error) {
 			if !closed {
 				return nil, fmt.Errorf("%q opens a brace and does not close it", name)
 			}
+			// A name with braces stands for as many names as they have parts.
 			names = nil
 			for _, part := range strings.Split(inner, ",") {
 				names = append(names, head+strings.TrimSpace(part)+suffix)
@@ -144,6 +145,7 @@ func patterns(list string) ([]string, error) {
 
 // splitName cuts at the first comma outside braces.
 func splitName(list string) (name, rest string) {
+	// depth is how many braces are open.
 	depth := 0
 	for i, c := range list {
 		switch {
@@ -160,6 +162,7 @@ func splitName(list string) (name, rest string) {
 
 // row returns the row of a package.
 func (l *law) row(dir string) (lawRow, bool) {
+	// The first row that has the package counts.
 	for _, r := range l.rows {
 		if slices.ContainsFunc(r.members, func(p string) bool { return matches(p, dir) }) {
 			return r, true

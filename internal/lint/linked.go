@@ -82,6 +82,7 @@ func linkedModules(dir, target string, on []platform) ([]linked, error) {
 			return nil, err
 		}
 		for _, l := range all {
+			// A package of the standard library is not of a module.
 			if l.Module == nil {
 				continue
 			}
@@ -94,6 +95,7 @@ func linkedModules(dir, target string, on []platform) ([]linked, error) {
 			}
 		}
 	}
+	// modules are by their path; the main one is among them.
 	modules := map[string]*linked{}
 	// needs are the modules that a module's packages import, by its path.
 	needs := map[string]map[string]bool{}
