@@ -39,12 +39,14 @@ func measured(args []string) (int, error) {
 		}
 	}()
 	err := cmd.Wait()
+	// The binary could not be waited for, so what it used is not known.
 	if cmd.ProcessState == nil {
 		return 0, err
 	}
 	dir, err := os.Getwd()
 	if err != nil {
 		return 0, err
+		// Several binaries run at once, so each adds its line to the end of the file.
 	}
 	f, err := os.OpenFile(os.Getenv(cpuFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
