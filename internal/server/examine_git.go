@@ -12,9 +12,11 @@ import (
 // GitExamined is what was found of git repositories: how many have objects, and their packs with
 // sizes in bytes.
 type GitExamined struct {
-	Repositories int   `json:"repositories"`
-	Packs        int   `json:"packs"`
-	Bytes        int64 `json:"bytes"`
+	// Repositories is the number of repositories that have objects.
+	Repositories int `json:"repositories"`
+	// Packs is the number of their packs, and Bytes the sum of their sizes.
+	Packs int   `json:"packs"`
+	Bytes int64 `json:"bytes"`
 }
 
 // maxPackTexts bounds how many findings, and how many warnings, about packs are spelled out.
