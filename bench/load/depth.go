@@ -32,7 +32,6 @@ var (
 
 // depthRun measures claims at one depth after another, on the same server.
 type depthRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// load says how many callers there are, and what each takes at once.
 	load depthLoad

@@ -30,7 +30,6 @@ var effectsValue = []byte(`{"done":true}`)
 // effectsRun is the cycle with and without effects for each completion. One goroutine changes kind
 // through the window, while handlers on many goroutines read it.
 type effectsRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// q is the queue's load, whose hooks this run uses.
 	q *queueRun

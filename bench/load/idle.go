@@ -28,7 +28,6 @@ const idleAnswer = 10 * time.Second
 
 // idleRun is a number of workers' streams on which nothing happens.
 type idleRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// queue is the one that the idle streams wait for.
 	queue string

@@ -24,7 +24,6 @@ const (
 // keyRun is one client that puts keys through one stream, without waiting for one answer before the
 // next put. One goroutine sends and another takes the answers.
 type keyRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// ledger has what was acknowledged of each key. The audit reads it.
 	ledger *bench.KeyLedger

@@ -92,8 +92,7 @@ func PingPong(ctx context.Context, r Relay, ready func(grpc, peer string)) (err 
 // relay hands a put to every other server, and returns when each has answered. It may be called
 // from many goroutines.
 type relay interface {
-	// hand returns the first errors that it has met; the put may have reached some servers all the
-	// same.
+	// hand may fail after the put has reached some of the servers.
 	hand(ctx context.Context, r *pb.KVPutRequest) error
 }
 

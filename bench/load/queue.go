@@ -14,7 +14,6 @@ import (
 // queueRun is the queue's load of one run: producers that create, workers that complete. Pumps,
 // handlers and the SDK's goroutines call its methods at once; fields are set before they start.
 type queueRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// job names the queue and the lease of the tasks.
 	job *millrace.JobOf[[]byte, []byte]

@@ -114,7 +114,6 @@ func (t refsTally) rate() float64 {
 
 // refsRun is a cell on ours and on each kind of git in turn. All happens on one goroutine.
 type refsRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// cell is what the row measures.
 	cell refsCell

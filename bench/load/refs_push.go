@@ -33,7 +33,6 @@ const (
 
 // pushRun is a run of pushes by git itself, each a process of its own.
 type pushRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// source has every commit of all pushers.
 	source gitDir

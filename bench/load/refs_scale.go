@@ -37,7 +37,6 @@ const (
 
 // scaleRun is a repository with many refs, or many clients of one.
 type scaleRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// stock has the commits that refs are put at.
 	stock refsStock

@@ -21,7 +21,6 @@ import (
 // restRun is the queue's load of one run through REST: one request per operation. Pumps and workers
 // call its methods at once.
 type restRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// http is the client of all goroutines.
 	http *http.Client

@@ -133,7 +133,6 @@ func SearchBodiesOn(ctx context.Context, base, token string, d *SearchData) ([][
 
 // searchRun is one run of a suite of searches. Each goroutine that posts has a line of its own.
 type searchRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// door prepares and checks, on connections of its own.
 	door *searchDoor
@@ -446,8 +445,8 @@ func SearchRecall(ctx context.Context, rig *bench.Rig) error {
 		}
 	}
 	search := rig.Op("search")
-	// fault is that of the check, read after the wait.
 	var wait sync.WaitGroup
+	// fault is that of the check, read after the wait.
 	var fault error
 	wait.Go(func() {
 		<-rig.Began()

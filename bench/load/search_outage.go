@@ -138,7 +138,6 @@ func SearchOutage(ctx context.Context, rig *bench.Rig) error {
 
 // outage is a provider of vectors that has a fault when it is told so, and a server that asks it.
 type outage struct {
-	// rig is the run.
 	rig *bench.Rig
 	// dir has the server's data and settings, and is removed at the end.
 	dir string

@@ -57,7 +57,6 @@ type traffic struct {
 
 // smartRun is callers, each of which creates a task, claims one, and completes it, over and over.
 type smartRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// door is the kind of client that the row names.
 	door taskDoor

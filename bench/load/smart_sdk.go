@@ -15,7 +15,6 @@ import (
 // sdkDoor is the Go client of this project, as a program has it that starts with the addresses of
 // all nodes: one client for each node that it begins with.
 type sdkDoor struct {
-	// rig is the run.
 	rig *bench.Rig
 	// job names the queue and the lease of the tasks.
 	job *millrace.JobOf[[]byte, []byte]

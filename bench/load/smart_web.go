@@ -15,7 +15,6 @@ import (
 // webDoor is a standard HTTP client of a cluster. Both of its kinds ask another node when one
 // refuses because it does not lead; one kind also follows redirects.
 type webDoor struct {
-	// rig is the run.
 	rig *bench.Rig
 	// http counts what it sends, and follows redirects unless the kind forbids it.
 	http *http.Client

@@ -31,7 +31,6 @@ const (
 
 // steadyRun follows a load through a long window, and compares its end with its beginning.
 type steadyRun struct {
-	// rig is the run.
 	rig *bench.Rig
 	// admin is where the server's use of disk is read; empty: it is not seen.
 	admin adminPage

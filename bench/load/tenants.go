@@ -62,7 +62,6 @@ func neverGiven(id string) string {
 // timing is the calls of a run, on one goroutine. took has the times of both kinds, within the
 // window: of missing tasks, then of others' tasks.
 type timing struct {
-	// rig is the run.
 	rig *bench.Rig
 	// client is that of the tenant that asks.
 	client *millrace.Client
