@@ -105,8 +105,8 @@ func run(ctx context.Context, args []string, out, progress io.Writer) (int, erro
 	if len(args) == 0 || args[0] != "run" {
 		f.Usage()
 		return bench.ExitUsage, errors.New("there is one command: run")
-		// Names of suites stand before the flags, and may stand after them too.
 	}
+	// Names of suites stand before the flags, and may stand after them too.
 	rest := args[1:]
 	for len(rest) > 0 && !strings.HasPrefix(rest[0], "-") {
 		c.Select, rest = append(c.Select, rest[0]), rest[1:]
