@@ -9,12 +9,12 @@ import (
 	"maps"
 	"path"
 	"regexp"
-	// proseFile is the file of words that are still allowed, from the module root.
 	"slices"
 	"strconv"
 	"strings"
 )
 
+// proseFile is the file of words that are still allowed, from the module root.
 const proseFile = "internal/lint/prose.txt"
 
 // unplain are words and turns that a reader of English as a second language trips over, and what to write instead.
