@@ -46,8 +46,8 @@ func measured(args []string) (int, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return 0, err
-		// Several binaries run at once, so each adds its line to the end of the file.
 	}
+	// Several binaries run at once, so each adds its line to the end of the file.
 	f, err := os.OpenFile(os.Getenv(cpuFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
