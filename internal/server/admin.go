@@ -89,7 +89,7 @@ type admin struct {
 // parts are the parts of a running server that metrics and status are read from. It is made once,
 // and never changed.
 type parts struct {
-	// The parts that /metrics and /debug/status read.
+	// Counts the files that are open, and the opens that wait.
 	opens   *store.Descriptors
 	log     *wal.Log
 	store   *store.Store

@@ -276,7 +276,7 @@ func (g gitObjects) Ready() error {
 	return nil
 }
 
-// Prepare makes what the repository of a place needs on this node.
+// Prepare makes sure that every pack of the repository is there for a fetch.
 func (g gitObjects) Prepare(ctx context.Context, at githttp.Place) error {
 	return gitError(g.a.Prepare(ctx, gitobj.Place(at)))
 }
