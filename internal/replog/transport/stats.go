@@ -40,7 +40,7 @@ type ClassStats struct {
 
 // counters are what a transport counts, over all peers.
 type counters struct {
-	// These are the counters of the classes.
+	// control, bulk and parts count the messages of one class each.
 	control, bulk, parts           classCounters
 	streamsOpened, streamsAccepted atomic.Uint64
 	handshakeFailures, corrupt     atomic.Uint64
