@@ -73,7 +73,7 @@ func maximum(ctx context.Context, rig *bench.Rig) (perSecond float64, err error)
 	whole = whole && bench.Pause(ctx, half) == nil
 	perSecond = float64(q.settle.Acked()-before) / time.Since(began).Seconds()
 	over.Store(true)
-	// The tasks that are under way are completed before the rate counts.
+	// The tasks that are under way are completed after the rate was taken.
 	if err := errors.Join(<-done, rig.Drain(ctx)); err != nil {
 		return 0, fmt.Errorf("find the maximum: %w", err)
 	}

@@ -217,8 +217,8 @@ func gitMetric(kind string) string {
 // all makes one change of each ref, in transactions of size. An empty old means that the ref is
 // created, an empty new that it is deleted. Only what is timed counts; the ledger notes all.
 func (r *refsRun) all(ctx context.Context, s *refsSide, size int, old, new string, timed bool) error {
-	// What this process allocates is read around all transactions, since a reading costs more than
-	// one.
+	// What this process allocates is read before and after all transactions, not around each one: a
+	// reading takes time.
 	bytes, objects := r.heap.read()
 	for i := 0; i < r.cell.refs(); i += size {
 		numbers := make([]int, 0, size)

@@ -220,10 +220,10 @@ func (r *restRun) work(ctx context.Context, i int) {
 		var got claimedTasks
 		began := time.Now()
 		none, err := r.call(ctx, "/v1/tasks:claim", r.claims, &got)
+		// A claim that the end of the run has cut off is not recorded.
 		if ctx.Err() != nil {
 			return
 		}
-		// A claim that the end of the run has cut off is not recorded.
 		if none {
 			continue
 		}

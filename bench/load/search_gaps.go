@@ -59,7 +59,7 @@ func SearchGaps(ctx context.Context, rig *bench.Rig) error {
 		rig.Rate = soakShare * most
 		return r.soak(ctx, n)
 	}
-	// A row that says burst alone has one of five times the rate.
+	// A row that says burst alone has bursts of five times the rate.
 	if kind == "burst" {
 		kind = "burst:5x"
 	}

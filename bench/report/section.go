@@ -75,9 +75,9 @@ func (p *page) runs(r *bench.Row) {
 	p.head("Run", "Window, s", "Operations", "Headline", "Durability", "State", "Audit")
 	for i := range r.Runs {
 		run := &r.Runs[i]
+		// A run without the headline has a dash.
 		headline := "–"
 		if m, ok := metricOf(r, run); ok {
-			// A run without the headline has a dash.
 			headline = bench.Number(m.Value) + " " + m.Unit
 		}
 		p.row(fmt.Sprint(run.Number), bench.Number(run.Seconds), fmt.Sprint(run.Ops), headline, r.Durability, state(run),
