@@ -113,7 +113,7 @@ func nanosFit(t time.Time) bool {
 	return t.Year() > 1677 && t.Year() < 2262
 }
 
-// simple says whether two values can be equal or not without looking into lists.
+// simple says whether a value of the kind is neither absent nor a list.
 func simple(k Kind) bool {
 	return k >= BoolValue && k <= StringValue || k == TimeValue || k == DurationValue
 }
@@ -134,14 +134,23 @@ func (c *compiler) equality(left, right ast.Expr, negate bool) (boolFn, bool) {
 			return undecided
 		}
 		if !simple(x.Kind) || !simple(y.Kind) {
-			// One of them is a parameter that is a list, and no field that gets here is one.
-			return decide(negate)
+			return decide(equalLists(&x, &y) != negate)
 		}
 		return decide(equal(&x, &y) != negate)
 	}, ok && ok2
 }
 
-// comparable leaves out lists and what is computed to them: the interpreter compares those.
+// equalLists compares two values of which one is a list, or both are: parameters and members of req, for no field that gets
+// here is a list. Lists are equal element by element, and a list equals nothing else.
+func equalLists(x, y *Value) bool {
+	if x.Kind == StringsValue || y.Kind == StringsValue {
+		return x.Kind == y.Kind && slices.Equal(x.List, y.List)
+	}
+	return !simple(x.Kind) && !simple(y.Kind) &&
+		slices.EqualFunc(x.Numbers, y.Numbers, func(a, b Value) bool { return equal(&a, &b) })
+}
+
+// comparable leaves out lists and what is computed to them: the interpreter compares those. A parameter may be a list.
 func (c *compiler) comparable(e ast.Expr) bool {
 	switch c.kindOf(e) {
 	case types.BoolKind:
@@ -207,7 +216,7 @@ func (c *compiler) order(left, right ast.Expr, op string) (boolFn, bool) {
 	b, ok2 := c.value(right)
 	return func(f *frame) tri {
 		x, y := a(f), b(f)
-		if x.Kind == Absent || y.Kind == Absent {
+		if !simple(x.Kind) || y.Kind == Absent { // a list has no order, not even with NaN
 			return undecided
 		}
 		if x.isNaN() || y.isNaN() {

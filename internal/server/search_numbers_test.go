@@ -117,3 +117,30 @@ func TestAParameterIsNotComparedWithATime(t *testing.T) {
 		}
 	}
 }
+
+// Two lists that no row holds, parameters and what the gate asks for, are equal when their elements are.
+func TestListsOfARequestAreComparedByTheirElements(t *testing.T) {
+	p, r := searchServer(t, filepath.Join(t.TempDir(), "data"), "embedders: []")
+	defer r.Close(time.Second)
+	p.must("PUT", "/v1/collections/ws", `{"schema":[{"name":"n","type":"int"}]}`)
+	p.must("POST", "/v1/collections/ws/points:upsert", `{"points":[{"id":"a","payload":{"text":"x","n":1}}]}`)
+	p.must("PUT", "/v1/rulesets/same", `{"collection":"ws","rules":[{"id":"a","when":"p.a == p.b","severity":"block"}]}`)
+	for params, equal := range map[string]bool{
+		`{"a":["x","y"],"b":["x","y"]}`: true, `{"a":["x","y"],"b":["y","x"]}`: false, `{"a":[1,2],"b":[1.0,2]}`: true, `{"a":[1,2],"b":[1,2,3]}`: false,
+		`{"a":[],"b":[]}`: true, `{"a":[],"b":""}`: false, `{"a":[[1],null],"b":[[1.0],null]}`: true, `{"a":{"k":[1]},"b":{"k":[1]}}`: true,
+	} {
+		for _, op := range []string{"==", "!="} {
+			want := `"count":0`
+			if equal == (op == "==") {
+				want = `"count":1`
+			}
+			if _, _, answer := p.do("POST", "/v1/collections/ws/points:count", `{"gate":{"filter":"p.a `+op+` p.b","params":`+params+`}}`); !strings.Contains(string(answer), want) {
+				t.Errorf("p.a %s p.b of %s: %s", op, params, answer)
+			}
+		}
+		_, _, answer := p.do("POST", "/v1/matrix/search", `{"collection":"ws","query_text":"x","judge":{"ruleset":"same","params":`+params+`}}`)
+		if found := strings.Contains(string(answer), `"id":"a"`); found == equal {
+			t.Errorf("a search with a rule on %s: %s", params, answer)
+		}
+	}
+}
