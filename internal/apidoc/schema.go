@@ -195,10 +195,10 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 		return object{{name + "_ms", object{{"type", "integer"}}}}
 	case contract.IsAt(f) && f.IsList():
 		return object{described(name, object{{"type", "array"}, {"items", object{{"type", "object"}, {"properties", object{
-			{"partition", object{{"type", "integer"}}}, {"index", digits(false)},
+			{"partition", object{{"type", "integer"}}}, {"index", digits(false, "")},
 		}}}}})}
 	case contract.IsAt(f):
-		return object{{"index", digits(false).with("description", "Where the answer stands in the partition's log; a read can ask for at least this.")}}
+		return object{{"index", digits(false, "").with("description", "Where the answer stands in the partition's log; a read can ask for at least this.")}}
 	case f.IsMap():
 		return object{described(name, object{{"type", "object"}, {"additionalProperties", object{{"type", "string"}}}})}
 	case f.IsList():
@@ -239,10 +239,13 @@ func (s *schemas) single(f protoreflect.FieldDescriptor) object {
 		}
 		return s.ref(string(f.Message().Name()))
 	case protoreflect.Int32Kind, protoreflect.Int64Kind:
+		if contract.FieldOf(f).GetForm() == restpb.Form_EXACT {
+			return digits(s.input, "-?")
+		}
 		return object{{"type", "integer"}, {"format", f.Kind().String()}}
 	case protoreflect.Uint32Kind, protoreflect.Uint64Kind:
 		if contract.FieldOf(f).GetForm() == restpb.Form_EXACT {
-			return digits(s.input)
+			return digits(s.input, "")
 		}
 		return object{{"type", "integer"}, {"minimum", 0}}
 	}
@@ -270,12 +273,12 @@ func duration() object {
 
 func moment() object { return object{{"type", "string"}, {"format", "date-time"}} }
 
-// digits is a 64-bit number that must not be rounded. Requests may give it as an integer too.
-func digits(input bool) object {
+// digits is a 64-bit number that must not be rounded, after the expression of its sign. Requests may give it as an integer too.
+func digits(input bool, sign string) object {
 	if input {
 		return object{{"type", []string{"string", "integer"}}}
 	}
-	return object{{"type", "string"}, {"pattern", "^[0-9]+$"}}
+	return object{{"type", "string"}, {"pattern", "^" + sign + "[0-9]+$"}}
 }
 
 // words are the names of an enumeration, in lower case and without the ones that are reserved or mean nothing.

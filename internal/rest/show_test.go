@@ -59,6 +59,8 @@ func sampleValue(f protoreflect.FieldDescriptor) protoreflect.Value {
 		return protoreflect.ValueOf(uint32(7))
 	case protoreflect.DoubleKind:
 		return protoreflect.ValueOf(1.5)
+	case protoreflect.FloatKind:
+		return protoreflect.ValueOf(float32(1.5))
 	default:
 		return protoreflect.ValueOf(uint64(7))
 	}
