@@ -4,16 +4,36 @@ import (
 	"encoding/json"
 	"slices"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	restpb "github.com/millrace/millrace/gen/millrace/rest"
+	"github.com/millrace/millrace/internal/contract"
 	"github.com/millrace/millrace/internal/rest"
 )
 
-// shaped adds to the schema of a field what its form says. A text of a request without a form may not hold NUL.
-func (s *schemas) shaped(name string, schema object) object {
-	form, ok := s.forms[name]
-	if !ok && s.input && typeOf(elementOf(schema)) == "string" && indexOf(elementOf(schema), "enum") < 0 && indexOf(elementOf(schema), "format") < 0 {
-		form = rest.AnyText
+// shaped adds to the schema of a property of a field what its form says. In a request a property without a form has that of its
+// name, else that of its type.
+func (s *schemas) shaped(f protoreflect.FieldDescriptor, name string, schema object) object {
+	form, ok := s.forms[string(f.Parent().Name())+"."+name]
+	if !ok && s.input {
+		if form, ok = s.forms["."+name]; !ok {
+			form = typeForm(f, elementOf(schema))
+		}
 	}
 	return shaped(schema, form)
+}
+
+// typeForm is the form of a value of a request of which only the type is known. A text may not hold NUL.
+func typeForm(f protoreflect.FieldDescriptor, schema object) rest.Form {
+	switch {
+	case f.Kind() == protoreflect.Int64Kind:
+		return rest.AnyInt64
+	case contract.FieldOf(f).GetForm() == restpb.Form_EXACT:
+		return rest.AnyUint64
+	case typeOf(schema) == "string" && indexOf(schema, "enum") < 0 && indexOf(schema, "format") < 0:
+		return rest.AnyText
+	}
+	return rest.Form{}
 }
 
 // elementOf is the schema of a list's elements, or the schema itself.
@@ -85,22 +105,31 @@ func bounded(schema object, name string, bound int64) object {
 	return append(schema, field{name, bound})
 }
 
-// exactlyOne lists, for messages of requests, fields of which one is given; atMostOne those of which no two are.
+// exactlyOne lists, for messages of requests, fields of which one is given; atMostOne those of which no two are. What excludes
+// one another because a field has two properties is not in them: see twoWays.
 var (
 	exactlyOne = map[string][][]string{
 		"SettleItem": {{"complete", "fail", "snooze", "release"}}, "Snooze": {{"until", "delay"}}, "SnoozeOne": {{"until", "delay"}},
-		"KVPut": {{"key", "key_base64"}}, "KVDelete": {{"key", "key_base64"}}, "KVCheck": {{"key", "key_base64"}}, "KVAdd": {{"key", "key_base64"}},
-		"KVBatchGetRequest": {{"keys", "keys_base64"}}, "SearchRequest": {{"query_text", "vector"}}, "EmbedRequest": {{"text", "texts"}},
+		"SearchRequest": {{"query_text", "vector"}}, "EmbedRequest": {{"text", "texts"}},
 	}
 	atMostOne = map[string][][]string{
-		"TaskSpec": {{"payload", "payload_base64"}, {"run_at", "delay"}}, "KVPut": {{"value", "value_base64"}}, "KVCheck": {{"rev", "value", "value_base64"}},
-		"Complete": {{"result", "result_base64"}}, "CompleteOne": {{"result", "result_base64"}}, "Point": {{"if_version", "if_absent"}},
-		"KVDeleteRange": {{"from", "from_base64"}, {"to", "to_base64"}, {"prefix", "prefix_base64"}, {"prefix", "from"}, {"prefix", "to"}},
+		"TaskSpec": {{"run_at", "delay"}}, "KVCheck": {{"rev", "value", "value_base64"}}, "Point": {{"if_version", "if_absent"}},
+		"KVDeleteRange": {{"prefix", "from"}, {"prefix", "to"}},
 	}
 )
 
-// choices says which fields of a message exclude one another.
-func choices(name string) []any {
+// twoWays reports whether a field is text under its name or bytes under another: no two of both are given, and of a field that is
+// required one is.
+func twoWays(f protoreflect.FieldDescriptor) (text, bytes string, ok bool) {
+	form := contract.FieldOf(f).GetForm()
+	if f.Kind() != protoreflect.BytesKind || form == restpb.Form_OBJECT || form == restpb.Form_HEX {
+		return "", "", false
+	}
+	return string(f.Name()), string(f.Name()) + "_base64", true
+}
+
+// choices says which properties of a message, of these fields, exclude one another.
+func choices(name string, fields []protoreflect.FieldDescriptor) []any {
 	required := func(names ...string) object { return object{{"required", names}} }
 	var out []any
 	switch name {
@@ -115,6 +144,15 @@ func choices(name string) []any {
 			object{{"properties", object{{"compare", object{{"enum", []string{"exists", "absent"}}}}}}, {"not", object{{"anyOf", []any{required("rev"), required("value"), required("value_base64")}}}}},
 			object{{"properties", object{{"compare", object{{"enum", []string{"equal", "not_equal", "less", "greater"}}}}}}, {"anyOf", []any{required("rev"), required("value"), required("value_base64")}}},
 		}}})
+	}
+	for _, f := range fields {
+		text, bytes, ok := twoWays(f)
+		switch {
+		case ok && contract.FieldOf(f).GetRequired():
+			out = append(out, object{{"oneOf", []any{required(text), required(bytes)}}})
+		case ok && f.ContainingOneof() == nil:
+			out = append(out, object{{"not", required(text, bytes)}})
+		}
 	}
 	for _, group := range exactlyOne[name] {
 		var ways []any

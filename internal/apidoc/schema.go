@@ -128,13 +128,15 @@ func (s *schemas) make(name string) object {
 		return nil
 	}
 	var properties object
+	var fields []protoreflect.FieldDescriptor
 	var required []string
 	for _, p := range shape.Parts {
 		for _, f := range p.Fields {
 			for _, one := range s.properties(f) {
-				properties = append(properties, field{one.name, s.shaped(string(p.Message.Name())+"."+one.name, one.value.(object))})
+				properties = append(properties, field{one.name, s.shaped(f, one.name, one.value.(object))})
 			}
-			if contract.FieldOf(f).GetRequired() {
+			fields = append(fields, f)
+			if _, _, two := twoWays(f); !two && contract.FieldOf(f).GetRequired() {
 				required = append(required, string(f.Name()))
 			}
 		}
@@ -157,7 +159,7 @@ func (s *schemas) make(name string) object {
 		if name == "Op" {
 			out = append(out, field{"minProperties", 1}, field{"maxProperties", 1})
 		}
-		out = out.with("allOf", choices(name))
+		out = out.with("allOf", choices(name, fields))
 	}
 	return out
 }

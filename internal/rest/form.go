@@ -47,8 +47,12 @@ const (
 	taskIDs   = `^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$`
 )
 
-// AnyText is the form of a text in a body that has no other: it may not hold NUL.
-var AnyText = Form{Pattern: `^[^\x00]*$`}
+// Forms that values of a body have which have no other. A text may not hold NUL; AnyUint64 is of numbers that are exact.
+var (
+	AnyText   = Form{Pattern: `^[^\x00]*$`}
+	AnyInt64  = wholes[int64](math.MinInt64, math.MaxInt64)
+	AnyUint64 = wholes[uint64](0, math.MaxUint64)
+)
 
 // Forms that several fields have.
 var (
@@ -72,7 +76,6 @@ var (
 	cursorForm    = Form{Pattern: `^[0-9A-Za-z_-]*$`, MaxLength: api.CursorBytes}
 	stalenessForm = Form{Pattern: durations, Not: noDigits, Examples: []string{"1.5s", "90s"}}
 	keyForm       = plainText.filled().upTo(defaults.UniqueKeyBytes)
-	unsignedForm  = wholes[uint64](0, math.MaxUint64)
 	tokenForm     = wholes[uint64](1, math.MaxUint64)
 )
 
@@ -215,8 +218,8 @@ func VectorForms() (list, packed Form) {
 	return list, Form{Pattern: packed32s, MaxLength: base64Len(4 * vectorTop)}.filled()
 }
 
-// FieldForms lists the forms of the fields of bodies, as message and field. Those that stand in a schema of requests hold for
-// requests; a field without a row is any value of its type.
+// FieldForms lists the forms of the fields of bodies, as message and field; one without a message holds for all messages of
+// requests. Those that stand in a schema of requests hold for requests; a field without a row is any value of its type.
 func FieldForms() map[string]Form {
 	out := make(map[string]Form)
 	for _, list := range []map[string]Form{taskForms(defaults), keyForms(defaults), configForms(defaults), refForms(), searchForms(defaults)} {
@@ -258,17 +261,11 @@ func base64Form(top int64) Form { return Form{Pattern: base64s, MaxLength: base6
 
 func keyForms(l *edge.Limits) map[string]Form {
 	out := map[string]Form{
+		".keyspace": spaceForm, ".key": AnyText.filled().upTo(l.KeyBytes), ".key_base64": base64Form(l.KeyBytes).filled(),
 		"KVPut.value": AnyText.upTo(l.ValueBytes), "KVPut.value_base64": base64Form(l.ValueBytes),
 		"KVCheck.value": AnyText.upTo(l.ValueBytes), "KVCheck.value_base64": base64Form(l.ValueBytes),
-		"KVPut.if_rev": unsignedForm, "KVDelete.if_rev": unsignedForm, "KVAdd.if_rev": unsignedForm, "KVCheck.rev": unsignedForm,
-		"KVAdd.delta": wholes[int64](math.MinInt64, math.MaxInt64), "KVAdd.floor": wholes[int64](math.MinInt64, math.MaxInt64),
-		"KVAdd.ceiling":          wholes[int64](math.MinInt64, math.MaxInt64),
 		"KVBatchGetRequest.keys": AnyText.filled().upTo(l.KeyBytes).many(1, api.BatchGetKeys), "KVBatchGetRequest.keys_base64": base64Form(l.KeyBytes).filled().many(1, api.BatchGetKeys),
 		"KVBatchGetRequest.max_staleness": stalenessForm,
-	}
-	for _, m := range []string{"KVPut", "KVDelete", "KVCheck", "KVAdd", "KVDeleteRange"} {
-		out[m+".keyspace"] = spaceForm
-		out[m+".key"], out[m+".key_base64"] = AnyText.filled().upTo(l.KeyBytes), base64Form(l.KeyBytes).filled()
 	}
 	for _, bound := range []string{"from", "to", "prefix"} {
 		out["KVDeleteRange."+bound], out["KVDeleteRange."+bound+"_base64"] = AnyText.upTo(l.KeyBytes), base64Form(l.KeyBytes)
@@ -279,14 +276,14 @@ func keyForms(l *edge.Limits) map[string]Form {
 func configForms(l *edge.Limits) map[string]Form {
 	bytes := wholes[int64](0, api.MaxQuota)
 	return map[string]Form{
-		"QueueConfig.version": unsignedForm, "QueueConfig.max_attempts": wholes(0, l.Attempts), "QueueConfig.max_crashes": wholes(0, l.Crashes),
+		"QueueConfig.version": AnyUint64, "QueueConfig.max_attempts": wholes(0, l.Attempts), "QueueConfig.max_crashes": wholes(0, l.Crashes),
 		"QueueConfig.max_deliveries": wholes(0, l.Deliveries), "QueueConfig.lease": spans(api.LeaseSpan(l)), "QueueConfig.max_run": spans(api.PositiveSpan(l)),
 		"QueueConfig.max_payload": wholes(0, l.PayloadBytes), "QueueConfig.aging": spans(api.HorizonSpan(l)), "QueueConfig.retain_completed": spans(api.HorizonSpan(l)),
 		"QueueConfig.retain_cancelled": spans(api.HorizonSpan(l)), "QueueConfig.retain_dead": spans(api.HorizonSpan(l)),
-		"NamespaceConfig.version": unsignedForm, "NamespaceConfig.retain_bytes": wholes[int64](0, math.MaxInt64), "NamespaceConfig.key_bytes": bytes,
+		"NamespaceConfig.version": AnyUint64, "NamespaceConfig.retain_bytes": wholes[int64](0, math.MaxInt64), "NamespaceConfig.key_bytes": bytes,
 		"NamespaceConfig.key_writes_per_second": bytes, "NamespaceConfig.key_bytes_per_second": bytes,
-		"TenantConfig.version": unsignedForm, "TenantConfig.key_bytes": bytes, "TenantConfig.key_writes_per_second": bytes, "TenantConfig.key_bytes_per_second": bytes,
-		"KeyspaceConfig.version": unsignedForm, "KeyspaceQuota.bytes": bytes, "KeyspaceQuota.writes_per_second": bytes, "KeyspaceQuota.bytes_per_second": bytes,
+		"TenantConfig.version": AnyUint64, "TenantConfig.key_bytes": bytes, "TenantConfig.key_writes_per_second": bytes, "TenantConfig.key_bytes_per_second": bytes,
+		"KeyspaceConfig.version": AnyUint64, "KeyspaceQuota.bytes": bytes, "KeyspaceQuota.writes_per_second": bytes, "KeyspaceQuota.bytes_per_second": bytes,
 		"CreateNamespaceRequest.partitions": wholes(0, l.Partitions),
 		"ChangeMembersRequest.node":         wholes[uint64](1, math.MaxUint64), "ChangeMembersRequest.with": wholes[uint64](1, math.MaxUint64),
 		"TransferShardRequest.shard": wholes[int64](0, api.MaxShard), "TransferShardRequest.to": wholes[uint64](1, math.MaxUint64),
@@ -301,7 +298,7 @@ func refForms() map[string]Form {
 	return map[string]Form{
 		"CreateRepoRequest.name": repoForm, "CreateRepoRequest.tag": tag, "CreateRepoRequest.request_id": requestIDForm, "UpdateRefsRequest.request_id": requestIDForm,
 		"CreateRepoRequest.default_branch": below("refs/heads/"), "UpdateRepoRequest.default_branch": below("refs/heads/"), "UndeleteRepoRequest.id": repoIDForm,
-		"RepoConfig.version": unsignedForm, "RepoConfig.hide": globForm.many(0, core.MaxRepoHide), "RepoConfig.rules": Form{}.many(0, core.MaxRepoRules),
+		"RepoConfig.version": AnyUint64, "RepoConfig.hide": globForm.many(0, core.MaxRepoHide), "RepoConfig.rules": Form{}.many(0, core.MaxRepoRules),
 		"RepoConfig.reflog_days": wholes[int64](0, core.MaxReflogDays), "RepoConfig.reflog_max": wholes[int64](0, core.MaxReflogItems),
 		"RepoConfig.max_bytes": bytes, "RepoConfig.max_push": bytes, "RefRule.refs": globForm, "RefRule.queue": AnyText.upTo(core.MaxRuleName),
 		"RefRule.deny": Form{}.many(0, int64(len(refRuleDenyWords))), "RefRule.except": AnyText.filled().upTo(core.MaxRuleName).many(0, core.MaxRuleNames),
@@ -326,7 +323,7 @@ func searchForms(l *edge.Limits) map[string]Form {
 		"Point.id": pointForm, "Point.if_version": versionForm, "PointVersion.id": pointForm, "PointVersion.if_version": versionForm,
 		"VectorUpsert.collection": spaceForm, "VectorDelete.collection": spaceForm, "VectorDelete.id": pointForm, "VectorDelete.if_version": versionForm,
 		"UpsertPointsRequest.points": Form{}.many(1, l.PointsRequest), "DeletePointsRequest.points": Form{}.many(1, l.PointsRequest),
-		"GetPointsRequest.ids": pointForm.many(1, l.PointsRequest), "GetPointsRequest.min_index": unsignedForm, "CountPointsRequest.min_index": unsignedForm,
+		"GetPointsRequest.ids": pointForm.many(1, l.PointsRequest), "GetPointsRequest.min_index": AnyUint64, "CountPointsRequest.min_index": AnyUint64,
 		"Gate.roles": names, "Gate.credentials_all": names, "Gate.role_mode": words(gateRoleModeWords...), "Gate.filter": AnyText.filled().upTo(l.FilterBytes), "Gate.params": params,
 		"Gate.ids_in": AnyText.many(1, l.GateIDs), "Gate.ids_not_in": AnyText.many(0, l.GateIDs),
 		"PutRulesetRequest.collection": spaceForm, "PutRulesetRequest.rules": Form{}.many(1, l.RulesetRules), "PutRulesetRequest.number": wholes[int64](0, math.MaxUint32),
@@ -334,7 +331,7 @@ func searchForms(l *edge.Limits) map[string]Form {
 		"EmbedRequest.text": AnyText.filled().upTo(l.EmbedBytes), "EmbedRequest.texts": AnyText.filled().many(1, l.EmbedTexts),
 		"EmbedRequest.kind": words(embedRequestKindWords...), "EmbedRequest.truncate": words(embedRequestTruncateWords...),
 		"SearchRequest.collection": spaceForm, "SearchRequest.query_text": AnyText.filled().upTo(l.QueryTextBytes), "SearchRequest.k": wholes(0, l.SearchK),
-		"SearchRequest.consistency": words(searchRequestConsistencyWords...), "SearchRequest.min_index": unsignedForm, "SearchRequest.candidates": wholes(0, l.SearchCandidates),
+		"SearchRequest.consistency": words(searchRequestConsistencyWords...), "SearchRequest.min_index": AnyUint64, "SearchRequest.candidates": wholes(0, l.SearchCandidates),
 		"SearchRequest.ef": {Minimum: json.Number(strconv.Itoa(api.SearchWidthMin)), Maximum: json.Number(strconv.Itoa(api.SearchWidthMax))}, "SearchRequest.timeout": spans(api.Span{Min: 1, Max: l.SearchTimeoutMs}),
 		"Judge.ruleset": rulesetForm, "Judge.include": words(judgeIncludeWords...), "Merge.method": words(mergeMethods...), "Merge.dense": weight, "Merge.lexical": weight,
 		"Decay.field": fieldForm, "Decay.half_life": horizon,

@@ -86,7 +86,7 @@ func TestTheFormsAreWhatIsRead(t *testing.T) {
 		"version":  {versionForm, func(s string) bool { _, has, fact := api.PointVersion("", s); return has && isFact(fact) }},
 		"ruleset":  {rulesetForm, func(s string) bool { _, _, fact := api.RulesetName("", s); return isFact(fact) }},
 		"text":     {plainText, func(s string) bool { return isFact(api.Text("", s)) }},
-		"number":   {unsignedForm, func(s string) bool { _, wrong := strictjson.ParseUnsigned(s); return wrong == "" }},
+		"number":   {AnyUint64, func(s string) bool { _, wrong := strictjson.ParseUnsigned(s); return wrong == "" }},
 		"token":    {tokenForm, func(s string) bool { n, wrong := strictjson.ParseUnsigned(s); return wrong == "" && n > 0 }},
 		"base64": {Form{Pattern: base64s}, func(s string) bool {
 			_, err := base64.StdEncoding.Strict().DecodeString(s)

@@ -18,7 +18,7 @@ import (
 var (
 	boundForm = Form{MaxLength: urlKeyBytes}
 	maxStale  = Param{Name: "max_staleness", Type: "duration", Form: stalenessForm, Doc: "With consistency=stale: ask a majority when what this node has may be older."}
-	ifRevOf   = Param{Name: "if_rev", Type: "integer", Form: unsignedForm, Doc: "Refuse unless the key is at this revision; 0: absent."}
+	ifRevOf   = Param{Name: "if_rev", Type: "integer", Form: AnyUint64, Doc: "Refuse unless the key is at this revision; 0: absent."}
 	keyReads  = []Param{minIndex, freshly, maxStale}
 	rangeKeys = []Param{
 		{Name: "prefix", Type: "string", Form: boundForm, Doc: "The keys that begin with it; mutually exclusive with from and to."},

@@ -10,7 +10,7 @@ import (
 
 // Parameters that several routes have.
 var (
-	minIndex = Param{Name: "min_index", Type: "integer", Form: unsignedForm, Doc: "Wait until this index of the partition is applied."}
+	minIndex = Param{Name: "min_index", Type: "integer", Form: AnyUint64, Doc: "Wait until this index of the partition is applied."}
 	freshly  = Param{Name: "consistency", Type: "linearizable|stale", Doc: "stale reads what this node has, without asking a majority."}
 	limitOf  = Param{Name: "limit", Type: "integer", Form: wholes(1, defaults.ListItems), Doc: "Length of the page, 1 to 1,000; default 100."}
 	cursorOf = Param{Name: "cursor", Type: "string", Form: cursorForm, Doc: "Of the page before; empty for the first page."}
