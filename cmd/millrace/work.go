@@ -64,15 +64,7 @@ prints is the result, without the white space around it if it is one JSON value.
 lease meanwhile. JSON lines that the command writes to the file named in MILLRACE_EFFECTS are committed
 with the completion, in the same log entry:
 
-  {"op":"kv_put","keyspace":"thumbs","key":"7","value":"...","if_rev":12}
-  {"op":"kv_delete","keyspace":"thumbs","key":"6"}
-  {"op":"kv_add","keyspace":"counts","key":"thumbs","delta":1}
-  {"op":"kv_delete_range","keyspace":"parts","prefix":"7/"}
-  {"op":"ref_update","repo":"app","ref":"refs/heads/main","old":"5ab7...","new":"9c1d..."}
-  {"op":"vector_upsert","collection":"people","id":"ada","payload":{"text":"..."}}
-  {"op":"vector_delete","collection":"people","id":"bob"}
-  {"op":"task_create","queue":"mail","payload":{"to":"ada"}}
-
+` + effectExamples() + `
 All of them happen, or none: a key that is not at if_rev, or a ref that is not at old, fails the attempt.
 An empty old says that the ref must not exist, an empty new deletes it. In a namespace of several
 partitions all must be of the task's own: with its tag in the braces of the key, and as "tag" of the

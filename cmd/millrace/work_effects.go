@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 
 	millrace "github.com/millrace/millrace/sdk/go"
@@ -97,17 +99,33 @@ func readEffects(name string, tx *millrace.Tx) (lines []int, err error) {
 	return lines, nil
 }
 
-// effects maps the op of a line to the function that reads its fields and adds it to tx. A function
-// notes what is wrong in o.
-var effects = map[string]func(o *strictObject, tx *millrace.Tx){
-	"kv_put":          putEffect,
-	"kv_delete":       deleteEffect,
-	"kv_add":          addEffect,
-	"kv_delete_range": deleteRangeEffect,
-	"ref_update":      refEffect,
-	"vector_upsert":   upsertEffect,
-	"vector_delete":   removeEffect,
-	"task_create":     taskEffect,
+// effect is an op that a line may hold.
+type effect struct {
+	op      string
+	example string // the other fields of a line, as help shows them
+	read    func(o *strictObject, tx *millrace.Tx)
+}
+
+// effects are the ops of lines, in the order of help. Each has a function that reads its fields and
+// adds it to tx; it notes what is wrong in o.
+var effects = []effect{
+	{"kv_put", `"keyspace":"thumbs","key":"7","value":"...","if_rev":12`, putEffect},
+	{"kv_delete", `"keyspace":"thumbs","key":"6"`, deleteEffect},
+	{"kv_add", `"keyspace":"counts","key":"thumbs","delta":1`, addEffect},
+	{"kv_delete_range", `"keyspace":"parts","prefix":"7/"`, deleteRangeEffect},
+	{"ref_update", `"repo":"app","ref":"refs/heads/main","old":"5ab7...","new":"9c1d..."`, refEffect},
+	{"vector_upsert", `"collection":"people","id":"ada","payload":{"text":"..."}`, upsertEffect},
+	{"vector_delete", `"collection":"people","id":"bob"`, removeEffect},
+	{"task_create", `"queue":"mail","payload":{"to":"ada"}`, taskEffect},
+}
+
+// effectExamples are a line of each op, indented.
+func effectExamples() string {
+	var out strings.Builder
+	for _, e := range effects {
+		fmt.Fprintf(&out, "  {\"op\":%q,%s}\n", e.op, e.example)
+	}
+	return out.String()
 }
 
 // readEffect adds one line to tx. A field that the op does not have is an error, as it is in REST
@@ -118,15 +136,16 @@ func readEffect(line []byte, tx *millrace.Tx) error {
 		return err
 	}
 	op, ok := o.text("op")
+	at := slices.IndexFunc(effects, func(e effect) bool { return e.op == op })
 	switch {
 	case o.err != nil:
 		return o.err
 	case !ok:
 		return errors.New("op is required")
-	case effects[op] == nil:
+	case at < 0:
 		return fmt.Errorf("unknown op %q", op)
 	}
-	effects[op](o, tx)
+	effects[at].read(o, tx)
 	if err := o.done(); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
 	}
