@@ -306,27 +306,19 @@ func taskOf(op core.Op) (core.TaskID, bool) {
 	return core.TaskID{}, false
 }
 
-// repeatedKey finds the first op that writes a key which an earlier op writes; a check names a key freely.
+// repeatedKey finds the first op that writes a key, or a point, which an earlier op writes; a check names a key freely.
 func repeatedKey(c *core.Commit) int {
 	seen := map[string]bool{}
 	for i, op := range c.Ops {
-		var space string
-		var key []byte
-		switch op := op.(type) {
-		case *core.KVPut:
-			space, key = op.Keyspace, op.Key
-		case *core.KVDelete:
-			space, key = op.Keyspace, op.Key
-		case *core.VectorUpsert:
-			space, key = "\x00"+op.Collection, []byte(op.ID)
-		case *core.VectorDelete:
-			space, key = "\x00"+op.Collection, []byte(op.ID)
-		case *core.KVAdd:
-			space, key = op.Keyspace, op.Key
-		default:
+		space, key, one := keyOf(op)
+		name := "key " + space + "\x00" + key
+		if !one {
+			space, key, one = pointOf(op)
+			name = "point " + space + "\x00" + key
+		}
+		if !one {
 			continue
 		}
-		name := space + "\x00" + string(key)
 		if seen[name] {
 			return i
 		}

@@ -32,6 +32,19 @@ func (m *Model) keysOp(p *part, op core.Op, a answer, before uint64) error {
 	return fmt.Errorf("%T is not an op that the documentation knows", op)
 }
 
+// keyOf is the one key that an op writes.
+func keyOf(op core.Op) (space, key string, one bool) {
+	switch op := op.(type) {
+	case *core.KVPut:
+		return op.Keyspace, string(op.Key), true
+	case *core.KVDelete:
+		return op.Keyspace, string(op.Key), true
+	case *core.KVAdd:
+		return op.Keyspace, string(op.Key), true
+	}
+	return "", "", false
+}
+
 // spaceOf is what the model knows of a keyspace besides its keys.
 type spaceOf struct {
 	number uint32 // in the order in which they were made

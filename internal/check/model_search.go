@@ -83,6 +83,17 @@ func (m *Model) searchOp(p *part, op core.Op, a answer, before uint64) error {
 	return fmt.Errorf("%T is not an op of search", op)
 }
 
+// pointOf is the one point that an op writes.
+func pointOf(op core.Op) (collection, id string, one bool) {
+	switch op := op.(type) {
+	case *core.VectorUpsert:
+		return op.Collection, op.ID, true
+	case *core.VectorDelete:
+		return op.Collection, op.ID, true
+	}
+	return "", "", false
+}
+
 // searchRefused judges whether a refusal has a ground.
 func (m *Model) searchRefused(p *part, op core.Op, fact core.Fact) error {
 	ok := false

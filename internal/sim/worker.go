@@ -239,10 +239,7 @@ func (k *worker) meanwhile(j *job) {
 		c.Ops = []core.Op{&core.TaskRenew{Items: []core.TaskHold{hold}}}
 	} else {
 		c.Fence = &core.Fence{Task: hold.Task, Token: hold.Token}
-		c.Ops = []core.Op{
-			&core.KVPut{Keyspace: "keys", Key: keyAt(k.at, "fenced"), Value: []byte(j.value)},
-			&core.KVAdd{Keyspace: "sums", Key: keyAt(k.at, "fenced"), Delta: 1},
-		}
+		c.Ops = fencedWrites(k.at, j.value)
 	}
 	(&client{w: k.w, host: k.host}).once(k.at, c, func() {})
 }

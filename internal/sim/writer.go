@@ -99,3 +99,11 @@ func (w *world) someWrite(at place) core.Op {
 	}
 	return &core.KVPut{Keyspace: "keys", Key: key, Value: value}
 }
+
+// fencedWrites are what a worker writes under its fence.
+func fencedWrites(at place, value string) []core.Op {
+	return []core.Op{
+		&core.KVPut{Keyspace: "keys", Key: keyAt(at, "fenced"), Value: []byte(value)},
+		&core.KVAdd{Keyspace: "sums", Key: keyAt(at, "fenced"), Delta: 1},
+	}
+}
