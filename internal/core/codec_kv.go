@@ -137,6 +137,12 @@ func (r *reader) kvPuts() *KVPuts {
 
 func kvOpSize(op Op) int {
 	switch op := op.(type) {
+	case *KVPut:
+		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes
+	case *KVDelete:
+		return opHeader + len(op.Keyspace) + nameBytes + len(op.Key) + varintBytes
+	case *KVCheck:
+		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes + 4
 	case *KVPuts:
 		n := opHeader + len(op.Keyspace) + nameBytes
 		for i := range op.Items {

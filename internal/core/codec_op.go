@@ -6,12 +6,14 @@ import "math"
 // bit left. It stands in entries alone and is not an OpKind.
 const opTaskCreateMore = 31
 
+// op writes an op: those of tasks and of the shard itself here, the others where their service has them.
 func (w *writer) op(op Op) {
 	if create, ok := op.(*TaskCreate); ok {
 		w.taskCreate(create)
 		return
 	}
-	w.byte(byte(op.Kind()))
+	kind := op.Kind()
+	w.byte(byte(kind))
 	switch op := op.(type) {
 	case *TaskComplete:
 		w.hold(TaskHold{op.Task, op.Token})
@@ -66,14 +68,21 @@ func (w *writer) op(op Op) {
 		w.tenantOp(op)
 	case *NamespaceRemove, *PartitionRemove:
 		w.removalOp(op)
-	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete, *PackSwap:
-		w.refOp(op)
-	case *MembersInit, *MemberChange, *MemberStep, *FormatRaise:
-		w.memberOp(op)
-	case *VectorUpsert, *VectorDelete, *CollectionSet, *CollectionDelete, *RulesetPut, *RulesetDelete, *RecordingPut:
-		w.searchOp(op)
 	default:
+		w.serviceOp(kind.Service(), op)
+	}
+}
+
+func (w *writer) serviceOp(service Service, op Op) {
+	switch service {
+	case ServiceKV:
 		w.kvOp(op)
+	case ServiceSearch:
+		w.searchOp(op)
+	case ServiceRefs:
+		w.refOp(op)
+	default:
+		w.memberOp(op)
 	}
 }
 
@@ -116,15 +125,23 @@ func (r *reader) op() Op {
 		return &QueueDelete{Queue: r.name(), Purge: r.bool(), IfVersion: r.int()}
 	case OpGrant:
 		return r.grant()
-	case OpRefTxn, OpRepoCreate, OpRepoSet, OpRepoDelete, OpRepoUndelete, OpPackSwap:
-		return r.refOp(kind)
 	case OpTenantSet, OpTenantUse:
 		return r.tenantOp(kind)
-	case OpVectorUpsert, OpVectorDelete, OpCollectionSet, OpCollectionDelete, OpRulesetPut, OpRulesetDelete, OpRecordingPut:
-		return r.searchOp(kind)
 	default:
-		return r.systemOp(kind)
+		return r.serviceOp(kind)
 	}
+}
+
+func (r *reader) serviceOp(kind OpKind) Op {
+	switch kind.Service() {
+	case ServiceKV:
+		return r.kvOp(kind)
+	case ServiceSearch:
+		return r.searchOp(kind)
+	case ServiceRefs:
+		return r.refOp(kind)
+	}
+	return r.systemOp(kind)
 }
 
 func (r *reader) systemOp(kind OpKind) Op {
@@ -150,7 +167,8 @@ func (r *reader) systemOp(kind OpKind) Op {
 	if op := r.memberOp(kind); op != nil {
 		return op
 	}
-	return r.kvOp(kind)
+	r.fail("unknown op kind %d", kind)
+	return nil
 }
 
 func (w *writer) taskCreate(op *TaskCreate) {

@@ -53,28 +53,32 @@ func opSize(op Op) int {
 			n += newName + len(q.Name) + nameBytes
 		}
 		return n
+	}
+	n := 0
+	switch op.Kind().Service() {
+	case ServiceKV:
+		n = kvOpSize(op)
+	case ServiceSearch:
+		n = searchOpSize(op)
+	case ServiceRefs:
+		n = refOpSize(op)
+	default:
+		n = shardOpSize(op)
+	}
+	if n == 0 { // an op of fixed size: ids, tokens, times
+		n = opHeader + holdBytes + 4*varintBytes
+	}
+	return n
+}
+
+func shardOpSize(op Op) int {
+	switch op := op.(type) {
 	case *NamespaceCreate:
 		return opHeader + newName + len(op.Tenant) + len(op.Name) + 2*varintBytes
 	case *NamespaceRemove:
 		return opHeader + 1 + newName + len(op.Tenant) + newName + len(op.Name) + 2*varintBytes
 	case *TenantSet:
 		return opHeader + len(op.Tenant) + 5*varintBytes
-	case *KVPut:
-		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes
-	case *KVDelete:
-		return opHeader + len(op.Keyspace) + nameBytes + len(op.Key) + varintBytes
-	case *KVCheck:
-		return opHeader + len(op.Keyspace) + 2*nameBytes + len(op.Key) + len(op.Value) + varintBytes + 4
-	case *RefTxn, *RepoCreate, *RepoSet, *RepoDelete, *RepoUndelete, *PackSwap:
-		return refOpSize(op)
-	case *MembersInit, *MemberChange:
-		return memberOpSize(op)
-	case *KVPuts, *KVAdd, *KVDeleteRange, *KeyspaceSet, *KeyspaceDelete, *KeyspaceUse:
-		return kvOpSize(op)
-	default: // the ops of fixed size: ids, tokens, times
-		if n := searchOpSize(op); n > 0 {
-			return n
-		}
-		return opHeader + holdBytes + 4*varintBytes
 	}
+	return memberOpSize(op)
 }
