@@ -132,26 +132,7 @@ var frames = map[string]edge.Rule{
 	"gets":      edge.Needs(auth.KVRead),
 }
 
-// ops is the same table for the ops of a commit and for what else it may hold.
-var ops = map[string]edge.Rule{
-	"task_create":   edge.Needs(auth.TaskCreate),
-	"task_complete": edge.Needs(auth.TaskWork),
-	"task_fail":     edge.Needs(auth.TaskWork),
-	"task_snooze":   edge.Needs(auth.TaskWork),
-	"kv_put":        edge.Needs(auth.KVWrite),
-	"vector_upsert": edge.Needs(auth.SearchWrite),
-	"vector_delete": edge.Needs(auth.SearchWrite),
-	"kv_delete":     edge.Needs(auth.KVWrite),
-	"kv_check":      edge.Needs(auth.KVWrite),
-
-	"kv_add":          edge.Needs(auth.KVWrite),
-	"kv_delete_range": edge.Needs(auth.KVWrite),
-	"ref_transaction": edge.Needs(auth.RefWrite), // refs whose updates do not move forward: ref:force too
-
-	"reserved": edge.AnyToken(), // refused as not supported
-}
-
-// The rules of a commit's other parts.
+// The rules of a commit's parts that are not ops: those have theirs in opRow.
 var (
 	fenceRule     = edge.Needs(auth.TaskWork)
 	conditionRule = edge.Needs(auth.KVWrite)
@@ -169,7 +150,7 @@ func checkRules(known map[string]bool) error {
 	if err := sameNames("frame", membersOf(frame), frames); err != nil {
 		return err
 	}
-	return sameNames("op", membersOf((&pb.Op{}).ProtoReflect().Descriptor()), ops)
+	return sameNames("op", membersOf((&pb.Op{}).ProtoReflect().Descriptor()), opRules())
 }
 
 func membersOf(m protoreflect.MessageDescriptor) map[string]bool {

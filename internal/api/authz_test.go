@@ -255,7 +255,7 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 	}
 	r := newRig(t, edge.Limits{})
 	client := pb.NewCommitServiceClient(r.conn)
-	for name, rule := range ops {
+	for name, rule := range opRules() {
 		op, ok := bodies[name]
 		if !ok {
 			t.Fatalf("op %s has no sample", name)

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -16,6 +15,11 @@ const (
 	ServiceRefs   = "refs"
 	ServiceSearch = "search"
 )
+
+// serviceNames are those names by service.
+var serviceNames = map[core.Service]string{
+	core.ServiceQueue: ServiceQueue, core.ServiceKV: ServiceKV, core.ServiceRefs: ServiceRefs, core.ServiceSearch: ServiceSearch,
+}
 
 // AllServices are those names. Queues cannot be disabled.
 func AllServices() []string { return []string{ServiceQueue, ServiceKV, ServiceRefs, ServiceSearch} }
@@ -46,17 +50,9 @@ func (o *Options) enabled(service string) core.Fact {
 }
 
 // enabled refuses an op of a service that is disabled here.
-func (t *translator) enabled(in *pb.Op) core.Fact {
+func (t *translator) enabled(service core.Service) core.Fact {
 	if t.edge.s == nil || len(t.edge.s.o.Closed) == 0 {
 		return nil
 	}
-	switch in.GetOp().(type) {
-	case *pb.Op_KvPut, *pb.Op_KvDelete, *pb.Op_KvCheck, *pb.Op_KvAdd, *pb.Op_KvDeleteRange:
-		return t.edge.s.o.enabled(ServiceKV)
-	case *pb.Op_RefTransaction:
-		return t.edge.s.o.enabled(ServiceRefs)
-	case *pb.Op_VectorUpsert, *pb.Op_VectorDelete:
-		return t.edge.s.o.enabled(ServiceSearch)
-	}
-	return nil
+	return t.edge.s.o.enabled(serviceNames[service])
 }

@@ -11,6 +11,13 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
+// refOps are the ops on refs. Updates of refs that do not move forward need ref:force too.
+var refOps = []opRow{
+	opOf(core.OpRefTxn, auth.RefWrite, func(t *translator, in *pb.Op_RefTransaction) (core.Op, core.Fact) {
+		return asOp(t.refTransaction(in.RefTransaction))
+	}),
+}
+
 // refKinds maps the contract's kinds of change to the log's.
 var refKinds = [...]core.OpKind{
 	pb.RefChange_CREATE: core.OpRefCreate, pb.RefChange_UPDATE: core.OpRefUpdate, pb.RefChange_DELETE: core.OpRefDelete,

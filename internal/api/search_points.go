@@ -10,9 +10,20 @@ import (
 	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 )
+
+// pointOps are the ops on points.
+var pointOps = []opRow{
+	opOf(core.OpVectorUpsert, auth.SearchWrite, func(t *translator, in *pb.Op_VectorUpsert) (core.Op, core.Fact) {
+		return asOp(t.vectorUpsert(in.VectorUpsert))
+	}),
+	opOf(core.OpVectorDelete, auth.SearchWrite, func(t *translator, in *pb.Op_VectorDelete) (core.Op, core.Fact) {
+		return asOp(t.vectorDelete(in.VectorDelete))
+	}),
+}
 
 // pointEdge is what translates points: who offers definitions and vectors, and for how long to wait for them.
 type pointEdge struct {

@@ -2,6 +2,7 @@ package api
 
 import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 )
@@ -12,6 +13,20 @@ const (
 	errorMessageBytes = 4 * kib
 	errorStackBytes   = 16 * kib
 )
+
+// taskOps are the ops of tasks.
+var taskOps = []opRow{
+	opOf(core.OpTaskCreate, auth.TaskCreate, func(t *translator, in *pb.Op_TaskCreate) (core.Op, core.Fact) {
+		return asOp(t.taskCreate(in.TaskCreate))
+	}),
+	opOf(core.OpTaskComplete, auth.TaskWork, func(t *translator, in *pb.Op_TaskComplete) (core.Op, core.Fact) {
+		return asOp(t.taskComplete(in.TaskComplete))
+	}),
+	opOf(core.OpTaskFail, auth.TaskWork, func(t *translator, in *pb.Op_TaskFail) (core.Op, core.Fact) { return asOp(t.taskFail(in.TaskFail)) }),
+	opOf(core.OpTaskSnooze, auth.TaskWork, func(t *translator, in *pb.Op_TaskSnooze) (core.Op, core.Fact) {
+		return asOp(t.taskSnooze(in.TaskSnooze))
+	}),
+}
 
 // commit reads a commit, with a fence or without.
 func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact) {
@@ -104,86 +119,6 @@ func (t *translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
 		}
 	}
 	return out, nil
-}
-
-// ops appends the ops of a commit, or of effects.
-func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
-	for i, o := range in {
-		op, fact := t.op(o)
-		if fact != nil {
-			return nil, edge.AtOp{Fact: edge.Within(edge.Item("ops", i), fact), Op: i} // not all facts have a field
-		}
-		out = append(out, op)
-	}
-	return out, nil
-}
-
-// op reads one op, if the caller may use it.
-func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
-	if fact := t.enabled(in); fact != nil {
-		return nil, fact
-	}
-	switch o := in.GetOp().(type) {
-	case *pb.Op_TaskCreate:
-		if fact := ops["task_create"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.taskCreate(o.TaskCreate))
-	case *pb.Op_TaskComplete:
-		if fact := ops["task_complete"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.taskComplete(o.TaskComplete))
-	case *pb.Op_TaskFail:
-		if fact := ops["task_fail"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.taskFail(o.TaskFail))
-	case *pb.Op_TaskSnooze:
-		if fact := ops["task_snooze"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.taskSnooze(o.TaskSnooze))
-	case *pb.Op_KvPut:
-		if fact := ops["kv_put"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.kvPut(o.KvPut))
-	case *pb.Op_KvDelete:
-		if fact := ops["kv_delete"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.kvDelete(o.KvDelete))
-	case *pb.Op_KvCheck:
-		if fact := ops["kv_check"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.kvCheck(o.KvCheck))
-	case *pb.Op_RefTransaction:
-		if fact := ops["ref_transaction"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.refTransaction(o.RefTransaction))
-	case *pb.Op_VectorUpsert:
-		if fact := ops["vector_upsert"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.vectorUpsert(o.VectorUpsert))
-	case *pb.Op_VectorDelete:
-		if fact := ops["vector_delete"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.vectorDelete(o.VectorDelete))
-	}
-	return t.keyOp(in)
-}
-
-// asOp keeps a nil op of a concrete type from looking like an op.
-func asOp[T core.Op](op T, fact core.Fact) (core.Op, core.Fact) {
-	if fact != nil {
-		return nil, fact
-	}
-	return op, nil
 }
 
 func (t *translator) taskComplete(in *pb.TaskComplete) (*core.TaskComplete, core.Fact) {

@@ -2,33 +2,20 @@ package api
 
 import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 )
 
-// keyOp reads the ops on keys that are neither puts nor deletes nor checks of one.
-func (t *translator) keyOp(in *pb.Op) (core.Op, core.Fact) {
-	switch o := in.GetOp().(type) {
-	case *pb.Op_KvAdd:
-		if fact := ops["kv_add"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		return asOp(t.kvAdd(o.KvAdd))
-	case *pb.Op_KvDeleteRange:
-		if fact := ops["kv_delete_range"].Missing(t.who.Scopes); fact != nil {
-			return nil, fact
-		}
-		op, fact := t.kvDeleteRange(o.KvDeleteRange)
-		if fact == nil && t.several() {
-			if _, one := core.PlaceRange(op.From, op.To, op.Prefix, t.parts); !one {
-				fact = core.Invalid{
-					Field: rangeField(op), Reason: "several_partitions", Message: "the keys of a range in a commit share one {tag}",
-				}
-			}
-		}
-		return asOp(op, fact)
-	}
-	return nil, edge.NotSupported("")
+// keyOps are the ops on keys.
+var keyOps = []opRow{
+	opOf(core.OpKVPut, auth.KVWrite, func(t *translator, in *pb.Op_KvPut) (core.Op, core.Fact) { return asOp(t.kvPut(in.KvPut)) }),
+	opOf(core.OpKVDelete, auth.KVWrite, func(t *translator, in *pb.Op_KvDelete) (core.Op, core.Fact) { return asOp(t.kvDelete(in.KvDelete)) }),
+	opOf(core.OpKVCheck, auth.KVWrite, func(t *translator, in *pb.Op_KvCheck) (core.Op, core.Fact) { return asOp(t.kvCheck(in.KvCheck)) }),
+	opOf(core.OpKVAdd, auth.KVWrite, func(t *translator, in *pb.Op_KvAdd) (core.Op, core.Fact) { return asOp(t.kvAdd(in.KvAdd)) }),
+	opOf(core.OpKVDeleteRange, auth.KVWrite, func(t *translator, in *pb.Op_KvDeleteRange) (core.Op, core.Fact) {
+		return asOp(t.kvRangeOp(in.KvDeleteRange))
+	}),
 }
 
 func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
@@ -42,6 +29,20 @@ func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
 		Keyspace: in.GetKeyspace(), Key: in.GetKey(), Delta: in.GetDelta(), HasRev: in.IfRev != nil, IfRev: in.GetIfRev(),
 		HasFloor: in.Floor != nil, Floor: in.GetFloor(), HasCeiling: in.Ceiling != nil, Ceiling: in.GetCeiling(),
 	}, nil
+}
+
+// kvRangeOp is kvDeleteRange for a commit, whose keys are of one partition.
+func (t *translator) kvRangeOp(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
+	op, fact := t.kvDeleteRange(in)
+	if fact != nil || !t.several() {
+		return op, fact
+	}
+	if _, one := core.PlaceRange(op.From, op.To, op.Prefix, t.parts); !one {
+		return nil, core.Invalid{
+			Field: rangeField(op), Reason: "several_partitions", Message: "the keys of a range in a commit share one {tag}",
+		}
+	}
+	return op, nil
 }
 
 func (t *translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
