@@ -168,7 +168,7 @@ func (Repeat) EnumDescriptor() ([]byte, []int) {
 type Field struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Form          Form                   `protobuf:"varint,1,opt,name=form,proto3,enum=millrace.rest.Form" json:"form,omitempty"`
-	Required      bool                   `protobuf:"varint,2,opt,name=required,proto3" json:"required,omitempty"` // a request without it is refused, and an answer always has it
+	Required      bool                   `protobuf:"varint,2,opt,name=required,proto3" json:"required,omitempty"` // a request without it is refused, and an answer always has it; of bytes: without NAME and NAME_base64
 	Absent        bool                   `protobuf:"varint,3,opt,name=absent,proto3" json:"absent,omitempty"`     // it is not in a body: it is elsewhere in the request, or only gRPC has it
 	Reserved      bool                   `protobuf:"varint,4,opt,name=reserved,proto3" json:"reserved,omitempty"` // it is not in a body, and refused as not supported
 	Inline        bool                   `protobuf:"varint,5,opt,name=inline,proto3" json:"inline,omitempty"`     // the fields of the message stand in place of it
