@@ -18,9 +18,9 @@ Every request but that of this document needs a token: "Authorization: Bearer ..
 parameter ns, by default "default".
 
 Durations are text such as "90s"; times are RFC 3339. Numbers that are handed back or compared (token, index, rev,
-version) are strings of digits in answers, and strings or integers in requests. A payload or result is any JSON value,
-kept byte for byte, or base64 of any bytes under the name with _base64; keys and values of keyspaces are text, or base64
-under that name. Requests are read strictly: an unknown or repeated field, a wrong type or a number out of range is
+version) are strings of digits in answers, and strings or integers in requests; the sum of an addition is a string too. A
+payload or result is any JSON value, kept byte for byte, or base64 of any bytes under the name with _base64; keys and
+values of keyspaces are text, or base64 under that name. Requests are read strictly: an unknown or repeated field, a wrong type or a number out of range is
 refused with its path.
 
 Answers carry Millrace-Index: partition/epoch/index, of which the epoch is reserved. A read with min_index sees at least
