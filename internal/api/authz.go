@@ -28,11 +28,12 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.TaskService/Claim":        edge.Needs(auth.TaskWork),
 	"/millrace.v1.TaskService/Heartbeat":    edge.Needs(auth.TaskWork),
 	"/millrace.v1.TaskService/Settle":       edge.Needs(auth.TaskWork), // and its effects by the table of ops
-	"/millrace.v1.TaskService/RunNow":       edge.Needs(auth.Admin),
+	"/millrace.v1.TaskService/RunNow":       operates,
 	"/millrace.v1.TaskService/Delete":       edge.Needs(auth.Admin),
-	"/millrace.v1.TaskService/Update":       edge.Needs(auth.TaskCreate),
-	"/millrace.v1.TaskService/Cancel":       edge.Needs(auth.TaskCreate),
-	"/millrace.v1.TaskService/Retry":        edge.Needs(auth.Admin),
+	"/millrace.v1.TaskService/Update":       edge.Needs(auth.TaskCreate).OrAny(auth.Admin),
+	"/millrace.v1.TaskService/Cancel":       cancels,
+	"/millrace.v1.TaskService/Retry":        operates,
+	"/millrace.v1.TaskService/ForceRelease": operates,
 
 	"/millrace.v1.CommitService/Commit": edge.AnyToken(), // each op by the table of ops
 	"/millrace.v1.KVService/Get":        edge.Needs(auth.KVRead),
@@ -53,6 +54,8 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.QueueService/Set":             edge.Needs(auth.Admin),
 	"/millrace.v1.QueueService/Delete":          edge.Needs(auth.Admin),
 	"/millrace.v1.QueueService/Stats":           edge.Needs(auth.TaskRead),
+	"/millrace.v1.QueueService/Pause":           operates,
+	"/millrace.v1.QueueService/Resume":          operates,
 	"/millrace.v1.QueueService/CreateNamespace": edge.Needs(auth.Admin),
 	"/millrace.v1.QueueService/DeleteNamespace": edge.Needs(auth.Admin),
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
@@ -131,6 +134,12 @@ var frames = map[string]edge.Rule{
 	"puts":      edge.Needs(auth.KVWrite),
 	"gets":      edge.Needs(auth.KVRead),
 }
+
+// operates is who looks after tasks and queues; cancels is who may take back what a producer asked for.
+var (
+	operates = edge.Needs(auth.TaskOperate).OrAny(auth.Admin)
+	cancels  = edge.Needs(auth.TaskCreate).OrAny(auth.TaskOperate | auth.Admin)
+)
 
 // The rules of a commit's parts that are not ops: those have theirs in opRow.
 var (

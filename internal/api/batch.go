@@ -165,8 +165,10 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 		ops[0], fact = asOp(t.snooze(h, o.Snooze))
 	case *pb.SettleItem_Release:
 		ops[0] = &core.TaskRelease{Task: h.Task, Token: h.Token}
+	case *pb.SettleItem_Stop:
+		ops[0], fact = asOp(t.stop(h, o.Stop))
 	default:
-		fact = edge.Invalid("", "must name one outcome: complete, fail, snooze or release")
+		fact = edge.Invalid("", "must name one outcome: complete, fail, snooze, release or stop")
 	}
 	if fact != nil {
 		return c, h, fact
@@ -281,7 +283,7 @@ func heartbeats(results []core.Result, shift core.Millis) []*pb.HeartbeatResult 
 	for _, r := range results {
 		for _, op := range r.Ops {
 			for _, n := range op.Renewed {
-				h := &pb.HeartbeatResult{Lost: n.Lost}
+				h := &pb.HeartbeatResult{Lost: n.Lost, Cancel: n.Cancel}
 				if !n.Lost {
 					h.LeaseUntil = timeOf(n.Until.Add(shift))
 				}

@@ -134,7 +134,12 @@ func (c *call) propose(ctx context.Context, commits ...core.Commit) (core.Propos
 
 // proposeOp is propose for a commit of one op, whose refusal is an error.
 func (c *call) proposeOp(ctx context.Context, op core.Op) (core.OpResult, core.At, error) {
-	p, err := c.propose(ctx, c.t.commitOf([]core.Op{op}))
+	return c.proposeOne(ctx, c.t.commitOf([]core.Op{op}))
+}
+
+// proposeOne is proposeOp for the commit of that op.
+func (c *call) proposeOne(ctx context.Context, commit core.Commit) (core.OpResult, core.At, error) {
+	p, err := c.propose(ctx, commit)
 	if err != nil {
 		return core.OpResult{}, p.At, err
 	}

@@ -288,10 +288,8 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 
 func TestWhatIsReservedIsNotSupported(t *testing.T) {
 	for field, change := range map[string]func(*pb.TaskSpec){
-		"task.labels":             func(s *pb.TaskSpec) { s.Labels = map[string]string{"a": "b"} },
 		"task.key":                func(s *pb.TaskSpec) { s.Key = "k" },
 		"task.cost":               func(s *pb.TaskSpec) { s.Cost = 2 },
-		"task.expires_at":         func(s *pb.TaskSpec) { s.ExpiresAt = timestamppb.New(apitest.Now) },
 		"task.after":              func(s *pb.TaskSpec) { s.After = []string{apitest.ID(1)} },
 		"task.webhook":            func(s *pb.TaskSpec) { s.Webhook = "w" },
 		"task.unique.until":       func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", Until: pb.Unique_START} },

@@ -159,6 +159,9 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	}
 	t := translator{l: &qs.s.Limits}
 	config, fact := t.queueConfig(in.GetConfig())
+	if fact == nil && config.Limits != (core.QueueLimits{}) {
+		fact = qs.s.operated("")
+	}
 	if fact != nil {
 		return nil, edge.Within("config", fact)
 	}

@@ -3,6 +3,7 @@ package api
 import (
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -58,7 +59,28 @@ func showTask(t *core.Task) *pb.Task {
 		CreatedAt: timeOf(t.CreatedAt), ReadyAt: timeOf(t.ReadyAt), StartedAt: timeOf(t.StartedAt),
 		FinishedAt: timeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: timeOf(t.LeaseUntil),
 		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error), Tag: t.Tag,
+		Labels: showLabels(t.Labels), ExpiresAt: timeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
 	}
+}
+
+// showLabels shows the labels of a task; none are unset.
+func showLabels(in []core.Label) map[string]string {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(in))
+	for _, l := range in {
+		out[l.Name] = l.Value
+	}
+	return out
+}
+
+// showCancel shows who asked for a cancel; unset where it was not asked for.
+func showCancel(c core.CancelAsked) *pb.CancelAsked {
+	if c.At == 0 {
+		return nil
+	}
+	return &pb.CancelAsked{At: timeOf(c.At), By: c.By, Reason: c.Reason, Force: c.Force, Until: timeOf(c.Until)}
 }
 
 func showHeaders(in []core.Header) []*pb.Header {
@@ -117,7 +139,10 @@ func taskBytes(t *core.Task) int {
 	for _, h := range t.Headers {
 		n += 12 + len(h.Name) + len(h.Value)
 	}
-	return n
+	for _, l := range t.Labels {
+		n += 12 + len(l.Name) + len(l.Value)
+	}
+	return n + len(t.Cancel.By) + len(t.Cancel.Reason)
 }
 
 func showHolds(in []core.TaskHold) []*pb.Hold {
@@ -134,7 +159,16 @@ func showStats(q *core.QueueStats) *pb.QueueStats {
 		Running: q.States[core.Running], Completed: q.States[core.Completed], Dead: q.States[core.Dead],
 		Cancelled: q.States[core.Cancelled], Created: q.Created, Purged: q.Purged, CompletedTotal: q.Completed,
 		FailedTotal: q.Failed, CrashedTotal: q.Crashed, Bytes: q.Bytes, OldestReady: timeOf(q.OldestReady),
+		Paused: showPaused(q.Paused),
 	}
+}
+
+// showPaused shows why a queue gives out no tasks; unset where it does.
+func showPaused(p core.QueuePaused) *pb.QueuePaused {
+	if p.Since == 0 {
+		return nil
+	}
+	return &pb.QueuePaused{Since: timeOf(p.Since), Until: timeOf(p.Until), By: p.By, Reason: p.Reason}
 }
 
 func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
@@ -153,6 +187,15 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 			Backoff: pb.Backoff(c.Retry.Backoff), Base: spanOf(c.Retry.Base), Max: spanOf(c.Retry.Max),
 			Factor: float64(c.Retry.FactorPercent) / 100,
 		}
+	}
+	l := &c.Limits
+	out.CancelGrace, out.DefaultTtl, out.MaxTasks, out.MaxBytes = spanOrOff(l.CancelGrace), spanOf(l.DefaultTTL), l.MaxTasks, l.MaxBytes
+	ceilings := &pb.QueueCeilings{
+		MaxAttempts: l.CeilingAttempts, MaxCrashes: l.CeilingCrashes, MaxDeliveries: l.CeilingDeliveries, Lease: spanOf(l.CeilingLease),
+		MaxRun: spanOf(l.CeilingMaxRun), Priority: l.CeilingPriority,
+	}
+	if proto.Size(ceilings) > 0 {
+		out.Ceilings = ceilings
 	}
 	return out
 }

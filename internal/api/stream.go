@@ -276,7 +276,13 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	first := outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: out}}}
 	st.mu.Lock()
 	st.session, st.told = session, places
-	st.out = append([]outgoing{first}, st.out...)
+	before := []outgoing{first}
+	for _, c := range welcome.Cancelled {
+		f := cancelFrame(core.TaskHold{Task: c.Task, Token: c.Token}, c.Reason, c.Until)
+		f.bytes = 0 // as the welcome's: it does not wait for room
+		before = append(before, f)
+	}
+	st.out = append(before, st.out...)
 	closed := st.closed
 	st.mu.Unlock()
 	if closed { // the stream ended in between, before it had a session to close

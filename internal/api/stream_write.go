@@ -81,6 +81,16 @@ func (st *stream) LeaseLost(h core.TaskHold, reason string) {
 	st.push(outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_LeaseLost{LeaseLost: lost}}, bytes: frameBytes})
 }
 
+// Cancel asks the client to stop an attempt.
+func (st *stream) Cancel(h core.TaskHold, reason string, until core.ShardTime) {
+	st.push(cancelFrame(h, reason, until))
+}
+
+func cancelFrame(h core.TaskHold, reason string, until core.ShardTime) outgoing {
+	cancel := &pb.Cancel{Id: h.Task.String(), Token: uint64(h.Token), Reason: reason, Until: timeOf(until)}
+	return outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: cancel}}, bytes: frameBytes + int64(len(reason))}
+}
+
 // Room reports whether the send buffer has room, and the node for more than what it holds of this stream.
 func (st *stream) Room() bool {
 	st.mu.Lock()

@@ -76,19 +76,34 @@ func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 		return fact
 	}
 	op.Tag = in.GetTag()
-	return nil
+	if len(in.GetLabels()) == 0 && in.GetExpiresAt() == nil {
+		return nil
+	}
+	return t.operatedFields(op, in)
+}
+
+// operatedFields reads the fields that a create has from core.FormatOperate on.
+func (t *translator) operatedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+	field := "labels"
+	if in.GetExpiresAt() != nil {
+		field = "expires_at"
+	}
+	if fact = t.operated(field); fact != nil {
+		return fact
+	}
+	if op.Labels, fact = labels(in.GetLabels()); fact != nil {
+		return fact
+	}
+	op.ExpiresAt, fact = moment("expires_at", in.GetExpiresAt(), t.now, t.l.HorizonMs)
+	return fact
 }
 
 func reservedOf(in *pb.TaskSpec) core.Fact {
 	switch {
-	case len(in.GetLabels()) > 0:
-		return edge.NotSupported("labels")
 	case in.GetKey() != "":
 		return edge.NotSupported("key")
 	case in.GetCost() != 0:
 		return edge.NotSupported("cost")
-	case in.GetExpiresAt() != nil:
-		return edge.NotSupported("expires_at")
 	case len(in.GetAfter()) > 0:
 		return edge.NotSupported("after")
 	case in.GetWebhook() != "":

@@ -26,6 +26,12 @@ var taskOps = []opRow{
 	opOf(core.OpTaskSnooze, auth.TaskWork, func(t *translator, in *pb.Op_TaskSnooze) (core.Op, core.Fact) {
 		return asOp(t.taskSnooze(in.TaskSnooze))
 	}),
+	opOf(core.OpTaskCancel, auth.TaskCreate, func(t *translator, in *pb.Op_TaskCancel) (core.Op, core.Fact) {
+		return asOp(t.taskCancel(in.TaskCancel))
+	}).orAny(auth.TaskOperate | auth.Admin),
+	opOf(core.OpQueuePause, auth.TaskWork, func(t *translator, in *pb.Op_QueuePause) (core.Op, core.Fact) { // a handler pauses its queue
+		return asOp(t.queuePause(in.QueuePause))
+	}).orAny(auth.TaskOperate | auth.Admin),
 }
 
 // commit reads a commit, with a fence or without.
@@ -158,14 +164,24 @@ func (t *translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskCompl
 
 func (t *translator) fail(h core.TaskHold, in *pb.Fail) (*core.TaskFail, core.Fact) {
 	op := &core.TaskFail{Task: h.Task, Token: h.Token, Fatal: in.GetFatal(), HasRetry: in.GetRetryAfter() != nil}
-	op.Error = core.TaskError{
-		Code:    core.Cut(in.GetError().GetCode(), errorCodeBytes),
-		Message: core.Cut(in.GetError().GetMessage(), errorMessageBytes),
-		Stack:   core.Cut(in.GetError().GetStack(), errorStackBytes),
-	}
+	op.Error = taskError(in.GetError())
 	var fact core.Fact
 	op.RetryAfter, fact = Millis("fail.retry_after", in.GetRetryAfter(), Span{0, t.l.RetryAfterMs, "retry_after_ms"})
 	return op, fact
+}
+
+// stop reads the end of an attempt whose cancel was asked for.
+func (t *translator) stop(h core.TaskHold, in *pb.Stop) (*core.TaskStop, core.Fact) {
+	return &core.TaskStop{Task: h.Task, Token: h.Token, Error: taskError(in.GetError())}, t.operated("stop")
+}
+
+// taskError reads what an attempt reports. Longer texts are cut.
+func taskError(in *pb.TaskError) core.TaskError {
+	return core.TaskError{
+		Code:    core.Cut(in.GetCode(), errorCodeBytes),
+		Message: core.Cut(in.GetMessage(), errorMessageBytes),
+		Stack:   core.Cut(in.GetStack(), errorStackBytes),
+	}
 }
 
 func (t *translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, core.Fact) {
@@ -251,4 +267,40 @@ func (t *translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 		return nil, edge.NotSupported("compare")
 	}
 	return op, nil
+}
+
+// taskCancel reads the cancel of a task as an op of a commit.
+func (t *translator) taskCancel(in *pb.TaskCancel) (*core.TaskCancel, core.Fact) {
+	id, fact := TaskID("id", in.GetId())
+	if fact == nil {
+		fact = t.operated("id")
+	}
+	if fact == nil {
+		fact = reason(in.GetReason())
+	}
+	return &core.TaskCancel{Task: id, Reason: in.GetReason(), Force: in.GetForce()}, fact
+}
+
+// queuePause reads the pause of a queue as an op of a commit: it is that of the commit's partition.
+func (t *translator) queuePause(in *pb.QueuePause) (*core.QueuePause, core.Fact) {
+	fact := QueueName("queue", in.GetQueue())
+	if fact == nil {
+		fact = t.operated("queue")
+	}
+	if fact == nil {
+		fact = reason(in.GetReason())
+	}
+	if fact != nil {
+		return nil, fact
+	}
+	until, fact := moment("until", in.GetUntil(), t.now, t.l.HorizonMs)
+	return &core.QueuePause{Queue: in.GetQueue(), Resume: in.GetResume(), Until: until, Reason: in.GetReason()}, fact
+}
+
+// operated is Server.operated, of which a test of translations has none.
+func (t *translator) operated(field string) core.Fact {
+	if t.edge.s == nil {
+		return nil
+	}
+	return t.edge.s.operated(field)
 }

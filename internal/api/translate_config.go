@@ -38,9 +38,61 @@ func (t *translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact c
 		return c, edge.Beyond("max_payload", "payload_bytes", t.l.PayloadBytes, "is out of range")
 	}
 	c.MaxPayload = in.GetMaxPayload()
+	if c.Limits, fact = t.queueLimits(in); fact != nil {
+		return c, fact
+	}
 	return c, t.spans(&c, in)
 }
 
+// queueLimits reads the bounds of a queue.
+func (t *translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact core.Fact) {
+	if q.CancelGrace, fact = Millis("cancel_grace", in.GetCancelGrace(), Span{Max: core.MaxCancelGrace, Limit: "cancel_grace_ms"}); fact != nil {
+		return q, fact
+	}
+	if in.GetCancelGrace() != nil && q.CancelGrace == 0 {
+		q.CancelGrace = -1
+	}
+	if q.DefaultTTL, fact = Millis("default_ttl", in.GetDefaultTtl(), PositiveSpan(t.l)); fact != nil {
+		return q, fact
+	}
+	switch {
+	case in.GetMaxTasks() < 0:
+		return q, edge.Invalid("max_tasks", "must not be negative")
+	case in.GetMaxBytes() < 0:
+		return q, edge.Invalid("max_bytes", "must not be negative")
+	}
+	q.MaxTasks, q.MaxBytes = in.GetMaxTasks(), in.GetMaxBytes()
+	if fact = t.ceilings(&q, in.GetCeilings()); fact != nil {
+		return q, edge.Within("ceilings", fact)
+	}
+	return q, nil
+}
+
+// ceilings reads what a task of a queue may ask for itself at most.
+func (t *translator) ceilings(q *core.QueueLimits, in *pb.QueueCeilings) (fact core.Fact) {
+	for _, c := range [...]struct {
+		field string
+		n     int32
+		limit string
+		top   int64
+		to    *int32
+	}{
+		{"max_attempts", in.GetMaxAttempts(), "max_attempts", t.l.Attempts, &q.CeilingAttempts},
+		{"max_crashes", in.GetMaxCrashes(), "max_crashes", t.l.Crashes, &q.CeilingCrashes},
+		{"max_deliveries", in.GetMaxDeliveries(), "max_deliveries", t.l.Deliveries, &q.CeilingDeliveries},
+		{"priority", in.GetPriority(), "priority", t.l.Priority, &q.CeilingPriority},
+	} {
+		if fact = count(c.field, c.n, c.limit, c.top); fact != nil {
+			return fact
+		}
+		*c.to = c.n
+	}
+	if q.CeilingLease, fact = Millis("lease", in.GetLease(), LeaseSpan(t.l)); fact != nil {
+		return fact
+	}
+	q.CeilingMaxRun, fact = Millis("max_run", in.GetMaxRun(), PositiveSpan(t.l))
+	return fact
+}
 func (t *translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.Fact) {
 	if c.Aging, fact = t.orOff("aging", in.GetAging()); fact != nil {
 		return fact

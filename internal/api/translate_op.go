@@ -26,6 +26,12 @@ func opOf[M any](kind core.OpKind, needs auth.Scopes, read func(t *translator, m
 	}}
 }
 
+// orAny is the row of an op that those may use too who have any of some scopes.
+func (r opRow) orAny(scopes auth.Scopes) opRow {
+	r.rule = r.rule.OrAny(scopes)
+	return r
+}
+
 // ops are the rows of all ops, by the type of their member.
 var ops = func() map[reflect.Type]opRow {
 	out := make(map[reflect.Type]opRow)

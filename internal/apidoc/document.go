@@ -121,7 +121,11 @@ func operation(s *schemas, r *rest.Route) field {
 	op = op.with("parameters", parameters)
 	if r.Body != "" {
 		content := object{{"application/json", object{{"schema", s.ref(r.Body)}}}}
-		op = append(op, field{"requestBody", object{{"required", true}, {"content", content}}})
+		body := object{{"content", content}}
+		if !r.Bare {
+			body = object{{"required", true}, {"content", content}}
+		}
+		op = append(op, field{"requestBody", body})
 	}
 	if r.Raw {
 		op = append(op, field{"requestBody", object{{"content", object{{"application/octet-stream", object{}}}}}})

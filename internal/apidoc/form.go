@@ -109,11 +109,12 @@ func bounded(schema object, name string, bound int64) object {
 // one another because a field has two properties is not in them: see twoWays.
 var (
 	exactlyOne = map[string][][]string{
-		"SettleItem": {{"complete", "fail", "snooze", "release"}}, "Snooze": {{"until", "delay"}}, "SnoozeOne": {{"until", "delay"}},
+		"SettleItem": {{"complete", "fail", "snooze", "release", "stop"}}, "Snooze": {{"until", "delay"}}, "SnoozeOne": {{"until", "delay"}},
 		"SearchRequest": {{"query_text", "vector"}}, "EmbedRequest": {{"text", "texts"}},
 	}
 	atMostOne = map[string][][]string{
-		"TaskSpec": {{"run_at", "delay"}}, "KVCheck": {{"rev", "value", "value_base64"}}, "Point": {{"if_version", "if_absent"}},
+		"UpdateRequest": {{"run_at", "delay"}, {"labels", "clear_labels"}, {"expires_at", "never_expires"}},
+		"TaskSpec":      {{"run_at", "delay"}}, "KVCheck": {{"rev", "value", "value_base64"}}, "Point": {{"if_version", "if_absent"}},
 		"KVDeleteRange": {{"prefix", "from"}, {"prefix", "to"}},
 	}
 )

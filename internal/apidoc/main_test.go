@@ -261,8 +261,8 @@ func TestTheTableOfRoutesIsThatOfTheContract(t *testing.T) {
 		if status == nil {
 			status = []int32{200}
 		}
-		want := fmt.Sprint(r.Native(), r.GetDoc(), r.BodyName(), r.Raw(), r.AnswerName(), r.GetLines(), status, r.GetAnswerHeader(), params(r.Query), params(r.Header), r.GetRepeat() == 0)
-		got := fmt.Sprint(have.Native, have.Doc, have.Body, have.Raw, have.Answer, have.Lines, have.Status, have.Headers, tabled(have.Query), tabled(have.Header), have.Repeat == "")
+		want := fmt.Sprint(r.Native(), r.GetDoc(), r.BodyName(), r.Raw(), r.AnswerName(), r.GetLines(), status, r.GetAnswerHeader(), params(r.Query), params(r.Header), r.GetRepeat() == 0, r.GetBare())
+		got := fmt.Sprint(have.Native, have.Doc, have.Body, have.Raw, have.Answer, have.Lines, have.Status, have.Headers, tabled(have.Query), tabled(have.Header), have.Repeat == "", have.Bare)
 		if got != want {
 			t.Errorf("%s: the server has\n%s\nand the contract\n%s", name, got, want)
 		}

@@ -97,8 +97,11 @@ func TestRolesStandForScopes(t *testing.T) {
 	for role, want := range map[string]string{
 		"producer": "task:create,task:read,kv:read,kv:write,ref:read,ref:write,ref:force,search:read,search:write",
 		"worker":   "task:create,task:work,task:read,kv:read,kv:write,ref:read,ref:write,ref:force,search:read,search:write",
-		"admin":    "task:create,task:work,task:read,kv:read,kv:write,admin,ref:read,ref:write,ref:force,ref:create,ref:admin,search:read,search:write,search:admin,search:protected",
+		"admin":    "task:create,task:work,task:read,task:operate,kv:read,kv:write,admin,ref:read,ref:write,ref:force,ref:create,ref:admin,search:read,search:write,search:admin,search:protected",
 		"operator": "backup,cluster,tenant:admin",
+
+		"viewer":    "task:read,kv:read,ref:read,search:read",
+		"responder": "task:read,task:operate,kv:read,ref:read,search:read",
 	} {
 		if got, ok := ParseRole(role); !ok || got.String() != want {
 			t.Errorf("%s: %s", role, got)

@@ -23,10 +23,12 @@ const (
 	Backup    // of all tenants
 
 	// All is every scope.
-	All = TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch | Cluster | TenantAdmin
+	All = TaskCreate | TaskWork | TaskRead | TaskOperate | KVRead | KVWrite | Admin | refs | RefCreate | RefAdmin | Backup | allSearch | Cluster | TenantAdmin
 
 	// refs is what who works with repositories needs.
 	refs = RefRead | RefWrite | RefForce
+	// reads is all reads of a tenant's data, but for protected fields.
+	reads = TaskRead | KVRead | RefRead | SearchRead
 )
 
 // The scopes of search. SearchAdmin covers definitions and rulesets; SearchProtected shows fields that are protected.
@@ -41,6 +43,10 @@ const (
 	// TenantAdmin is what bounds tenants, of all of them.
 	TenantAdmin Scopes = 1 << 17
 
+	// TaskOperate is acting on tasks and queues that are there: pause, resume, cancel, retry, run now, force release. It gives
+	// neither configuration nor removal.
+	TaskOperate Scopes = 1 << 18
+
 	allSearch = SearchRead | SearchWrite | SearchAdmin | SearchProtected
 )
 
@@ -51,6 +57,7 @@ var scopeNames = [...]struct {
 	{TaskCreate, "task:create"},
 	{TaskWork, "task:work"},
 	{TaskRead, "task:read"},
+	{TaskOperate, "task:operate"},
 	{KVRead, "kv:read"},
 	{KVWrite, "kv:write"},
 	{Admin, "admin"},
@@ -98,14 +105,18 @@ func ParseScope(name string) (Scopes, bool) {
 	return 0, false
 }
 
-// ParseRole reads the name of a role, which stands for the scopes that its holder needs: producer, worker, admin (of a
-// tenant) or operator (of the server).
+// ParseRole reads the name of a role, which stands for the scopes that its holder needs: producer, worker, viewer (reads all),
+// responder (a viewer who acts on tasks and queues that are there), admin (of a tenant) or operator (of the server).
 func ParseRole(name string) (Scopes, bool) {
 	switch name {
 	case "producer":
 		return TaskCreate | TaskRead | KVRead | KVWrite | refs | SearchRead | SearchWrite, true
 	case "worker":
 		return TaskCreate | TaskWork | TaskRead | KVRead | KVWrite | refs | SearchRead | SearchWrite, true
+	case "viewer":
+		return reads, true
+	case "responder":
+		return reads | TaskOperate, true
 	case "admin":
 		return All &^ (Backup | Cluster | TenantAdmin), true
 	case "operator":

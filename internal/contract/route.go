@@ -52,7 +52,7 @@ func (c *Contract) addRoutes(f protoreflect.FileDescriptor) error {
 func (c *Contract) route(m protoreflect.MethodDescriptor, o *restpb.Route) (*Route, error) {
 	r := &Route{Route: o, Method: m}
 	for _, way := range []struct{ verb, path string }{
-		{"GET", o.GetGet()}, {"PUT", o.GetPut()}, {"POST", o.GetPost()}, {"DELETE", o.GetDelete()},
+		{"GET", o.GetGet()}, {"PUT", o.GetPut()}, {"POST", o.GetPost()}, {"DELETE", o.GetDelete()}, {"PATCH", o.GetPatch()},
 	} {
 		if way.path == "" {
 			continue

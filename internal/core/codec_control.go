@@ -28,6 +28,7 @@ func (w *writer) controlOp(op Op) {
 		w.name(op.Queue)
 		f := w.fields(false)
 		f.has(op.Resume)
+		f.has(op.Make)
 		f.int(int64(op.Until))
 		f.text(op.Reason)
 	}
@@ -56,7 +57,7 @@ func (r *reader) controlOp(kind OpKind) Op {
 	}
 	op := &QueuePause{Queue: r.name()}
 	f := r.fields(false)
-	op.Resume, op.Until, op.Reason = f.has(), ShardTime(f.int()), f.text()
+	op.Resume, op.Make, op.Until, op.Reason = f.has(), f.has(), ShardTime(f.int()), f.text()
 	f.end()
 	return op
 }

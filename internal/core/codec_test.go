@@ -407,7 +407,7 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 				Task: id, HasPriority: true, Priority: 3, HasRunAt: true, RunAt: 4, Delay: 5, HasPayload: true, Payload: []byte("new"),
 				ContentType: "text/plain", HasLabels: true, Labels: []Label{{"env", "prod"}}, HasExpiry: true, ExpiresAt: 6,
 			},
-			&QueuePause{Queue: "mail", Resume: true, Until: 7, Reason: "deploy"},
+			&QueuePause{Queue: "mail", Resume: true, Make: true, Until: 7, Reason: "deploy"},
 			&QueueSet{Queue: "mail", IfVersion: -1, Config: QueueConfig{Limits: QueueLimits{
 				CancelGrace: -1, DefaultTTL: 2, MaxTasks: 3, MaxBytes: 4, CeilingAttempts: 5, CeilingCrashes: 6, CeilingDeliveries: 7,
 				CeilingLease: 8, CeilingMaxRun: 9, CeilingPriority: 1,

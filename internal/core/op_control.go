@@ -53,7 +53,7 @@ type TaskUpdate struct {
 	Delay       Millis
 	HasPayload  bool
 	Payload     []byte
-	ContentType string // of Payload; empty = application/json
+	ContentType string // of Payload, empty = application/json; or without Payload, of the one there is
 	HasLabels   bool   // Labels replace those there were
 	Labels      []Label
 	HasExpiry   bool
@@ -65,6 +65,7 @@ type TaskUpdate struct {
 type QueuePause struct {
 	Queue  string
 	Resume bool
+	Make   bool      // make the queue where there is none: it is one of a namespace of several partitions, and is there in another
 	Until  ShardTime // most wall clocks show it when the queue goes on by itself; 0 = when it is resumed
 	Reason string    // at most MaxReason bytes
 }

@@ -75,9 +75,10 @@ type SessionSpec struct {
 
 // Welcome is what a session finds when it opens.
 type Welcome struct {
-	Kept       []TaskHold // of those held: still leased to this session
-	Lost       []TaskHold // of those held: no longer
-	AppliedSeq uint64     // highest commit sequence applied for the session
+	Kept       []TaskHold     // of those held: still leased to this session
+	Lost       []TaskHold     // of those held: no longer
+	AppliedSeq uint64         // highest commit sequence applied for the session
+	Cancelled  []CancelWanted // leases of the session whose holder is to stop, until times of the wall clocks
 	At         At
 }
 
@@ -96,6 +97,8 @@ type Sink interface {
 	Assign(sub uint32, tasks []Assigned, at At) bool
 	// LeaseLost tells that a lease of the session was ended by the leader.
 	LeaseLost(hold TaskHold, reason string)
+	// Cancel asks the holder of a lease of the session to stop: the lease ends at until at the latest. It may come again.
+	Cancel(hold TaskHold, reason string, until ShardTime)
 	// Room reports whether the stream's send buffer has room: tasks are granted only then.
 	Room() bool
 	// End tells that the node serves the session no more, because another node leads its shard. What was proposed is

@@ -194,8 +194,8 @@ type QueueConfig struct {
 	Limits QueueLimits // from FormatOperate on
 }
 
-// QueueLimits are the bounds of a queue that operators set. A zero field means the default, which is no bound where nothing else
-// is said. A create beyond one of the ceilings is refused, and so is one beyond MaxTasks or MaxBytes.
+// QueueLimits are the bounds of a queue that operators set. A zero field means the default: it bounds nothing where no other
+// default is named. A create beyond one of the ceilings is refused, and so is one beyond MaxTasks or MaxBytes.
 type QueueLimits struct {
 	CancelGrace Millis // 30 s: for how long the holder of a cancelled task may go on; -1 = not at all; at most 24 h
 	DefaultTTL  Millis // a task that names no expiry expires this long after its create

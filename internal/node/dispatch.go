@@ -407,13 +407,18 @@ func (d *dispatcher) applied(m *commit.Machine, a *appliedEntry) []send {
 		}
 	}
 	for _, e := range a.Events {
-		l, ok := e.(*core.Lost)
-		if !ok {
-			continue
-		}
-		if ses := d.sessions[sessionKey{l.Partition, l.Session}]; ses != nil {
-			if ses.lost(*l) {
-				out = append(out, send{session: ses, lost: core.TaskHold{Task: l.Task, Token: l.Token}, reason: l.Reason})
+		switch e := e.(type) {
+		case *core.Lost:
+			ses := d.sessions[sessionKey{e.Partition, e.Session}]
+			if ses != nil && ses.lost(*e) {
+				out = append(out, send{session: ses, lost: core.TaskHold{Task: e.Task, Token: e.Token}, reason: e.Reason})
+			}
+		case *core.CancelWanted:
+			ses := d.sessions[sessionKey{e.Partition, e.Session}]
+			if ses != nil && ses.holds(e.Task, e.Token) {
+				wanted := *e // the event is the applier's
+				wanted.Until = e.Until.Add(m.Shift())
+				out = append(out, send{session: ses, cancel: &wanted})
 			}
 		}
 	}
@@ -538,6 +543,7 @@ type send struct {
 	at        core.At
 	lost      core.TaskHold
 	reason    string
+	cancel    *core.CancelWanted
 	release   []core.Assigned
 	partition core.Partition
 }
@@ -553,6 +559,8 @@ func (d *dispatcher) deliver(out []send) {
 				o.session.Close()
 				d.release(o.partition, d.unadopted(o))
 			}
+		case o.cancel != nil:
+			o.session.sink.Cancel(core.TaskHold{Task: o.cancel.Task, Token: o.cancel.Token}, o.cancel.Reason, o.cancel.Until)
 		default:
 			o.session.sink.LeaseLost(o.lost, o.reason)
 		}

@@ -32,7 +32,9 @@ func (s *indexSink) Assign(_ uint32, tasks []core.Assigned, at core.At) bool {
 func (s *indexSink) End(core.Fact) {}
 
 func (s *indexSink) LeaseLost(core.TaskHold, string) {}
-func (s *indexSink) Room() bool                      { return true }
+
+func (s *indexSink) Cancel(core.TaskHold, string, core.ShardTime) {}
+func (s *indexSink) Room() bool                                   { return true }
 
 func TestAWorkerThatWaitedForHoursGetsATaskWithTheEntryThatMakesIt(t *testing.T) {
 	l := openLong(t, longOptions{})

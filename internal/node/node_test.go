@@ -77,6 +77,8 @@ type sink struct {
 	lost  []core.TaskHold
 	gone  bool
 	moved chan struct{}
+
+	cancelled []core.TaskHold
 }
 
 func newSink() *sink { return &sink{moved: make(chan struct{}, 1)} }
@@ -108,6 +110,13 @@ func (s *sink) LeaseLost(h core.TaskHold, _ string) {
 	s.poke()
 }
 
+func (s *sink) Cancel(h core.TaskHold, _ string, _ core.ShardTime) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.cancelled = append(s.cancelled, h)
+	s.poke()
+}
+
 func (s *sink) Room() bool { return true }
 
 // take waits until n tasks have arrived and returns them.
@@ -121,6 +130,19 @@ func (s *sink) take(n int) []core.Assigned {
 			return out
 		}
 		s.mu.Unlock()
+		<-s.moved
+	}
+}
+
+// cancels waits until the client was asked to stop n attempts.
+func (s *sink) cancels(n int) []core.TaskHold {
+	for {
+		s.mu.Lock()
+		out := s.cancelled
+		s.mu.Unlock()
+		if len(out) >= n {
+			return out
+		}
 		<-s.moved
 	}
 }

@@ -53,7 +53,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 		return nil, core.Welcome{}, err
 	}
 	w.At = s.at(p)
-	leased, cleared := d.lockWithHeld(p, spec.ID)
+	leased, wanted, cleared := d.lockWithHeld(p, spec.ID)
 	defer d.mu.Unlock()
 	if cleared {
 		return nil, core.Welcome{}, removedFact
@@ -82,6 +82,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 			w.Lost = append(w.Lost, h)
 		}
 	}
+	w.Cancelled = wanted
 	for _, t := range leased {
 		h := core.TaskHold{Task: t.Task, Token: t.Token}
 		_, unknown := live[h]
@@ -92,18 +93,21 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 	return ses, w, nil
 }
 
-// lockWithHeld locks mu and returns the tasks that are leased to a session, and whether the partition was cleared. It holds the
-// machine until then, so that no grant between the list and what follows is missed.
-func (d *dispatcher) lockWithHeld(p core.Partition, id core.SessionID) (leased []core.Assigned, cleared bool) {
+// lockWithHeld locks mu and returns the tasks that are leased to a session, those of them whose holder is to stop, and whether the
+// partition was cleared. It holds the machine until then, so that no grant between the list and what follows is missed.
+func (d *dispatcher) lockWithHeld(p core.Partition, id core.SessionID) (leased []core.Assigned, wanted []core.CancelWanted, cleared bool) {
 	d.s.applier.machineMu.RLock()
 	defer d.s.applier.machineMu.RUnlock()
 	if m := d.s.applier.machine.Queue(p); m != nil {
-		leased = m.Held(id)
+		leased, wanted = m.Held(id), m.Wanted(id)
+		for i := range wanted {
+			wanted[i].Until = wanted[i].Until.Add(d.s.applier.machine.Shift())
+		}
 	} else {
 		cleared = d.s.isCleared(p)
 	}
 	d.mu.Lock()
-	return leased, cleared
+	return leased, wanted, cleared
 }
 
 // Subscribe adds or replaces a subscription.
@@ -207,6 +211,12 @@ func (ses *session) has(t core.Assigned) bool {
 		return true
 	}
 	return slices.ContainsFunc(ses.waiting, func(w core.Assigned) bool { return w.Task == t.Task && w.Token == t.Token })
+}
+
+// holds reports whether the session's client holds a lease, or is about to get it.
+func (ses *session) holds(task core.TaskID, token core.Token) bool {
+	h := ses.tasks[task]
+	return h != nil && h.token == token
 }
 
 // giveUp frees the slots of tasks that ended before they could be assigned again.

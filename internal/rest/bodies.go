@@ -105,6 +105,7 @@ var (
 	failOneFields     = besideToken(failFields)
 	snoozeOneFields   = besideToken(snoozeFields)
 	releaseOneFields  = besideToken([]jsonField[pb.Release]{})
+	stopOneFields     = besideToken(stopFields)
 )
 
 // anyTexts is anyBytes for a list.

@@ -73,10 +73,10 @@ var taskSpecFields = []jsonField[taskSpecBody]{
 	{"retry", func(d *jsonReader, m *taskSpecBody) { m.Retry = readNew(d, retryFields) }},
 	{"unique", func(d *jsonReader, m *taskSpecBody) { m.Unique = readNew(d, uniqueFields) }},
 	{"tag", func(d *jsonReader, m *taskSpecBody) { m.Tag = d.Filled() }},
-	{name: "labels"},
+	{"labels", func(d *jsonReader, m *taskSpecBody) { m.Labels = d.TextMap("labels", 16) }},
+	{"expires_at", func(d *jsonReader, m *taskSpecBody) { m.ExpiresAt = d.time() }},
 	{name: "key"},
 	{name: "cost"},
-	{name: "expires_at"},
 	{name: "after"},
 	{name: "webhook"},
 }
@@ -180,6 +180,10 @@ var settleItemFields = []jsonField[pb.SettleItem]{
 		d.only(m.Outcome != nil, "outcome")
 		m.Outcome = &pb.SettleItem_Release{Release: readNew(d, releaseFields)}
 	}},
+	{"stop", func(d *jsonReader, m *pb.SettleItem) {
+		d.only(m.Outcome != nil, "outcome")
+		m.Outcome = &pb.SettleItem_Stop{Stop: readNew(d, stopFields)}
+	}},
 	{"effects", func(d *jsonReader, m *pb.SettleItem) { m.Effects = readNew(d, effectsFields) }},
 }
 
@@ -227,6 +231,10 @@ var snoozeFields = []jsonField[pb.Snooze]{
 
 var releaseFields = []jsonField[pb.Release]{}
 
+var stopFields = []jsonField[pb.Stop]{
+	{"error", func(d *jsonReader, m *pb.Stop) { m.Error = readNew(d, taskErrorFields) }},
+}
+
 var effectsFields = []jsonField[pb.Effects]{
 	{"conditions", func(d *jsonReader, m *pb.Effects) {
 		d.Array("commit_ops", d.l.CommitOps, func() { m.Conditions = append(m.Conditions, readNew(d, kvCheckFields)) })
@@ -273,6 +281,14 @@ var opFields = []jsonField[pb.Op]{
 		d.only(m.Op != nil, "op of its element")
 		m.Op = &pb.Op_TaskSnooze{TaskSnooze: readNew(d, taskSnoozeFields)}
 	}},
+	{"task_cancel", func(d *jsonReader, m *pb.Op) {
+		d.only(m.Op != nil, "op of its element")
+		m.Op = &pb.Op_TaskCancel{TaskCancel: readNew(d, taskCancelFields)}
+	}},
+	{"queue_pause", func(d *jsonReader, m *pb.Op) {
+		d.only(m.Op != nil, "op of its element")
+		m.Op = &pb.Op_QueuePause{QueuePause: readNew(d, queuePauseFields)}
+	}},
 	{"kv_put", func(d *jsonReader, m *pb.Op) {
 		d.only(m.Op != nil, "op of its element")
 		m.Op = &pb.Op_KvPut{KvPut: readNew(d, kvPutFields)}
@@ -310,8 +326,6 @@ var opFields = []jsonField[pb.Op]{
 	{name: "kv_max"},
 	{name: "kv_append"},
 	{name: "kv_branch"},
-	{name: "task_cancel"},
-	{name: "queue_pause"},
 }
 
 func readOp(d *jsonReader) *pb.Op {
@@ -335,6 +349,19 @@ var taskFailFields = []jsonField[pb.TaskFail]{
 var taskSnoozeFields = []jsonField[pb.TaskSnooze]{
 	{"task", func(d *jsonReader, m *pb.TaskSnooze) { m.Task = readNew(d, holdFields) }},
 	{"snooze", func(d *jsonReader, m *pb.TaskSnooze) { m.Snooze = readNew(d, snoozeFields) }},
+}
+
+var taskCancelFields = []jsonField[pb.TaskCancel]{
+	{"id", func(d *jsonReader, m *pb.TaskCancel) { m.Id = d.Text() }},
+	{"reason", func(d *jsonReader, m *pb.TaskCancel) { m.Reason = d.Text() }},
+	{"force", func(d *jsonReader, m *pb.TaskCancel) { m.Force = d.Boolean() }},
+}
+
+var queuePauseFields = []jsonField[pb.QueuePause]{
+	{"queue", func(d *jsonReader, m *pb.QueuePause) { m.Queue = d.Text() }},
+	{"until", func(d *jsonReader, m *pb.QueuePause) { m.Until = d.time() }},
+	{"reason", func(d *jsonReader, m *pb.QueuePause) { m.Reason = d.Text() }},
+	{"resume", func(d *jsonReader, m *pb.QueuePause) { m.Resume = d.Boolean() }},
 }
 
 var kvPutFields = []jsonField[pb.KVPut]{
@@ -417,6 +444,54 @@ var vectorDeleteFields = nullable([]jsonField[pb.VectorDelete]{
 	{"if_version", func(d *jsonReader, m *pb.VectorDelete) { m.IfVersion = d.Filled() }},
 })
 
+// updateRequestBody is a UpdateRequest while it is read.
+type updateRequestBody struct {
+	*pb.UpdateRequest
+	payload content
+}
+
+var updateRequestFields = []jsonField[updateRequestBody]{
+	{"priority", func(d *jsonReader, m *updateRequestBody) { m.Priority = new(d.Uint32()) }},
+	{"run_at", func(d *jsonReader, m *updateRequestBody) { m.RunAt = d.time() }},
+	{"delay", func(d *jsonReader, m *updateRequestBody) { m.Delay = d.duration() }},
+	{"payload", func(d *jsonReader, m *updateRequestBody) { m.payload.readRaw(d) }},
+	{"payload_base64", func(d *jsonReader, m *updateRequestBody) { m.payload.readBase64(d) }},
+	{"content_type", func(d *jsonReader, m *updateRequestBody) { m.ContentType = d.Text() }},
+	{"labels", func(d *jsonReader, m *updateRequestBody) { m.Labels = d.TextMap("labels", 16) }},
+	{"clear_labels", func(d *jsonReader, m *updateRequestBody) { m.ClearLabels = d.Boolean() }},
+	{"expires_at", func(d *jsonReader, m *updateRequestBody) { m.ExpiresAt = d.time() }},
+	{"never_expires", func(d *jsonReader, m *updateRequestBody) { m.NeverExpires = d.Boolean() }},
+	{"request_id", func(d *jsonReader, m *updateRequestBody) { m.RequestId = d.requestID() }},
+}
+
+// finish takes over what the client's own values are.
+func (m *updateRequestBody) finish(d *jsonReader) {
+	m.payload.check(d, "payload", m.ContentType)
+	m.Payload = m.payload.bytes
+}
+
+func readUpdateRequest(d *jsonReader) *pb.UpdateRequest {
+	b := updateRequestBody{UpdateRequest: new(pb.UpdateRequest)}
+	readObject(d, &b, updateRequestFields)
+	b.finish(d)
+	return b.UpdateRequest
+}
+
+var cancelRequestFields = []jsonField[pb.CancelRequest]{
+	{"reason", func(d *jsonReader, m *pb.CancelRequest) { m.Reason = d.Text() }},
+	{"force", func(d *jsonReader, m *pb.CancelRequest) { m.Force = d.Boolean() }},
+	{"request_id", func(d *jsonReader, m *pb.CancelRequest) { m.RequestId = d.requestID() }},
+}
+
+var retryRequestFields = []jsonField[pb.RetryRequest]{
+	{"request_id", func(d *jsonReader, m *pb.RetryRequest) { m.RequestId = d.requestID() }},
+}
+
+var forceReleaseRequestFields = []jsonField[pb.ForceReleaseRequest]{
+	{"attempt", func(d *jsonReader, m *pb.ForceReleaseRequest) { m.Attempt = d.Uint32() }},
+	{"request_id", func(d *jsonReader, m *pb.ForceReleaseRequest) { m.RequestId = d.requestID() }},
+}
+
 var commitRequestFields = []jsonField[pb.CommitRequest]{
 	{"fence", func(d *jsonReader, m *pb.CommitRequest) { m.Fence = readNew(d, fenceFields) }},
 	{"conditions", func(d *jsonReader, m *pb.CommitRequest) {
@@ -446,6 +521,25 @@ var queueConfigFields = []jsonField[pb.QueueConfig]{
 	{"retain_completed", func(d *jsonReader, m *pb.QueueConfig) { m.RetainCompleted = d.duration() }},
 	{"retain_cancelled", func(d *jsonReader, m *pb.QueueConfig) { m.RetainCancelled = d.duration() }},
 	{"retain_dead", func(d *jsonReader, m *pb.QueueConfig) { m.RetainDead = d.duration() }},
+	{"cancel_grace", func(d *jsonReader, m *pb.QueueConfig) { m.CancelGrace = d.duration() }},
+	{"default_ttl", func(d *jsonReader, m *pb.QueueConfig) { m.DefaultTtl = d.duration() }},
+	{"max_tasks", func(d *jsonReader, m *pb.QueueConfig) { m.MaxTasks = d.Integer(0, math.MaxInt64) }},
+	{"max_bytes", func(d *jsonReader, m *pb.QueueConfig) { m.MaxBytes = d.Integer(0, math.MaxInt64) }},
+	{"ceilings", func(d *jsonReader, m *pb.QueueConfig) { m.Ceilings = readNew(d, queueCeilingsFields) }},
+}
+
+var queueCeilingsFields = []jsonField[pb.QueueCeilings]{
+	{"max_attempts", func(d *jsonReader, m *pb.QueueCeilings) { m.MaxAttempts = d.Int32() }},
+	{"max_crashes", func(d *jsonReader, m *pb.QueueCeilings) { m.MaxCrashes = d.Int32() }},
+	{"max_deliveries", func(d *jsonReader, m *pb.QueueCeilings) { m.MaxDeliveries = d.Int32() }},
+	{"lease", func(d *jsonReader, m *pb.QueueCeilings) { m.Lease = d.duration() }},
+	{"max_run", func(d *jsonReader, m *pb.QueueCeilings) { m.MaxRun = d.duration() }},
+	{"priority", func(d *jsonReader, m *pb.QueueCeilings) { m.Priority = d.Int32() }},
+}
+
+var pauseQueueRequestFields = []jsonField[pb.PauseQueueRequest]{
+	{"until", func(d *jsonReader, m *pb.PauseQueueRequest) { m.Until = d.time() }},
+	{"reason", func(d *jsonReader, m *pb.PauseQueueRequest) { m.Reason = d.Text() }},
 }
 
 var createNamespaceRequestFields = []jsonField[pb.CreateNamespaceRequest]{
@@ -843,6 +937,16 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 		w.Close('}')
 	}
 	w.OptStr("tag", m.GetTag())
+	if len(m.GetLabels()) > 0 {
+		w.Texts("labels", m.GetLabels())
+	}
+	w.time("expires_at", m.GetExpiresAt())
+	if x := m.GetCancel(); x != nil {
+		w.Key("cancel")
+		w.Open('{')
+		writeCancelAsked(w, x)
+		w.Close('}')
+	}
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -854,6 +958,14 @@ func writeTaskError(w *jsonWriter, m *pb.TaskError) {
 	w.OptStr("code", m.GetCode())
 	w.OptStr("message", m.GetMessage())
 	w.OptStr("stack", m.GetStack())
+}
+
+func writeCancelAsked(w *jsonWriter, m *pb.CancelAsked) {
+	w.time("at", m.GetAt())
+	w.OptStr("by", m.GetBy())
+	w.OptStr("reason", m.GetReason())
+	w.Bool("force", m.GetForce())
+	w.time("until", m.GetUntil())
 }
 
 func writeListAttemptsResponse(w *jsonWriter, m *pb.ListAttemptsResponse) {
@@ -952,6 +1064,7 @@ func writeHeartbeatResponse(w *jsonWriter, m *pb.HeartbeatResponse) {
 func writeHeartbeatResult(w *jsonWriter, m *pb.HeartbeatResult) {
 	w.Bool("lost", m.GetLost())
 	w.time("lease_until", m.GetLeaseUntil())
+	w.OptBool("cancel", m.GetCancel())
 }
 
 func writeSettleResponse(w *jsonWriter, m *pb.SettleResponse) {
@@ -1042,6 +1155,27 @@ func writeDeleteResponse(w *jsonWriter, m *pb.DeleteResponse) {
 	w.Exact("index", m.GetAt().GetIndex())
 }
 
+func writeUpdateResponse(w *jsonWriter, m *pb.UpdateResponse) {
+	w.Str("state", wordOf(stateWords, int32(m.GetState())))
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeCancelResponse(w *jsonWriter, m *pb.CancelResponse) {
+	w.Str("state", wordOf(stateWords, int32(m.GetState())))
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeRetryResponse(w *jsonWriter, m *pb.RetryResponse) {
+	w.Str("state", wordOf(stateWords, int32(m.GetState())))
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeForceReleaseResponse(w *jsonWriter, m *pb.ForceReleaseResponse) {
+	w.Str("state", wordOf(stateWords, int32(m.GetState())))
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
 func writeCommitResponse(w *jsonWriter, m *pb.CommitResponse) {
 	w.Key("results")
 	w.Open('[')
@@ -1084,6 +1218,19 @@ func writeQueueStats(w *jsonWriter, m *pb.QueueStats) {
 	w.Count("crashed_total", m.GetCrashedTotal())
 	w.Count("bytes", m.GetBytes())
 	w.time("oldest_ready", m.GetOldestReady())
+	if x := m.GetPaused(); x != nil {
+		w.Key("paused")
+		w.Open('{')
+		writeQueuePaused(w, x)
+		w.Close('}')
+	}
+}
+
+func writeQueuePaused(w *jsonWriter, m *pb.QueuePaused) {
+	w.time("since", m.GetSince())
+	w.time("until", m.GetUntil())
+	w.OptStr("by", m.GetBy())
+	w.OptStr("reason", m.GetReason())
 }
 
 func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
@@ -1106,6 +1253,16 @@ func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
 	w.duration("retain_completed", m.GetRetainCompleted())
 	w.duration("retain_cancelled", m.GetRetainCancelled())
 	w.duration("retain_dead", m.GetRetainDead())
+	w.duration("cancel_grace", m.GetCancelGrace())
+	w.duration("default_ttl", m.GetDefaultTtl())
+	w.OptInt("max_tasks", m.GetMaxTasks())
+	w.OptInt("max_bytes", m.GetMaxBytes())
+	if x := m.GetCeilings(); x != nil {
+		w.Key("ceilings")
+		w.Open('{')
+		writeQueueCeilings(w, x)
+		w.Close('}')
+	}
 }
 
 func writeRetry(w *jsonWriter, m *pb.Retry) {
@@ -1117,8 +1274,27 @@ func writeRetry(w *jsonWriter, m *pb.Retry) {
 	w.duration("max", m.GetMax())
 }
 
+func writeQueueCeilings(w *jsonWriter, m *pb.QueueCeilings) {
+	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
+	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
+	w.OptInt("max_deliveries", int64(m.GetMaxDeliveries()))
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	w.OptInt("priority", int64(m.GetPriority()))
+}
+
 func writeSetQueueResponse(w *jsonWriter, m *pb.SetQueueResponse) {
 	w.Exact("version", m.GetVersion())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writePauseQueueResponse(w *jsonWriter, m *pb.PauseQueueResponse) {
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeResumeQueueResponse(w *jsonWriter, m *pb.ResumeQueueResponse) {
+	w.Bool("replayed", m.GetReplayed())
 	w.Exact("index", m.GetAt().GetIndex())
 }
 
@@ -1942,6 +2118,78 @@ func (c *restCall) taskDelete() error {
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeDeleteResponse(w, out) })
 }
 
+// taskUpdate serves PATCH /v1/tasks/{id}.
+func (c *restCall) taskUpdate() error {
+	in, err := readWhole(c, readUpdateRequest)
+	if err != nil {
+		return err
+	}
+	in.Id = c.params[0]
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
+	out, err := c.s.Tasks().Update(c.ctx, in)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeUpdateResponse(w, out) })
+}
+
+// taskCancel serves POST /v1/tasks/{id}/cancel.
+func (c *restCall) taskCancel() error {
+	in := new(pb.CancelRequest)
+	if err := readIfGiven(c, in, cancelRequestFields); err != nil {
+		return err
+	}
+	in.Id = c.params[0]
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
+	out, err := c.s.Tasks().Cancel(c.ctx, in)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCancelResponse(w, out) })
+}
+
+// taskRetry serves POST /v1/tasks/{id}/retry.
+func (c *restCall) taskRetry() error {
+	in := new(pb.RetryRequest)
+	if err := readIfGiven(c, in, retryRequestFields); err != nil {
+		return err
+	}
+	in.Id = c.params[0]
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
+	out, err := c.s.Tasks().Retry(c.ctx, in)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeRetryResponse(w, out) })
+}
+
+// taskForceRelease serves POST /v1/tasks/{id}/force-release.
+func (c *restCall) taskForceRelease() error {
+	in := new(pb.ForceReleaseRequest)
+	if err := readIfGiven(c, in, forceReleaseRequestFields); err != nil {
+		return err
+	}
+	in.Id = c.params[0]
+	var fact core.Fact
+	if in.RequestId, fact = c.requestKey(in.RequestId); fact != nil {
+		return fact
+	}
+	out, err := c.s.Tasks().ForceRelease(c.ctx, in)
+	if err != nil {
+		return c.keyTaken(err)
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeForceReleaseResponse(w, out) })
+}
+
 // commitCommit serves POST /v1/commit.
 func (c *restCall) commitCommit() error {
 	in := new(pb.CommitRequest)
@@ -2001,6 +2249,31 @@ func (c *restCall) queueDelete() error {
 	c.showIndex(out.GetAt())
 	c.head(http.StatusNoContent, nil, 0)
 	return nil
+}
+
+// queuePause serves POST /v1/queues/{queue}:pause.
+func (c *restCall) queuePause() error {
+	in := new(pb.PauseQueueRequest)
+	if err := readIfGiven(c, in, pauseQueueRequestFields); err != nil {
+		return err
+	}
+	in.Queue = c.params[0]
+	out, err := c.s.Queues().Pause(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writePauseQueueResponse(w, out) })
+}
+
+// queueResume serves POST /v1/queues/{queue}:resume.
+func (c *restCall) queueResume() error {
+	in := new(pb.ResumeQueueRequest)
+	in.Queue = c.params[0]
+	out, err := c.s.Queues().Resume(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeResumeQueueResponse(w, out) })
 }
 
 // queueStats serves GET /v1/queues/{queue}/stats.

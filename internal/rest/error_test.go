@@ -108,10 +108,10 @@ func TestUnknownPathsAndMethodsAreRefusedInTheSameShape(t *testing.T) {
 		}
 	}
 	for path, allow := range map[string]string{
-		"/v1/tasks": "GET, POST", "/v1/tasks/x": "DELETE, GET", "/v1/tasks:claim": "POST",
+		"/v1/tasks": "GET, POST", "/v1/tasks/x": "DELETE, GET, PATCH", "/v1/tasks:claim": "POST",
 		"/v1/queues/q": "DELETE, GET, PUT", "/v1/kv/ks/keys/k": "DELETE, GET, PUT", "/v1/openapi.json": "GET",
 	} {
-		for _, method := range []string{"PATCH", "HEAD", "OPTIONS", "TRACE", "FOO"} {
+		for _, method := range []string{"LINK", "HEAD", "OPTIONS", "TRACE", "FOO"} {
 			a := r.do(method, path, "").expect(t, method+" "+path, http.StatusMethodNotAllowed)
 			if got := a.header.Get("Allow"); got != allow {
 				t.Errorf("%s %s: Allow %q, want %q", method, path, got, allow)
@@ -187,7 +187,7 @@ func TestQueriesAndHeadersAreReadStrictly(t *testing.T) {
 			t.Errorf("%s: %+v", name, e)
 		}
 	}
-	for op, want := range map[string]string{"kv_min": "not_supported", "queue_pause": "not_supported", "kv_nothing": "unknown_field"} {
+	for op, want := range map[string]string{"kv_min": "not_supported", "kv_max": "not_supported", "kv_nothing": "unknown_field"} {
 		e := failed(t, r.do("POST", "/v1/commit", `{"ops":[{"`+op+`":{}}]}`).expect(t, op, http.StatusBadRequest))
 		if e.Reason != want || e.Field != "ops[0]."+op {
 			t.Errorf("%s: %+v", op, e)

@@ -76,6 +76,8 @@ var (
 	cursorForm    = Form{Pattern: `^[0-9A-Za-z_-]*$`, MaxLength: api.CursorBytes}
 	stalenessForm = Form{Pattern: durations, Not: noDigits, Examples: []string{"1.5s", "90s"}}
 	keyForm       = plainText.filled().upTo(defaults.UniqueKeyBytes)
+	reasonForm    = plainText.upTo(core.MaxReason)
+	labelForm     = Form{MaxLength: core.MaxLabelValue, Pattern: plainText.Pattern}
 	tokenForm     = wholes[uint64](1, math.MaxUint64)
 )
 
@@ -234,7 +236,10 @@ func taskForms(l *edge.Limits) map[string]Form {
 	attempts, crashes, deliveries := wholes(0, l.Attempts), wholes(0, l.Crashes), wholes(0, l.Deliveries)
 	return map[string]Form{
 		"TaskSpec.id": taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
-		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.priority": wholes(0, l.Priority), "TaskSpec.delay": spans(api.HorizonSpan(l)),
+		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.labels": labelForm, "UpdateRequest.labels": labelForm,
+		"UpdateRequest.priority": wholes(0, l.Priority), "UpdateRequest.delay": spans(api.HorizonSpan(l)), "UpdateRequest.content_type": plainText.upTo(l.ContentTypeBytes),
+		"UpdateRequest.payload_base64": base64Form(l.PayloadBytes), "CancelRequest.reason": reasonForm, "PauseQueueRequest.reason": reasonForm,
+		"TaskCancel.id": taskForm, "TaskCancel.reason": reasonForm, "QueuePause.queue": queueForm, "QueuePause.reason": reasonForm, "TaskSpec.priority": wholes(0, l.Priority), "TaskSpec.delay": spans(api.HorizonSpan(l)),
 		"TaskSpec.max_attempts": attempts, "TaskSpec.max_crashes": crashes, "TaskSpec.max_deliveries": deliveries,
 		"TaskSpec.lease": spans(api.LeaseSpan(l)), "TaskSpec.max_run": spans(api.PositiveSpan(l)), "TaskSpec.tag": plainText.filled().upTo(l.TagBytes),
 		"TaskSpec.payload_base64": base64Form(l.PayloadBytes), "Header.name": plainText.filled().upTo(l.HeaderBytes), "Header.value": plainText.upTo(l.HeaderBytes),
@@ -280,6 +285,11 @@ func configForms(l *edge.Limits) map[string]Form {
 		"QueueConfig.max_deliveries": wholes(0, l.Deliveries), "QueueConfig.lease": spans(api.LeaseSpan(l)), "QueueConfig.max_run": spans(api.PositiveSpan(l)),
 		"QueueConfig.max_payload": wholes(0, l.PayloadBytes), "QueueConfig.aging": spans(api.HorizonSpan(l)), "QueueConfig.retain_completed": spans(api.HorizonSpan(l)),
 		"QueueConfig.retain_cancelled": spans(api.HorizonSpan(l)), "QueueConfig.retain_dead": spans(api.HorizonSpan(l)),
+		"QueueConfig.cancel_grace": spans(api.Span{Max: core.MaxCancelGrace}), "QueueConfig.default_ttl": spans(api.PositiveSpan(l)),
+		"QueueConfig.max_tasks": wholes[int64](0, math.MaxInt64), "QueueConfig.max_bytes": wholes[int64](0, math.MaxInt64),
+		"QueueCeilings.max_attempts": wholes(0, l.Attempts), "QueueCeilings.max_crashes": wholes(0, l.Crashes),
+		"QueueCeilings.max_deliveries": wholes(0, l.Deliveries), "QueueCeilings.lease": spans(api.LeaseSpan(l)),
+		"QueueCeilings.max_run": spans(api.PositiveSpan(l)), "QueueCeilings.priority": wholes(0, l.Priority),
 		"NamespaceConfig.version": AnyUint64, "NamespaceConfig.retain_bytes": wholes[int64](0, math.MaxInt64), "NamespaceConfig.key_bytes": bytes,
 		"NamespaceConfig.key_writes_per_second": bytes, "NamespaceConfig.key_bytes_per_second": bytes,
 		"TenantConfig.version": AnyUint64, "TenantConfig.key_bytes": bytes, "TenantConfig.key_writes_per_second": bytes, "TenantConfig.key_bytes_per_second": bytes,

@@ -33,11 +33,8 @@ import (
 
 // notBuilt are methods of the contract that answer nothing yet, and with what.
 var notBuilt = map[string]codes.Code{
-	"/millrace.v1.TaskService/Update": codes.InvalidArgument,
-	"/millrace.v1.TaskService/Cancel": codes.InvalidArgument,
-	"/millrace.v1.TaskService/Retry":  codes.InvalidArgument,
-	"/grpc.health.v1.Health/List":     codes.Unimplemented,
-	"/grpc.health.v1.Health/Watch":    codes.Unimplemented,
+	"/grpc.health.v1.Health/List":  codes.Unimplemented,
+	"/grpc.health.v1.Health/Watch": codes.Unimplemented,
 }
 
 func (r *rig) addTask(tenant, id string) {

@@ -26,6 +26,7 @@ type Route struct {
 	Repeat  Repeat   // how its requests are repeated; empty for GET
 	Body    string   // name of the schema of the request; empty for none
 	Raw     bool     // the body is any bytes, and may be empty
+	Bare    bool     // the body may be left out
 	Answer  string   // name of the schema of the answer; empty for one that is not an object
 	Lines   string   // of the answer where lines are asked for: name of the schema of each
 	Status  []int    // of answers other than errors, the most frequent first
@@ -131,24 +132,33 @@ type router struct {
 
 type pattern struct {
 	segments []string // empty for a parameter
-	routes   []*Route
+	// suffix is what the last segment, which is a parameter, ends with, such as :pause; empty for none.
+	suffix string
+	routes []*Route
 }
 
 func (rt *router) add(r *Route) {
 	segments := strings.Split(r.Path[1:], "/")
+	suffix := ""
 	for i, s := range segments {
 		if s[0] == '{' {
 			segments[i] = ""
+			_, suffix, _ = strings.Cut(s, "}")
 		}
 	}
 	same := &rt.byLength[len(segments)]
 	for _, p := range *same {
-		if slices.Equal(p.segments, segments) {
+		if slices.Equal(p.segments, segments) && p.suffix == suffix {
 			p.routes = append(p.routes, r)
 			return
 		}
 	}
-	*same = append(*same, &pattern{segments, []*Route{r}})
+	p := &pattern{segments, suffix, []*Route{r}}
+	if suffix != "" { // it is looked at before the pattern that takes the whole segment
+		*same = slices.Insert(*same, 0, p)
+		return
+	}
+	*same = append(*same, p)
 }
 
 // find returns the route of a request and fills in the parameters of its path.
@@ -157,7 +167,7 @@ func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
 	var buf [len(rt.byLength)]string
 	if segments, ok := splitPath(path, buf[:0]); ok {
 		for _, p := range rt.byLength[len(segments)] {
-			if p.match(segments, out) {
+			if p.match(segments, out) && p.fits(r.Method, out) {
 				return p.route(r.Method)
 			}
 		}
@@ -201,6 +211,29 @@ func (p *pattern) match(segments []string, out *params) bool {
 		}
 		n++
 	}
+	return true
+}
+
+// fits takes the suffix of a pattern that has one off its last parameter. A name may end with the same text, so another method is
+// that of the pattern without a suffix.
+func (p *pattern) fits(method string, out *params) bool {
+	if p.suffix == "" {
+		return true
+	}
+	if !slices.ContainsFunc(p.routes, func(r *Route) bool { return r.Method == method }) {
+		return false
+	}
+	last := &out[0]
+	for _, s := range p.segments[:len(p.segments)-1] {
+		if s == "" {
+			last = &out[1]
+		}
+	}
+	name, ok := strings.CutSuffix(*last, p.suffix)
+	if !ok || name == "" {
+		return false
+	}
+	*last = name
 	return true
 }
 

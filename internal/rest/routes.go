@@ -123,8 +123,32 @@ func workerRoutes() []*Route {
 			Doc: "Extend the lease of a task.", fields: fieldNames(heartbeatOneFields), handle: (*restCall).heartbeatOne,
 		},
 		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/stop", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "StopOne", Answer: "Settled", Status: statusOK,
+			Doc: "End an attempt whose cancel was asked for: the task is cancelled.", fields: fieldNames(stopOneFields), handle: (*restCall).stopTask,
+		},
+		{
 			Method: http.MethodPost, Path: "/v1/tasks/{id}/run-now", Repeat: RepeatCondition, Native: tasksService + "RunNow", Answer: "Done", Status: statusOK,
 			Doc: "Make a scheduled task ready.", handle: (*restCall).taskRunNow,
+		},
+		{
+			Method: http.MethodPatch, Path: "/v1/tasks/{id}", Repeat: RepeatByKey, Native: tasksService + "Update", Body: "UpdateRequest", Answer: "UpdateResponse", Status: statusOK,
+			Doc:    "Edit a task that waits: what the body leaves out stays. Of a dead task payload, priority and labels can be edited. A repetition of the create is still known by what it sent.",
+			Header: []Param{keyParam}, fields: fieldNames(updateRequestFields), handle: (*restCall).taskUpdate,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/cancel", Repeat: RepeatByKey, Native: tasksService + "Cancel", Body: "CancelRequest", Bare: true, Answer: "CancelResponse", Status: statusOK,
+			Doc:    "Cancel a task. One that waits is cancelled at once. The worker of one that runs is told to stop; the task is cancelled when that worker confirms, when its attempt ends in any way but a completion, or when the queue's cancel_grace is over. With force it is cancelled at once, and its worker loses it.",
+			Header: []Param{keyParam}, fields: fieldNames(cancelRequestFields), handle: (*restCall).taskCancel,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/retry", Repeat: RepeatByKey, Native: tasksService + "Retry", Body: "RetryRequest", Bare: true, Answer: "RetryResponse", Status: statusOK,
+			Doc:    "Make a dead or cancelled task ready. Its failures, crashes, snoozes and deliveries count from 0 again; its attempts stay.",
+			Header: []Param{keyParam}, fields: fieldNames(retryRequestFields), handle: (*restCall).taskRetry,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/force-release", Repeat: RepeatByKey, Native: tasksService + "ForceRelease", Body: "ForceReleaseRequest", Bare: true, Answer: "ForceReleaseResponse", Status: statusOK,
+			Doc:    "Take a running task from its worker, and put it back to its old place. It counts only as a delivery.",
+			Header: []Param{keyParam}, fields: fieldNames(forceReleaseRequestFields), handle: (*restCall).taskForceRelease,
 		},
 		{
 			Method: http.MethodDelete, Path: "/v1/tasks/{id}", Repeat: RepeatCondition, Native: tasksService + "Delete", Answer: "Done", Status: statusOK,
@@ -160,6 +184,15 @@ func dataRoutes() []*Route {
 			Status: []int{http.StatusNoContent}, Header: []Param{ifMatch},
 			Query: []Param{{Name: "purge", Type: "true|false", Doc: "Remove the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them."}},
 			Doc:   "Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.", handle: (*restCall).queueDelete,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/queues/{queue}:pause", Repeat: RepeatSame, Native: queuesService + "Pause", Body: "PauseQueueRequest", Bare: true, Answer: "PauseQueueResponse", Status: statusOK,
+			Doc:    "Stop giving out a queue's tasks, until it is resumed or until a time. Tasks that run go on, and delays come due.",
+			fields: fieldNames(pauseQueueRequestFields), handle: (*restCall).queuePause,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/queues/{queue}:resume", Repeat: RepeatSame, Native: queuesService + "Resume", Answer: "ResumeQueueResponse", Status: statusOK,
+			Doc: "Give out the tasks of a paused queue again.", handle: (*restCall).queueResume,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,

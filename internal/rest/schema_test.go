@@ -70,7 +70,11 @@ var allShown = map[string]shown{
 	"MemberJob": shows(writeMemberJob), "ChangeMembersResponse": shows(writeChangeMembersResponse),
 	"ClusterMember": shows(writeClusterMember), "TransferShardResponse": shows(writeTransferShardResponse),
 	"BalanceShardsResponse": shows(writeBalanceShardsResponse), "FinalizeFormatResponse": shows(writeFinalizeFormatResponse),
-	"StatusResponse": shows(writeStatusResponse),
+	"StatusResponse": shows(writeStatusResponse), "CancelAsked": shows(writeCancelAsked), "UpdateResponse": shows(writeUpdateResponse),
+	"CancelResponse": shows(writeCancelResponse), "RetryResponse": shows(writeRetryResponse),
+	"ForceReleaseResponse": shows(writeForceReleaseResponse), "QueuePaused": shows(writeQueuePaused),
+	"QueueCeilings": shows(writeQueueCeilings), "PauseQueueResponse": shows(writePauseQueueResponse),
+	"ResumeQueueResponse": shows(writeResumeQueueResponse),
 	// Those that are not generated.
 	"Result": shows(writeResult),
 	"SearchResponse": shows(func(w *jsonWriter, m *pb.SearchResponse) {

@@ -28,6 +28,33 @@ func readBody[T any](c *restCall, m *T, fields []jsonField[T]) error {
 	return nil
 }
 
+// readIfGiven is readBody of a request whose body may be left out.
+func readIfGiven[T any](c *restCall, m *T, fields []jsonField[T]) error {
+	b, err := c.body()
+	if err != nil || len(b) == 0 {
+		return err
+	}
+	if fact := decodeJSON(b, &c.s.Limits, m, fields); fact != nil {
+		return fact
+	}
+	return nil
+}
+
+// readWhole reads the body of a request as one message.
+func readWhole[T any](c *restCall, read func(d *jsonReader) *T) (*T, error) {
+	b, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	d := newJSONReader(b, &c.s.Limits)
+	m := read(d)
+	d.End()
+	if d.Fact() != nil {
+		return nil, d.Fact()
+	}
+	return m, nil
+}
+
 // create serves POST /v1/tasks.
 func (c *restCall) create() error {
 	b, err := c.body()

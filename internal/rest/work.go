@@ -81,6 +81,16 @@ func (c *restCall) release() error {
 	return c.settleOne(m.item, "release")
 }
 
+// stopTask serves POST /v1/tasks/{id}/stop.
+func (c *restCall) stopTask() error {
+	m := oneBody[pb.Stop]{item: new(pb.SettleItem)}
+	if err := readBody(c, &m, stopOneFields); err != nil {
+		return err
+	}
+	m.item.Outcome = &pb.SettleItem_Stop{Stop: &m.outcome}
+	return c.settleOne(m.item, "stop")
+}
+
 // settleOne settles one task, whose refusal is the answer's.
 func (c *restCall) settleOne(item *pb.SettleItem, outcome string) error {
 	item.Id = c.params[0]
@@ -116,6 +126,7 @@ func (c *restCall) heartbeatOne() error {
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
 		w.time("lease_until", r.GetLeaseUntil())
+		w.OptBool("cancel", r.GetCancel())
 		w.Exact("index", out.GetAt().GetIndex())
 	})
 }

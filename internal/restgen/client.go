@@ -231,6 +231,9 @@ func (g *generator) sent(f protoreflect.FieldDescriptor, get string) (string, er
 		}
 		return plain
 	}
+	if f.IsMap() {
+		return call("textMap", get)
+	}
 	if f.IsList() {
 		switch f.Kind() {
 		case protoreflect.MessageKind:

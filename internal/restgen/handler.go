@@ -21,6 +21,7 @@ var byHand = map[string]string{
 	"POST /v1/tasks/{id}/fail":            "one item of a batch",
 	"POST /v1/tasks/{id}/snooze":          "one item of a batch",
 	"POST /v1/tasks/{id}/release":         "one item of a batch",
+	"POST /v1/tasks/{id}/stop":            "one item of a batch",
 	"POST /v1/tasks/{id}/heartbeat":       "one item of a batch",
 	"PUT /v1/queues/{queue}":              "it says whether the queue is new",
 	"GET /v1/kv/{keyspace}/keys/{key}":    "the answer is the value",
@@ -73,9 +74,16 @@ func (g *generator) handlers(c *contract.Contract) error {
 func (g *generator) handler(r *contract.Route, name string) error {
 	in := r.Method.Input()
 	g.line("\n// %s serves %s %s.\nfunc (c *restCall) %s() error {", name, r.Verb, r.Path, name)
-	g.line("in := new(pb.%s)", typeName(in))
 	body := contract.Find(in, r.GetBody())
+	if r.GetBody() == "*" && special(in) {
+		g.line("in, err := readWhole(c, read%s)\nif err != nil {\nreturn err\n}", typeName(in))
+	} else {
+		g.line("in := new(pb.%s)", typeName(in))
+	}
 	switch {
+	case r.GetBody() == "*" && special(in):
+	case r.GetBare():
+		g.line("if err := readIfGiven(c, in, %sFields); err != nil {\nreturn err\n}", lower(r.BodyName()))
 	case r.GetBody() == "*":
 		g.line("if err := readBody(c, in, %sFields); err != nil {\nreturn err\n}", lower(r.BodyName()))
 	case body != nil:

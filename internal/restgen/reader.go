@@ -139,6 +139,8 @@ func (g *generator) readField(into string, f protoreflect.FieldDescriptor) error
 	case f.Kind() == protoreflect.BytesKind && o.GetForm() == restpb.Form_FORM_UNSPECIFIED:
 		row(name, g.member(f, "[]byte(d.Text())"))
 		row(name+"_base64", g.member(f, "d.Base64()"))
+	case f.IsMap():
+		row(name, fmt.Sprintf("%s = d.TextMap(%q, %s)", to, o.GetLimit(), top(o)))
 	default:
 		value, err := g.value(f)
 		if err != nil {

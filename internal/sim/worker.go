@@ -86,6 +86,9 @@ func (s sink) Assign(_ uint32, tasks []core.Assigned, _ core.At) bool {
 	})
 }
 
+// Cancel does nothing: workers of the simulation learn of a cancel by their renewals.
+func (s sink) Cancel(core.TaskHold, string, core.ShardTime) {}
+
 // LeaseLost tells the worker that it lost a lease. The worker states its window again, as the lease
 // holds its slot until the server has heard of that.
 func (s sink) LeaseLost(h core.TaskHold, _ string) {

@@ -85,6 +85,36 @@ func (d *Reader) Object(find func(name []byte) (i int, known string), read func(
 	}
 }
 
+// TextMap reads an object whose members are texts with names of the client's own: at most top of them, which limit bounds. It is
+// never nil, so that an empty object differs from none.
+func (d *Reader) TextMap(limit string, top int64) map[string]string {
+	out := map[string]string{}
+	if !d.Enter('{', "must be an object") {
+		return out
+	}
+	for first := true; d.Next('}', first); first = false {
+		if int64(len(out)) >= top {
+			d.fact = core.TooLarge{Field: d.At(), Limit: limit, Max: top}
+			return out
+		}
+		name := string(d.Name())
+		if d.fact != nil {
+			return out
+		}
+		d.path = append(d.path, step{name: core.Cut(name, nameBytes)})
+		if _, twice := out[name]; twice {
+			d.Refuse("must be given only once")
+			return out
+		}
+		out[name] = d.Text()
+		if d.fact != nil {
+			return out
+		}
+		d.path = d.path[:len(d.path)-1]
+	}
+	return out
+}
+
 // Array reads a list of at most top elements, which limit bounds.
 func (d *Reader) Array(limit string, top int64, element func()) {
 	if !d.Enter('[', "must be a list") {

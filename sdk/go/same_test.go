@@ -117,6 +117,18 @@ func (s *side) do(ctx context.Context, step proto.Message) string {
 		out, err = s.tasks.Delete(ctx, in)
 	case *pb.RunNowRequest:
 		out, err = s.tasks.RunNow(ctx, in)
+	case *pb.CancelRequest:
+		out, err = s.tasks.Cancel(ctx, in)
+	case *pb.RetryRequest:
+		out, err = s.tasks.Retry(ctx, in)
+	case *pb.ForceReleaseRequest:
+		out, err = s.tasks.ForceRelease(ctx, in)
+	case *pb.UpdateRequest:
+		out, err = s.tasks.Update(ctx, in)
+	case *pb.PauseQueueRequest:
+		out, err = s.queues.Pause(ctx, in)
+	case *pb.ResumeQueueRequest:
+		out, err = s.queues.Resume(ctx, in)
 	}
 	if err != nil {
 		return shown(err)
@@ -416,11 +428,40 @@ func drawStep(rt *rapid.T) proto.Message {
 		}
 		return in
 	default:
-		if rapid.Bool().Draw(rt, "delete") {
-			return &pb.DeleteRequest{Id: drawID(rt)}
-		}
-		return &pb.RunNowRequest{Id: drawID(rt)}
+		return drawControl(rt, queue)
 	}
+}
+
+// drawControl is a request of who looks after tasks and queues.
+func drawControl(rt *rapid.T, queue string) proto.Message {
+	reason := rapid.SampledFrom([]string{"", "why", strings.Repeat("r", 257)})
+	switch rapid.IntRange(0, 7).Draw(rt, "control") {
+	case 0:
+		return &pb.DeleteRequest{Id: drawID(rt)}
+	case 1:
+		return &pb.RunNowRequest{Id: drawID(rt)}
+	case 2:
+		return &pb.CancelRequest{Id: drawID(rt), Reason: reason.Draw(rt, "reason"), Force: rapid.Bool().Draw(rt, "force")}
+	case 3:
+		return &pb.RetryRequest{Id: drawID(rt)}
+	case 4:
+		return &pb.ForceReleaseRequest{Id: drawID(rt), Attempt: rapid.Uint32Range(0, 2).Draw(rt, "attempt")}
+	case 5:
+		return &pb.PauseQueueRequest{Queue: queue, Reason: reason.Draw(rt, "reason")}
+	case 6:
+		return &pb.ResumeQueueRequest{Queue: queue}
+	}
+	in := &pb.UpdateRequest{Id: drawID(rt), Delay: drawSpan.Draw(rt, "delay"), ClearLabels: rapid.Bool().Draw(rt, "clear")}
+	if rapid.Bool().Draw(rt, "has priority") {
+		in.Priority = proto.Uint32(rapid.Uint32Range(0, 10).Draw(rt, "priority"))
+	}
+	if rapid.Bool().Draw(rt, "has payload") {
+		in.Payload = []byte(rapid.SampledFrom([]string{"", `{"a":1}`, "\x00\xff"}).Draw(rt, "payload"))
+	}
+	if rapid.Bool().Draw(rt, "has labels") {
+		in.Labels = map[string]string{"env": "prod", rapid.SampledFrom([]string{"order", "", "-"}).Draw(rt, "name"): "7"}
+	}
+	return in
 }
 
 func drawQueueStep(rt *rapid.T, queue string) proto.Message {

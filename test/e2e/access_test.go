@@ -55,6 +55,14 @@ var probes = []probe{
 	{"TaskService/Settle", "worker admin", func(id, _, _ string) proto.Message { return completion(id, 1<<40) }},
 	{"TaskService/Wait", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.WaitRequest{Id: id} }},
 	{"TaskService/RunNow", "admin", func(id, _, _ string) proto.Message { return &millracev1.RunNowRequest{Id: id} }},
+	{"TaskService/Update", "producer worker admin", func(id, _, _ string) proto.Message {
+		return &millracev1.UpdateRequest{Id: id, Priority: proto.Uint32(3)}
+	}},
+	{"TaskService/Cancel", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.CancelRequest{Id: id} }},
+	{"TaskService/Retry", "admin", func(id, _, _ string) proto.Message { return &millracev1.RetryRequest{Id: id} }},
+	{"TaskService/ForceRelease", "admin", func(id, _, _ string) proto.Message { return &millracev1.ForceReleaseRequest{Id: id} }},
+	{"QueueService/Pause", "admin", func(_, queue, _ string) proto.Message { return &millracev1.PauseQueueRequest{Queue: queue} }},
+	{"QueueService/Resume", "admin", func(_, queue, _ string) proto.Message { return &millracev1.ResumeQueueRequest{Queue: queue} }},
 	{"TaskService/Delete", "admin", func(id, _, _ string) proto.Message { return &millracev1.DeleteRequest{Id: id} }},
 	{"CommitService/Commit", "producer worker admin", func(_, _, key string) proto.Message {
 		return &millracev1.CommitRequest{Ops: []*millracev1.Op{put("mine", key, "x")}}
@@ -169,6 +177,12 @@ func TestAnotherTenantsIDsLookUnknown(t *testing.T) {
 	plain("TaskService/ListAttempts", func(id string) proto.Message { return &millracev1.ListAttemptsRequest{Id: id} })
 	plain("TaskService/Wait", func(id string) proto.Message { return &millracev1.WaitRequest{Id: id} })
 	plain("TaskService/RunNow", func(id string) proto.Message { return &millracev1.RunNowRequest{Id: id} })
+	plain("TaskService/Update", func(id string) proto.Message {
+		return &millracev1.UpdateRequest{Id: id, Priority: proto.Uint32(3)}
+	})
+	plain("TaskService/Cancel", func(id string) proto.Message { return &millracev1.CancelRequest{Id: id} })
+	plain("TaskService/Retry", func(id string) proto.Message { return &millracev1.RetryRequest{Id: id} })
+	plain("TaskService/ForceRelease", func(id string) proto.Message { return &millracev1.ForceReleaseRequest{Id: id} })
 	plain("TaskService/Delete", func(id string) proto.Message { return &millracev1.DeleteRequest{Id: id} })
 	plain("TaskService/Settle", func(id string) proto.Message { return completion(id, token) })
 	plain("TaskService/Heartbeat", func(id string) proto.Message {

@@ -112,6 +112,7 @@ func (w *visitor) everyRoute() {
 	makeTask()
 	id, token = w.claimed()
 	w.do("POST", "/v1/tasks:settle", "", fmt.Sprintf(`{"items":[{"id":%q,"token":%q,"complete":{}}]}`, id, token), 200)
+	w.everyControl(makeTask)
 	w.do("POST", "/v1/tasks:batch", "", `{"tasks":[{"queue":"other"},{"queue":"other"}]}`, 200)
 	w.do("POST", "/v1/commit", "", `{"ops":[{"kv_put":{"keyspace":"ks","key":"k","value":"v"}}]}`, 200)
 	w.do("DELETE", "/v1/queues/{queue}?purge=true", "", "", 204)
@@ -119,6 +120,23 @@ func (w *visitor) everyRoute() {
 	w.everyRefRoute()
 	w.everySearchRoute()
 	w.everyOperatorRoute()
+}
+
+// everyControl acts on tasks and on the queue.
+func (w *visitor) everyControl(makeTask func()) {
+	w.t.Helper()
+	makeTask()
+	w.do("POST", "/v1/queues/{queue}:pause", "", `{"reason":"test"}`, 200)
+	w.do("POST", "/v1/queues/{queue}:resume", "", "", 200)
+	id, _ := w.claimed()
+	w.do("POST", "/v1/tasks/{id}/force-release", id, "", 200)
+	id, token := w.claimed()
+	w.do("POST", "/v1/tasks/{id}/fail", id, fmt.Sprintf(`{"token":%q,"fatal":true}`, token), 200)
+	w.do("POST", "/v1/tasks/{id}/retry", id, "", 200)
+	w.do("PATCH", "/v1/tasks/{id}", id, `{"priority":5}`, 200)
+	id, token = w.claimed()
+	w.do("POST", "/v1/tasks/{id}/cancel", id, `{"reason":"test"}`, 200)
+	w.do("POST", "/v1/tasks/{id}/stop", id, fmt.Sprintf(`{"token":%q}`, token), 200)
 }
 
 func (w *visitor) everyOperatorRoute() {

@@ -629,7 +629,7 @@ func (x *Part) GetField() []string {
 // Route is one method and path of HTTP that does what a method of the contract does.
 type Route struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// One of these is the path. {name} stands for one segment, which is the field of that name of the request; {name=field} for another
+	// One of these, or patch, is the path. {name} stands for one segment, or for the part of one before :word, which is the field of that name of the request; {name=field} for another
 	// field, and {name=a.b} for the field b of the message a.
 	Get           string   `protobuf:"bytes,1,opt,name=get,proto3" json:"get,omitempty"`
 	Put           string   `protobuf:"bytes,2,opt,name=put,proto3" json:"put,omitempty"`
@@ -647,6 +647,8 @@ type Route struct {
 	AnswerHeader  []string `protobuf:"bytes,14,rep,name=answer_header,json=answerHeader,proto3" json:"answer_header,omitempty"` // that such answers have besides Millrace-Index
 	Lines         string   `protobuf:"bytes,15,opt,name=lines,proto3" json:"lines,omitempty"`                                   // name of the schema of each line, where lines are asked for
 	Waits         bool     `protobuf:"varint,16,opt,name=waits,proto3" json:"waits,omitempty"`                                  // for a task, or for its end
+	Patch         string   `protobuf:"bytes,17,opt,name=patch,proto3" json:"patch,omitempty"`
+	Bare          bool     `protobuf:"varint,18,opt,name=bare,proto3" json:"bare,omitempty"` // the body may be left out
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -789,6 +791,20 @@ func (x *Route) GetLines() string {
 func (x *Route) GetWaits() bool {
 	if x != nil {
 		return x.Waits
+	}
+	return false
+}
+
+func (x *Route) GetPatch() string {
+	if x != nil {
+		return x.Patch
+	}
+	return ""
+}
+
+func (x *Route) GetBare() bool {
+	if x != nil {
+		return x.Bare
 	}
 	return false
 }
@@ -1010,7 +1026,7 @@ const file_millrace_rest_options_proto_rawDesc = "" +
 	"\x03doc\x18\x03 \x01(\tR\x03doc\"6\n" +
 	"\x04Part\x12\x18\n" +
 	"\amessage\x18\x01 \x01(\tR\amessage\x12\x14\n" +
-	"\x05field\x18\x02 \x03(\tR\x05field\"\xc9\x03\n" +
+	"\x05field\x18\x02 \x03(\tR\x05field\"\xf3\x03\n" +
 	"\x05Route\x12\x10\n" +
 	"\x03get\x18\x01 \x01(\tR\x03get\x12\x10\n" +
 	"\x03put\x18\x02 \x01(\tR\x03put\x12\x12\n" +
@@ -1029,7 +1045,9 @@ const file_millrace_rest_options_proto_rawDesc = "" +
 	"\x06status\x18\r \x03(\x05R\x06status\x12#\n" +
 	"\ranswer_header\x18\x0e \x03(\tR\fanswerHeader\x12\x14\n" +
 	"\x05lines\x18\x0f \x01(\tR\x05lines\x12\x14\n" +
-	"\x05waits\x18\x10 \x01(\bR\x05waits\"\x97\x01\n" +
+	"\x05waits\x18\x10 \x01(\bR\x05waits\x12\x14\n" +
+	"\x05patch\x18\x11 \x01(\tR\x05patch\x12\x12\n" +
+	"\x04bare\x18\x12 \x01(\bR\x04bare\"\x97\x01\n" +
 	"\x05Param\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +

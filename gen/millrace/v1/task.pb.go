@@ -354,7 +354,7 @@ func (x Error_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Error_Outcome.Descriptor instead.
 func (Error_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{8, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9, 0}
 }
 
 type KVCheck_Compare int32
@@ -415,7 +415,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -628,14 +628,14 @@ type TaskSpec struct {
 	MaxRun        *durationpb.Duration   `protobuf:"bytes,14,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`                             // unset = the queue's, or none
 	Retry         *Retry                 `protobuf:"bytes,15,opt,name=retry,proto3" json:"retry,omitempty"`
 	Unique        *Unique                `protobuf:"bytes,16,opt,name=unique,proto3" json:"unique,omitempty"`
-	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"` // at most 128 B: in a namespace of several partitions, tasks and keys with one tag share one
+	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B: in a namespace of several partitions, tasks and keys with one tag share one
+	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`                                                    // the task is dead if no worker got it by then; default: the queue's default_ttl, or never
 	// Reserved: refused as not supported until they are built.
-	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`
-	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
-	After         []string               `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`
-	Webhook       string                 `protobuf:"bytes,26,opt,name=webhook,proto3" json:"webhook,omitempty"`
+	Key           string   `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`
+	Cost          uint32   `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`
+	After         []string `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`
+	Webhook       string   `protobuf:"bytes,26,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -796,6 +796,13 @@ func (x *TaskSpec) GetLabels() map[string]string {
 	return nil
 }
 
+func (x *TaskSpec) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
 func (x *TaskSpec) GetKey() string {
 	if x != nil {
 		return x.Key
@@ -808,13 +815,6 @@ func (x *TaskSpec) GetCost() uint32 {
 		return x.Cost
 	}
 	return 0
-}
-
-func (x *TaskSpec) GetExpiresAt() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ExpiresAt
-	}
-	return nil
 }
 
 func (x *TaskSpec) GetAfter() []string {
@@ -899,7 +899,7 @@ type Task struct {
 	Queue         string                 `protobuf:"bytes,2,opt,name=queue,proto3" json:"queue,omitempty"`
 	Kind          string                 `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	State         State                  `protobuf:"varint,4,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`
-	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal
+	Reason        string                 `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"` // delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired
 	Payload       []byte                 `protobuf:"bytes,6,opt,name=payload,proto3" json:"payload,omitempty"`
 	ContentType   string                 `protobuf:"bytes,7,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`
 	Headers       []*Header              `protobuf:"bytes,8,rep,name=headers,proto3" json:"headers,omitempty"`
@@ -928,6 +928,9 @@ type Task struct {
 	HasResult     bool                   `protobuf:"varint,31,opt,name=has_result,json=hasResult,proto3" json:"has_result,omitempty"`
 	Error         *TaskError             `protobuf:"bytes,32,opt,name=error,proto3" json:"error,omitempty"`
 	Tag           string                 `protobuf:"bytes,33,opt,name=tag,proto3" json:"tag,omitempty"`
+	Labels        map[string]string      `protobuf:"bytes,34,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // of a task that no worker got yet
+	Cancel        *CancelAsked           `protobuf:"bytes,36,opt,name=cancel,proto3" json:"cancel,omitempty"`                        // of a running or cancelled task whose cancel was asked for
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1193,6 +1196,104 @@ func (x *Task) GetTag() string {
 	return ""
 }
 
+func (x *Task) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *Task) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *Task) GetCancel() *CancelAsked {
+	if x != nil {
+		return x.Cancel
+	}
+	return nil
+}
+
+// CancelAsked says who asked for the cancel of a task.
+type CancelAsked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	By            string                 `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"` // name of the token
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Force         bool                   `protobuf:"varint,4,opt,name=force,proto3" json:"force,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"` // of a running task: when its lease ends at the latest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CancelAsked) Reset() {
+	*x = CancelAsked{}
+	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CancelAsked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CancelAsked) ProtoMessage() {}
+
+func (x *CancelAsked) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CancelAsked.ProtoReflect.Descriptor instead.
+func (*CancelAsked) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *CancelAsked) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *CancelAsked) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *CancelAsked) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CancelAsked) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *CancelAsked) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 // Attempt is one delivery of a task.
 type Attempt struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1209,7 +1310,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	mi := &file_millrace_v1_task_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1322,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	mi := &file_millrace_v1_task_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1335,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1299,7 +1400,7 @@ type At struct {
 
 func (x *At) Reset() {
 	*x = At{}
-	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	mi := &file_millrace_v1_task_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1311,7 +1412,7 @@ func (x *At) String() string {
 func (*At) ProtoMessage() {}
 
 func (x *At) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	mi := &file_millrace_v1_task_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1324,7 +1425,7 @@ func (x *At) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use At.ProtoReflect.Descriptor instead.
 func (*At) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *At) GetPartition() uint32 {
@@ -1376,7 +1477,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1489,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1502,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Error) GetCode() string {
@@ -1502,7 +1603,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1514,7 +1615,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1527,7 +1628,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Failure) GetChange() int32 {
@@ -1574,7 +1675,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1687,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1700,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CreateRequest) GetTask() *TaskSpec {
@@ -1621,7 +1722,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1734,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1747,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CreateResponse) GetId() string {
@@ -1687,7 +1788,7 @@ type BatchCreateRequest struct {
 
 func (x *BatchCreateRequest) Reset() {
 	*x = BatchCreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1800,7 @@ func (x *BatchCreateRequest) String() string {
 func (*BatchCreateRequest) ProtoMessage() {}
 
 func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1813,7 @@ func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BatchCreateRequest) GetTasks() []*TaskSpec {
@@ -1741,7 +1842,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1753,7 +1854,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1766,7 +1867,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *CreateResult) GetId() string {
@@ -1807,7 +1908,7 @@ type BatchCreateResponse struct {
 
 func (x *BatchCreateResponse) Reset() {
 	*x = BatchCreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1920,7 @@ func (x *BatchCreateResponse) String() string {
 func (*BatchCreateResponse) ProtoMessage() {}
 
 func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1933,7 @@ func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *BatchCreateResponse) GetResults() []*CreateResult {
@@ -1860,7 +1961,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1872,7 +1973,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1885,7 +1986,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetRequest) GetId() string {
@@ -1919,7 +2020,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1931,7 +2032,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1944,7 +2045,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -1970,7 +2071,7 @@ type ListAttemptsRequest struct {
 
 func (x *ListAttemptsRequest) Reset() {
 	*x = ListAttemptsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1982,7 +2083,7 @@ func (x *ListAttemptsRequest) String() string {
 func (*ListAttemptsRequest) ProtoMessage() {}
 
 func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1995,7 +2096,7 @@ func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*ListAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListAttemptsRequest) GetId() string {
@@ -2015,7 +2116,7 @@ type ListAttemptsResponse struct {
 
 func (x *ListAttemptsResponse) Reset() {
 	*x = ListAttemptsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2027,7 +2128,7 @@ func (x *ListAttemptsResponse) String() string {
 func (*ListAttemptsResponse) ProtoMessage() {}
 
 func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2040,7 +2141,7 @@ func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*ListAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
@@ -2069,7 +2170,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2182,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2195,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRequest) GetQueue() string {
@@ -2136,7 +2237,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2148,7 +2249,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2161,7 +2262,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -2195,7 +2296,7 @@ type QueueWeight struct {
 
 func (x *QueueWeight) Reset() {
 	*x = QueueWeight{}
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2207,7 +2308,7 @@ func (x *QueueWeight) String() string {
 func (*QueueWeight) ProtoMessage() {}
 
 func (x *QueueWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2220,7 +2321,7 @@ func (x *QueueWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueWeight.ProtoReflect.Descriptor instead.
 func (*QueueWeight) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QueueWeight) GetName() string {
@@ -2251,7 +2352,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2364,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2377,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ClaimRequest) GetQueues() []*QueueWeight {
@@ -2331,7 +2432,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2343,7 +2444,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2356,7 +2457,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ClaimResponse) GetTasks() []*Assignment {
@@ -2397,7 +2498,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2409,7 +2510,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2422,7 +2523,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Assignment) GetId() string {
@@ -2541,7 +2642,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2553,7 +2654,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2566,7 +2667,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Hold) GetId() string {
@@ -2593,7 +2694,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2605,7 +2706,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2618,7 +2719,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -2639,13 +2740,14 @@ type HeartbeatResult struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Lost          bool                   `protobuf:"varint,1,opt,name=lost,proto3" json:"lost,omitempty"`
 	LeaseUntil    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
+	Cancel        bool                   `protobuf:"varint,3,opt,name=cancel,proto3" json:"cancel,omitempty"` // the task's cancel was asked for: stop
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2657,7 +2759,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2670,7 +2772,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -2687,6 +2789,13 @@ func (x *HeartbeatResult) GetLeaseUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *HeartbeatResult) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
 type HeartbeatResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Results       []*HeartbeatResult     `protobuf:"bytes,1,rep,name=results,proto3" json:"results,omitempty"` // one per item
@@ -2697,7 +2806,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +2818,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +2831,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -2748,7 +2857,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2760,7 +2869,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2773,7 +2882,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -2793,7 +2902,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2805,7 +2914,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2818,7 +2927,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -2846,6 +2955,7 @@ type SettleItem struct {
 	//	*SettleItem_Fail
 	//	*SettleItem_Snooze
 	//	*SettleItem_Release
+	//	*SettleItem_Stop
 	Outcome       isSettleItem_Outcome `protobuf_oneof:"outcome"`
 	Effects       *Effects             `protobuf:"bytes,7,opt,name=effects,proto3" json:"effects,omitempty"` // with complete only
 	unknownFields protoimpl.UnknownFields
@@ -2854,7 +2964,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2976,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +2989,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SettleItem) GetId() string {
@@ -2939,6 +3049,15 @@ func (x *SettleItem) GetRelease() *Release {
 	return nil
 }
 
+func (x *SettleItem) GetStop() *Stop {
+	if x != nil {
+		if x, ok := x.Outcome.(*SettleItem_Stop); ok {
+			return x.Stop
+		}
+	}
+	return nil
+}
+
 func (x *SettleItem) GetEffects() *Effects {
 	if x != nil {
 		return x.Effects
@@ -2966,6 +3085,10 @@ type SettleItem_Release struct {
 	Release *Release `protobuf:"bytes,6,opt,name=release,proto3,oneof"`
 }
 
+type SettleItem_Stop struct {
+	Stop *Stop `protobuf:"bytes,8,opt,name=stop,proto3,oneof"`
+}
+
 func (*SettleItem_Complete) isSettleItem_Outcome() {}
 
 func (*SettleItem_Fail) isSettleItem_Outcome() {}
@@ -2973,6 +3096,8 @@ func (*SettleItem_Fail) isSettleItem_Outcome() {}
 func (*SettleItem_Snooze) isSettleItem_Outcome() {}
 
 func (*SettleItem_Release) isSettleItem_Outcome() {}
+
+func (*SettleItem_Stop) isSettleItem_Outcome() {}
 
 type Complete struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2984,7 +3109,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3121,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3134,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -3037,7 +3162,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3049,7 +3174,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3062,7 +3187,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -3096,7 +3221,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3108,7 +3233,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3121,7 +3246,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -3146,7 +3271,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3158,7 +3283,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3171,7 +3296,52 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+}
+
+// Stop confirms a cancel that was asked for. Without such a request it is refused with WRONG_STATE.
+type Stop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *TaskError             `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // what the attempt reports
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Stop) Reset() {
+	*x = Stop{}
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Stop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Stop) ProtoMessage() {}
+
+func (x *Stop) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Stop.ProtoReflect.Descriptor instead.
+func (*Stop) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *Stop) GetError() *TaskError {
+	if x != nil {
+		return x.Error
+	}
+	return nil
 }
 
 // Effects commit with the completion, in the same log entry, or not at all.
@@ -3186,7 +3356,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3368,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3211,7 +3381,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -3248,7 +3418,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3260,7 +3430,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3273,7 +3443,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -3320,7 +3490,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3332,7 +3502,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3345,7 +3515,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -3365,7 +3535,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3377,7 +3547,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3390,7 +3560,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -3416,7 +3586,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3428,7 +3598,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3441,7 +3611,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -3460,7 +3630,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3472,7 +3642,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3485,7 +3655,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -3504,7 +3674,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3516,7 +3686,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3529,7 +3699,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -3548,7 +3718,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3560,7 +3730,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3573,7 +3743,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -3583,16 +3753,27 @@ func (x *DeleteResponse) GetAt() *At {
 	return nil
 }
 
+// UpdateRequest edits a task. What it leaves out stays.
 type UpdateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Priority      *uint32                `protobuf:"varint,2,opt,name=priority,proto3,oneof" json:"priority,omitempty"`                                                                // 0 to 9
+	RunAt         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=run_at,json=runAt,proto3" json:"run_at,omitempty"`                                                                // ready then; a past one is now
+	Delay         *durationpb.Duration   `protobuf:"bytes,4,opt,name=delay,proto3" json:"delay,omitempty"`                                                                             // or from now; 0s = now
+	Payload       []byte                 `protobuf:"bytes,5,opt,name=payload,proto3,oneof" json:"payload,omitempty"`                                                                   // at most 1 MiB
+	ContentType   string                 `protobuf:"bytes,6,opt,name=content_type,json=contentType,proto3" json:"content_type,omitempty"`                                              // of payload, default application/json; or without payload, of the one there is
+	Labels        map[string]string      `protobuf:"bytes,7,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // in place of all there were
+	ClearLabels   bool                   `protobuf:"varint,11,opt,name=clear_labels,json=clearLabels,proto3" json:"clear_labels,omitempty"`                                            // instead of labels: it has none
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`                                                    // of a task that no worker got yet
+	NeverExpires  bool                   `protobuf:"varint,9,opt,name=never_expires,json=neverExpires,proto3" json:"never_expires,omitempty"`                                          // instead of expires_at
+	RequestId     []byte                 `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`                                                   // 16 B: as in CommitRequest
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3604,7 +3785,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3617,7 +3798,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -3627,15 +3808,87 @@ func (x *UpdateRequest) GetId() string {
 	return ""
 }
 
+func (x *UpdateRequest) GetPriority() uint32 {
+	if x != nil && x.Priority != nil {
+		return *x.Priority
+	}
+	return 0
+}
+
+func (x *UpdateRequest) GetRunAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RunAt
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetDelay() *durationpb.Duration {
+	if x != nil {
+		return x.Delay
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetPayload() []byte {
+	if x != nil {
+		return x.Payload
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetContentType() string {
+	if x != nil {
+		return x.ContentType
+	}
+	return ""
+}
+
+func (x *UpdateRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetClearLabels() bool {
+	if x != nil {
+		return x.ClearLabels
+	}
+	return false
+}
+
+func (x *UpdateRequest) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
+	}
+	return nil
+}
+
+func (x *UpdateRequest) GetNeverExpires() bool {
+	if x != nil {
+		return x.NeverExpires
+	}
+	return false
+}
+
+func (x *UpdateRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
 type UpdateResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // after it
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3900,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,19 +3913,36 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *UpdateResponse) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *UpdateResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 256 B
+	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`  // do not wait for the worker
+	RequestId     []byte                 `protobuf:"bytes,4,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3684,7 +3954,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3697,7 +3967,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -3707,15 +3977,39 @@ func (x *CancelRequest) GetId() string {
 	return ""
 }
 
+func (x *CancelRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *CancelRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *CancelRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
 type CancelResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // running: the worker was told to stop
+	Replayed      bool                   `protobuf:"varint,2,opt,name=replayed,proto3" json:"replayed,omitempty"`                  // it was cancelled, or asked for, before
+	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3727,7 +4021,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3740,19 +4034,41 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *CancelResponse) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *CancelResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *CancelResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 type RetryRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	RequestId     []byte                 `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3764,7 +4080,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3777,7 +4093,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -3787,15 +4103,24 @@ func (x *RetryRequest) GetId() string {
 	return ""
 }
 
+func (x *RetryRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
 type RetryResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3807,7 +4132,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3820,7 +4145,133 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *RetryResponse) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *RetryResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type ForceReleaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"` // only while this attempt runs; 0 = any
+	RequestId     []byte                 `protobuf:"bytes,3,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForceReleaseRequest) Reset() {
+	*x = ForceReleaseRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForceReleaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForceReleaseRequest) ProtoMessage() {}
+
+func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
+func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ForceReleaseRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ForceReleaseRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *ForceReleaseRequest) GetRequestId() []byte {
+	if x != nil {
+		return x.RequestId
+	}
+	return nil
+}
+
+type ForceReleaseResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         State                  `protobuf:"varint,1,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ForceReleaseResponse) Reset() {
+	*x = ForceReleaseResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ForceReleaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ForceReleaseResponse) ProtoMessage() {}
+
+func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
+func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ForceReleaseResponse) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *ForceReleaseResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
 }
 
 type Fence struct {
@@ -3833,7 +4284,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3845,7 +4296,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3858,7 +4309,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Fence) GetTask() string {
@@ -3887,7 +4338,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3899,7 +4350,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3912,7 +4363,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -3954,7 +4405,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3966,7 +4417,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3979,7 +4430,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -4011,6 +4462,8 @@ type Op struct {
 	//	*Op_TaskComplete
 	//	*Op_TaskFail
 	//	*Op_TaskSnooze
+	//	*Op_TaskCancel
+	//	*Op_QueuePause
 	//	*Op_KvPut
 	//	*Op_KvDelete
 	//	*Op_KvCheck
@@ -4027,7 +4480,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4039,7 +4492,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4052,7 +4505,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -4093,6 +4546,24 @@ func (x *Op) GetTaskSnooze() *TaskSnooze {
 	if x != nil {
 		if x, ok := x.Op.(*Op_TaskSnooze); ok {
 			return x.TaskSnooze
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetTaskCancel() *TaskCancel {
+	if x != nil {
+		if x, ok := x.Op.(*Op_TaskCancel); ok {
+			return x.TaskCancel
+		}
+	}
+	return nil
+}
+
+func (x *Op) GetQueuePause() *QueuePause {
+	if x != nil {
+		if x, ok := x.Op.(*Op_QueuePause); ok {
+			return x.QueuePause
 		}
 	}
 	return nil
@@ -4199,6 +4670,14 @@ type Op_TaskSnooze struct {
 	TaskSnooze *TaskSnooze `protobuf:"bytes,4,opt,name=task_snooze,json=taskSnooze,proto3,oneof"`
 }
 
+type Op_TaskCancel struct {
+	TaskCancel *TaskCancel `protobuf:"bytes,5,opt,name=task_cancel,json=taskCancel,proto3,oneof"`
+}
+
+type Op_QueuePause struct {
+	QueuePause *QueuePause `protobuf:"bytes,6,opt,name=queue_pause,json=queuePause,proto3,oneof"`
+}
+
 type Op_KvPut struct {
 	KvPut *KVPut `protobuf:"bytes,32,opt,name=kv_put,json=kvPut,proto3,oneof"`
 }
@@ -4243,6 +4722,10 @@ func (*Op_TaskFail) isOp_Op() {}
 
 func (*Op_TaskSnooze) isOp_Op() {}
 
+func (*Op_TaskCancel) isOp_Op() {}
+
+func (*Op_QueuePause) isOp_Op() {}
+
 func (*Op_KvPut) isOp_Op() {}
 
 func (*Op_KvDelete) isOp_Op() {}
@@ -4270,7 +4753,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4282,7 +4765,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4295,7 +4778,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *Reserved) GetOp() string {
@@ -4315,7 +4798,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4327,7 +4810,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4340,7 +4823,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -4357,6 +4840,136 @@ func (x *TaskComplete) GetComplete() *Complete {
 	return nil
 }
 
+// TaskCancel cancels a task of the commit's partition, as the method Cancel does.
+type TaskCancel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // at most 256 B
+	Force         bool                   `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskCancel) Reset() {
+	*x = TaskCancel{}
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskCancel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskCancel) ProtoMessage() {}
+
+func (x *TaskCancel) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
+func (*TaskCancel) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *TaskCancel) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *TaskCancel) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TaskCancel) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+// QueuePause pauses a queue in the commit's partition, as the method Pause does in all of them.
+type QueuePause struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`  // at most 256 B
+	Resume        bool                   `protobuf:"varint,4,opt,name=resume,proto3" json:"resume,omitempty"` // let it go on instead
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePause) Reset() {
+	*x = QueuePause{}
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePause) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePause) ProtoMessage() {}
+
+func (x *QueuePause) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
+func (*QueuePause) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *QueuePause) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *QueuePause) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *QueuePause) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *QueuePause) GetResume() bool {
+	if x != nil {
+		return x.Resume
+	}
+	return false
+}
+
 type TaskFail struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          *Hold                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -4367,7 +4980,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4992,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +5005,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -4419,7 +5032,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +5044,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +5057,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -4480,7 +5093,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +5105,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +5118,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *OpResult) GetTask() string {
@@ -4600,7 +5213,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4612,7 +5225,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4625,7 +5238,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -4681,7 +5294,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +5306,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +5319,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -4746,7 +5359,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4758,7 +5371,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4771,7 +5384,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -4831,7 +5444,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4843,7 +5456,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4856,7 +5469,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -4911,7 +5524,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4923,7 +5536,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4936,7 +5549,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -5016,13 +5629,18 @@ type QueueConfig struct {
 	RetainCompleted *durationpb.Duration   `protobuf:"bytes,10,opt,name=retain_completed,json=retainCompleted,proto3" json:"retain_completed,omitempty"` // 24 h; 0 = remove at the end
 	RetainCancelled *durationpb.Duration   `protobuf:"bytes,11,opt,name=retain_cancelled,json=retainCancelled,proto3" json:"retain_cancelled,omitempty"` // 24 h
 	RetainDead      *durationpb.Duration   `protobuf:"bytes,12,opt,name=retain_dead,json=retainDead,proto3" json:"retain_dead,omitempty"`                // 14 d
+	CancelGrace     *durationpb.Duration   `protobuf:"bytes,13,opt,name=cancel_grace,json=cancelGrace,proto3" json:"cancel_grace,omitempty"`             // 30 s; how long the worker of a cancelled task may go on; 0 = not at all; at most 24 h
+	DefaultTtl      *durationpb.Duration   `protobuf:"bytes,14,opt,name=default_ttl,json=defaultTtl,proto3" json:"default_ttl,omitempty"`                // none; a task that names no expires_at expires this long after its create
+	MaxTasks        int64                  `protobuf:"varint,15,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`                     // tasks that have not ended, per partition; 0 = no bound
+	MaxBytes        int64                  `protobuf:"varint,16,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`                     // payloads and results, per partition; 0 = no bound
+	Ceilings        *QueueCeilings         `protobuf:"bytes,17,opt,name=ceilings,proto3" json:"ceilings,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5034,7 +5652,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5047,7 +5665,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -5134,6 +5752,403 @@ func (x *QueueConfig) GetRetainDead() *durationpb.Duration {
 	return nil
 }
 
+func (x *QueueConfig) GetCancelGrace() *durationpb.Duration {
+	if x != nil {
+		return x.CancelGrace
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetDefaultTtl() *durationpb.Duration {
+	if x != nil {
+		return x.DefaultTtl
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetMaxTasks() int64 {
+	if x != nil {
+		return x.MaxTasks
+	}
+	return 0
+}
+
+func (x *QueueConfig) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *QueueConfig) GetCeilings() *QueueCeilings {
+	if x != nil {
+		return x.Ceilings
+	}
+	return nil
+}
+
+// QueueCeilings bound what a task may ask for itself: a create beyond one is refused. 0, or unset, bounds nothing.
+type QueueCeilings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MaxAttempts   int32                  `protobuf:"varint,1,opt,name=max_attempts,json=maxAttempts,proto3" json:"max_attempts,omitempty"`       // 1 to 1,000
+	MaxCrashes    int32                  `protobuf:"varint,2,opt,name=max_crashes,json=maxCrashes,proto3" json:"max_crashes,omitempty"`          // 1 to 1,000
+	MaxDeliveries int32                  `protobuf:"varint,3,opt,name=max_deliveries,json=maxDeliveries,proto3" json:"max_deliveries,omitempty"` // 1 to 1,000,000; such a task cannot turn its limit off either
+	Lease         *durationpb.Duration   `protobuf:"bytes,4,opt,name=lease,proto3" json:"lease,omitempty"`                                       // 1 s to 24 h
+	MaxRun        *durationpb.Duration   `protobuf:"bytes,5,opt,name=max_run,json=maxRun,proto3" json:"max_run,omitempty"`
+	Priority      int32                  `protobuf:"varint,6,opt,name=priority,proto3" json:"priority,omitempty"` // 1 to 9
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueCeilings) Reset() {
+	*x = QueueCeilings{}
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueCeilings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueCeilings) ProtoMessage() {}
+
+func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
+func (*QueueCeilings) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+}
+
+func (x *QueueCeilings) GetMaxAttempts() int32 {
+	if x != nil {
+		return x.MaxAttempts
+	}
+	return 0
+}
+
+func (x *QueueCeilings) GetMaxCrashes() int32 {
+	if x != nil {
+		return x.MaxCrashes
+	}
+	return 0
+}
+
+func (x *QueueCeilings) GetMaxDeliveries() int32 {
+	if x != nil {
+		return x.MaxDeliveries
+	}
+	return 0
+}
+
+func (x *QueueCeilings) GetLease() *durationpb.Duration {
+	if x != nil {
+		return x.Lease
+	}
+	return nil
+}
+
+func (x *QueueCeilings) GetMaxRun() *durationpb.Duration {
+	if x != nil {
+		return x.MaxRun
+	}
+	return nil
+}
+
+func (x *QueueCeilings) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+// QueuePaused says why a queue gives out no tasks.
+type QueuePaused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"` // unset: until it is resumed
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`       // name of the token
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueuePaused) Reset() {
+	*x = QueuePaused{}
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueuePaused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueuePaused) ProtoMessage() {}
+
+func (x *QueuePaused) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
+func (*QueuePaused) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+}
+
+func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *QueuePaused) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *QueuePaused) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *QueuePaused) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseQueueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=until,proto3" json:"until,omitempty"`   // the queue goes on by itself then; unset: when it is resumed
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"` // at most 256 B
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseQueueRequest) Reset() {
+	*x = PauseQueueRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseQueueRequest) ProtoMessage() {}
+
+func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
+func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+}
+
+func (x *PauseQueueRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PauseQueueRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *PauseQueueRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseQueueResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replayed      bool                   `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"` // it was paused until then, for that reason
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseQueueResponse) Reset() {
+	*x = PauseQueueResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseQueueResponse) ProtoMessage() {}
+
+func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
+func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+}
+
+func (x *PauseQueueResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *PauseQueueResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type ResumeQueueRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeQueueRequest) Reset() {
+	*x = ResumeQueueRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeQueueRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeQueueRequest) ProtoMessage() {}
+
+func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
+func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+}
+
+func (x *ResumeQueueRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+type ResumeQueueResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replayed      bool                   `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"` // it was not paused
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeQueueResponse) Reset() {
+	*x = ResumeQueueResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeQueueResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeQueueResponse) ProtoMessage() {}
+
+func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
+func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+}
+
+func (x *ResumeQueueResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *ResumeQueueResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type ListQueuesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
@@ -5144,7 +6159,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5156,7 +6171,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5169,7 +6184,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -5197,7 +6212,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5209,7 +6224,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5222,7 +6237,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -5255,7 +6270,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +6282,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +6295,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -5300,7 +6315,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5312,7 +6327,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5325,7 +6340,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -5353,7 +6368,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5365,7 +6380,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5378,7 +6393,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -5412,7 +6427,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5424,7 +6439,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5437,7 +6452,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -5467,7 +6482,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5479,7 +6494,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5492,7 +6507,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -5525,7 +6540,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5537,7 +6552,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5550,7 +6565,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -5569,7 +6584,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +6596,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +6609,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -5622,13 +6637,14 @@ type QueueStats struct {
 	CrashedTotal   uint64                 `protobuf:"varint,13,opt,name=crashed_total,json=crashedTotal,proto3" json:"crashed_total,omitempty"` // attempts whose lease expired
 	Bytes          uint64                 `protobuf:"varint,14,opt,name=bytes,proto3" json:"bytes,omitempty"`                                   // payloads and results of the tasks there are
 	OldestReady    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=oldest_ready,json=oldestReady,proto3" json:"oldest_ready,omitempty"`
+	Paused         *QueuePaused           `protobuf:"bytes,16,opt,name=paused,proto3" json:"paused,omitempty"` // unset: it gives out tasks
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +6656,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +6669,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -5761,6 +6777,13 @@ func (x *QueueStats) GetOldestReady() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *QueueStats) GetPaused() *QueuePaused {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
 type QueueStatsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stats         *QueueStats            `protobuf:"bytes,1,opt,name=stats,proto3" json:"stats,omitempty"`
@@ -5771,7 +6794,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5783,7 +6806,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5796,7 +6819,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -5828,7 +6851,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5840,7 +6863,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5853,7 +6876,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -5915,7 +6938,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5927,7 +6950,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5940,7 +6963,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -5960,7 +6983,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5972,7 +6995,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5985,7 +7008,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -6012,7 +7035,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6024,7 +7047,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6037,7 +7060,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 type DeleteNamespaceResponse struct {
@@ -6049,7 +7072,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6061,7 +7084,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6074,7 +7097,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -6097,7 +7120,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6109,7 +7132,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6122,7 +7145,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -6161,7 +7184,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6173,7 +7196,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6186,7 +7209,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 type GetNamespaceResponse struct {
@@ -6206,7 +7229,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6218,7 +7241,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6231,7 +7254,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -6307,7 +7330,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6319,7 +7342,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6332,7 +7355,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -6359,7 +7382,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6371,7 +7394,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6384,7 +7407,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -6450,12 +7473,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\amax_run\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12(\n" +
 	"\x05retry\x18\x0f \x01(\v2\x12.millrace.v1.RetryR\x05retry\x12+\n" +
 	"\x06unique\x18\x10 \x01(\v2\x13.millrace.v1.UniqueR\x06unique\x12\x18\n" +
-	"\x03tag\x18\x16 \x01(\tB\x06ʵ\x1c\x020\x01R\x03tag\x12A\n" +
-	"\x06labels\x18\x14 \x03(\v2!.millrace.v1.TaskSpec.LabelsEntryB\x06ʵ\x1c\x02 \x01R\x06labels\x12\x18\n" +
-	"\x03key\x18\x15 \x01(\tB\x06ʵ\x1c\x02 \x01R\x03key\x12\x1a\n" +
-	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x02 \x01R\x04cost\x12A\n" +
+	"\x03tag\x18\x16 \x01(\tB\x06ʵ\x1c\x020\x01R\x03tag\x12I\n" +
+	"\x06labels\x18\x14 \x03(\v2!.millrace.v1.TaskSpec.LabelsEntryB\x0eʵ\x1c\n" +
+	"b\x06labelsh\x10R\x06labels\x129\n" +
 	"\n" +
-	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampB\x06ʵ\x1c\x02 \x01R\texpiresAt\x12\x1c\n" +
+	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x18\n" +
+	"\x03key\x18\x15 \x01(\tB\x06ʵ\x1c\x02 \x01R\x03key\x12\x1a\n" +
+	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x02 \x01R\x04cost\x12\x1c\n" +
 	"\x05after\x18\x19 \x03(\tB\x06ʵ\x1c\x02 \x01R\x05after\x12 \n" +
 	"\awebhook\x18\x1a \x01(\tB\x06ʵ\x1c\x02 \x01R\awebhook\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -6465,8 +7489,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\x96\n" +
-	"\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xfd\v\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -6510,7 +7533,20 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"has_result\x18\x1f \x01(\bR\thasResult\x12,\n" +
 	"\x05error\x18  \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x18\n" +
-	"\x03tag\x18! \x01(\tB\x06ʵ\x1c\x028\x01R\x03tag\"\xa5\x02\n" +
+	"\x03tag\x18! \x01(\tB\x06ʵ\x1c\x028\x01R\x03tag\x12=\n" +
+	"\x06labels\x18\" \x03(\v2\x1d.millrace.v1.Task.LabelsEntryB\x06ʵ\x1c\x028\x01R\x06labels\x129\n" +
+	"\n" +
+	"expires_at\x18# \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x120\n" +
+	"\x06cancel\x18$ \x01(\v2\x18.millrace.v1.CancelAskedR\x06cancel\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
+	"\vCancelAsked\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x02by\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x02by\x12\x1e\n" +
+	"\x06reason\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x12\x14\n" +
+	"\x05force\x18\x04 \x01(\bR\x05force\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xa5\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1e\n" +
 	"\x06worker\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06worker\x120\n" +
@@ -6637,11 +7673,12 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\"\x83\x01\n" +
 	"\x10HeartbeatRequest\x12<\n" +
 	"\x05items\x18\x01 \x03(\v2\x11.millrace.v1.HoldB\x13ʵ\x1c\x0f\x10\x01b\vframe_itemsR\x05items\x121\n" +
-	"\x06extend\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06extend\"b\n" +
+	"\x06extend\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06extend\"\x82\x01\n" +
 	"\x0fHeartbeatResult\x12\x12\n" +
 	"\x04lost\x18\x01 \x01(\bR\x04lost\x12;\n" +
 	"\vlease_until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"leaseUntil\"l\n" +
+	"leaseUntil\x12\x1e\n" +
+	"\x06cancel\x18\x03 \x01(\bB\x06ʵ\x1c\x028\x01R\x06cancel\"l\n" +
 	"\x11HeartbeatResponse\x126\n" +
 	"\aresults\x18\x01 \x03(\v2\x1c.millrace.v1.HeartbeatResultR\aresults\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"S\n" +
@@ -6649,7 +7686,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05items\x18\x01 \x03(\v2\x17.millrace.v1.SettleItemB\x13ʵ\x1c\x0f\x10\x01b\vframe_itemsR\x05items\"f\n" +
 	"\x0eSettleResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.SettleResultR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xcd\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf6\x02\n" +
 	"\n" +
 	"SettleItem\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x1e\n" +
@@ -6657,7 +7694,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\bcomplete\x18\x03 \x01(\v2\x15.millrace.v1.CompleteH\x00R\bcomplete\x12'\n" +
 	"\x04fail\x18\x04 \x01(\v2\x11.millrace.v1.FailH\x00R\x04fail\x12-\n" +
 	"\x06snooze\x18\x05 \x01(\v2\x13.millrace.v1.SnoozeH\x00R\x06snooze\x120\n" +
-	"\arelease\x18\x06 \x01(\v2\x14.millrace.v1.ReleaseH\x00R\arelease\x12.\n" +
+	"\arelease\x18\x06 \x01(\v2\x14.millrace.v1.ReleaseH\x00R\arelease\x12'\n" +
+	"\x04stop\x18\b \x01(\v2\x11.millrace.v1.StopH\x00R\x04stop\x12.\n" +
 	"\aeffects\x18\a \x01(\v2\x14.millrace.v1.EffectsR\aeffectsB\x18\n" +
 	"\aoutcome\x12\rʵ\x1c\t\n" +
 	"\aoutcome\"X\n" +
@@ -6673,7 +7711,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06Snooze\x120\n" +
 	"\x05until\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12/\n" +
 	"\x05delay\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05delay\"\t\n" +
-	"\aRelease\"\xae\x01\n" +
+	"\aRelease\"4\n" +
+	"\x04Stop\x12,\n" +
+	"\x05error\x18\x01 \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\"\xae\x01\n" +
 	"\aEffects\x12F\n" +
 	"\n" +
 	"conditions\x18\x01 \x03(\v2\x14.millrace.v1.KVCheckB\x10ʵ\x1c\fb\n" +
@@ -6700,16 +7740,57 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rDeleteRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"1\n" +
 	"\x0eDeleteResponse\x12\x1f\n" +
-	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x1f\n" +
+	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xca\x04\n" +
 	"\rUpdateRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x10\n" +
-	"\x0eUpdateResponse\"\x1f\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
+	"\bpriority\x18\x02 \x01(\rH\x00R\bpriority\x88\x01\x01\x121\n" +
+	"\x06run_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05runAt\x12/\n" +
+	"\x05delay\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05delay\x123\n" +
+	"\apayload\x18\x05 \x01(\fB\x14ʵ\x1c\x10\b\x02Z\fcontent_typeH\x01R\apayload\x88\x01\x01\x12!\n" +
+	"\fcontent_type\x18\x06 \x01(\tR\vcontentType\x12N\n" +
+	"\x06labels\x18\a \x03(\v2&.millrace.v1.UpdateRequest.LabelsEntryB\x0eʵ\x1c\n" +
+	"b\x06labelsh\x10R\x06labels\x12!\n" +
+	"\fclear_labels\x18\v \x01(\bR\vclearLabels\x129\n" +
+	"\n" +
+	"expires_at\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12#\n" +
+	"\rnever_expires\x18\t \x01(\bR\fneverExpires\x12%\n" +
+	"\n" +
+	"request_id\x18\n" +
+	" \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\v\n" +
+	"\t_priorityB\n" +
+	"\n" +
+	"\b_payload\"[\n" +
+	"\x0eUpdateResponse\x12(\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"t\n" +
 	"\rCancelRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x10\n" +
-	"\x0eCancelResponse\"\x1e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12%\n" +
+	"\n" +
+	"request_id\x18\x04 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\"w\n" +
+	"\x0eCancelResponse\x12(\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x1a\n" +
+	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"E\n" +
 	"\fRetryRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"\x0f\n" +
-	"\rRetryResponse\"C\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\"Z\n" +
+	"\rRetryResponse\x12(\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"f\n" +
+	"\x13ForceReleaseRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12%\n" +
+	"\n" +
+	"request_id\x18\x03 \x01(\fB\x06ʵ\x1c\x02\b\x04R\trequestId\"a\n" +
+	"\x14ForceReleaseResponse\x12(\n" +
+	"\x05state\x18\x01 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"C\n" +
 	"\x05Fence\x12\x1a\n" +
 	"\x04task\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04task\x12\x1e\n" +
 	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\"\xdd\x01\n" +
@@ -6726,14 +7807,18 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0eCommitResponse\x12/\n" +
 	"\aresults\x18\x01 \x03(\v2\x15.millrace.v1.OpResultR\aresults\x12\x1a\n" +
 	"\breplayed\x18\x02 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x84\a\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xdf\a\n" +
 	"\x02Op\x128\n" +
 	"\vtask_create\x18\x01 \x01(\v2\x15.millrace.v1.TaskSpecH\x00R\n" +
 	"taskCreate\x12@\n" +
 	"\rtask_complete\x18\x02 \x01(\v2\x19.millrace.v1.TaskCompleteH\x00R\ftaskComplete\x124\n" +
 	"\ttask_fail\x18\x03 \x01(\v2\x15.millrace.v1.TaskFailH\x00R\btaskFail\x12:\n" +
 	"\vtask_snooze\x18\x04 \x01(\v2\x17.millrace.v1.TaskSnoozeH\x00R\n" +
-	"taskSnooze\x12+\n" +
+	"taskSnooze\x12:\n" +
+	"\vtask_cancel\x18\x05 \x01(\v2\x17.millrace.v1.TaskCancelH\x00R\n" +
+	"taskCancel\x12:\n" +
+	"\vqueue_pause\x18\x06 \x01(\v2\x17.millrace.v1.QueuePauseH\x00R\n" +
+	"queuePause\x12+\n" +
 	"\x06kv_put\x18  \x01(\v2\x12.millrace.v1.KVPutH\x00R\x05kvPut\x124\n" +
 	"\tkv_delete\x18! \x01(\v2\x15.millrace.v1.KVDeleteH\x00R\bkvDelete\x121\n" +
 	"\bkv_check\x18\" \x01(\v2\x14.millrace.v1.KVCheckH\x00R\akvCheck\x12+\n" +
@@ -6741,15 +7826,26 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x0fkv_delete_range\x18$ \x01(\v2\x1a.millrace.v1.KVDeleteRangeH\x00R\rkvDeleteRange\x12F\n" +
 	"\x0fref_transaction\x18@ \x01(\v2\x1b.millrace.v1.RefTransactionH\x00R\x0erefTransaction\x12@\n" +
 	"\rvector_upsert\x18` \x01(\v2\x19.millrace.v1.VectorUpsertH\x00R\fvectorUpsert\x12@\n" +
-	"\rvector_delete\x18a \x01(\v2\x19.millrace.v1.VectorDeleteH\x00R\fvectorDelete\x12\x8a\x01\n" +
-	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedBUʵ\x1cQ\x18\x01\x82\x01\x06kv_get\x82\x01\x06kv_min\x82\x01\x06kv_max\x82\x01\tkv_append\x82\x01\tkv_branch\x82\x01\vtask_cancel\x82\x01\vqueue_pauseH\x00R\breservedB.\n" +
+	"\rvector_delete\x18a \x01(\v2\x19.millrace.v1.VectorDeleteH\x00R\fvectorDelete\x12n\n" +
+	"\breserved\x18\x7f \x01(\v2\x15.millrace.v1.ReservedB9ʵ\x1c5\x18\x01\x82\x01\x06kv_get\x82\x01\x06kv_min\x82\x01\x06kv_max\x82\x01\tkv_append\x82\x01\tkv_branchH\x00R\breservedB.\n" +
 	"\x02op\x12(ʵ\x1c$\n" +
 	"\x11op of its element\x12\x0fmust name an op\"\x1a\n" +
 	"\bReserved\x12\x0e\n" +
 	"\x02op\x18\x01 \x01(\tR\x02op\"p\n" +
 	"\fTaskComplete\x12-\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x121\n" +
-	"\bcomplete\x18\x02 \x01(\v2\x15.millrace.v1.CompleteR\bcomplete\"`\n" +
+	"\bcomplete\x18\x02 \x01(\v2\x15.millrace.v1.CompleteR\bcomplete\"R\n" +
+	"\n" +
+	"TaskCancel\x12\x16\n" +
+	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"\x8c\x01\n" +
+	"\n" +
+	"QueuePause\x12\x1c\n" +
+	"\x05queue\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06resume\x18\x04 \x01(\bR\x06resume\"`\n" +
 	"\bTaskFail\x12-\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.HoldB\x06ʵ\x1c\x02\x10\x01R\x04task\x12%\n" +
 	"\x04fail\x18\x02 \x01(\v2\x11.millrace.v1.FailR\x04fail\"p\n" +
@@ -6816,7 +7912,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04LESS\x10\x05\x12\v\n" +
 	"\aGREATER\x10\x06B\x18\n" +
 	"\aoperand\x12\rʵ\x1c\t\n" +
-	"\aoperand\"\xf3\x04\n" +
+	"\aoperand\"\xf3\x06\n" +
 	"\vQueueConfig\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12)\n" +
 	"\fmax_attempts\x18\x02 \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
@@ -6833,8 +7929,39 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x0fretainCompleted\x12D\n" +
 	"\x10retain_cancelled\x18\v \x01(\v2\x19.google.protobuf.DurationR\x0fretainCancelled\x12:\n" +
 	"\vretain_dead\x18\f \x01(\v2\x19.google.protobuf.DurationR\n" +
-	"retainDeadB\x11\n" +
-	"\x0f_max_deliveries\"A\n" +
+	"retainDead\x12<\n" +
+	"\fcancel_grace\x18\r \x01(\v2\x19.google.protobuf.DurationR\vcancelGrace\x12:\n" +
+	"\vdefault_ttl\x18\x0e \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"defaultTtl\x12%\n" +
+	"\tmax_tasks\x18\x0f \x01(\x03B\bʵ\x1c\x048\x01p\x01R\bmaxTasks\x12%\n" +
+	"\tmax_bytes\x18\x10 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\bmaxBytes\x126\n" +
+	"\bceilings\x18\x11 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilingsB\x11\n" +
+	"\x0f_max_deliveries\"\x9b\x02\n" +
+	"\rQueueCeilings\x12)\n" +
+	"\fmax_attempts\x18\x01 \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
+	"\vmax_crashes\x18\x02 \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
+	"maxCrashes\x12-\n" +
+	"\x0emax_deliveries\x18\x03 \x01(\x05B\x06ʵ\x1c\x028\x01R\rmaxDeliveries\x12/\n" +
+	"\x05lease\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x122\n" +
+	"\amax_run\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x06maxRun\x12\"\n" +
+	"\bpriority\x18\x06 \x01(\x05B\x06ʵ\x1c\x028\x01R\bpriority\"\xa9\x01\n" +
+	"\vQueuePaused\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x02by\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x02by\x12\x1e\n" +
+	"\x06reason\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\"s\n" +
+	"\x11PauseQueueRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x120\n" +
+	"\x05until\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"Q\n" +
+	"\x12PauseQueueResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"*\n" +
+	"\x12ResumeQueueRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\"R\n" +
+	"\x13ResumeQueueResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"A\n" +
 	"\x11ListQueuesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
 	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x86\x01\n" +
@@ -6865,7 +7992,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x13DeleteQueueResponse\x12\x1f\n" +
 	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\")\n" +
 	"\x11QueueStatsRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\"\xd2\x03\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\"\x84\x04\n" +
 	"\n" +
 	"QueueStats\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x18\n" +
@@ -6883,7 +8010,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\ffailed_total\x18\f \x01(\x04R\vfailedTotal\x12#\n" +
 	"\rcrashed_total\x18\r \x01(\x04R\fcrashedTotal\x12\x14\n" +
 	"\x05bytes\x18\x0e \x01(\x04R\x05bytes\x12=\n" +
-	"\foldest_ready\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voldestReady\"d\n" +
+	"\foldest_ready\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voldestReady\x120\n" +
+	"\x06paused\x18\x10 \x01(\v2\x18.millrace.v1.QueuePausedR\x06paused\"d\n" +
 	"\x12QueueStatsResponse\x12-\n" +
 	"\x05stats\x18\x01 \x01(\v2\x17.millrace.v1.QueueStatsR\x05stats\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf7\x02\n" +
@@ -6960,7 +8088,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xbf\x17\n" +
+	"\fEQUAL_JITTER\x10\x052\xa8 \n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
@@ -6975,20 +8103,25 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xe5\x01\n" +
-	"\tHeartbeat\x12\x1d.millrace.v1.HeartbeatRequest\x1a\x1e.millrace.v1.HeartbeatResponse\"\x98\x01ʵ\x1c4\x1a\x13/v1/tasks:heartbeat*\x18Extend up to 512 leases.2\x01*`\x04ʵ\x1c\\\x1a!/v1/tasks/{id=items.id}/heartbeat*\x1bExtend the lease of a task.2\x01*:\fHeartbeatOneJ\aRenewed`\x04\x12\xd4\x04\n" +
-	"\x06Settle\x12\x1a.millrace.v1.SettleRequest\x1a\x1b.millrace.v1.SettleResponse\"\x90\x04ʵ\x1c@\x1a\x10/v1/tasks:settle*'End up to 512 attempts, each by itself.2\x01*`\x03ʵ\x1c\x8b\x01\x1a /v1/tasks/{id=items.id}/complete*LEnd an attempt with its result. Its effects commit with it, or nothing does.2\x01*:\vCompleteOneJ\aSettled`\x03ʵ\x1cR\x1a\x1c/v1/tasks/{id=items.id}/fail*\x1bEnd an attempt that failed.2\x01*:\aFailOneJ\aSettled`\x03ʵ\x1cr\x1a\x1e/v1/tasks/{id=items.id}/snooze*7Give a task back until a time. It counts as no failure.2\x01*:\tSnoozeOneJ\aSettled`\x03ʵ\x1cl\x1a\x1f/v1/tasks/{id=items.id}/release*/Give a task back to its old place in the queue.2\x01*:\n" +
+	"\tHeartbeat\x12\x1d.millrace.v1.HeartbeatRequest\x1a\x1e.millrace.v1.HeartbeatResponse\"\x98\x01ʵ\x1c4\x1a\x13/v1/tasks:heartbeat*\x18Extend up to 512 leases.2\x01*`\x04ʵ\x1c\\\x1a!/v1/tasks/{id=items.id}/heartbeat*\x1bExtend the lease of a task.2\x01*:\fHeartbeatOneJ\aRenewed`\x04\x12\xd0\x05\n" +
+	"\x06Settle\x12\x1a.millrace.v1.SettleRequest\x1a\x1b.millrace.v1.SettleResponse\"\x8c\x05ʵ\x1c@\x1a\x10/v1/tasks:settle*'End up to 512 attempts, each by itself.2\x01*`\x03ʵ\x1c\x8b\x01\x1a /v1/tasks/{id=items.id}/complete*LEnd an attempt with its result. Its effects commit with it, or nothing does.2\x01*:\vCompleteOneJ\aSettled`\x03ʵ\x1cR\x1a\x1c/v1/tasks/{id=items.id}/fail*\x1bEnd an attempt that failed.2\x01*:\aFailOneJ\aSettled`\x03ʵ\x1cr\x1a\x1e/v1/tasks/{id=items.id}/snooze*7Give a task back until a time. It counts as no failure.2\x01*:\tSnoozeOneJ\aSettled`\x03ʵ\x1cx\x1a\x1c/v1/tasks/{id=items.id}/stop*AEnd an attempt whose cancel was asked for: the task is cancelled.2\x01*:\aStopOneJ\aSettled`\x03ʵ\x1cl\x1a\x1f/v1/tasks/{id=items.id}/release*/Give a task back to its old place in the queue.2\x01*:\n" +
 	"ReleaseOneJ\aSettled`\x03\x12\xd4\x01\n" +
 	"\x04Wait\x12\x18.millrace.v1.WaitRequest\x1a\x19.millrace.v1.WaitResponse\"\x96\x01ʵ\x1c\x91\x01\n" +
 	"\x15/v1/tasks/{id}/result*0Read what became of a task, waiting for its end.J\x06ResultR;\x12\x04wait\"\bduration:)How long to wait for the end; default 0s.\x80\x01\x01\x12\x85\x01\n" +
 	"\x06RunNow\x12\x1a.millrace.v1.RunNowRequest\x1a\x1b.millrace.v1.RunNowResponse\"Bʵ\x1c>\x1a\x16/v1/tasks/{id}/run-now*\x1cMake a scheduled task ready.J\x04Done`\x05\x12~\n" +
-	"\x06Delete\x12\x1a.millrace.v1.DeleteRequest\x1a\x1b.millrace.v1.DeleteResponse\";ʵ\x1c7\"\x0e/v1/tasks/{id}*\x1dRemove a task that has ended.J\x04Done`\x05\x12A\n" +
-	"\x06Update\x12\x1a.millrace.v1.UpdateRequest\x1a\x1b.millrace.v1.UpdateResponse\x12A\n" +
-	"\x06Cancel\x12\x1a.millrace.v1.CancelRequest\x1a\x1b.millrace.v1.CancelResponse\x12>\n" +
-	"\x05Retry\x12\x19.millrace.v1.RetryRequest\x1a\x1a.millrace.v1.RetryResponse2\xcb\x02\n" +
+	"\x06Delete\x12\x1a.millrace.v1.DeleteRequest\x1a\x1b.millrace.v1.DeleteResponse\";ʵ\x1c7\"\x0e/v1/tasks/{id}*\x1dRemove a task that has ended.J\x04Done`\x05\x12\x9e\x02\n" +
+	"\x06Update\x12\x1a.millrace.v1.UpdateRequest\x1a\x1b.millrace.v1.UpdateResponse\"\xda\x01ʵ\x1c\xd5\x01*\xad\x01Edit a task that waits: what the body leaves out stays. Of a dead task payload, priority and labels can be edited. A repetition of the create is still known by what it sent.2\x01*Z\r\n" +
+	"\vrequest_key`\x01\x8a\x01\x0e/v1/tasks/{id}\x12\xa5\x03\n" +
+	"\x06Cancel\x12\x1a.millrace.v1.CancelRequest\x1a\x1b.millrace.v1.CancelResponse\"\xe1\x02ʵ\x1c\xdc\x02\x1a\x15/v1/tasks/{id}/cancel*\xab\x02Cancel a task. One that waits is cancelled at once. The worker of one that runs is told to stop; the task is cancelled when that worker confirms, when its attempt ends in any way but a completion, or when the queue's cancel_grace is over. With force it is cancelled at once, and its worker loses it.2\x01*Z\r\n" +
+	"\vrequest_key`\x01\x90\x01\x01\x12\xee\x01\n" +
+	"\x05Retry\x12\x19.millrace.v1.RetryRequest\x1a\x1a.millrace.v1.RetryResponse\"\xad\x01ʵ\x1c\xa8\x01\x1a\x14/v1/tasks/{id}/retry*yMake a dead or cancelled task ready. Its failures, crashes, snoozes and deliveries count from 0 again; its attempts stay.2\x01*Z\r\n" +
+	"\vrequest_key`\x01\x90\x01\x01\x12\xf6\x01\n" +
+	"\fForceRelease\x12 .millrace.v1.ForceReleaseRequest\x1a!.millrace.v1.ForceReleaseResponse\"\xa0\x01ʵ\x1c\x9b\x01\x1a\x1c/v1/tasks/{id}/force-release*dTake a running task from its worker, and put it back to its old place. It counts only as a delivery.2\x01*Z\r\n" +
+	"\vrequest_key`\x01\x90\x01\x012\xcb\x02\n" +
 	"\rCommitService\x12\xb9\x02\n" +
 	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse\"\xf5\x01ʵ\x1c\xf0\x01\x1a\n" +
 	"/v1/commit*\xcd\x01Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.2\x01*Z\r\n" +
-	"\vrequest_key`\x012\x88\x11\n" +
+	"\vrequest_key`\x012\x8d\x14\n" +
 	"\fQueueService\x12\x97\x01\n" +
 	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"Nʵ\x1cJ\n" +
 	"\n" +
@@ -7004,7 +8137,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06Delete\x12\x1f.millrace.v1.DeleteQueueRequest\x1a .millrace.v1.DeleteQueueResponse\"\xcd\x02ʵ\x1c\xc8\x02\"\x12/v1/queues/{queue}*\x99\x01Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.R\x83\x01\x12\x05purge\"\n" +
 	"true|false:nRemove the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them.Z\n" +
 	"\n" +
-	"\bif_match`\x05j\x02\xcc\x01\x12\x8a\x01\n" +
+	"\bif_match`\x05j\x02\xcc\x01\x12\xe4\x01\n" +
+	"\x05Pause\x12\x1e.millrace.v1.PauseQueueRequest\x1a\x1f.millrace.v1.PauseQueueResponse\"\x99\x01ʵ\x1c\x94\x01\x1a\x18/v1/queues/{queue}:pause*pStop giving out a queue's tasks, until it is resumed or until a time. Tasks that run go on, and delays come due.2\x01*`\x04\x90\x01\x01\x12\x9b\x01\n" +
+	"\x06Resume\x12\x1f.millrace.v1.ResumeQueueRequest\x1a .millrace.v1.ResumeQueueResponse\"Nʵ\x1cJ\x1a\x19/v1/queues/{queue}:resume*+Give out the tasks of a paused queue again.`\x04\x12\x8a\x01\n" +
 	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\"@ʵ\x1c<\n" +
 	"\x18/v1/queues/{queue}/stats*\x19Count what is in a queue.B\x05stats\x12\x9b\x02\n" +
 	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\"\xbc\x01ʵ\x1c\xb7\x01\x1a\r/v1/namespace*\x9a\x01Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.2\x01*`\x04j\x04\xc9\x01\xc8\x01\x12\xd1\x02\n" +
@@ -7014,7 +8149,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\fSetNamespace\x12 .millrace.v1.SetNamespaceRequest\x1a!.millrace.v1.SetNamespaceResponse\"tʵ\x1cp\x12\r/v1/namespace*7Replace the configuration of the namespace, or make it.2\x06configJ\n" +
 	"ConfiguredZ\n" +
 	"\n" +
-	"\bif_match`\x05r\x04ETagB\xf4\vʵ\x1cE\n" +
+	"\bif_match`\x05r\x04ETagB\xa6\fʵ\x1cE\n" +
 	"\vCompleteOne\x12\x13\n" +
 	"\n" +
 	"SettleItem\x12\x05token\x12\n" +
@@ -7033,16 +8168,20 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"ReleaseOne\x12\x13\n" +
 	"\n" +
-	"SettleItem\x12\x05tokenʵ\x1cI\n" +
+	"SettleItem\x12\x05tokenʵ\x1c&\n" +
+	"\aStopOne\x12\x13\n" +
+	"\n" +
+	"SettleItem\x12\x05token\x12\x06\n" +
+	"\x04Stopʵ\x1cI\n" +
 	"\aSettled\x12(\n" +
 	"\fSettleResult\x12\breplayed\x12\x05state\x12\aeffects\x12\x14\n" +
 	"\x0eSettleResponse\x12\x02atʵ\x1c?\n" +
 	"\fHeartbeatOne\x12\x13\n" +
 	"\n" +
 	"SettleItem\x12\x05token\x12\x1a\n" +
-	"\x10HeartbeatRequest\x12\x06extendʵ\x1cB\n" +
-	"\aRenewed\x12\x1e\n" +
-	"\x0fHeartbeatResult\x12\vlease_until\x12\x17\n" +
+	"\x10HeartbeatRequest\x12\x06extendʵ\x1cJ\n" +
+	"\aRenewed\x12&\n" +
+	"\x0fHeartbeatResult\x12\vlease_until\x12\x06cancel\x12\x17\n" +
 	"\x11HeartbeatResponse\x12\x02atʵ\x1c\xd0\x01\n" +
 	"\x06Result\x121\n" +
 	"\x04Task\x12\x05state\x12\x06reason\x12\x06result\x12\vresult_type\x12\x05error\x12\x12\n" +
@@ -7071,7 +8210,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 89)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -7086,281 +8225,334 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*TaskSpec)(nil),                // 10: millrace.v1.TaskSpec
 	(*TaskError)(nil),               // 11: millrace.v1.TaskError
 	(*Task)(nil),                    // 12: millrace.v1.Task
-	(*Attempt)(nil),                 // 13: millrace.v1.Attempt
-	(*At)(nil),                      // 14: millrace.v1.At
-	(*Error)(nil),                   // 15: millrace.v1.Error
-	(*Failure)(nil),                 // 16: millrace.v1.Failure
-	(*CreateRequest)(nil),           // 17: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),          // 18: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),      // 19: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),            // 20: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),     // 21: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),              // 22: millrace.v1.GetRequest
-	(*GetResponse)(nil),             // 23: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),     // 24: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),    // 25: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),             // 26: millrace.v1.ListRequest
-	(*ListResponse)(nil),            // 27: millrace.v1.ListResponse
-	(*QueueWeight)(nil),             // 28: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 29: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 30: millrace.v1.ClaimResponse
-	(*Assignment)(nil),              // 31: millrace.v1.Assignment
-	(*Hold)(nil),                    // 32: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 33: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 34: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 35: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 36: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 37: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 38: millrace.v1.SettleItem
-	(*Complete)(nil),                // 39: millrace.v1.Complete
-	(*Fail)(nil),                    // 40: millrace.v1.Fail
-	(*Snooze)(nil),                  // 41: millrace.v1.Snooze
-	(*Release)(nil),                 // 42: millrace.v1.Release
-	(*Effects)(nil),                 // 43: millrace.v1.Effects
-	(*SettleResult)(nil),            // 44: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 45: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 46: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),           // 47: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 48: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 49: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 50: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 51: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 52: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 53: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 54: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 55: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 56: millrace.v1.RetryResponse
-	(*Fence)(nil),                   // 57: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 58: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 59: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 60: millrace.v1.Op
-	(*Reserved)(nil),                // 61: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 62: millrace.v1.TaskComplete
-	(*TaskFail)(nil),                // 63: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 64: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 65: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 66: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 67: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 68: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 69: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 70: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 71: millrace.v1.QueueConfig
-	(*ListQueuesRequest)(nil),       // 72: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 73: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 74: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 75: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 76: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 77: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 78: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 79: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 80: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 81: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 82: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 83: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 84: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 85: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 86: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 87: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 88: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 89: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 90: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 91: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 92: millrace.v1.SetNamespaceResponse
-	nil,                             // 93: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 94: millrace.v1.Error.DetailsEntry
-	nil,                             // 95: millrace.v1.Failure.DetailsEntry
-	(*durationpb.Duration)(nil),     // 96: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 97: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 98: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 99: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 100: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 101: millrace.v1.RefsMoved
+	(*CancelAsked)(nil),             // 13: millrace.v1.CancelAsked
+	(*Attempt)(nil),                 // 14: millrace.v1.Attempt
+	(*At)(nil),                      // 15: millrace.v1.At
+	(*Error)(nil),                   // 16: millrace.v1.Error
+	(*Failure)(nil),                 // 17: millrace.v1.Failure
+	(*CreateRequest)(nil),           // 18: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 19: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 20: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 21: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 22: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 23: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 24: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 25: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 26: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 27: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 28: millrace.v1.ListResponse
+	(*QueueWeight)(nil),             // 29: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 30: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 31: millrace.v1.ClaimResponse
+	(*Assignment)(nil),              // 32: millrace.v1.Assignment
+	(*Hold)(nil),                    // 33: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 34: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 35: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 36: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 37: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 38: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 39: millrace.v1.SettleItem
+	(*Complete)(nil),                // 40: millrace.v1.Complete
+	(*Fail)(nil),                    // 41: millrace.v1.Fail
+	(*Snooze)(nil),                  // 42: millrace.v1.Snooze
+	(*Release)(nil),                 // 43: millrace.v1.Release
+	(*Stop)(nil),                    // 44: millrace.v1.Stop
+	(*Effects)(nil),                 // 45: millrace.v1.Effects
+	(*SettleResult)(nil),            // 46: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 47: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 48: millrace.v1.WaitResponse
+	(*RunNowRequest)(nil),           // 49: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 50: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 51: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 52: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 53: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 54: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 55: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 56: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 57: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 58: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 59: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 60: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 61: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 62: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 63: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 64: millrace.v1.Op
+	(*Reserved)(nil),                // 65: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 66: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 67: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 68: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 69: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 70: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 71: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 72: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 73: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 74: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 75: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 76: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 77: millrace.v1.QueueConfig
+	(*QueueCeilings)(nil),           // 78: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 79: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 80: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 81: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 82: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 83: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 84: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 85: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 86: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 87: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 88: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 89: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 90: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 91: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 92: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 93: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 94: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 95: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 96: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 97: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 98: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 99: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 100: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 101: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 102: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 103: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 104: millrace.v1.SetNamespaceResponse
+	nil,                             // 105: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 106: millrace.v1.Task.LabelsEntry
+	nil,                             // 107: millrace.v1.Error.DetailsEntry
+	nil,                             // 108: millrace.v1.Failure.DetailsEntry
+	nil,                             // 109: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 110: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 111: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 112: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 113: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 114: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 115: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	96,  // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	96,  // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	110, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	110, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	96,  // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	110, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	8,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	97,  // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	96,  // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	96,  // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	96,  // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	111, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	110, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	110, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	110, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	7,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	9,   // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	93,  // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	97,  // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	105, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	111, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	8,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	97,  // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	96,  // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	96,  // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	97,  // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	97,  // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	97,  // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	97,  // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	97,  // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	111, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	110, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	110, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	111, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	111, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	111, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	111, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	111, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	11,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	97,  // 26: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	97,  // 27: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
-	1,   // 28: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
-	11,  // 29: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	97,  // 30: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	94,  // 31: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	96,  // 32: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
-	5,   // 33: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
-	16,  // 34: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	95,  // 35: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
-	10,  // 36: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
-	14,  // 37: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
-	10,  // 38: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
-	15,  // 39: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
-	20,  // 40: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
-	14,  // 41: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
-	12,  // 42: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
-	14,  // 43: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
-	13,  // 44: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
-	14,  // 45: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
-	0,   // 46: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	12,  // 47: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	14,  // 48: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	28,  // 49: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	96,  // 50: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	96,  // 51: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	31,  // 52: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	14,  // 53: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	8,   // 54: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	32,  // 55: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	96,  // 56: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	97,  // 57: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	34,  // 58: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	14,  // 59: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	38,  // 60: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	44,  // 61: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	14,  // 62: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	39,  // 63: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	40,  // 64: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	41,  // 65: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	42,  // 66: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	43,  // 67: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	11,  // 68: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	96,  // 69: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	97,  // 70: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	96,  // 71: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	70,  // 72: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	60,  // 73: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 74: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	65,  // 75: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	15,  // 76: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	12,  // 77: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	14,  // 78: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	14,  // 79: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	14,  // 80: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	57,  // 81: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	70,  // 82: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	60,  // 83: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	65,  // 84: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	14,  // 85: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	10,  // 86: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	62,  // 87: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	63,  // 88: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	64,  // 89: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	66,  // 90: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	67,  // 91: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	70,  // 92: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	68,  // 93: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	69,  // 94: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	98,  // 95: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	99,  // 96: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	100, // 97: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	61,  // 98: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	32,  // 99: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	39,  // 100: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	32,  // 101: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	40,  // 102: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	32,  // 103: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	41,  // 104: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 105: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	101, // 106: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	6,   // 107: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	96,  // 108: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	96,  // 109: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	7,   // 110: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	96,  // 111: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	96,  // 112: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	96,  // 113: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	96,  // 114: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	81,  // 115: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	14,  // 116: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	71,  // 117: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	14,  // 118: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	71,  // 119: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	14,  // 120: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	14,  // 121: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	97,  // 122: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	81,  // 123: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	14,  // 124: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	88,  // 125: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	83,  // 126: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 127: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	88,  // 128: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	83,  // 129: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	14,  // 130: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	17,  // 131: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	19,  // 132: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	22,  // 133: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	24,  // 134: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	26,  // 135: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	29,  // 136: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	33,  // 137: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	36,  // 138: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	45,  // 139: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	47,  // 140: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	49,  // 141: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	51,  // 142: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	53,  // 143: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	55,  // 144: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	58,  // 145: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	72,  // 146: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	74,  // 147: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	76,  // 148: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	78,  // 149: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	80,  // 150: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	84,  // 151: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	86,  // 152: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	89,  // 153: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	91,  // 154: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	18,  // 155: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	21,  // 156: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	23,  // 157: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	25,  // 158: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	27,  // 159: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	30,  // 160: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	35,  // 161: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	37,  // 162: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	46,  // 163: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	48,  // 164: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	50,  // 165: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	52,  // 166: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	54,  // 167: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	56,  // 168: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	59,  // 169: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	73,  // 170: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	75,  // 171: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	77,  // 172: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	79,  // 173: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	82,  // 174: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	85,  // 175: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	87,  // 176: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	90,  // 177: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	92,  // 178: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	155, // [155:179] is the sub-list for method output_type
-	131, // [131:155] is the sub-list for method input_type
-	131, // [131:131] is the sub-list for extension type_name
-	131, // [131:131] is the sub-list for extension extendee
-	0,   // [0:131] is the sub-list for field type_name
+	106, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	111, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	13,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
+	111, // 29: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	111, // 30: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	111, // 31: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	111, // 32: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	1,   // 33: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
+	11,  // 34: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
+	111, // 35: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	107, // 36: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	110, // 37: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	5,   // 38: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
+	17,  // 39: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
+	108, // 40: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	10,  // 41: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
+	15,  // 42: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
+	10,  // 43: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
+	16,  // 44: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
+	21,  // 45: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
+	15,  // 46: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
+	12,  // 47: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
+	15,  // 48: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
+	14,  // 49: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
+	15,  // 50: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
+	0,   // 51: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
+	12,  // 52: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	15,  // 53: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	29,  // 54: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	110, // 55: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	110, // 56: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	32,  // 57: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	15,  // 58: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	8,   // 59: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	33,  // 60: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	110, // 61: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	111, // 62: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	35,  // 63: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	15,  // 64: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	39,  // 65: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	46,  // 66: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	15,  // 67: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	40,  // 68: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	41,  // 69: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	42,  // 70: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	43,  // 71: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	44,  // 72: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	45,  // 73: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	11,  // 74: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	110, // 75: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	111, // 76: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	110, // 77: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	11,  // 78: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	76,  // 79: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	64,  // 80: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 81: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	71,  // 82: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	16,  // 83: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	12,  // 84: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	15,  // 85: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	15,  // 86: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	15,  // 87: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	111, // 88: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	110, // 89: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	109, // 90: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	111, // 91: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 92: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	15,  // 93: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 94: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	15,  // 95: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 96: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	15,  // 97: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 98: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	15,  // 99: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	61,  // 100: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	76,  // 101: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	64,  // 102: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	71,  // 103: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	15,  // 104: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	10,  // 105: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	66,  // 106: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	69,  // 107: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	70,  // 108: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	67,  // 109: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	68,  // 110: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	72,  // 111: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	73,  // 112: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	76,  // 113: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	74,  // 114: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	75,  // 115: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	112, // 116: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	113, // 117: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	114, // 118: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	65,  // 119: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	33,  // 120: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	40,  // 121: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	111, // 122: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	33,  // 123: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	41,  // 124: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	33,  // 125: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	42,  // 126: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 127: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	115, // 128: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	6,   // 129: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	110, // 130: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	110, // 131: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	7,   // 132: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	110, // 133: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	110, // 134: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	110, // 135: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	110, // 136: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	110, // 137: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	110, // 138: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	78,  // 139: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	110, // 140: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	110, // 141: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	111, // 142: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	111, // 143: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	111, // 144: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	15,  // 145: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	15,  // 146: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	93,  // 147: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	15,  // 148: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	77,  // 149: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	15,  // 150: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	77,  // 151: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	15,  // 152: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	15,  // 153: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	111, // 154: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	79,  // 155: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	93,  // 156: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	15,  // 157: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	100, // 158: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	95,  // 159: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	15,  // 160: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	100, // 161: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	95,  // 162: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	15,  // 163: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	18,  // 164: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	20,  // 165: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	23,  // 166: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	25,  // 167: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	27,  // 168: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	30,  // 169: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	34,  // 170: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	37,  // 171: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	47,  // 172: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	49,  // 173: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	51,  // 174: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	53,  // 175: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	55,  // 176: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	57,  // 177: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	59,  // 178: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	62,  // 179: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	84,  // 180: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	86,  // 181: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	88,  // 182: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	90,  // 183: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	80,  // 184: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	82,  // 185: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	92,  // 186: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	96,  // 187: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	98,  // 188: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	101, // 189: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	103, // 190: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	19,  // 191: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	22,  // 192: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	24,  // 193: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	26,  // 194: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	28,  // 195: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	31,  // 196: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	36,  // 197: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	38,  // 198: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	48,  // 199: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	50,  // 200: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	52,  // 201: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	54,  // 202: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	56,  // 203: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	58,  // 204: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	60,  // 205: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	63,  // 206: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	85,  // 207: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	87,  // 208: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	89,  // 209: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	91,  // 210: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	81,  // 211: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	83,  // 212: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	94,  // 213: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	97,  // 214: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	99,  // 215: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	102, // 216: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	104, // 217: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	191, // [191:218] is the sub-list for method output_type
+	164, // [164:191] is the sub-list for method input_type
+	164, // [164:164] is the sub-list for extension type_name
+	164, // [164:164] is the sub-list for extension extendee
+	0,   // [0:164] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -7371,19 +8563,23 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_ref_change_proto_init()
 	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[8].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[22].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[31].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[23].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[32].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
+		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[53].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[46].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[57].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
 		(*Op_TaskSnooze)(nil),
+		(*Op_TaskCancel)(nil),
+		(*Op_QueuePause)(nil),
 		(*Op_KvPut)(nil),
 		(*Op_KvDelete)(nil),
 		(*Op_KvCheck)(nil),
@@ -7394,25 +8590,25 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[59].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[60].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[61].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[63].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[65].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[66].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[67].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[64].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[71].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[76].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[70].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[81].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[83].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[88].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   89,
+			NumMessages:   103,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

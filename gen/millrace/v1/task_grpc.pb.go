@@ -33,6 +33,7 @@ const (
 	TaskService_Update_FullMethodName       = "/millrace.v1.TaskService/Update"
 	TaskService_Cancel_FullMethodName       = "/millrace.v1.TaskService/Cancel"
 	TaskService_Retry_FullMethodName        = "/millrace.v1.TaskService/Retry"
+	TaskService_ForceRelease_FullMethodName = "/millrace.v1.TaskService/ForceRelease"
 )
 
 // TaskServiceClient is the client API for TaskService service.
@@ -52,13 +53,18 @@ type TaskServiceClient interface {
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
 	// Wait answers when the task has ended, however long that takes.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
-	// RunNow makes a scheduled task ready (admin).
+	// RunNow makes a scheduled task ready (task:operate or admin).
 	RunNow(ctx context.Context, in *RunNowRequest, opts ...grpc.CallOption) (*RunNowResponse, error)
 	// Delete removes a task that has ended (admin).
 	Delete(ctx context.Context, in *DeleteRequest, opts ...grpc.CallOption) (*DeleteResponse, error)
+	// Update edits a task that waits or is dead (task:create or admin).
 	Update(ctx context.Context, in *UpdateRequest, opts ...grpc.CallOption) (*UpdateResponse, error)
+	// Cancel cancels a task that has not ended (task:create, task:operate or admin).
 	Cancel(ctx context.Context, in *CancelRequest, opts ...grpc.CallOption) (*CancelResponse, error)
+	// Retry makes a dead or cancelled task ready (task:operate or admin).
 	Retry(ctx context.Context, in *RetryRequest, opts ...grpc.CallOption) (*RetryResponse, error)
+	// ForceRelease takes a running task from its worker (task:operate or admin).
+	ForceRelease(ctx context.Context, in *ForceReleaseRequest, opts ...grpc.CallOption) (*ForceReleaseResponse, error)
 }
 
 type taskServiceClient struct {
@@ -209,6 +215,16 @@ func (c *taskServiceClient) Retry(ctx context.Context, in *RetryRequest, opts ..
 	return out, nil
 }
 
+func (c *taskServiceClient) ForceRelease(ctx context.Context, in *ForceReleaseRequest, opts ...grpc.CallOption) (*ForceReleaseResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ForceReleaseResponse)
+	err := c.cc.Invoke(ctx, TaskService_ForceRelease_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // TaskServiceServer is the server API for TaskService service.
 // All implementations must embed UnimplementedTaskServiceServer
 // for forward compatibility.
@@ -226,13 +242,18 @@ type TaskServiceServer interface {
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
 	// Wait answers when the task has ended, however long that takes.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
-	// RunNow makes a scheduled task ready (admin).
+	// RunNow makes a scheduled task ready (task:operate or admin).
 	RunNow(context.Context, *RunNowRequest) (*RunNowResponse, error)
 	// Delete removes a task that has ended (admin).
 	Delete(context.Context, *DeleteRequest) (*DeleteResponse, error)
+	// Update edits a task that waits or is dead (task:create or admin).
 	Update(context.Context, *UpdateRequest) (*UpdateResponse, error)
+	// Cancel cancels a task that has not ended (task:create, task:operate or admin).
 	Cancel(context.Context, *CancelRequest) (*CancelResponse, error)
+	// Retry makes a dead or cancelled task ready (task:operate or admin).
 	Retry(context.Context, *RetryRequest) (*RetryResponse, error)
+	// ForceRelease takes a running task from its worker (task:operate or admin).
+	ForceRelease(context.Context, *ForceReleaseRequest) (*ForceReleaseResponse, error)
 	mustEmbedUnimplementedTaskServiceServer()
 }
 
@@ -284,6 +305,9 @@ func (UnimplementedTaskServiceServer) Cancel(context.Context, *CancelRequest) (*
 }
 func (UnimplementedTaskServiceServer) Retry(context.Context, *RetryRequest) (*RetryResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Retry not implemented")
+}
+func (UnimplementedTaskServiceServer) ForceRelease(context.Context, *ForceReleaseRequest) (*ForceReleaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ForceRelease not implemented")
 }
 func (UnimplementedTaskServiceServer) mustEmbedUnimplementedTaskServiceServer() {}
 func (UnimplementedTaskServiceServer) testEmbeddedByValue()                     {}
@@ -558,6 +582,24 @@ func _TaskService_Retry_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_ForceRelease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ForceReleaseRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).ForceRelease(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_ForceRelease_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).ForceRelease(ctx, req.(*ForceReleaseRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // TaskService_ServiceDesc is the grpc.ServiceDesc for TaskService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -620,6 +662,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Retry",
 			Handler:    _TaskService_Retry_Handler,
+		},
+		{
+			MethodName: "ForceRelease",
+			Handler:    _TaskService_ForceRelease_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
@@ -737,6 +783,8 @@ const (
 	QueueService_Get_FullMethodName             = "/millrace.v1.QueueService/Get"
 	QueueService_Set_FullMethodName             = "/millrace.v1.QueueService/Set"
 	QueueService_Delete_FullMethodName          = "/millrace.v1.QueueService/Delete"
+	QueueService_Pause_FullMethodName           = "/millrace.v1.QueueService/Pause"
+	QueueService_Resume_FullMethodName          = "/millrace.v1.QueueService/Resume"
 	QueueService_Stats_FullMethodName           = "/millrace.v1.QueueService/Stats"
 	QueueService_CreateNamespace_FullMethodName = "/millrace.v1.QueueService/CreateNamespace"
 	QueueService_DeleteNamespace_FullMethodName = "/millrace.v1.QueueService/DeleteNamespace"
@@ -754,6 +802,10 @@ type QueueServiceClient interface {
 	Get(ctx context.Context, in *GetQueueRequest, opts ...grpc.CallOption) (*GetQueueResponse, error)
 	Set(ctx context.Context, in *SetQueueRequest, opts ...grpc.CallOption) (*SetQueueResponse, error)
 	Delete(ctx context.Context, in *DeleteQueueRequest, opts ...grpc.CallOption) (*DeleteQueueResponse, error)
+	// Pause stops giving out a queue's tasks (task:operate or admin).
+	Pause(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*PauseQueueResponse, error)
+	// Resume lets a paused queue go on (task:operate or admin).
+	Resume(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*ResumeQueueResponse, error)
 	Stats(ctx context.Context, in *QueueStatsRequest, opts ...grpc.CallOption) (*QueueStatsResponse, error)
 	CreateNamespace(ctx context.Context, in *CreateNamespaceRequest, opts ...grpc.CallOption) (*CreateNamespaceResponse, error)
 	DeleteNamespace(ctx context.Context, in *DeleteNamespaceRequest, opts ...grpc.CallOption) (*DeleteNamespaceResponse, error)
@@ -803,6 +855,26 @@ func (c *queueServiceClient) Delete(ctx context.Context, in *DeleteQueueRequest,
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(DeleteQueueResponse)
 	err := c.cc.Invoke(ctx, QueueService_Delete_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) Pause(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*PauseQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseQueueResponse)
+	err := c.cc.Invoke(ctx, QueueService_Pause_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) Resume(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*ResumeQueueResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeQueueResponse)
+	err := c.cc.Invoke(ctx, QueueService_Resume_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -869,6 +941,10 @@ type QueueServiceServer interface {
 	Get(context.Context, *GetQueueRequest) (*GetQueueResponse, error)
 	Set(context.Context, *SetQueueRequest) (*SetQueueResponse, error)
 	Delete(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error)
+	// Pause stops giving out a queue's tasks (task:operate or admin).
+	Pause(context.Context, *PauseQueueRequest) (*PauseQueueResponse, error)
+	// Resume lets a paused queue go on (task:operate or admin).
+	Resume(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error)
 	Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error)
 	CreateNamespace(context.Context, *CreateNamespaceRequest) (*CreateNamespaceResponse, error)
 	DeleteNamespace(context.Context, *DeleteNamespaceRequest) (*DeleteNamespaceResponse, error)
@@ -895,6 +971,12 @@ func (UnimplementedQueueServiceServer) Set(context.Context, *SetQueueRequest) (*
 }
 func (UnimplementedQueueServiceServer) Delete(context.Context, *DeleteQueueRequest) (*DeleteQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Delete not implemented")
+}
+func (UnimplementedQueueServiceServer) Pause(context.Context, *PauseQueueRequest) (*PauseQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Pause not implemented")
+}
+func (UnimplementedQueueServiceServer) Resume(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Resume not implemented")
 }
 func (UnimplementedQueueServiceServer) Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
@@ -1000,6 +1082,42 @@ func _QueueService_Delete_Handler(srv interface{}, ctx context.Context, dec func
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(QueueServiceServer).Delete(ctx, req.(*DeleteQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_Pause_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).Pause(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_Pause_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).Pause(ctx, req.(*PauseQueueRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_Resume_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeQueueRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).Resume(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_Resume_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).Resume(ctx, req.(*ResumeQueueRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1116,6 +1234,14 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Delete",
 			Handler:    _QueueService_Delete_Handler,
+		},
+		{
+			MethodName: "Pause",
+			Handler:    _QueueService_Pause_Handler,
+		},
+		{
+			MethodName: "Resume",
+			Handler:    _QueueService_Resume_Handler,
 		},
 		{
 			MethodName: "Stats",

@@ -15,9 +15,12 @@ import (
 
 var writeGolden = flag.Bool("golden", false, "write the golden bytes instead of comparing; old data must stay readable")
 
+// sampleRetry is a policy with every field set.
+var sampleRetry = core.Retry{Backoff: core.BackoffEqualJitter, Base: 1, FactorPercent: 300, Max: 4000}
+
 // samples are one value of each stored form, with every field set.
 func samples() []sample {
-	retry := core.Retry{Backoff: core.BackoffEqualJitter, Base: 1, FactorPercent: 300, Max: 4000}
+	retry := sampleRetry
 	full := settings{maxAttempts: 1, maxCrashes: 2, maxDeliveries: -1, lease: 4000, maxRun: 5000, retry: retry}
 	rec := record{
 		outcome: core.OutcomeFailed, reason: reasonRetry, priority: 9, hasResult: true, queue: 300, token: 70_000,
@@ -54,26 +57,10 @@ func samples() []sample {
 	count := counters{states: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7}, created: 100, purged: 72, completed: 50, failed: 9, crashed: 8, bytes: 1 << 20, ended: 1 << 10}
 	swept := count
 	swept.sweeps[0], swept.sweeps[2] = sweep{epoch, idOf("t")}, sweep{epoch + 1, idOf("u")}
-	config := core.QueueConfig{
-		Version: 7, MaxAttempts: 1, MaxCrashes: 2, MaxDeliveries: -1, Lease: 4000, MaxRun: 5000, Retry: retry,
-		MaxPayload: 8, Aging: -1, RetainCompleted: 9, RetainCancelled: 10, RetainDead: -1,
-	}
-	bounded := queueRow{
-		number: 3, config: config, paused: core.QueuePaused{Since: epoch, Until: epoch + 1, By: "ann", Reason: "deploy"},
-	}
-	bounded.config.Limits = core.QueueLimits{
-		CancelGrace: -1, DefaultTTL: 2, MaxTasks: 3, MaxBytes: 4, CeilingAttempts: 5, CeilingCrashes: 6, CeilingDeliveries: 7,
-		CeilingLease: 8, CeilingMaxRun: 9, CeilingPriority: 1,
-	}
-	cancel := core.CancelAsked{At: epoch, By: "ann", Reason: "wrong order", Force: true}
-	attempt := core.Attempt{
-		Worker: "w", Session: core.SessionID{9}, Start: epoch, End: epoch + 5, Outcome: core.OutcomeFailed,
-		Error: core.TaskError{Code: "E", Message: "m", Stack: "s"}, Index: 88, Token: 5,
-	}
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return []sample{
+	return append(controlSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
@@ -99,22 +86,18 @@ func samples() []sample {
 		of("counters, swept", appendCounters(nil, &swept), swept, decodeCounters),
 		of("meta", appendMeta(nil, meta{1, 2, 3, 4, gone{}}), meta{1, 2, 3, 4, gone{}}, decodeMeta),
 		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),
-		of("config", appendConfig(nil, &queueRow{number: 3, config: config}), queueRow{number: 3, config: config}, decodeConfig),
-		of("config, limits, paused", appendConfig(nil, &bounded), bounded, decodeConfig),
 		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, false}), carried{idOf("t"), 3, content, 7, full, false}, decodeCarried),
 		of("running row, labels", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, true}), carried{idOf("t"), 3, content, 7, full, true}, decodeCarried),
 		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false}), ended{3, 9, true, true, false, false}, decodeEnded),
 		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true}), ended{3, 9, false, false, true, true}, decodeEnded),
-		of("cancel", appendCancel(nil, &cancel), cancel, decodeCancel),
 		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
 		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
 		of("removed queue", appendRemoved(nil, &removed{"mail", []byte{1, 2}}), removed{"mail", []byte{1, 2}}, decodeRemoved),
-		of("attempt", appendAttempt(nil, &attempt), attempt, decodeAttempt),
 		of("result", appendResult(nil, "text/plain", []byte("r")), "text/plain r", func(b []byte) (string, error) {
 			kind, result, err := decodeResult(b)
 			return string(kind) + " " + string(result), err
 		}),
-	}
+	}...)
 }
 
 // specAlone is decodeSpec without where the parts of the record are.
@@ -122,6 +105,33 @@ func specAlone(b []byte) (spec, error) {
 	s, err := decodeSpec(b)
 	s.flags, s.flagsAt, s.flagsEnd, s.typeAt = 0, 0, 0, 0
 	return s, err
+}
+
+// controlSamples are those of configurations and of cancels.
+func controlSamples() []sample {
+	retry := sampleRetry
+	config := core.QueueConfig{
+		Version: 7, MaxAttempts: 1, MaxCrashes: 2, MaxDeliveries: -1, Lease: 4000, MaxRun: 5000, Retry: retry,
+		MaxPayload: 8, Aging: -1, RetainCompleted: 9, RetainCancelled: 10, RetainDead: -1,
+	}
+	bounded := queueRow{
+		number: 3, config: config, paused: core.QueuePaused{Since: epoch, Until: epoch + 1, By: "ann", Reason: "deploy"},
+	}
+	bounded.config.Limits = core.QueueLimits{
+		CancelGrace: -1, DefaultTTL: 2, MaxTasks: 3, MaxBytes: 4, CeilingAttempts: 5, CeilingCrashes: 6, CeilingDeliveries: 7,
+		CeilingLease: 8, CeilingMaxRun: 9, CeilingPriority: 1,
+	}
+	cancel := core.CancelAsked{At: epoch, By: "ann", Reason: "wrong order", Force: true}
+	attempt := core.Attempt{
+		Worker: "w", Session: core.SessionID{9}, Start: epoch, End: epoch + 5, Outcome: core.OutcomeFailed,
+		Error: core.TaskError{Code: "E", Message: "m", Stack: "s"}, Index: 88, Token: 5,
+	}
+	return []sample{
+		of("attempt", appendAttempt(nil, &attempt), attempt, decodeAttempt),
+		of("config", appendConfig(nil, &queueRow{number: 3, config: config}), queueRow{number: 3, config: config}, decodeConfig),
+		of("config, limits, paused", appendConfig(nil, &bounded), bounded, decodeConfig),
+		of("cancel", appendCancel(nil, &cancel), cancel, decodeCancel),
+	}
 }
 
 func windowOf(form byte) func(b []byte) (window, error) {

@@ -1,7 +1,9 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -76,7 +78,7 @@ func (m *Machine) cancelRunning(tx core.Txn, c *core.ApplyContext, r *run, op *c
 	if !asked {
 		m.saveCancel(tx, r.id, &core.CancelAsked{At: c.Stamp, By: c.Principal, Reason: reason, Force: force})
 		m.log.run(r, runRenewed)
-		r.rec.cancelUntil = c.Stamp.Add(max(grace, 1)) // never 0, which stands for none
+		r.rec.cancelUntil, r.reason = c.Stamp.Add(max(grace, 1)), reason // never 0, which stands for none
 	}
 	if force {
 		m.lose(r, lostCancelled)
@@ -88,10 +90,28 @@ func (m *Machine) cancelRunning(tx core.Txn, c *core.ApplyContext, r *run, op *c
 	r.ends = m.endOf(&r.rec)
 	m.leases.fix(r)
 	m.saveRecord(tx, r.id, &r.rec)
-	m.wanted = append(m.wanted, core.CancelWanted{
-		Partition: m.p, Session: r.rec.session, Task: r.id, Token: r.rec.token, Reason: reason, Until: r.rec.cancelUntil,
-	})
+	m.wanted = append(m.wanted, m.wantedOf(r))
 	return core.OpResult{Task: r.id, State: core.Running}, nil, nil
+}
+
+// wantedOf is what the holder of a running task is told whose cancel was asked for.
+func (m *Machine) wantedOf(r *run) core.CancelWanted {
+	return core.CancelWanted{
+		Partition: m.p, Session: r.rec.session, Task: r.id, Token: r.rec.token, Reason: r.reason, Until: r.rec.cancelUntil,
+	}
+}
+
+// Wanted returns the running tasks of a session whose cancel was asked for, in order of token: a holder that reconnects is told
+// again.
+func (m *Machine) Wanted(s core.SessionID) []core.CancelWanted {
+	var out []core.CancelWanted
+	for r := m.sessions[s]; r != nil; r = r.next {
+		if r.rec.cancelUntil != 0 && !r.queue.removed {
+			out = append(out, m.wantedOf(r))
+		}
+	}
+	slices.SortFunc(out, func(a, b core.CancelWanted) int { return cmp.Compare(a.Token, b.Token) })
+	return out
 }
 
 // applyStop ends the attempt of a holder that was asked to stop: the task is cancelled.

@@ -253,7 +253,7 @@ func (m *Machine) derived() string {
 		}
 	}
 	for _, r := range slices.SortedFunc(maps.Values(m.runs), func(a, b *run) int { return cmp.Compare(a.rec.token, b.rec.token) }) {
-		fmt.Fprintf(&b, "run %s %+v %d %d %+v %v %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.labels, r.queue.name, r.ends, m.leases.items[r.at] == r)
+		fmt.Fprintf(&b, "run %s %+v %d %d %+v %v %q %s ends %d in heap %v\n", r.id, r.rec, r.content, r.payload, r.settings, r.labels, r.reason, r.queue.name, r.ends, m.leases.items[r.at] == r)
 	}
 	fmt.Fprintf(&b, "%d resumes, %d runs, %d leases, %d sessions, %d+%d past, %d names, %d removed, %d vacant\n", len(m.resumes.items), len(m.runs), len(m.leases.items), len(m.sessions), len(m.byDue.items), len(m.byEnd.items), len(m.names), len(m.removed), len(m.vacant.items))
 	for _, s := range slices.SortedFunc(maps.Keys(m.sessions), func(a, b core.SessionID) int { return slices.Compare(a[:], b[:]) }) {

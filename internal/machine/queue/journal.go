@@ -145,6 +145,9 @@ func (m *Machine) Undo() {
 			m.attach(c.run)
 		case runRenewed:
 			m.setLease(c.run, c.old)
+			if c.old.cancel == 0 {
+				c.run.reason = ""
+			}
 		}
 	}
 	for _, s := range slices.Backward(j.saves) {

@@ -258,6 +258,13 @@ func (m *Machine) openRuns(v core.View) error {
 				return err
 			}
 		}
+		if rec.cancelUntil != 0 {
+			asked, err := loadCancel(v, m.p, r.id)
+			if err != nil {
+				return err
+			}
+			r.reason = asked.Reason
+		}
 		m.attach(r)
 	}
 	return nil

@@ -36,8 +36,16 @@ func (m *Machine) applyPause(tx core.Txn, c *core.ApplyContext, op *core.QueuePa
 		return core.OpResult{}, core.Invalid{Field: "queue", Message: fmt.Sprintf("must have 1 to %d characters", maxName)}
 	}
 	l := m.lineOf(op.Queue)
-	if l == nil {
+	switch {
+	case l == nil && !op.Make:
 		return core.OpResult{}, core.NotFound{Kind: "queue", ID: op.Queue}
+	case l == nil && op.Resume:
+		return core.OpResult{Replayed: true}, nil
+	case l == nil:
+		if fact := m.roomForQueue(c); fact != nil {
+			return core.OpResult{}, fact
+		}
+		l = m.addLine(tx, op.Queue)
 	}
 	reason := cutReason(op.Reason)
 	if op.Resume && !l.isPaused() || !op.Resume && l.isPaused() && l.paused.Until == op.Until && l.paused.Reason == reason {

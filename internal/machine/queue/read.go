@@ -248,6 +248,15 @@ func readWorker(v core.View, p core.Partition, id core.TaskID, rec *record) (str
 	return rec.worker, nil
 }
 
+// loadCancel reads who asked for the cancel of a task for which there is such a record.
+func loadCancel(v core.View, p core.Partition, id core.TaskID) (core.CancelAsked, error) {
+	value, err := must(v, keys.AppendTaskCancel(nil, p, id), "cancel of task %s", id)
+	if err != nil {
+		return core.CancelAsked{}, err
+	}
+	return decodeCancel(value)
+}
+
 // readAttempts reads the records of the attempts of a task that has had n, oldest first.
 func readAttempts(v core.View, p core.Partition, id core.TaskID, n uint32) (out []core.Attempt, err error) {
 	if n == 0 {
@@ -282,11 +291,7 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 		EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult, Labels: s.labels, ExpiresAt: rec.expiresAt,
 	}
 	if rec.cancelUntil != 0 || rec.hasCancel {
-		value, err := must(v, keys.AppendTaskCancel(nil, p, id), "cancel of task %s", id)
-		if err != nil {
-			return t, err
-		}
-		if t.Cancel, err = decodeCancel(value); err != nil {
+		if t.Cancel, err = loadCancel(v, p, id); err != nil {
 			return t, err
 		}
 		t.Cancel.Until = rec.cancelUntil

@@ -19,6 +19,8 @@ type run struct {
 	settings settings
 	// labels says that it has labels.
 	labels bool
+	// reason is why its cancel was asked for, as its holder is told.
+	reason string
 	// ends is the earliest stamp at which the lease may be ended. It is no earlier than the deadline.
 	ends core.ShardTime
 	// at is the place in the heap by ends.

@@ -26,7 +26,7 @@ func (m *Machine) applyUpdate(tx core.Txn, c *core.ApplyContext, op *core.TaskUp
 	if rec.state == core.Ready {
 		m.settleOne(tx, l, op.Task, &rec)
 	}
-	if op.HasPayload || op.HasLabels {
+	if op.HasPayload || op.HasLabels || op.ContentType != "" {
 		if fact, err := m.editSpec(tx, l, op, &rec); fact != nil || err != nil {
 			return core.OpResult{}, fact, err
 		}
@@ -77,14 +77,17 @@ func (m *Machine) editSpec(tx core.Txn, l *queueState, op *core.TaskUpdate, rec 
 	had := len(s.labels) > 0
 	old := s.labels
 	if op.HasPayload {
-		s.payload, s.contentType = op.Payload, nil
-		if op.ContentType != jsonType {
-			s.contentType = []byte(op.ContentType)
-		}
+		s.payload = op.Payload
 		if is := uint64(len(op.Payload)); is > was {
 			if fact := l.roomForBytes(is - was); fact != nil {
 				return fact, nil
 			}
+		}
+	}
+	if op.HasPayload || op.ContentType != "" {
+		s.contentType = nil
+		if op.ContentType != jsonType {
+			s.contentType = []byte(op.ContentType)
 		}
 	}
 	if op.HasLabels {

@@ -59,10 +59,10 @@ func writeTaskSpec(w *restBody, m *pb.TaskSpec) {
 		w.object("unique", func() { writeUnique(w, x) })
 	}
 	w.text("tag", m.GetTag())
-	w.flag("labels", len(m.GetLabels()) > 0)
+	w.textMap("labels", m.GetLabels())
+	w.time("expires_at", m.GetExpiresAt())
 	w.flag("key", m.GetKey() != "")
 	w.flag("cost", m.GetCost() != 0)
-	w.flag("expires_at", m.GetExpiresAt() != nil)
 	w.flag("after", len(m.GetAfter()) > 0)
 	w.flag("webhook", m.GetWebhook() != "")
 }
@@ -136,6 +136,8 @@ func writeSettleItem(w *restBody, m *pb.SettleItem) {
 		w.object("snooze", func() { writeSnooze(w, x.Snooze) })
 	case *pb.SettleItem_Release:
 		w.object("release", func() { writeRelease(w, x.Release) })
+	case *pb.SettleItem_Stop:
+		w.object("stop", func() { writeStop(w, x.Stop) })
 	}
 	if x := m.GetEffects(); x != nil {
 		w.object("effects", func() { writeEffects(w, x) })
@@ -169,6 +171,12 @@ func writeSnooze(w *restBody, m *pb.Snooze) {
 func writeRelease(w *restBody, m *pb.Release) {
 }
 
+func writeStop(w *restBody, m *pb.Stop) {
+	if x := m.GetError(); x != nil {
+		w.object("error", func() { writeTaskError(w, x) })
+	}
+}
+
 func writeEffects(w *restBody, m *pb.Effects) {
 	restList(w, "conditions", m.GetConditions(), writeKVCheck)
 	restList(w, "ops", m.GetOps(), writeOp)
@@ -197,6 +205,10 @@ func writeOp(w *restBody, m *pb.Op) {
 		w.object("task_fail", func() { writeTaskFail(w, x.TaskFail) })
 	case *pb.Op_TaskSnooze:
 		w.object("task_snooze", func() { writeTaskSnooze(w, x.TaskSnooze) })
+	case *pb.Op_TaskCancel:
+		w.object("task_cancel", func() { writeTaskCancel(w, x.TaskCancel) })
+	case *pb.Op_QueuePause:
+		w.object("queue_pause", func() { writeQueuePause(w, x.QueuePause) })
 	case *pb.Op_KvPut:
 		w.object("kv_put", func() { writeKVPut(w, x.KvPut) })
 	case *pb.Op_KvDelete:
@@ -243,6 +255,19 @@ func writeTaskSnooze(w *restBody, m *pb.TaskSnooze) {
 	if x := m.GetSnooze(); x != nil {
 		w.object("snooze", func() { writeSnooze(w, x) })
 	}
+}
+
+func writeTaskCancel(w *restBody, m *pb.TaskCancel) {
+	w.text("id", m.GetId())
+	w.text("reason", m.GetReason())
+	w.flag("force", m.GetForce())
+}
+
+func writeQueuePause(w *restBody, m *pb.QueuePause) {
+	w.text("queue", m.GetQueue())
+	w.time("until", m.GetUntil())
+	w.text("reason", m.GetReason())
+	w.flag("resume", m.GetResume())
 }
 
 func writeKVPut(w *restBody, m *pb.KVPut) {
@@ -344,6 +369,41 @@ func writeVectorDelete(w *restBody, m *pb.VectorDelete) {
 	w.text("if_version", m.GetIfVersion())
 }
 
+func writeUpdateRequest(w *restBody, m *pb.UpdateRequest) {
+	if m == nil {
+		return
+	}
+	if m.Priority != nil {
+		w.anyInt("priority", int64(m.GetPriority()))
+	}
+	w.time("run_at", m.GetRunAt())
+	w.duration("delay", m.GetDelay())
+	if m.Payload != nil {
+		w.bytes("payload", m.GetPayload())
+	}
+	w.text("content_type", m.GetContentType())
+	w.textMap("labels", m.GetLabels())
+	w.flag("clear_labels", m.GetClearLabels())
+	w.time("expires_at", m.GetExpiresAt())
+	w.flag("never_expires", m.GetNeverExpires())
+	w.hex("request_id", m.GetRequestId())
+}
+
+func writeCancelRequest(w *restBody, m *pb.CancelRequest) {
+	w.text("reason", m.GetReason())
+	w.flag("force", m.GetForce())
+	w.hex("request_id", m.GetRequestId())
+}
+
+func writeRetryRequest(w *restBody, m *pb.RetryRequest) {
+	w.hex("request_id", m.GetRequestId())
+}
+
+func writeForceReleaseRequest(w *restBody, m *pb.ForceReleaseRequest) {
+	w.int("attempt", int64(m.GetAttempt()))
+	w.hex("request_id", m.GetRequestId())
+}
+
 func writeCommitRequest(w *restBody, m *pb.CommitRequest) {
 	if x := m.GetFence(); x != nil {
 		w.object("fence", func() { writeFence(w, x) })
@@ -378,6 +438,27 @@ func writeQueueConfig(w *restBody, m *pb.QueueConfig) {
 	w.duration("retain_completed", m.GetRetainCompleted())
 	w.duration("retain_cancelled", m.GetRetainCancelled())
 	w.duration("retain_dead", m.GetRetainDead())
+	w.duration("cancel_grace", m.GetCancelGrace())
+	w.duration("default_ttl", m.GetDefaultTtl())
+	w.int("max_tasks", m.GetMaxTasks())
+	w.int("max_bytes", m.GetMaxBytes())
+	if x := m.GetCeilings(); x != nil {
+		w.object("ceilings", func() { writeQueueCeilings(w, x) })
+	}
+}
+
+func writeQueueCeilings(w *restBody, m *pb.QueueCeilings) {
+	w.int("max_attempts", int64(m.GetMaxAttempts()))
+	w.int("max_crashes", int64(m.GetMaxCrashes()))
+	w.int("max_deliveries", int64(m.GetMaxDeliveries()))
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	w.int("priority", int64(m.GetPriority()))
+}
+
+func writePauseQueueRequest(w *restBody, m *pb.PauseQueueRequest) {
+	w.time("until", m.GetUntil())
+	w.text("reason", m.GetReason())
 }
 
 func writeCreateNamespaceRequest(w *restBody, m *pb.CreateNamespaceRequest) {
@@ -717,6 +798,30 @@ var routes = map[string][]route{
 			verb: "DELETE", path: []string{"/v1/tasks/", "id=id"},
 		},
 	},
+	"/millrace.v1.TaskService/Update": {
+		{
+			verb: "PATCH", path: []string{"/v1/tasks/", "id=id"},
+			body: func(w *restBody, in any) { writeUpdateRequest(w, in.(*pb.UpdateRequest)) },
+		},
+	},
+	"/millrace.v1.TaskService/Cancel": {
+		{
+			verb: "POST", path: []string{"/v1/tasks/", "id=id", "/cancel"},
+			body: func(w *restBody, in any) { writeCancelRequest(w, in.(*pb.CancelRequest)) },
+		},
+	},
+	"/millrace.v1.TaskService/Retry": {
+		{
+			verb: "POST", path: []string{"/v1/tasks/", "id=id", "/retry"},
+			body: func(w *restBody, in any) { writeRetryRequest(w, in.(*pb.RetryRequest)) },
+		},
+	},
+	"/millrace.v1.TaskService/ForceRelease": {
+		{
+			verb: "POST", path: []string{"/v1/tasks/", "id=id", "/force-release"},
+			body: func(w *restBody, in any) { writeForceReleaseRequest(w, in.(*pb.ForceReleaseRequest)) },
+		},
+	},
 	"/millrace.v1.CommitService/Commit": {
 		{
 			verb: "POST", path: []string{"/v1/commit"},
@@ -748,6 +853,17 @@ var routes = map[string][]route{
 			query: []parameter{{"purge", "purge", []string{"true"}}},
 			match: "if_version",
 			empty: true,
+		},
+	},
+	"/millrace.v1.QueueService/Pause": {
+		{
+			verb: "POST", path: []string{"/v1/queues/", "queue=queue", ":pause"},
+			body: func(w *restBody, in any) { writePauseQueueRequest(w, in.(*pb.PauseQueueRequest)) },
+		},
+	},
+	"/millrace.v1.QueueService/Resume": {
+		{
+			verb: "POST", path: []string{"/v1/queues/", "queue=queue", ":resume"},
 		},
 	},
 	"/millrace.v1.QueueService/Stats": {

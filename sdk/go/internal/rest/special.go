@@ -27,9 +27,6 @@ var special = map[string]method{
 	pb.KVService_DeleteRange_FullMethodName: of((*Conn).deleteKeys),
 	pb.RefService_GetRef_FullMethodName:     of((*Conn).getRef),
 	pb.TaskService_Claim_FullMethodName:     of((*Conn).claim),
-	pb.TaskService_Update_FullMethodName:    reserved("Update"),
-	pb.TaskService_Cancel_FullMethodName:    reserved("Cancel"),
-	pb.TaskService_Retry_FullMethodName:     reserved("Retry"),
 }
 
 func of[In, Out proto.Message](do func(r *Conn, ctx context.Context, in In, out Out) error) method {
@@ -40,14 +37,6 @@ func of[In, Out proto.Message](do func(r *Conn, ctx context.Context, in In, out 
 			return status.Errorf(codes.Internal, "messages %T and %T are not of this method", in, out)
 		}
 		return do(r, ctx, req, resp)
-	}
-}
-
-func reserved(name string) method {
-	return func(*Conn, context.Context, proto.Message, proto.Message) error {
-		return &Fault{wire: &pb.Error{
-			Code: wire.InvalidArgument, Reason: "not_supported", Field: name, Message: "is reserved and not supported yet",
-		}}
 	}
 }
 

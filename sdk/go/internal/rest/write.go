@@ -5,7 +5,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,6 +97,18 @@ func (w *restBody) texts(name string, list []string) {
 	}
 	w.b = append(w.b, ']')
 	w.comma = true
+}
+
+// textMap writes an object of texts, in the order of their names, unless it is empty.
+func (w *restBody) textMap(name string, m map[string]string) {
+	if len(m) == 0 {
+		return
+	}
+	w.object(name, func() {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			w.anyText(key, m[key])
+		}
+	})
 }
 
 // prose is text for people, of which the routes refuse one character that the contract allows.
