@@ -13,6 +13,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
+	"github.com/millrace/millrace/sdk/go/internal/place"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -142,12 +146,12 @@ func (j *JobOf[A, R]) addMany(ctx context.Context, c *Client, args []A, all bool
 		}
 	}
 	b := &batch[A, R]{
-		j: j, c: c, all: all, specs: specs, invoke: c.ledger.now(),
+		j: j, c: c, all: all, specs: specs, invoke: c.hub.Ledger.Now(),
 		handles: make([]*Handle[R], len(args)), errs: make([]error, len(args)),
 	}
 	if len(specs) > 0 {
-		if n, e := c.learn(ctx); e != nil {
-			b.fail(e, 0, len(specs))
+		if n, f := c.calls.Learn(ctx); f != nil {
+			b.fail(errorOf(f), 0, len(specs))
 		} else {
 			b.addEach(ctx, n)
 		}
@@ -206,7 +210,7 @@ const runLength = 32
 func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 	if partitions <= 1 {
 		for _, s := range b.specs {
-			_, _ = placeTask(s, partitions, 0) // there is nothing to contradict
+			_, _ = place.Task(s, partitions, 0) // there is nothing to contradict
 		}
 		return []*batch[A, R]{b}
 	}
@@ -215,21 +219,21 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 	}
 	var parts []*batch[A, R]
 	by := map[int]*batch[A, R]{}
-	turn, free := b.c.next(partitions), 0
+	turn, free := b.c.hub.Next(partitions), 0
 	for i, s := range b.specs {
 		if s.Id == "" && s.Tag == "" && s.Unique.GetKey() == "" {
 			free++
 		}
-		place, e := placeTask(s, partitions, (turn+max(free-1, 0)/runLength)%partitions)
-		if e != nil {
-			e.Field = "tasks[" + strconv.Itoa(i) + "]." + e.Field
-			b.fail(e, i, i+1)
+		home, f := place.Task(s, partitions, (turn+max(free-1, 0)/runLength)%partitions)
+		if f != nil {
+			f.Field = "tasks[" + strconv.Itoa(i) + "]." + f.Field
+			b.fail(errorOf(f), i, i+1)
 			continue
 		}
-		p := by[place]
+		p := by[home]
 		if p == nil {
-			p = &batch[A, R]{j: b.j, c: b.c, place: place, index: []int{}, invoke: b.invoke, handles: b.handles, errs: b.errs}
-			by[place] = p
+			p = &batch[A, R]{j: b.j, c: b.c, place: home, index: []int{}, invoke: b.invoke, handles: b.handles, errs: b.errs}
+			by[home] = p
 			parts = append(parts, p)
 		}
 		p.specs, p.index = append(p.specs, s), append(p.index, i)
@@ -241,21 +245,17 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 func (b *batch[A, R]) together(partitions int) []*batch[A, R] {
 	home := -1
 	for _, s := range b.specs {
-		if home = placeCreate(s, partitions); home >= 0 {
+		if home = place.Create(s, partitions); home >= 0 {
 			break
 		}
 	}
 	if home < 0 {
-		home = b.c.next(partitions)
+		home = b.c.hub.Next(partitions)
 	}
 	var strays []string
 	for i, s := range b.specs {
-		place, e := placeTask(s, partitions, home)
-		if e == nil && place != home {
-			e = &Error{Code: CodeWrongPartition, Op: OpNone, Outcome: Refused}
-		}
-		if e != nil {
-			strays = append(strays, "tasks["+strconv.Itoa(i)+"] of partition "+strconv.Itoa(place))
+		if other, f := place.Task(s, partitions, home); f != nil || other != home {
+			strays = append(strays, "tasks["+strconv.Itoa(i)+"] of partition "+strconv.Itoa(other))
 		}
 	}
 	if len(strays) > 0 {
@@ -281,74 +281,76 @@ func (b *batch[A, R]) add(ctx context.Context, from int) int {
 	to, bytes := from, 0
 	for to < len(b.specs) && to-from < wire.FrameItems {
 		n := wire.Size(b.specs[to])
-		if !b.all && to > from && bytes+n > frameAim {
+		if !b.all && to > from && bytes+n > session.FrameAim {
 			break
 		}
 		bytes += n
 		to++
 	}
-	if bytes > frameBytes && b.all {
-		b.fail(tooLarge("tasks", "frame_bytes", frameBytes), from, to)
+	if bytes > session.FrameBytes && b.all {
+		b.fail(tooLarge("tasks", "frame_bytes", session.FrameBytes), from, to)
 		return to
 	}
-	k := b.c.prod.newCall()
-	k.specs, k.bytes, k.atomic, k.place, k.placed = b.specs[from:to], bytes, b.all, b.place, true
-	ended, e := b.c.do(ctx, k)
-	if e != nil {
+	k := b.c.calls.New()
+	k.Specs, k.Bytes, k.Atomic = b.specs[from:to], bytes, b.all
+	k.PutIn(b.place)
+	ended, f := b.c.calls.Do(ctx, k)
+	if f != nil {
 		if to-from == 1 {
-			e.Field = reindex(e.Field, b.at(from))
+			f.Field = reindex(f.Field, b.at(from))
 		}
-		b.fail(e, from, to)
+		b.fail(errorOf(f), from, to)
 	} else {
-		for i, r := range k.created {
-			b.result(ctx, from+i, r, k.at)
+		for i, r := range k.Created {
+			b.result(ctx, from+i, r, k.At)
 		}
 	}
 	if ended {
-		b.c.prod.free(k)
+		b.c.calls.Free(k)
 	}
 	return to
 }
 
 // result takes the answer for one task; one that may be repeated is tried again alone.
 func (b *batch[A, R]) result(ctx context.Context, i int, r *millracev1.CreateResult, at *millracev1.At) {
-	e := fromWire(r.Error)
-	if e != nil && e.patience() > 0 && !b.all {
-		k := b.c.prod.newCall()
-		k.specs, k.bytes, k.unsure = b.specs[i:i+1], wire.Size(b.specs[i]), e.Outcome == Unknown
-		k.place, k.placed = b.place, true
-		ended, again := b.c.do(ctx, k)
+	f := fault.FromWire(r.Error)
+	if f != nil && f.Patience() > 0 && !b.all {
+		k := b.c.calls.New()
+		k.Specs, k.Bytes, k.Unsure = b.specs[i:i+1], wire.Size(b.specs[i]), f.Unknown
+		k.PutIn(b.place)
+		ended, again := b.c.calls.Do(ctx, k)
 		if again == nil {
-			r, at = k.created[0], k.at
+			r, at = k.Created[0], k.At
 		}
-		e = again
+		f = again
 		if ended {
-			b.c.prod.free(k)
+			b.c.calls.Free(k)
 		}
 	}
-	if e != nil {
-		e.Field = reindex(e.Field, b.at(i))
+	if f != nil {
+		f.Field = reindex(f.Field, b.at(i))
+		e := errorOf(f)
 		b.errs[b.at(i)] = e
-		b.c.ledger.write(b.line(i), nil, e)
+		b.c.record(b.line(i), nil, e)
 		return
 	}
 	h := newHandle(b.j, b.c, r)
 	b.handles[b.at(i)] = h
 	line := b.line(i)
 	line.Answer, line.Replayed = h.ID, h.Replayed
-	b.c.ledger.write(line, at, nil)
+	b.c.record(line, at, nil)
 }
 
 func (b *batch[A, R]) fail(e *Error, from, to int) {
 	for i := from; i < to; i++ {
 		b.errs[b.at(i)] = e
-		b.c.ledger.write(b.line(i), nil, e)
+		b.c.record(b.line(i), nil, e)
 	}
 }
 
-func (b *batch[A, R]) line(i int) ledgerLine {
+func (b *batch[A, R]) line(i int) ledger.Line {
 	s := b.specs[i]
-	return ledgerLine{Op: "create", ID: s.Id, Queue: s.Queue, Key: s.Unique.GetKey(), Invoke: b.invoke}
+	return ledger.Line{Op: "create", ID: s.Id, Queue: s.Queue, Key: s.Unique.GetKey(), Invoke: b.invoke}
 }
 
 // trimItem drops the index of a gathered frame from a field, which means nothing to the caller of one item.

@@ -61,8 +61,8 @@ func (c *Client) Backup(ctx context.Context, rate int64) (*Backup, error) {
 	if err != nil {
 		cancel()
 		e := fromStatus(err)
-		if dialErr := c.dialErr.Load(); dialErr != nil && ctx.Err() != nil {
-			e.Code, e.Message = CodeUnavailable, "server "+c.opts.address+" is not reached: "+(*dialErr).Error()
+		if dialErr := c.hub.DialError(); dialErr != nil && ctx.Err() != nil {
+			e.Code, e.Message = CodeUnavailable, "server "+c.opts.address+" is not reached: "+dialErr.Error()
 		}
 		return nil, e
 	}

@@ -1,12 +1,10 @@
 package millrace
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
@@ -52,68 +50,6 @@ func OnSettled(f func(s Settlement)) WorkerOption {
 	return workerFunc(func(o *workerOptions) { o.settled = f })
 }
 
-// tell passes an answer on.
-func (w *Worker) tell(s Settlement) {
-	if w.opts.settled != nil {
-		w.opts.settled(s)
-	}
-}
-
-// startBatch gives n tasks that were queued to goroutines, one for as many as a call takes. It needs mu.
-func (w *Worker) startBatch(n int) {
-	size := 1
-	for _, b := range w.batches {
-		size = max(size, b.n)
-	}
-	for ; n > 0; n -= size {
-		w.spread()
-	}
-}
-
-// gather adds first, and what waits behind it, to tasks for one call of b. It needs mu.
-func (w *Worker) gather(tasks []*Task, b *batchHandler, first *Task) []*Task {
-	tasks = append(slices.Grow(tasks, min(b.n, 1+w.ready.len())), first)
-	for len(tasks) < b.n && w.ready.len() > 0 {
-		t := w.ready.front()
-		if t.Kind != first.Kind || t.refusal != nil {
-			break
-		}
-		w.ready.popFront()
-		if !t.lost {
-			tasks = append(tasks, t)
-		}
-	}
-	for _, t := range tasks {
-		t.to(running)
-	}
-	return tasks
-}
-
-// runBatch calls the handler and writes the items that end the attempts.
-func (w *Worker) runBatch(b *batchHandler, tasks []*Task) {
-	if w.c.ledger != nil {
-		for _, t := range tasks {
-			line := w.line(t, "deliver")
-			line.Invoke = w.c.ledger.now()
-			w.c.ledger.write(line, nil, nil)
-		}
-	}
-	results, errs, err := b.invoke(w.base, tasks)
-	now := w.c.ledger.now()
-	for i, t := range tasks {
-		var result []byte
-		if i < len(results) {
-			result = results[i]
-		}
-		failed := err
-		if failed == nil && i < len(errs) {
-			failed = errs[i]
-		}
-		t.settle(result, cmp.Or(t.ResultType, typeBytes), failed)
-		t.invoke = now
-	}
-}
-
 // invoke calls the handler; a panic becomes the error of all tasks.
 func (b *batchHandler) invoke(ctx context.Context, tasks []*Task) (results [][]byte, errs []error, err error) {
 	defer func() {
@@ -130,25 +66,4 @@ func (b *batchHandler) invoke(ctx context.Context, tasks []*Task) (results [][]b
 
 // Frames returns how many frames of creates and commits this client has sent on the streams that are open: calls gathered
 // per frame are calls ÷ frames.
-func (c *Client) Frames() (n uint64) {
-	for _, p := range c.producers() {
-		n += p.s.sent()
-	}
-	return n
-}
-
-// Frames returns how many frames of settles and renewals this worker has sent on the streams that are open.
-func (w *Worker) Frames() (n uint64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, l := range w.streams {
-		n += l.s.seq
-	}
-	return n
-}
-
-func (s *session) sent() uint64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.seq
-}
+func (c *Client) Frames() (n uint64) { return c.calls.Frames() }

@@ -7,7 +7,10 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
+	"github.com/millrace/millrace/sdk/go/internal/place"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // ClaimQuery asks for ready tasks, one call at a time. A Worker is the usual way; this is for tools and for callers that
@@ -63,24 +66,24 @@ func (c *Client) claim(ctx context.Context, req *millracev1.ClaimRequest) (*mill
 		if err == nil {
 			return resp, nil
 		}
-		e := fromStatus(err)
-		if e.noLeader() {
-			c.router.Redirect(r, e.refusal()) // for the next call
+		f := faultOf(err)
+		if f.NoLeader() {
+			c.router.Redirect(r, f.Refusal()) // for the next call
 		}
-		if e.Code != CodeNotLeader || e.Outcome == Unknown || ctx.Err() != nil || c.isClosed() {
-			return nil, e
+		if f.Code != wire.NotLeader || f.Unknown || ctx.Err() != nil || c.isClosed() {
+			return nil, errorOf(f)
 		}
-		moved := c.router.Redirect(r, e.refusal())
+		moved := c.router.Redirect(r, f.Refusal())
 		left := req.Wait.AsDuration() - time.Since(began)
-		if moved && try < leaderHops {
+		if moved && try < retry.Hops {
 			if req.Wait != nil {
 				req.Wait = durationpb.New(max(left, 0))
 			}
 			continue
 		}
-		pause := e.wait(try)
+		pause := f.Wait(try)
 		if pause >= left || !retry.Sleep(ctx, pause) {
-			return nil, e
+			return nil, errorOf(f)
 		}
 		req.Wait = durationpb.New(max(left-pause, 0))
 	}
@@ -117,16 +120,16 @@ func (c *Client) Fail(ctx context.Context, id string, token uint64, f Failure) (
 }
 
 func (c *Client) settle(ctx context.Context, op string, item *millracev1.SettleItem) (State, error) {
-	line := ledgerLine{Op: op, ID: item.Id, Token: tokenText(item.Token), Invoke: c.ledger.now()}
+	line := ledger.Line{Op: op, ID: item.Id, Token: ledger.Token(item.Token), Invoke: c.hub.Ledger.Now()}
 	var resp *millracev1.SettleResponse
-	err := c.change(ctx, partitionOf(item.Id, c.partitions()), func(ctx context.Context) (err error) {
+	err := c.change(ctx, place.Of(item.Id, c.hub.Partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.Settle(ctx, &millracev1.SettleRequest{Items: []*millracev1.SettleItem{item}})
 		return err
 	})
 	if err == nil && resp.Results[0].Error != nil {
 		err = fromWire(resp.Results[0].Error)
 	}
-	c.ledger.write(line, resp.GetAt(), err)
+	c.record(line, resp.GetAt(), err)
 	if err != nil {
 		return 0, err
 	}

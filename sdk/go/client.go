@@ -3,13 +3,12 @@ package millrace
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,24 +19,20 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 	"github.com/millrace/millrace/sdk/go/internal/transport"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Client is a connection to one namespace. It may be used by many goroutines.
 type Client struct {
-	opts    options
-	router  *transport.Router
-	token   atomic.Pointer[string]
-	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
-	codec   wireCodec             // of the streams
-	outage  outage
-	ledger  *ledger
-	parts   atomic.Int32                      // partitions of the namespace; 0: not known yet
-	prod    *producerStream                   // the stream of the first partition
-	others  atomic.Pointer[[]*producerStream] // by partition, those in use but the first
-	turn    atomic.Uint32                     // names, modulo their number, the partition of tasks that say none
+	opts   options
+	router *transport.Router
+	hub    *session.Hub       // what all of the client's streams share
+	calls  *session.Producers // creates and commits
 
 	tasks   millracev1.TaskServiceClient
 	kv      millracev1.KVServiceClient
@@ -69,18 +64,21 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	c := &Client{opts: o, codec: newWireCodec(), ledger: newLedger(o.ledger), workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
-	c.token.Store(&o.token)
-	c.turn.Store(rand.Uint32())
+	c := &Client{opts: o, workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
+	c.hub = session.NewHub(session.Options{
+		Namespace: o.namespace, Address: o.address, Logger: o.logger, Ledger: ledger.New(o.ledger),
+		Error: func(f *fault.Fault) error { return errorOf(f) },
+	}, o.token)
 	if c.router, err = c.newRouter(); err != nil {
 		return nil, fmt.Errorf("dial %s: %w", o.address, err)
 	}
+	c.hub.Router = c.router
 	c.tasks, c.kv = millracev1.NewTaskServiceClient(c.router), millracev1.NewKVServiceClient(c.router)
 	c.refs = millracev1.NewRefServiceClient(c.router)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.router), millracev1.NewServerServiceClient(c.router)
 	c.search = millracev1.NewSearchServiceClient(c.router)
 	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.router), millracev1.NewTenantServiceClient(c.router)
-	c.prod = newProducerStream(c, 0)
+	c.calls = session.NewProducers(c.hub)
 	return c, nil
 }
 
@@ -95,9 +93,9 @@ func (c *Client) dialOptions(w *transport.Router, address string) []grpc.DialOpt
 			conn, err := c.opts.dial(ctx, address)
 			switch {
 			case err == nil:
-				c.dialErr.Store(nil)
+				c.hub.Dialed(nil)
 			case w.Using() == transport.Stream: // else no call waits for this connection
-				c.dialErr.Store(&err)
+				c.hub.Dialed(err)
 			}
 			return conn, err
 		}),
@@ -136,7 +134,7 @@ func withServerName(cfg *tls.Config, address string) *tls.Config {
 // outgoing adds token and namespace to the metadata of a call.
 func (c *Client) outgoing(ctx context.Context) context.Context {
 	kv := []string{"millrace-namespace", c.opts.namespace}
-	if t := *c.token.Load(); t != "" {
+	if t := c.hub.Token(); t != "" {
 		kv = append(kv, "authorization", "Bearer "+t)
 	}
 	return metadata.AppendToOutgoingContext(ctx, kv...)
@@ -151,19 +149,15 @@ func (c *Client) Transport() TransportMode { return TransportMode(c.router.Using
 
 // SetToken replaces the token, for open streams too, before the one in use expires.
 func (c *Client) SetToken(token string) {
-	c.token.Store(&token)
+	c.hub.SetToken(token)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, p := range c.producers() {
-		p.s.reauth(token)
-	}
+	c.calls.Reauth(token)
 	for w := range c.workers {
-		w.reauth(token)
+		w.engine.Reauth(token)
 	}
 	for s := range c.streams {
-		for _, l := range s.open() {
-			l.s.reauth(token)
-		}
+		s.puts.Reauth(token)
 	}
 }
 
@@ -181,17 +175,16 @@ func (c *Client) Close() error {
 		running = append(running, w)
 	}
 	streams := slices.Collect(maps.Keys(c.streams))
+	c.calls.Seal()
 	c.mu.Unlock()
 	for _, w := range running {
-		w.quit()
+		w.engine.Quit()
 	}
 	for _, w := range running {
 		<-w.ended
 	}
 	var drained sync.WaitGroup
-	for _, p := range c.producers() {
-		drained.Go(func() { p.close(closeWithin) })
-	}
+	drained.Go(func() { c.calls.Close(closeWithin) })
 	for _, s := range streams {
 		drained.Go(func() { _ = s.Close() }) // never fails
 	}
@@ -231,7 +224,7 @@ func (c *Client) change(ctx context.Context, partition int, call func(ctx contex
 
 // routed is ctx for a unary call about a partition; r is nil where there are not several.
 func (c *Client) routed(ctx context.Context, partition int) (context.Context, *transport.Route) {
-	if c.partitions() <= 1 {
+	if c.hub.Partitions() <= 1 {
 		return ctx, nil
 	}
 	r := &transport.Route{Partition: partition}
@@ -246,35 +239,45 @@ func (c *Client) repeat(ctx context.Context, partition int, changes bool, call f
 		if err == nil {
 			return nil
 		}
-		e := fromStatus(err)
+		f := faultOf(err)
 		if ctx.Err() != nil {
-			out := ended(ctx, unsure || e.Outcome == Unknown, e.Message)
-			if err := c.dialErr.Load(); err != nil {
-				out.Code, out.Message = CodeUnavailable, "server "+c.opts.address+" is not reached: "+(*err).Error()
+			out := fault.Ended(ctx, unsure || f.Unknown, f.Message)
+			if err := c.hub.DialError(); err != nil {
+				out.Code, out.Message = wire.Unavailable, "server "+c.opts.address+" is not reached: "+err.Error()
 			}
-			return out
+			return errorOf(out)
 		}
 		if c.isClosed() {
-			return closedError()
+			return errorOf(fault.Closed())
 		}
 		if unsure {
-			e.Outcome = Unknown
+			f.Unknown = true
 		}
-		unsure = changes && e.Outcome == Unknown
-		if c.router.Redirect(r, e.refusal()) && try < leaderHops {
+		unsure = changes && f.Unknown
+		if c.router.Redirect(r, f.Refusal()) && try < retry.Hops {
 			continue
 		}
-		if e.patience() == 0 || !retry.Sleep(ctx, e.wait(try)) {
-			return e
+		if f.Patience() == 0 || !retry.Sleep(ctx, f.Wait(try)) {
+			return errorOf(f)
 		}
 	}
 }
-
-// leaderHops bounds how often in a row a call goes where it is sent without a pause.
-const leaderHops = 3
 
 func (c *Client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.closed
+}
+
+// record ends a line of the ledger with what err says of its outcome. Without a ledger it does nothing.
+func (c *Client) record(line ledger.Line, at *millracev1.At, err error) {
+	if c.hub.Ledger == nil {
+		return
+	}
+	code := ""
+	out := OutcomeOf(err)
+	if e, ok := errors.AsType[*Error](err); ok && out == Refused {
+		code = string(e.Code)
+	}
+	c.hub.Ledger.End(line, at, out.String(), code)
 }

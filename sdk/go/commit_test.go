@@ -15,6 +15,8 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
+	"github.com/millrace/millrace/sdk/go/internal/session"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 func TestCommitSendsConditionsAndOpsAndReturnsTheAnswer(t *testing.T) {
@@ -111,7 +113,7 @@ func TestUnacknowledgedCommitsAreSentAgainUnderTheirNumbers(t *testing.T) {
 	c := f.client()
 	defer f.end(c)
 	out := commits(t.Context(), c, 3)
-	waitFor(t, c, func(p *producerStream) bool { return p.commits.len() == 3 })
+	waitFor(t, c, func(s session.ProducersState) bool { return s.Commits == 3 })
 	st := f.welcome(nil)
 	var keys []string
 	for i := range 3 {
@@ -377,7 +379,7 @@ func fencedCommit(t *testing.T, c *Client) chan error {
 	out := make(chan error, 1)
 	go func() {
 		out <- c.Commit(t.Context(), func(tx *Tx) {
-			tx.Fence(&Task{ID: "t1", token: 7})
+			tx.Fence(&Task{ID: "t1", at: session.Attempt{Lease: wire.Lease{ID: "t1", Token: 7}}})
 			tx.KV("k").Put("a", "b")
 		})
 	}()
@@ -514,7 +516,7 @@ func TestCreatesAndCommitsTakeTurns(t *testing.T) {
 		wg.Go(func() { must(thumb.Add(t.Context(), c, thumbArgs{})) })
 		wg.Go(func() { must(c.KV("k").Put(t.Context(), "a", "b")) })
 	}
-	waitFor(t, c, func(p *producerStream) bool { return p.commits.len() == 3 && p.creates.len() == 3 })
+	waitFor(t, c, func(s session.ProducersState) bool { return s.Commits == 3 && s.Creates == 3 })
 	st := f.welcome(nil)
 	var kinds string
 	for range 4 {

@@ -33,7 +33,9 @@ func TestATokenIsNotTakenToALeaderInClearText(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	named := func(leader string) *transport.Refusal { return (&Error{Code: CodeNotLeader, Leader: leader}).refusal() }
+	named := func(leader string) *transport.Refusal {
+		return (&Error{Code: CodeNotLeader, Leader: leader}).fault().Refusal()
+	}
 	if c.router.Follow(named("192.0.2.1:7081")) {
 		t.Error("a client without TLS follows a leader beyond this machine")
 	}
@@ -56,7 +58,7 @@ func TestAStreamOnlyClientComesBackFromALeaderThatIsGone(t *testing.T) {
 	ns := newNodes(t, 2, 0)
 	c := ns.client()
 	defer ns.end(c)
-	if !c.router.Follow((&Error{Code: CodeNotLeader, Leader: nodeAddress(1)}).refusal()) {
+	if !c.router.Follow((&Error{Code: CodeNotLeader, Leader: nodeAddress(1)}).fault().Refusal()) {
 		t.Fatal("the leader is not followed")
 	}
 	g := c.router.Acquire()

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
-
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 )
 
 // handler runs one attempt and returns the encoded result.
@@ -103,7 +100,7 @@ func invoke(h handler, t *Task) (result []byte, contentType string, err error) {
 			err = &panicError{v, debug.Stack()}
 		}
 	}()
-	return h(t.ctx, t)
+	return h(t.at.Context(), t)
 }
 
 // invokeRefused calls t's OnRefused; a panic becomes an error.
@@ -113,95 +110,64 @@ func invokeRefused(t *Task, refused *Error) (err error) {
 			err = &panicError{v, debug.Stack()}
 		}
 	}()
-	return t.onRefused(t.ctx, refused)
+	return t.onRefused(t.at.Context(), refused)
 }
 
-// settle writes the item that ends the attempt after the handler returned err.
+// settle ends the attempt after the handler returned err.
 func (t *Task) settle(result []byte, contentType string, err error) {
 	if err == nil && t.fx != nil && (t.fx.Len() > 0 || t.fx.err != nil) {
 		err = t.fx.check()
 	}
 	if err == nil {
-		if t.completed(result, contentType); t.bytes <= frameBytes {
+		if t.at.Complete(result, contentType, t.effects(), t.onRefused != nil) {
 			return
 		}
-		err = tooLarge("result", "frame_bytes", frameBytes)
+		err = tooLarge("result", "frame_bytes", session.FrameBytes)
 	}
 	t.failed(err)
 }
 
-func (t *Task) completed(result []byte, contentType string) {
-	t.complete.Result, t.complete.ResultType = result, contentType
-	t.outcome.Complete = &t.complete
-	t.item.Id, t.item.Token, t.item.Outcome, t.item.Effects = t.ID, t.token, &t.outcome, nil
-	t.op, t.bytes = "complete", len(result)+128
-	if t.fx != nil && t.fx.Len() > 0 {
-		t.item.Effects = &millracev1.Effects{Conditions: t.fx.conds, Ops: t.fx.ops, FailOnRefusal: t.onRefused == nil}
-		t.bytes += proto.Size(t.item.Effects)
+// effects are what the completion carries; nil when there are none.
+func (t *Task) effects() *millracev1.Effects {
+	if t.fx == nil || t.fx.Len() == 0 {
+		return nil
 	}
+	return &millracev1.Effects{Conditions: t.fx.conds, Ops: t.fx.ops, FailOnRefusal: t.onRefused == nil}
 }
 
-// Limits of what a failure reports; the server cuts at the same places.
-const (
-	maxErrorCode    = 64
-	maxErrorMessage = 4 << 10
-	maxErrorStack   = 16 << 10
-)
-
+// failed ends the attempt as the error of its handler says.
 func (t *Task) failed(err error) {
-	t.item.Id, t.item.Token, t.item.Effects = t.ID, t.token, nil
-	t.bytes = 256
 	if d, ok := errors.AsType[snoozeError](err); ok {
-		t.op = "snooze"
-		t.item.Outcome = &millracev1.SettleItem_Snooze{Snooze: &millracev1.Snooze{Delay: durationpb.New(time.Duration(d))}}
+		t.at.Snooze(time.Duration(d))
 		return
 	}
 	if errors.Is(err, errRelease) {
-		t.op = "release"
-		t.item.Outcome = &millracev1.SettleItem_Release{Release: &millracev1.Release{}}
+		t.at.Release()
 		return
 	}
-	fail := &millracev1.Fail{Error: &millracev1.TaskError{Code: codeOf(err), Message: cut(err.Error(), maxErrorMessage)}}
+	f := session.Failure{Code: codeOf(err), Message: err.Error()}
 	if p, ok := errors.AsType[*panicError](err); ok {
-		fail.Error.Stack = cut(string(p.stack), maxErrorStack)
+		f.Stack = string(p.stack)
 	}
 	if _, ok := errors.AsType[fatalError](err); ok {
-		fail.Fatal = true
+		f.Fatal = true
 	} else if r, ok := errors.AsType[retryError](err); ok {
-		fail.RetryAfter = durationpb.New(max(r.after, 0))
+		f.RetryAfter = &r.after
 	}
-	t.op, t.item.Outcome = "fail", &millracev1.SettleItem_Fail{Fail: fail}
-	t.bytes += len(fail.Error.Message) + len(fail.Error.Stack)
-}
-
-// failPlainly replaces a failure that the server refused by one that every server takes, or the lease would run out and count as
-// a crash. A failure that was fatal still is.
-func (t *Task) failPlainly(refused *Error) {
-	fatal := t.item.GetFail().GetFatal()
-	t.plainly = true
-	t.failed(refused)
-	t.item.GetFail().Fatal = fatal
+	t.at.Fail(f)
 }
 
 // codeOf returns the code of a failure: that of an *Error, of an error with the method ErrorCode, panic, or error.
 func codeOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
-		return cut(string(e.Code), maxErrorCode)
+		return string(e.Code)
 	}
 	if _, ok := errors.AsType[*panicError](err); ok {
 		return "panic"
 	}
 	var coder interface{ ErrorCode() string }
 	if errors.As(err, &coder) {
-		return cut(coder.ErrorCode(), maxErrorCode)
+		return coder.ErrorCode()
 	}
 	return "error"
-}
-
-// cut shortens s to n bytes and drops what is no UTF-8, which the contract cannot carry.
-func cut(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
-	return strings.ToValidUTF8(s, "")
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/place"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // TestRun is what one attempt of a handler came to, without a server.
@@ -52,18 +54,19 @@ func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx conte
 		return out
 	}
 	t := &Task{
-		ID: newTaskID(), Queue: j.settings.queue, Kind: j.settings.kind, Attempt: 1, MaxAttempts: 5, Payload: payload,
-		ContentType: contentType, CreatedAt: time.Now(), token: 1,
+		ID: place.NewID(), Queue: j.settings.queue, Kind: j.settings.kind, Attempt: 1, MaxAttempts: 5, Payload: payload,
+		ContentType: contentType, CreatedAt: time.Now(),
 	}
+	t.at.Lease = wire.Lease{ID: t.ID, Token: 1}
 	if prepare != nil {
 		prepare(t)
 	}
-	t.ctx, t.cancel = context.WithCancelCause(ctx)
-	defer t.cancel(nil)
+	t.at.Bare(ctx)
+	defer t.at.End(nil)
 	result, contentType, err := invoke(j.handler(JSON, fn), t)
 	t.settle(result, contentType, err)
-	out.Err, out.Settle = err, t.op
-	switch x := t.item.Outcome.(type) {
+	out.Err, out.Settle = err, t.at.Op()
+	switch x := t.at.Item().Outcome.(type) {
 	case *millracev1.SettleItem_Complete:
 		out.Err = decode(j.codecOr(JSON), result, &out.Result)
 		out.Effects = testEffects(t.fx)

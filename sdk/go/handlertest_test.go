@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 )
 
 func TestRunHandlerShowsResultAndEffects(t *testing.T) {
@@ -71,7 +70,7 @@ func TestTaskIDsAreOrderedAndDistinct(t *testing.T) {
 	seen := map[string]bool{}
 	for range 10_000 {
 		id := NewID()
-		if len(id) != 26 || strings.Trim(id, crockford) != "" || id[0] > '7' {
+		if len(id) != 26 || strings.Trim(id, "0123456789ABCDEFGHJKMNPQRSTVWXYZ") != "" || id[0] > '7' {
 			t.Fatalf("got id %q, want 26 characters of base32 below 2^128", id)
 		}
 		if seen[id] {
@@ -81,16 +80,6 @@ func TestTaskIDsAreOrderedAndDistinct(t *testing.T) {
 	}
 	if a := NewID(); a[:8] > NewID()[:8] {
 		t.Error("an id sorts before an earlier one")
-	}
-}
-
-func TestTextIsCutAtWholeCharacters(t *testing.T) {
-	for _, s := range []string{"äöü", "a\xffb", strings.Repeat("€", 10), ""} {
-		for n := range 12 {
-			if got := cut(s, n); len(got) > n || !utf8.ValidString(got) {
-				t.Errorf("cut %q to %d: got %q", s, n, got)
-			}
-		}
 	}
 }
 
@@ -147,27 +136,5 @@ func TestOptionsFallBackToTheEnvironment(t *testing.T) {
 	}
 	if _, err := newOptions([]Option{Address("nowhere")}); err == nil {
 		t.Error("an address without a port was taken")
-	}
-}
-
-func TestDequeKeepsOrder(t *testing.T) {
-	var d deque[int]
-	for i := range 40 {
-		d.pushBack(i)
-	}
-	for i := range 20 {
-		if got := d.popFront(); got != i {
-			t.Fatalf("got %d, want %d", got, i)
-		}
-	}
-	d.pushFront(19)
-	d.keep(func(v int) bool { return v%2 == 1 })
-	for want := 19; want < 40; want += 2 {
-		if got := d.popFront(); got != want {
-			t.Fatalf("got %d, want %d", got, want)
-		}
-	}
-	if d.len() != 0 {
-		t.Errorf("%d are left", d.len())
 	}
 }

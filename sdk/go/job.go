@@ -11,6 +11,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -177,8 +179,8 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 			return badText("headers[" + strconv.Itoa(i) + "]")
 		}
 	}
-	if wire.Size(spec) > frameBytes {
-		return tooLarge("payload", "frame_bytes", frameBytes)
+	if wire.Size(spec) > session.FrameBytes {
+		return tooLarge("payload", "frame_bytes", session.FrameBytes)
 	}
 	return nil
 }
@@ -189,32 +191,32 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 // Errors: ErrAlreadyExists if the id holds other content, or the unique key is taken and UniqueReject was given; ErrTooLarge;
 // ErrInvalid, with the field; ErrExhausted for a quota; ErrUnavailable. OutcomeOf says whether the task may exist all the same.
 func (j *JobOf[A, R]) Add(ctx context.Context, c *Client, args A, opts ...AddOption) (*Handle[R], error) {
-	k := c.prod.newCall()
-	if err := j.fill(&k.spec, c.opts.codec, args, opts); err != nil {
-		c.prod.free(k)
+	k := c.calls.New()
+	if err := j.fill(&k.Spec, c.opts.codec, args, opts); err != nil {
+		c.calls.Free(k)
 		return nil, err
 	}
-	k.one[0] = &k.spec
-	k.specs, k.bytes = k.one[:], wire.Size(&k.spec)
-	if e := c.place(k); e != nil {
-		c.prod.free(k)
-		return nil, e
+	k.Single()
+	if f := c.calls.Place(k); f != nil {
+		c.calls.Free(k)
+		return nil, errorOf(f)
 	}
-	line := ledgerLine{Op: "create", ID: k.spec.Id, Queue: k.spec.Queue, Key: k.spec.Unique.GetKey(), Invoke: c.ledger.now()}
-	ended, e := c.do(ctx, k)
-	line.ID = k.spec.Id // placing fills in what it left open
-	if e != nil {
+	line := ledger.Line{Op: "create", ID: k.Spec.Id, Queue: k.Spec.Queue, Key: k.Spec.Unique.GetKey(), Invoke: c.hub.Ledger.Now()}
+	ended, f := c.calls.Do(ctx, k)
+	line.ID = k.Spec.Id // placing fills in what it left open
+	if f != nil {
 		if ended {
-			c.prod.free(k)
+			c.calls.Free(k)
 		}
-		e.Field = trimItem(e.Field)
-		c.ledger.write(line, nil, e)
+		f.Field = trimItem(f.Field)
+		e := errorOf(f)
+		c.record(line, nil, e)
 		return nil, e
 	}
-	h := newHandle(j, c, k.created[0])
+	h := newHandle(j, c, k.Created[0])
 	line.Answer, line.Replayed = h.ID, h.Replayed
-	c.ledger.write(line, k.at, nil)
-	c.prod.free(k)
+	c.record(line, k.At, nil)
+	c.calls.Free(k)
 	return h, nil
 }
 

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
+	"github.com/millrace/millrace/sdk/go/internal/place"
 )
 
 // KV is a keyspace: keys and values are any bytes.
@@ -37,27 +39,27 @@ func (v Value) Decode(into any) error { return decode(v.codec, v.Bytes, into) }
 
 // Get reads key. It sees every write that was acknowledged before. An absent key is ErrNotFound.
 func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, error) {
-	line := ledgerLine{Op: "kv_get", Key: k.name(key), Invoke: k.c.ledger.now()}
+	line := ledger.Line{Op: "kv_get", Key: k.name(key), Invoke: k.c.hub.Ledger.Now()}
 	o := readOptionsOf(opts)
 	req := &millracev1.KVGetRequest{
 		Keyspace: k.keyspace, Key: []byte(key), MinIndex: o.minIndex, Stale: o.stale, MaxStaleness: o.staleness(),
 	}
 	var resp *millracev1.KVGetResponse
-	err := k.c.read(ctx, placeKey(key, k.c.partitions()), func(ctx context.Context) (err error) {
+	err := k.c.read(ctx, place.Key(key, k.c.hub.Partitions()), func(ctx context.Context) (err error) {
 		resp, err = k.c.kv.Get(ctx, req)
 		return err
 	})
 	if err == nil && !resp.Found {
-		k.c.ledger.write(line, resp.At, nil) // that a key is absent is an answer
+		k.c.record(line, resp.At, nil) // that a key is absent is an answer
 		return Value{}, &Error{Code: CodeNotFound, Message: "key " + quoted(key) + " not found", Op: OpNone, Outcome: Refused}
 	}
 	if err != nil {
-		k.c.ledger.write(line, nil, err)
+		k.c.record(line, nil, err)
 		return Value{}, err
 	}
-	if k.c.ledger != nil {
+	if k.c.hub.Ledger != nil {
 		line.Value = string(resp.Value)
-		k.c.ledger.write(line, resp.At, nil)
+		k.c.record(line, resp.At, nil)
 	}
 	return Value{Bytes: resp.Value, Rev: resp.Rev, At: placeOf(resp.At), codec: k.c.opts.codec}, nil
 }
@@ -67,8 +69,8 @@ func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, err
 func (k KV) Put(ctx context.Context, key string, value any, opts ...PutOption) (rev uint64, err error) {
 	tx := k.c.newTx()
 	tx.KV(k.keyspace).Put(key, value, opts...)
-	line := ledgerLine{Op: "kv_put", Key: k.name(key)}
-	if k.c.ledger != nil && tx.err == nil {
+	line := ledger.Line{Op: "kv_put", Key: k.name(key)}
+	if k.c.hub.Ledger != nil && tx.err == nil {
 		line.Value = string(tx.ops[0].GetKvPut().Value)
 	}
 	out, err := k.c.commit(ctx, tx, line)
@@ -82,7 +84,7 @@ func (k KV) Put(ctx context.Context, key string, value any, opts ...PutOption) (
 func (k KV) Delete(ctx context.Context, key string, opts ...DeleteOption) (existed bool, err error) {
 	tx := k.c.newTx()
 	tx.KV(k.keyspace).Delete(key, opts...)
-	out, err := k.c.commit(ctx, tx, ledgerLine{Op: "kv_delete", Key: k.name(key)})
+	out, err := k.c.commit(ctx, tx, ledger.Line{Op: "kv_delete", Key: k.name(key)})
 	if err != nil {
 		return false, err
 	}
@@ -95,7 +97,7 @@ func (k KV) Delete(ctx context.Context, key string, opts ...DeleteOption) (exist
 func (k KV) Add(ctx context.Context, key string, n int64, opts ...AddNumberOption) (sum int64, err error) {
 	tx := k.c.newTx()
 	tx.KV(k.keyspace).Add(key, n, opts...)
-	out, err := k.c.commit(ctx, tx, ledgerLine{Op: "kv_add", Key: k.name(key), Value: strconv.FormatInt(n, 10)})
+	out, err := k.c.commit(ctx, tx, ledger.Line{Op: "kv_add", Key: k.name(key), Value: strconv.FormatInt(n, 10)})
 	if err != nil {
 		return 0, err
 	}

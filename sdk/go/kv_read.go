@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
+	"github.com/millrace/millrace/sdk/go/internal/place"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -105,7 +107,7 @@ func (k KV) entries(ctx context.Context, req *millracev1.KVRangeRequest) iter.Se
 			return
 		}
 		if ctx.Err() != nil {
-			err = ended(ctx, false, "the range was not read to its end")
+			err = errorOf(fault.Ended(ctx, false, "the range was not read to its end"))
 		}
 		yield(Entry{}, fromStatus(err))
 	}
@@ -116,7 +118,7 @@ func (k KV) entries(ctx context.Context, req *millracev1.KVRangeRequest) iter.Se
 func (k KV) DeleteRange(ctx context.Context, r KeyRange, opts ...RangeDeleteOption) (n uint64, err error) {
 	req := &millracev1.KVDeleteRangeRequest{Range: r.op(k.keyspace, opts)}
 	var resp *millracev1.KVDeleteRangeResponse
-	err = k.c.change(ctx, max(placeRange(req.Range, k.c.partitions()), anywhere), func(ctx context.Context) (err error) {
+	err = k.c.change(ctx, max(place.Range(req.Range, k.c.hub.Partitions()), anywhere), func(ctx context.Context) (err error) {
 		resp, err = k.c.kv.DeleteRange(ctx, req)
 		return err
 	})

@@ -64,7 +64,7 @@ func (c *Client) CreateNamespace(ctx context.Context, partitions int) (existed b
 	if err != nil {
 		return false, err
 	}
-	c.learned(len(resp.Partitions))
+	c.hub.Learned(len(resp.Partitions))
 	return resp.Replayed, nil
 }
 
@@ -92,7 +92,7 @@ func (c *Client) Namespace(ctx context.Context) (*NamespaceInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.learned(len(resp.Partitions))
+	c.hub.Learned(len(resp.Partitions))
 	return &NamespaceInfo{
 		Config: NamespaceConfig{
 			Version: resp.Config.GetVersion(), AutoCreate: resp.Config == nil || resp.Config.AutoCreate == nil || *resp.Config.AutoCreate,

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/place"
 	"github.com/millrace/millrace/sdk/go/internal/transport"
 )
 
@@ -97,14 +98,16 @@ func (ns *nodes) stream(node, partition int) *fakeStream {
 // tagIn returns a tag of a partition.
 func tagIn(partition, partitions int) string {
 	for i := 0; ; i++ {
-		if tag := fmt.Sprint("tag", i); placeText(tag, partitions) == partition {
+		if tag := fmt.Sprint("tag", i); place.Text(tag, partitions) == partition {
 			return tag
 		}
 	}
 }
 
 // idIn returns an id of a partition.
-func idIn(partition, partitions int) string { return freshID().placed(partition, partitions).String() }
+func idIn(partition, partitions int) string {
+	return place.Fresh().Placed(partition, partitions).String()
+}
 
 func notLeader(address string) error {
 	st, err := status.New(codes.Unavailable, "not the leader").WithDetails(&pb.Error{Code: "NOT_LEADER", Leader: address})
@@ -137,7 +140,7 @@ func TestEachPartitionHasAStreamToItsLeader(t *testing.T) {
 	first := ns.stream(0, 0) // which tells how many partitions there are, and who leads them
 	st := ns.stream(1, 3)
 	frame := st.create()
-	if id, _ := parseID(frame.Tasks[0].Id); id.partition() != 3 || frame.Tasks[0].Tag != tagIn(3, 4) {
+	if id, _ := place.Parse(frame.Tasks[0].Id); id.Partition() != 3 || frame.Tasks[0].Tag != tagIn(3, 4) {
 		t.Errorf("got task %v, want one of partition 3 with its tag", frame.Tasks[0])
 	}
 	st.created(frame)
@@ -150,8 +153,8 @@ func TestEachPartitionHasAStreamToItsLeader(t *testing.T) {
 	out = add(t, c, UniqueKey(tagIn(1, 4), 0))
 	st = ns.stream(1, 1)
 	frame = st.create()
-	if id, _ := parseID(frame.Tasks[0].Id); id.partition() != 1 {
-		t.Errorf("got id %s of partition %d, want 1", frame.Tasks[0].Id, id.partition())
+	if id, _ := place.Parse(frame.Tasks[0].Id); id.Partition() != 1 {
+		t.Errorf("got id %s of partition %d, want 1", frame.Tasks[0].Id, id.Partition())
 	}
 	st.created(frame)
 	receive(t, out)
@@ -287,8 +290,8 @@ func TestAnAtomicBatchIsOfOnePartition(t *testing.T) {
 	st := ns.stream(0, 1)
 	frame := st.create()
 	for _, s := range frame.Tasks {
-		if id, _ := parseID(s.Id); id.partition() != 1 {
-			t.Errorf("got id %s of partition %d, want 1", s.Id, id.partition())
+		if id, _ := place.Parse(s.Id); id.Partition() != 1 {
+			t.Errorf("got id %s of partition %d, want 1", s.Id, id.Partition())
 		}
 	}
 	if !frame.Atomic || len(frame.Tasks) != 20 {
@@ -326,7 +329,7 @@ func TestACommitOfTwoPartitionsIsRefusedBeforeItIsSent(t *testing.T) {
 	zero := ns.stream(0, 0)
 	one := ns.stream(0, 1)
 	frame := one.commit()
-	if n := placeCreate(frame.Commit.Ops[1].GetTaskCreate(), 2); n != 1 {
+	if n := place.Create(frame.Commit.Ops[1].GetTaskCreate(), 2); n != 1 {
 		t.Errorf("the task is of partition %d, want that of the first op, 1", n)
 	}
 	one.committed(frame)
@@ -373,7 +376,7 @@ func TestATaskAddedFirstInACommitHasItsIDAtOnce(t *testing.T) {
 	one := ns.stream(0, 1)
 	frame := one.commit()
 	create := frame.Commit.Ops[0].GetTaskCreate()
-	if id, _ := parseID(create.Id); id.partition() != 1 || string(frame.Commit.Ops[1].GetKvPut().Value) != create.Id {
+	if id, _ := place.Parse(create.Id); id.Partition() != 1 || string(frame.Commit.Ops[1].GetKvPut().Value) != create.Id {
 		t.Errorf("got %v", frame.Commit.Ops)
 	}
 	one.committed(frame)
@@ -429,8 +432,8 @@ func TestNewIDsAreOfThePartitionThatTheirTaskGoesTo(t *testing.T) {
 	go func() { ns.stream(0, 0) }()
 	tag := tagIn(4, 5)
 	s, err := c.NewID(t.Context(), Tag(tag))
-	id, ok := parseID(s)
-	if err != nil || !ok || id.partition() != 4 || id.place(5) != 4 {
+	id, ok := place.Parse(s)
+	if err != nil || !ok || id.Partition() != 4 || id.Home(5) != 4 {
 		t.Errorf("got %s, %v, want an id of partition 4", s, err)
 	}
 	out := add(t, c, Tag(tag), ID(s))

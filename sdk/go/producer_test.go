@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 )
 
 type thumbArgs struct{ URL string }
@@ -73,7 +74,7 @@ func TestCallsJoinTheFrameThatFollows(t *testing.T) {
 	for range callers {
 		add()
 	}
-	waitFor(t, c, func(p *producerStream) bool { return p.creates.len() == callers })
+	waitFor(t, c, func(s session.ProducersState) bool { return s.Creates == callers })
 	st.created(first)
 	second := st.create()
 	st.created(second)
@@ -84,14 +85,11 @@ func TestCallsJoinTheFrameThatFollows(t *testing.T) {
 }
 
 // waitFor waits until the producer's state is as ok says.
-func waitFor(t *testing.T, c *Client, ok func(p *producerStream) bool) {
+func waitFor(t *testing.T, c *Client, ok func(s session.ProducersState) bool) {
 	t.Helper()
 	late := time.After(testWait)
 	for {
-		c.prod.s.mu.Lock()
-		good := ok(c.prod)
-		c.prod.s.mu.Unlock()
-		if good {
+		if ok(c.calls.State()) {
 			return
 		}
 		select {
@@ -204,7 +202,7 @@ func TestABadCallDoesNotSpoilTheFrameItShares(t *testing.T) {
 			errs <- err
 		}()
 	}
-	waitFor(t, c, func(p *producerStream) bool { return p.creates.len() == 3 })
+	waitFor(t, c, func(s session.ProducersState) bool { return s.Creates == 3 })
 	st := f.welcome(nil)
 	shared := st.create()
 	st.refuse(shared.Seq, &pb.Error{Code: "INVALID_ARGUMENT", Field: "tasks[1].priority"})
@@ -244,7 +242,7 @@ func TestUnacknowledgedCreatesAreSentAgainUnderTheirIDs(t *testing.T) {
 			out <- err
 		}()
 	}
-	waitFor(t, c, func(p *producerStream) bool { return p.creates.len() == 2 })
+	waitFor(t, c, func(s session.ProducersState) bool { return s.Creates == 2 })
 	st := f.welcome(nil)
 	before := st.create()
 	st.cut()
@@ -326,9 +324,7 @@ func TestAbandonedCallsDoNotPileUpWhileTheServerIsAway(t *testing.T) {
 			}
 			cancel()
 		}
-		c.prod.s.mu.Lock()
-		defer c.prod.s.mu.Unlock()
-		if n := c.prod.creates.len(); n > 128 {
+		if n := c.calls.State().Creates; n > 128 {
 			t.Errorf("%d dead calls are kept, want at most 128", n)
 		}
 	})
@@ -495,7 +491,7 @@ func TestCloseWaitsForCallsUnderWay(t *testing.T) {
 	frame := st.create()
 	closed := make(chan error, 1)
 	go func() { closed <- c.Close() }()
-	waitFor(t, c, func(p *producerStream) bool { return p.s.closing })
+	waitFor(t, c, func(s session.ProducersState) bool { return s.Closing })
 	st.created(frame)
 	if err := receive(t, out); err != nil {
 		t.Errorf("the call under way: %v", err)
@@ -566,21 +562,4 @@ func TestATokenThatIsSetWhileAStreamOpensIsToldToIt(t *testing.T) {
 	if told != "new" {
 		t.Errorf("got token %q, want new", told)
 	}
-}
-
-func TestACallThatMayHaveBeenAppliedIsNotPlacedAnew(t *testing.T) {
-	f := newFake(t)
-	c := f.client()
-	defer f.end(c)
-	p := c.prod
-	p.started = true // no stream sends
-	c.learned(2)
-	for unsure, want := range map[bool]uint32{true: callQueued, false: callEnded} {
-		k := &call{unsure: unsure, done: make(chan struct{}, 1)}
-		if e := p.enqueue(k); e != nil || k.state.Load() != want {
-			t.Errorf("unsure %v: got state %d, %v, want %d", unsure, k.state.Load(), e, want)
-		}
-	}
-	p.creates = deque[*call]{}
-	p.started = false
 }

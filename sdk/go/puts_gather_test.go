@@ -25,7 +25,7 @@ func TestPutsGatherBehindFramesThatAreUnderWay(t *testing.T) {
 				f := newFake(t)
 				cl := f.client()
 				defer f.end(cl)
-				cl.learned(1)
+				cl.hub.Learned(1)
 				s := cl.KV("ks").Stream()
 				put := func(i int) Written { return must(s.Put(t.Context(), fmt.Sprint("k", i), nil)) }
 				var st *fakeStream

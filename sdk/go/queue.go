@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
 )
 
 // Queue is one queue of the namespace.
@@ -181,13 +182,13 @@ func queueStats(s *millracev1.QueueStats) QueueStats {
 
 // Stats reads the counters.
 func (q Queue) Stats(ctx context.Context) (QueueStats, error) {
-	line := ledgerLine{Op: "stats", Queue: q.name, Invoke: q.c.ledger.now()}
+	line := ledger.Line{Op: "stats", Queue: q.name, Invoke: q.c.hub.Ledger.Now()}
 	var resp *millracev1.QueueStatsResponse
 	err := q.c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = q.c.queues.Stats(ctx, &millracev1.QueueStatsRequest{Queue: q.name})
 		return err
 	})
-	q.c.ledger.write(line, resp.GetAt(), err)
+	q.c.record(line, resp.GetAt(), err)
 	if err != nil {
 		return QueueStats{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/place"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -29,17 +30,7 @@ func (r Repo) Tagged(tag string) Repo {
 	return r
 }
 
-func (r Repo) place() int { return placeRepo(r.name, r.tag, r.c.partitions()) }
-
-func placeRepo(name, tag string, partitions int) int {
-	if partitions <= 1 {
-		return 0
-	}
-	if tag != "" {
-		return placeText(tag, partitions)
-	}
-	return placeText(name, partitions)
-}
+func (r Repo) place() int { return place.Repo(r.name, r.tag, r.c.hub.Partitions()) }
 
 // RefChange is one change of a ref, or a condition on one.
 type RefChange struct{ c *millracev1.RefChange }

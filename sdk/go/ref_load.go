@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
@@ -41,13 +42,14 @@ func (r Repo) Load(ctx context.Context, changes iter.Seq[RefChange]) (Loaded, er
 		}
 		e := fromStatus(err)
 		if ctx.Err() != nil {
-			return l.out, ended(ctx, true, e.Message)
+			return l.out, errorOf(fault.Ended(ctx, true, e.Message))
 		}
 		if l.applied > applied {
 			try, began = 0, time.Now()
 		}
-		r.c.router.Follow(e.refusal())
-		if e.patience() == 0 && !isEOF(err) || time.Since(began) > retry.ResendFor || !retry.Sleep(ctx, retry.Backoff(try)) {
+		f := e.fault()
+		r.c.router.Follow(f.Refusal())
+		if f.Patience() == 0 && !isEOF(err) || time.Since(began) > retry.ResendFor || !retry.Sleep(ctx, retry.Backoff(try)) {
 			return l.out, e
 		}
 	}
@@ -175,7 +177,7 @@ func (l *load) answer(in *millracev1.LoadRefsResponse) {
 		l.applied = max(l.applied, in.GetNumber())
 		l.out.Changed += uint64(in.GetChanged())
 		l.out.Rev = max(l.out.Rev, in.GetRev())
-		for _, f := range failuresOf(in.GetFailures()) {
+		for _, f := range failuresOf(fault.Failures(in.GetFailures())) {
 			if len(l.out.Failures) < maxLoadFailures {
 				f.Change += (int(in.GetNumber()) - 1) * loadChanges
 				l.out.Failures = append(l.out.Failures, f)

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
 	"github.com/millrace/millrace/sdk/go/internal/retry"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
@@ -122,7 +123,7 @@ func (s *RefSession) answer(in *millracev1.RefSessionResponse) {
 	c := s.pending[i]
 	e := fromWire(in.GetError())
 	if e != nil {
-		e.Failures = failuresOf(in.GetFailures())
+		e.Failures = failuresOf(fault.Failures(in.GetFailures()))
 		if e.Reason == wire.ReasonSessionExpired && c.sent == 1 {
 			s.renew()
 			return
@@ -153,21 +154,21 @@ func (s *RefSession) renew() {
 func (s *RefSession) reopen(err error) refSessionStream {
 	began := time.Now()
 	for try := 0; ; try++ {
-		e := (*Error)(nil)
+		var f *fault.Fault // why the last stream ended; nil at its server's own end
 		if err != nil {
-			e = fromStatus(err)
-			s.r.c.router.Follow(e.refusal())
+			f = faultOf(err)
+			s.r.c.router.Follow(f.Refusal())
 		}
 		if s.ctx.Err() != nil {
-			s.fail(closedError())
+			s.fail(errorOf(fault.Closed()))
 			return nil
 		}
-		if e != nil && e.Code != CodeInternal && e.patience() == 0 && e.cause == nil && !isEOF(err) || time.Since(began) > retry.ResendFor {
-			s.fail(e)
+		if f != nil && f.Code != wire.Internal && f.Patience() == 0 && f.Cause == nil && !isEOF(err) || time.Since(began) > retry.ResendFor {
+			s.fail(errorOf(f))
 			return nil
 		}
-		if e != nil && try > 0 && !retry.Sleep(s.ctx, e.wait(try)) {
-			s.fail(closedError())
+		if f != nil && try > 0 && !retry.Sleep(s.ctx, f.Wait(try)) {
+			s.fail(errorOf(fault.Closed()))
 			return nil
 		}
 		var stream refSessionStream
@@ -198,7 +199,7 @@ func (s *RefSession) fail(e *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e == nil {
-		e = expiredError()
+		e = errorOf(fault.Expired())
 	}
 	s.failed = e
 	for _, c := range s.pending {
@@ -257,7 +258,7 @@ func (tx *RefTx) Commit(ctx context.Context) (RefsUpdated, error) {
 	select {
 	case s.flight <- struct{}{}:
 	case <-ctx.Done():
-		return RefsUpdated{}, ended(ctx, false, "the session is busy")
+		return RefsUpdated{}, errorOf(fault.Ended(ctx, false, "the session is busy"))
 	}
 	defer func() { <-s.flight }()
 	c := &refCall{
@@ -281,7 +282,7 @@ func (tx *RefTx) Commit(ctx context.Context) (RefsUpdated, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		return RefsUpdated{}, ended(ctx, true, "no answer came")
+		return RefsUpdated{}, errorOf(fault.Ended(ctx, true, "no answer came"))
 	}
 	if c.err != nil {
 		return RefsUpdated{}, c.err

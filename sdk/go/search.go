@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/place"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -240,13 +241,13 @@ func (k Collection) upsert(ctx context.Context, atomic bool, points []Point) ([]
 
 // home is the partition that all points are of, or anywhere.
 func (k Collection) home(points []Point) int {
-	n := k.c.partitions()
+	n := k.c.hub.Partitions()
 	if n <= 1 || len(points) == 0 {
 		return anywhere
 	}
-	home := placeKey(points[0].ID, n)
+	home := place.Key(points[0].ID, n)
 	for _, p := range points[1:] {
-		if placeKey(p.ID, n) != home {
+		if place.Key(p.ID, n) != home {
 			return anywhere
 		}
 	}

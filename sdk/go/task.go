@@ -5,7 +5,7 @@ import (
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
-	"github.com/millrace/millrace/sdk/go/internal/wire"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 )
 
 // Task is one attempt at a task, as its handler sees it.
@@ -26,57 +26,15 @@ type Task struct {
 	// handler may set it. Empty: application/octet-stream.
 	ResultType string
 
-	w      *Worker
-	l      *workerStream
-	token  uint64
-	lease  time.Duration
-	ctx    context.Context // the handler's
-	cancel context.CancelCauseFunc
-	fx     *Tx
+	w  *Worker         // nil in tests of handlers
+	at session.Attempt // what the engine knows of it: its lease, and the settle that ends it
+	fx *Tx             // nil until the handler asks for it
 
 	onRefused func(ctx context.Context, refused *Error) error
-
-	// Guarded by the worker's mu.
-	stage     stage
-	lost      bool      // the lease is gone: nothing is sent any more
-	cancelled bool      // the server asked to stop
-	stopped   bool      // the handler was told to stop, for the worker ends: its task goes back whatever it returns
-	outlived  bool      // with lost: the handler holds its slot until it returns
-	unbound   bool      // claimed without a session: no session's stream knows of it
-	released  bool      // given back while the handler still runs
-	renewAt   time.Time // when the lease is to be renewed next
-	unsure    bool      // its settle left, and no answer came
-	first     time.Time // when its settle left first
-	tries     int       // settles that were answered "later"
-	plainly   bool      // its failure was refused once, and replaced
-	solo      bool      // its settle goes in a frame of its own
-	refusal   *Error    // its effects were refused and onRefused is to be called
-
-	// The settle, made by the goroutine that ran the handler.
-	item     millracev1.SettleItem
-	complete millracev1.Complete
-	outcome  millracev1.SettleItem_Complete
-	op       string // of the ledger
-	invoke   int64
-	bytes    int
 }
 
-// stage is how far a task got with its worker.
-type stage uint8
-
-const (
-	waiting  stage = iota // for a goroutine
-	running               // in its handler
-	settling              // its settle waits to be written
-	settled               // its settle was written
-)
-
-func (t *Task) key() wire.Lease { return wire.Lease{ID: t.ID, Token: t.token} }
-
-func (t *Task) hold() *millracev1.Hold { return &millracev1.Hold{Id: t.ID, Token: t.token} }
-
 // Token is the fencing token of this attempt: strictly increasing, fit to fence writes to other systems.
-func (t *Task) Token() uint64 { return t.token }
+func (t *Task) Token() uint64 { return t.at.Lease.Token }
 
 // Effects collects changes that are applied exactly when the task completes, in the same log entry, or not at all. When
 // they are refused the attempt fails, unless OnRefused is set. Errors of other kinds drop them. In a namespace of several
@@ -96,26 +54,17 @@ func (t *Task) Effects() *Tx {
 // and return nil to complete again with the same result; an error ends the attempt like one of the handler.
 func (t *Task) OnRefused(f func(ctx context.Context, refused *Error) error) { t.onRefused = f }
 
-// to moves t on. A task whose settle has left takes no slot. It needs mu.
-func (t *Task) to(s stage) {
-	if t.stage == settled {
-		t.l.away--
-	}
-	if s == settled {
-		t.l.away++
-	}
-	t.stage = s
+// engine returns what the engine knows t by.
+func (t *Task) engine() *session.Attempt {
+	t.at.Owner = t
+	return &t.at
 }
 
-func newTask(l *workerStream, a *millracev1.Assignment, now time.Time) *Task {
-	t := &Task{
+// newTask makes what a handler sees of an assignment.
+func newTask(w *Worker, a *millracev1.Assignment) *Task {
+	return &Task{
 		ID: a.Id, Queue: a.Queue, Kind: a.Kind, Attempt: int(a.Attempt), Failures: int(a.Failures), Crashes: int(a.Crashes),
 		MaxAttempts: int(a.MaxAttempts), Priority: int(a.Priority), Headers: headerMap(a.Headers), Payload: a.Payload,
-		ContentType: a.ContentType, CreatedAt: time.UnixMilli(a.CreatedMs), w: l.w, l: l, token: a.Token,
-		lease: max(time.Duration(a.LeaseMs)*time.Millisecond, time.Second),
+		ContentType: a.ContentType, CreatedAt: time.UnixMilli(a.CreatedMs), w: w,
 	}
-	t.ctx, t.cancel = context.WithCancelCause(l.w.base)
-	left := time.Duration(a.LeaseLeftMs) * time.Millisecond
-	t.renewAt = now.Add(max(left-t.lease*2/3, 0))
-	return t
 }

@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
+	"github.com/millrace/millrace/sdk/go/internal/place"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -123,14 +125,14 @@ func headerMap(hs []*millracev1.Header) map[string]string {
 
 // Task reads a task. It sees every write that was acknowledged before. Unknown ids are ErrNotFound.
 func (c *Client) Task(ctx context.Context, id string, opts ...ReadOption) (*TaskInfo, error) {
-	line := ledgerLine{Op: "get", ID: id, Invoke: c.ledger.now()}
+	line := ledger.Line{Op: "get", ID: id, Invoke: c.hub.Ledger.Now()}
 	req := &millracev1.GetRequest{Id: id, MinIndex: readOptionsOf(opts).minIndex}
 	var resp *millracev1.GetResponse
-	err := c.read(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) (err error) {
+	err := c.read(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.Get(ctx, req)
 		return err
 	})
-	c.ledger.write(line, resp.GetAt(), err)
+	c.record(line, resp.GetAt(), err)
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +141,13 @@ func (c *Client) Task(ctx context.Context, id string, opts ...ReadOption) (*Task
 
 // Wait returns the task when it has ended, however long that takes while ctx lasts. It goes on over a lost connection.
 func (c *Client) Wait(ctx context.Context, id string) (*TaskInfo, error) {
-	line := ledgerLine{Op: "wait", ID: id, Invoke: c.ledger.now()}
+	line := ledger.Line{Op: "wait", ID: id, Invoke: c.hub.Ledger.Now()}
 	var resp *millracev1.WaitResponse
-	err := c.read(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) (err error) {
+	err := c.read(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.Wait(ctx, &millracev1.WaitRequest{Id: id})
 		return err
 	})
-	c.ledger.write(line, resp.GetAt(), err)
+	c.record(line, resp.GetAt(), err)
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +170,7 @@ type Attempt struct {
 // Attempts reads the last 20 attempts of a task, oldest first.
 func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 	var resp *millracev1.ListAttemptsResponse
-	err := c.read(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) (err error) {
+	err := c.read(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.ListAttempts(ctx, &millracev1.ListAttemptsRequest{Id: id})
 		return err
 	})
@@ -198,7 +200,7 @@ type ListQuery struct {
 
 // List reads a page, without payloads and results. The cursor of the next page is empty at the end.
 func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next string, err error) {
-	line := ledgerLine{Op: "list", Queue: q.Queue, Invoke: c.ledger.now()}
+	line := ledger.Line{Op: "list", Queue: q.Queue, Invoke: c.hub.Ledger.Now()}
 	var resp *millracev1.ListResponse
 	err = c.read(ctx, anywhere, func(ctx context.Context) (err error) {
 		resp, err = c.tasks.List(ctx, &millracev1.ListRequest{
@@ -206,7 +208,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next
 		})
 		return err
 	})
-	c.ledger.write(line, resp.GetAt(), err)
+	c.record(line, resp.GetAt(), err)
 	if err != nil {
 		return nil, "", err
 	}
@@ -219,7 +221,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next
 
 // RunNow makes a scheduled task ready (needs the scope admin). A task in another state is ErrWrongState.
 func (c *Client) RunNow(ctx context.Context, id string) error {
-	return c.change(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) error {
+	return c.change(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) error {
 		_, err := c.tasks.RunNow(ctx, &millracev1.RunNowRequest{Id: id})
 		return err
 	})
@@ -227,7 +229,7 @@ func (c *Client) RunNow(ctx context.Context, id string) error {
 
 // Delete removes a task that has ended (needs the scope admin). A task that has not is ErrWrongState.
 func (c *Client) Delete(ctx context.Context, id string) error {
-	return c.change(ctx, partitionOf(id, c.partitions()), func(ctx context.Context) error {
+	return c.change(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) error {
 		_, err := c.tasks.Delete(ctx, &millracev1.DeleteRequest{Id: id})
 		return err
 	})

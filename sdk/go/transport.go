@@ -40,11 +40,11 @@ func parseTransport(name string) (TransportMode, error) {
 // newRouter makes the client's way to its servers.
 func (c *Client) newRouter() (*transport.Router, error) {
 	o := transport.Options{
-		Mode: transport.Mode(c.opts.transport), Addresses: c.opts.addresses, Namespace: c.opts.namespace, Codec: c.codec,
-		Logger: c.opts.logger, Encrypted: c.opts.tls != nil, Secure: c.opts.secure, DialOptions: c.dialOptions, Partitions: c.partitions,
-		Moved:   func() { c.dialErr.Store(nil) },
-		Lost:    func(address string) { c.outage.failed(c.opts.logger, address, c.whyLost()) },
-		Reached: func(address string) { c.outage.over(c.opts.logger, address) },
+		Mode: transport.Mode(c.opts.transport), Addresses: c.opts.addresses, Namespace: c.opts.namespace, Codec: c.hub.Codec(),
+		Logger: c.opts.logger, Encrypted: c.opts.tls != nil, Secure: c.opts.secure, DialOptions: c.dialOptions, Partitions: c.hub.Partitions,
+		Moved:   func() { c.hub.Dialed(nil) },
+		Lost:    c.hub.Lost,
+		Reached: c.hub.Reached,
 	}
 	if o.Mode != transport.Stream {
 		o.REST = rest.New(c.restOptions())
@@ -56,7 +56,7 @@ func (c *Client) newRouter() (*transport.Router, error) {
 func (c *Client) restOptions() rest.Options {
 	return rest.Options{
 		Hosts: c.opts.restHosts(), Namespace: c.opts.namespace, TLS: c.opts.tls, Proxy: !c.opts.dials, Dial: c.opts.dial,
-		Secure: c.opts.secure, Token: func() string { return *c.token.Load() }, Partitions: c.partitions,
+		Secure: c.opts.secure, Token: c.hub.Token, Partitions: c.hub.Partitions,
 	}
 }
 

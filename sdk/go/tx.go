@@ -8,6 +8,10 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
+	"github.com/millrace/millrace/sdk/go/internal/place"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 )
 
 // Tx collects changes that are applied together, in one log entry, or not at all: the effects of a task, or a commit.
@@ -35,16 +39,16 @@ func (tx *Tx) partitions() int {
 	if tx.client == nil {
 		return 1
 	}
-	return tx.client.partitions()
+	return tx.client.hub.Partitions()
 }
 
 // home is the partition of the tx as far as it goes; below 0 when nothing says one.
 func (tx *Tx) home(partitions int) int {
 	switch {
 	case tx.fence != nil:
-		return partitionOf(tx.fence.Task, partitions)
+		return place.Of(tx.fence.Task, partitions)
 	case tx.task != "":
-		return partitionOf(tx.task, partitions)
+		return place.Of(tx.task, partitions)
 	}
 	return -1
 }
@@ -53,20 +57,20 @@ func (tx *Tx) home(partitions int) int {
 func (tx *Tx) place(spec *millracev1.TaskSpec) error {
 	n := tx.partitions()
 	if n == 0 && tx.ctx != nil {
-		var e *Error
-		if n, e = tx.client.learn(tx.ctx); e != nil {
-			return e
+		var f *fault.Fault
+		if n, f = tx.client.calls.Learn(tx.ctx); f != nil {
+			return errorOf(f)
 		}
 	}
 	home := tx.home(n)
 	if home < 0 && len(tx.ops) > 0 {
-		home = placeOp(tx.ops[0], n)
+		home = place.Op(tx.ops[0], n)
 	} else if home < 0 && len(tx.conds) > 0 {
-		home = placeKey(tx.conds[0].Key, n)
+		home = place.Key(tx.conds[0].Key, n)
 	}
-	if _, e := placeTask(spec, n, home); e != nil {
-		e.Op = len(tx.ops)
-		return e
+	if _, f := place.Task(spec, n, home); f != nil {
+		f.Op = len(tx.ops)
+		return errorOf(f)
 	}
 	return nil
 }
@@ -79,12 +83,12 @@ type txHandle struct {
 
 // Limits of one commit.
 const (
-	maxCommitOps   = 1024            // conditions and ops together
-	maxCommitBytes = frameBytes - 64 // encoded, with room for the frame around it
+	maxCommitOps   = 1024                    // conditions and ops together
+	maxCommitBytes = session.FrameBytes - 64 // encoded, with room for the frame around it
 )
 
 // Fence makes the commit apply only while t's lease is held.
-func (tx *Tx) Fence(t *Task) { tx.fence = &millracev1.Fence{Task: t.ID, Token: t.token} }
+func (tx *Tx) Fence(t *Task) { tx.fence = &millracev1.Fence{Task: t.ID, Token: t.Token()} }
 
 // Reset drops all conditions and ops, so that they can be built again.
 func (tx *Tx) Reset() { tx.conds, tx.ops, tx.handles, tx.err = nil, nil, nil, nil }
@@ -169,8 +173,8 @@ func (tx *Tx) check() error {
 		return tooLarge("ops", "commit_ops", int64(tx.maxOps()))
 	}
 	if n := tx.partitions(); n > 1 {
-		if _, e := placeAll(tx.conds, tx.ops, n, tx.home(n)); e != nil {
-			return e
+		if _, f := place.All(tx.conds, tx.ops, n, tx.home(n)); f != nil {
+			return errorOf(f)
 		}
 	}
 	return nil
@@ -219,35 +223,36 @@ func (c *Client) CommitResult(ctx context.Context, build func(tx *Tx)) (*Committ
 	tx := c.newTx()
 	tx.ctx = ctx
 	build(tx)
-	return c.commit(ctx, tx, ledgerLine{Op: "commit"})
+	return c.commit(ctx, tx, ledger.Line{Op: "commit"})
 }
 
-func (c *Client) commit(ctx context.Context, tx *Tx, line ledgerLine) (*Committed, error) {
+func (c *Client) commit(ctx context.Context, tx *Tx, line ledger.Line) (*Committed, error) {
 	req, size, err := tx.request()
 	if err != nil {
 		return nil, err
 	}
-	line.Invoke = c.ledger.now()
+	line.Invoke = c.hub.Ledger.Now()
 	if tx.fence != nil {
-		line.ID, line.Token = tx.fence.Task, tokenText(tx.fence.Token)
+		line.ID, line.Token = tx.fence.Task, ledger.Token(tx.fence.Token)
 	}
-	k := c.prod.newCall()
-	k.commit, k.bytes = req, size
-	gone, e := true, c.place(k)
-	if e == nil {
-		gone, e = c.do(ctx, k)
+	k := c.calls.New()
+	k.Commit, k.Bytes = req, size
+	gone, f := true, c.calls.Place(k)
+	if f == nil {
+		gone, f = c.calls.Do(ctx, k)
 	}
-	if e != nil {
+	if f != nil {
 		if gone {
-			c.prod.free(k)
+			c.calls.Free(k)
 		}
-		c.ledger.write(line, nil, e)
+		e := errorOf(f)
+		c.record(line, nil, e)
 		return nil, e
 	}
-	resp, at := k.commits, k.at
-	c.prod.free(k)
+	resp, at := k.Committed, k.At
+	c.calls.Free(k)
 	line.Replayed = resp.Replayed
-	c.ledger.write(line, at, nil)
+	c.record(line, at, nil)
 	return tx.committed(resp, at), nil
 }
 

@@ -1,8 +1,6 @@
 package millrace
 
 import (
-	"strings"
-
 	"google.golang.org/protobuf/proto"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -68,27 +66,4 @@ func (r KeyRange) op(keyspace string, opts []RangeDeleteOption) *millracev1.KVDe
 		o.deleteRange(op)
 	}
 	return op
-}
-
-// placeRange returns the partition of the keys of a range: that of the closed {tag} which all of them share; below 0 when
-// they may be of several.
-func placeRange(r *millracev1.KVDeleteRange, partitions int) int {
-	if partitions <= 1 {
-		return 0
-	}
-	shared := string(r.GetPrefix())
-	if shared == "" {
-		from, to := r.GetFrom(), r.GetTo()
-		n := 0
-		for n < len(from) && n < len(to) && from[n] == to[n] {
-			n++
-		}
-		shared = string(from[:n])
-	}
-	_, rest, ok := strings.Cut(shared, "{")
-	tag, _, closed := strings.Cut(rest, "}")
-	if !ok || !closed || tag == "" {
-		return -1
-	}
-	return placeText(tag, partitions)
 }

@@ -114,7 +114,7 @@ func TestAHandlerThatIsWaitedForGivesItsTaskBackAfterwards(t *testing.T) {
 		st := r.f.welcome(nil)
 		st.subscribe()
 		st.assign(task("t1", 1, "slow", ""))
-		r.waitFor(func(w *Worker) bool { return w.runs("t1", 1) })
+		r.waitFor(runs("t1", 1))
 		r.stop()
 		if f := st.next(); f.GetDrain() == nil {
 			t.Fatalf("got %v, want Drain", f)
@@ -147,7 +147,7 @@ func TestHandlersThatEndWithTheirContextGiveTheirTasksBack(t *testing.T) {
 		st := r.f.welcome(nil)
 		st.subscribe()
 		st.assign(task("t1", 1, "heeds", ""))
-		r.waitFor(func(w *Worker) bool { return w.runs("t1", 1) })
+		r.waitFor(runs("t1", 1))
 		began := time.Now()
 		r.stop()
 		if f := st.next(); f.GetDrain() == nil {

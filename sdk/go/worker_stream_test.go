@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/place"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 )
 
 // crew is a worker that runs over several partitions of one fake.
@@ -142,25 +144,25 @@ func TestIdleSlotsMoveToThePartitionThatUsesAllOfItsOwn(t *testing.T) {
 		}
 		r.assign(1, 3, "gated")
 		r.hear()
-		time.Sleep(balanceLeast)
+		time.Sleep(session.BalanceLeast)
 		if got := r.hear(); got != "[1 7 1 1]" {
 			t.Errorf("got windows %s when one is full, want [1 7 1 1]", got)
 		}
 		r.assign(1, 4, "gated")
 		r.assign(2, 1, "gated") // both are full
-		time.Sleep(balanceEvery)
+		time.Sleep(session.BalanceEvery)
 		if got := r.hear(); got != "[1 4 1 1]" {
 			t.Errorf("got windows %s while the slots are taken still, want [1 4 1 1]", got)
 		}
 		for range 3 {
 			g.gate <- struct{}{}
 		}
-		time.Sleep(balanceEvery)
+		time.Sleep(session.BalanceEvery)
 		if got := r.hear(); got != "[1 4 4 1]" {
 			t.Errorf("got windows %s, want [1 4 4 1]", got)
 		}
 		close(g.gate)
-		time.Sleep(hotFor + 2*balanceEvery)
+		time.Sleep(session.HotFor + 2*session.BalanceEvery)
 		if got := r.hear(); got != "[3 3 2 2]" {
 			t.Errorf("got windows %s when all is done, want [3 3 2 2]", got)
 		}
@@ -187,7 +189,7 @@ func TestTasksBeyondTheSlotsWaitAndGoBack(t *testing.T) {
 		if now := g.now.Load(); now != 4 {
 			t.Errorf("%d handlers run, want 4", now)
 		}
-		time.Sleep(2 * surplusAfter)
+		time.Sleep(2 * session.SurplusAfter)
 		synctest.Wait()
 		released := 0
 		for p := range r.streams {
@@ -227,7 +229,7 @@ func TestFewerSlotsThanPartitionsTravel(t *testing.T) {
 			for p, n := range r.slots {
 				open += n
 				if n > 0 {
-					if d := time.Since(seen[p]); d > lookEvery+2*stayMost {
+					if d := time.Since(seen[p]); d > session.LookWithin {
 						t.Errorf("partition %d was not looked at for %v, after %v", p, d, time.Since(began))
 					}
 					seen[p] = time.Now()
@@ -264,8 +266,8 @@ func TestALaneResumesItsOwnLeases(t *testing.T) {
 		if st.hello.Partition != 1 || string(st.hello.Session) != string(old) || len(st.hello.Held) != 1 {
 			t.Errorf("got %v, want the same session of partition 1 with its lease", st.hello)
 		}
-		if id, _ := parseID(st.hello.Held[0].Id); id.partition() != 1 {
-			t.Errorf("got a lease of partition %d, want 1", id.partition())
+		if id, _ := place.Parse(st.hello.Held[0].Id); id.Partition() != 1 {
+			t.Errorf("got a lease of partition %d, want 1", id.Partition())
 		}
 		if got := r.hear(); got != "[2 2]" {
 			t.Errorf("got windows %s, want [2 2]", got)
@@ -300,7 +302,7 @@ func TestEffectsOfAnotherPartitionFailTheAttempt(t *testing.T) {
 		r.streams[1].settled(f)
 		r.streams[1].assign(task(idIn(1, 2), 2, "good", ""))
 		f = r.streams[1].settle()
-		if ops := f.Items[0].GetEffects().GetOps(); len(ops) != 2 || placeOp(ops[0], 2) != 1 || ops[0].GetTaskCreate().Id != id {
+		if ops := f.Items[0].GetEffects().GetOps(); len(ops) != 2 || place.Op(ops[0], 2) != 1 || ops[0].GetTaskCreate().Id != id {
 			t.Errorf("got %v, want a task of partition 1", f.Items[0])
 		}
 		r.streams[1].settled(f)
@@ -360,12 +362,8 @@ func TestALaneThatIsRefusedForGoodEndsTheOthersBeforeRunReturns(t *testing.T) {
 		if n := running.Load(); n != 0 {
 			t.Errorf("%d handlers outlived Run", n)
 		}
-		for p, l := range r.w.streams {
-			select {
-			case <-l.s.done:
-			default:
-				t.Errorf("the stream of partition %d goes on", p)
-			}
+		if n := r.w.engine.State().Open; n > 0 {
+			t.Errorf("%d streams go on", n)
 		}
 		r.stop()
 		r.ns.end(r.c)
@@ -408,55 +406,4 @@ func TestALaneThatEndsWhileTheWorkerDrainsLeavesTheOthersTheirTime(t *testing.T)
 		}
 		r.ns.end(r.c)
 	})
-}
-
-func TestASettleThatIsTriedLaterFollowsItsTaskToAnotherLane(t *testing.T) {
-	ns := newNodes(t, 1, 0, 0)
-	c := ns.client()
-	defer ns.end(c)
-	w := c.Worker()
-	w.base = context.Background()
-	w.streams = append(w.streams, newWorkerStream(w, 1))
-	c.learned(2)
-	from, to := w.streams[0], w.streams[1]
-	w.mu.Lock()
-	k := newTask(from, task(idIn(1, 2), 1, "k", ""), time.Now())
-	k.unbound = true
-	k.to(settling)
-	from.held[k.key()], from.unbound = k, 1
-	from.handOver()
-	w.mu.Unlock()
-	w.again(k)
-	w.again(k)
-	if from.settles.len() != 0 || to.settles.len() != 1 || to.settles.front() != k {
-		t.Errorf("%d and %d settles wait, want the one on the second lane", from.settles.len(), to.settles.len())
-	}
-	if from.unbound != 0 || to.unbound != 1 {
-		t.Errorf("%d and %d tasks are unbound", from.unbound, to.unbound)
-	}
-}
-
-func TestOverRESTTheFirstLaneAloneAsksForTasks(t *testing.T) {
-	ns := newNodes(t, 1, 0, 0)
-	c := ns.client()
-	defer ns.end(c)
-	w := c.Worker()
-	w.streams = append(w.streams, newWorkerStream(w, 1))
-	c.learned(2)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for p, want := range []bool{true, false} {
-		l := w.streams[p]
-		l.s.plain = true
-		l.welcomed(&pb.Welcome{})
-		if l.subscribe != want || l.share.up != want {
-			t.Errorf("lane %d: subscribes %v, is open %v, want %v", p, l.subscribe, l.share.up, want)
-		}
-	}
-	w.streams[1].s.plain = false
-	w.streams[1].welcomed(&pb.Welcome{})
-	if !w.streams[1].subscribe {
-		t.Error("back on its stream, the second lane asks for no tasks")
-	}
-	w.slots.stop()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/session"
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
@@ -189,7 +191,7 @@ func TestSettlesShareFrames(t *testing.T) {
 	for range 7 {
 		gate <- struct{}{}
 	}
-	r.waitFor(func(w *Worker) bool { return w.streams[0].settles.len() == 7 })
+	r.waitFor(func(s session.State) bool { return s.Waiting == 7 })
 	st.settled(first)
 	second := st.settle()
 	if len(first.Items) != 1 || len(second.Items) != 7 {
@@ -201,20 +203,17 @@ func TestSettlesShareFrames(t *testing.T) {
 	}
 }
 
-func (w *Worker) runs(id string, token uint64) bool {
-	t := w.streams[0].held[wire.Lease{ID: id, Token: token}]
-	return t != nil && t.stage == running
+// runs holds when the handler of an attempt runs.
+func runs(id string, token uint64) func(s session.State) bool {
+	return func(s session.State) bool { return slices.Contains(s.Running, wire.Lease{ID: id, Token: token}) }
 }
 
 // waitFor waits until the worker's state is as ok says.
-func (r *working) waitFor(ok func(w *Worker) bool) {
+func (r *working) waitFor(ok func(s session.State) bool) {
 	r.f.t.Helper()
 	late := time.After(testWait)
 	for {
-		r.w.mu.Lock()
-		good := ok(r.w)
-		r.w.mu.Unlock()
-		if good {
+		if ok(r.w.engine.State()) {
 			return
 		}
 		select {
@@ -239,7 +238,7 @@ func TestALostLeaseEndsTheHandlerAndSettlesNothing(t *testing.T) {
 	st := r.f.welcome(nil)
 	st.subscribe()
 	st.assign(task("t1", 1, "long", ""))
-	r.waitFor(func(w *Worker) bool { return w.runs("t1", 1) })
+	r.waitFor(runs("t1", 1))
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_LeaseLost{LeaseLost: &pb.LeaseLost{Id: "t1", Token: 1, Reason: "expired"}}})
 	err := receive(t, causes)
 	if e := asError(t, err); !errors.Is(err, ErrLeaseLost) || e.Reason != "expired" {
@@ -266,7 +265,7 @@ func TestAHandlerThatOutlivesItsLeaseHoldsNoSlot(t *testing.T) {
 	st := r.f.welcome(nil)
 	st.subscribe()
 	st.assign(task("t1", 1, "deaf", ""))
-	r.waitFor(func(w *Worker) bool { return w.runs("t1", 1) })
+	r.waitFor(runs("t1", 1))
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_LeaseLost{LeaseLost: &pb.LeaseLost{Id: "t1", Token: 1}}})
 	st.alive()
 	st.assign(task("t2", 2, "echo", "x"))
@@ -276,7 +275,7 @@ func TestAHandlerThatOutlivesItsLeaseHoldsNoSlot(t *testing.T) {
 	}
 	st.settled(sf)
 	close(gate)
-	r.waitFor(func(w *Worker) bool { return w.live == 1 && w.beyond == 0 })
+	r.waitFor(func(s session.State) bool { return s.Live == 1 && s.Beyond == 0 })
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
@@ -307,7 +306,7 @@ func TestNoMoreHandlersThanSlotsRunAtOnce(t *testing.T) {
 	if most.Load() > 4 {
 		t.Errorf("%d handlers ran at once, want at most 4", most.Load())
 	}
-	r.waitFor(func(w *Worker) bool { return w.live <= 4 })
+	r.waitFor(func(s session.State) bool { return s.Live <= 4 })
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
@@ -346,11 +345,9 @@ func TestLeasesAreRenewedTogetherAtAThird(t *testing.T) {
 			st.ack(a)
 		}
 		synctest.Wait()
-		r.w.mu.Lock()
-		if _, ok := r.w.streams[0].held[wire.Lease{ID: "t1", Token: 1}]; ok || len(r.w.streams[0].held) != 1 {
-			t.Errorf("t1 is still held after its renewal was answered lost")
+		if held := r.w.engine.State().Held; len(held) != 1 || held[0].ID == "t1" {
+			t.Errorf("t1 is still held after its renewal was answered lost: %v", held)
 		}
-		r.w.mu.Unlock()
 		close(gate)
 		sf := st.settle()
 		if len(sf.Items) != 1 || sf.Items[0].Id != "t2" {
@@ -458,9 +455,9 @@ func TestDrainFinishesWhatRunsAndTakesNoMore(t *testing.T) {
 	st := r.f.welcome(nil)
 	st.subscribe()
 	st.assign(task("runs", 1, "long", ""))
-	r.waitFor(func(w *Worker) bool { return w.runs("runs", 1) })
+	r.waitFor(runs("runs", 1))
 	st.assign(task("waits", 2, "long", ""))
-	r.waitFor(func(w *Worker) bool { return len(w.streams[0].held) == 2 })
+	r.waitFor(func(s session.State) bool { return len(s.Held) == 2 })
 	r.stop()
 	if f := st.next(); f.GetDrain() == nil {
 		t.Errorf("got %v, want a drain", f)
@@ -625,7 +622,7 @@ func TestASettleWithoutALeaseIsDropped(t *testing.T) {
 	st.assign(task("t1", 1, "echo", "x"))
 	sf := st.settle()
 	st.ack(&pb.Ack{Seq: sf.Seq, Settled: []*pb.SettleResult{{Error: &pb.Error{Code: "LEASE_LOST"}}}})
-	r.waitFor(func(w *Worker) bool { return len(w.streams[0].held) == 0 })
+	r.waitFor(func(s session.State) bool { return len(s.Held) == 0 })
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
@@ -638,7 +635,7 @@ func TestACancelledHandlerGivesItsTaskBack(t *testing.T) {
 	st := r.f.welcome(nil)
 	st.subscribe()
 	st.assign(task("t1", 1, "long", ""))
-	r.waitFor(func(w *Worker) bool { return len(w.streams[0].held) == 1 })
+	r.waitFor(func(s session.State) bool { return len(s.Held) == 1 })
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t1", Token: 1, Reason: "by hand"}}})
 	r.endWithRelease(t, st)
 }
@@ -651,7 +648,7 @@ func TestAWorkerThatIsRefusedForGoodStops(t *testing.T) {
 	st := r.f.welcome(nil)
 	st.subscribe()
 	st.assign(task("t1", 1, "long", ""))
-	r.waitFor(func(w *Worker) bool { return w.runs("t1", 1) })
+	r.waitFor(runs("t1", 1))
 	st.end(status.Error(codes.Unauthenticated, "expired"))
 	err := receive(t, r.out)
 	if e := asError(t, err); e.Code != CodeUnauthenticated {
@@ -721,23 +718,5 @@ func TestTheLedgerHoldsDeliveriesAndSettles(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(lines[0], `"op":"deliver","id":"t1","token":"5","attempt":1`) ||
 		!strings.Contains(lines[1], `"op":"complete","id":"t1","token":"5","attempt":1,"partition":"p0","index":7,"outcome":"ok"`) {
 		t.Errorf("got %v, want a delivery and a completion", lines)
-	}
-}
-
-func TestNoHandlerBeginsWhenTheWorkerIsOver(t *testing.T) {
-	c := newFake(t)
-	defer c.stop()
-	client := c.client()
-	defer func() { _ = client.Close() }()
-	w := client.Worker()
-	w.HandleRaw("k", func(context.Context, *Task) ([]byte, error) { t.Error("a handler ran"); return nil, nil })
-	w.base = context.Background()
-	w.mu.Lock()
-	w.finish()
-	w.finish() // as two streams end
-	w.mu.Unlock()
-	w.streams[0].assigned([]*pb.Assignment{task("t1", 1, "k", "")})
-	if left := w.finishAll(ErrClosed, 0); left != 0 || w.live != 0 {
-		t.Errorf("%d tasks are held by %d goroutines, want none", left, w.live)
 	}
 }

@@ -30,6 +30,9 @@ const (
 	RefusedFor = 30 * time.Second
 )
 
+// Hops bounds how often in a row a call, or a stream, goes to the leader that an error names without a wait.
+const Hops = 3
+
 // Backoff returns the wait before try n, counted from 0.
 func Backoff(n int) time.Duration {
 	d := Max

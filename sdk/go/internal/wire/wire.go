@@ -5,6 +5,7 @@ package wire
 import (
 	"encoding/binary"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -98,4 +99,12 @@ func Random16() []byte {
 	binary.LittleEndian.PutUint64(b, rand.Uint64())
 	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
 	return b
+}
+
+// Cut shortens s to n bytes and drops what is not UTF-8, which the contract cannot carry.
+func Cut(s string, n int) string {
+	if len(s) > n {
+		s = s[:n]
+	}
+	return strings.ToValidUTF8(s, "")
 }

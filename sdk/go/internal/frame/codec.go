@@ -1,0 +1,569 @@
+// Package frame is the codec of the streams' frames: hand-written code for the busy ones, the generated code for all else.
+package frame
+
+import (
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec that Codec embeds
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+)
+
+// Codec is gRPC's codec for protobuf, with hand-written code for the frames that carry a busy stream: creates and
+// settles out, acks and assigned tasks in. What they hold beyond the plain is left to the generated code, item by item
+// on the way out, frame by frame on the way in. Tests hold the two to each other.
+type Codec struct{ encoding.CodecV2 }
+
+// New returns the codec. It is stateless, and any number of streams may share it.
+func New() Codec { return Codec{encoding.GetCodecV2("proto")} }
+
+// Field numbers of the frames, as in the contract.
+const (
+	wireCreate  = 2 // of a client's frame
+	wireSettle  = 6
+	wireAck     = 2 // of a server's frame
+	wireAssign  = 3
+	wireIDBytes = 26
+)
+
+// Marshal encodes a message.
+func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*millracev1.ClientFrame); ok {
+		switch x := f.Frame.(type) {
+		case *millracev1.ClientFrame_Create:
+			return marshalCreate(x.Create)
+		case *millracev1.ClientFrame_Settle:
+			return marshalSettle(x.Settle)
+		}
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// Unmarshal decodes a message.
+func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
+	f, ok := v.(*millracev1.ServerFrame)
+	if !ok {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer buf.Free()
+	if readServerFrame(f, buf.ReadOnlyData()) {
+		return nil
+	}
+	return proto.Unmarshal(buf.ReadOnlyData(), f)
+}
+
+func marshalCreate(f *millracev1.CreateFrame) (mem.BufferSlice, error) {
+	size := uintSize(f.Seq) + 2*flag(f.Atomic)
+	sizes := make([]int, len(f.Tasks)) // of each item, negative for one that the generated code writes
+	for i, t := range f.Tasks {
+		n := 0
+		if plainSpec(t) {
+			n = specSize(t)
+			sizes[i] = n
+		} else {
+			n = proto.Size(t)
+			sizes[i] = -n - 1
+		}
+		size += 1 + protowire.SizeBytes(n)
+	}
+	out, b := wireBuffer(1 + protowire.SizeBytes(size))
+	b = appendHead(b, wireCreate, size)
+	b = appendUint(b, 1, f.Seq)
+	for i, t := range f.Tasks {
+		if n := sizes[i]; n >= 0 {
+			b = appendSpec(appendHead(b, 2, n), t)
+			continue
+		}
+		var err error
+		if b, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend(appendHead(b, 2, -sizes[i]-1), t); err != nil {
+			return nil, err
+		}
+	}
+	if f.Atomic {
+		b = append(b, 3<<3|byte(protowire.VarintType), 1)
+	}
+	return out(b), nil
+}
+
+// wireBuffer returns room for size bytes from gRPC's pool, and what makes a message of it when it is full.
+func wireBuffer(size int) (func([]byte) mem.BufferSlice, []byte) {
+	p := mem.DefaultBufferPool().Get(size)
+	return func(b []byte) mem.BufferSlice {
+		*p = b
+		return mem.BufferSlice{mem.NewBuffer(p, mem.DefaultBufferPool())}
+	}, (*p)[:0]
+}
+
+// plainSpec reports whether appendSpec writes all that t holds.
+func plainSpec(t *millracev1.TaskSpec) bool {
+	return len(t.Headers) == 0 && t.RunAt == nil && t.Delay == nil && t.MaxAttempts == 0 && t.MaxCrashes == 0 &&
+		t.MaxDeliveries == nil && t.MaxRun == nil && t.Retry == nil && t.Unique == nil && len(t.Labels) == 0 && t.Key == "" &&
+		t.Tag == "" && t.Cost == 0 && t.ExpiresAt == nil && len(t.After) == 0 && t.Webhook == "" &&
+		ascii(t.Id) && ascii(t.Queue) && ascii(t.Kind) && ascii(t.ContentType)
+}
+
+// ascii reports whether s surely is UTF-8, which the generated code would see to.
+func ascii[T string | []byte](s T) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
+}
+
+func specSize(t *millracev1.TaskSpec) int {
+	n := textSize(t.Id) + textSize(t.Queue) + textSize(t.Kind) + textSize(t.Payload) + textSize(t.ContentType) +
+		uintSize(uint64(t.Priority))
+	if t.Lease != nil {
+		d := uintSize(uint64(t.Lease.Seconds)) + uintSize(uint64(t.Lease.Nanos))
+		n += 1 + protowire.SizeBytes(d)
+	}
+	return n
+}
+
+func appendSpec(b []byte, t *millracev1.TaskSpec) []byte {
+	b = appendText(b, 1, t.Id)
+	b = appendText(b, 2, t.Queue)
+	b = appendText(b, 3, t.Kind)
+	b = appendText(b, 4, t.Payload)
+	b = appendText(b, 5, t.ContentType)
+	b = appendUint(b, 7, uint64(t.Priority))
+	if d := t.Lease; d != nil {
+		b = appendHead(b, 13, uintSize(uint64(d.Seconds))+uintSize(uint64(d.Nanos)))
+		b = appendUint(appendUint(b, 1, uint64(d.Seconds)), 2, uint64(d.Nanos))
+	}
+	return b
+}
+
+func marshalSettle(f *millracev1.SettleFrame) (mem.BufferSlice, error) {
+	size := uintSize(f.Seq)
+	sizes := make([]int, len(f.Items))
+	for i, it := range f.Items {
+		n := 0
+		if done := plainSettle(it); done != nil {
+			n = settleSize(it, done)
+			sizes[i] = n
+		} else {
+			n = proto.Size(it)
+			sizes[i] = -n - 1
+		}
+		size += 1 + protowire.SizeBytes(n)
+	}
+	out, b := wireBuffer(1 + protowire.SizeBytes(size))
+	b = appendHead(b, wireSettle, size)
+	b = appendUint(b, 1, f.Seq)
+	for i, it := range f.Items {
+		if n := sizes[i]; n >= 0 {
+			b = appendSettle(appendHead(b, 2, n), it, it.GetComplete())
+			continue
+		}
+		var err error
+		if b, err = (proto.MarshalOptions{UseCachedSize: true}).MarshalAppend(appendHead(b, 2, -sizes[i]-1), it); err != nil {
+			return nil, err
+		}
+	}
+	return out(b), nil
+}
+
+// plainSettle returns the outcome of a settle that appendSettle writes all of, or nil.
+func plainSettle(it *millracev1.SettleItem) *millracev1.Complete {
+	done := it.GetComplete()
+	if done == nil || it.Effects != nil || !ascii(it.Id) || !ascii(done.ResultType) {
+		return nil
+	}
+	return done
+}
+
+func settleSize(it *millracev1.SettleItem, done *millracev1.Complete) int {
+	n := textSize(done.Result) + textSize(done.ResultType)
+	return textSize(it.Id) + uintSize(it.Token) + 1 + protowire.SizeBytes(n)
+}
+
+func appendSettle(b []byte, it *millracev1.SettleItem, done *millracev1.Complete) []byte {
+	b = appendText(b, 1, it.Id)
+	b = appendUint(b, 2, it.Token)
+	b = appendHead(b, 3, textSize(done.Result)+textSize(done.ResultType))
+	return appendText(appendText(b, 1, done.Result), 2, done.ResultType)
+}
+
+// readServerFrame reads a plain ack or assignment. It reports false, and leaves f in any state, when b holds anything
+// else.
+func readServerFrame(f *millracev1.ServerFrame, b []byte) bool {
+	num, typ, n := protowire.ConsumeTag(b)
+	if n < 0 || typ != protowire.BytesType {
+		return false
+	}
+	body, m := protowire.ConsumeBytes(b[n:])
+	if m < 0 || n+m != len(b) {
+		return false
+	}
+	switch num {
+	case wireAck:
+		a := new(millracev1.Ack)
+		f.Frame = &millracev1.ServerFrame_Ack{Ack: a}
+		return readAck(a, body)
+	case wireAssign:
+		a := new(millracev1.Assign)
+		f.Frame = &millracev1.ServerFrame_Assign{Assign: a}
+		return readAssign(a, body)
+	}
+	return false
+}
+
+// field is one field on the wire: a number, or bytes.
+type field struct {
+	num  protowire.Number
+	n    uint64
+	b    []byte
+	text bool // it is bytes
+}
+
+// next takes a field off the front of b; false at damage, and at types that these frames do not have.
+func (f *field) next(b *[]byte) bool {
+	num, typ, n := protowire.ConsumeTag(*b)
+	if n < 0 {
+		return false
+	}
+	*b = (*b)[n:]
+	f.num = num
+	switch typ {
+	case protowire.VarintType:
+		f.n, n = protowire.ConsumeVarint(*b)
+		f.b, f.text = nil, false
+	case protowire.BytesType:
+		f.b, n = protowire.ConsumeBytes(*b)
+		f.n, f.text = 0, true
+	default:
+		return false
+	}
+	if n < 0 {
+		return false
+	}
+	*b = (*b)[n:]
+	return true
+}
+
+// items are the elements of a list as they are read. They stand in one array, as long as the list that began.
+type items[T any] struct {
+	room []T
+	num  protowire.Number
+}
+
+// next makes room for an element in list: in one array for all elements from here on, b, when it is the first. The list
+// of a frame has one number, so the array is never too short.
+func (s *items[T]) next(list *[]*T, b []byte) *T {
+	if s.room == nil {
+		n := countField(b, s.num)
+		s.room, *list = make([]T, n), make([]*T, 0, n)
+	}
+	x := &s.room[len(*list)]
+	*list = append(*list, x)
+	return x
+}
+
+// countField returns how often a field of bytes comes.
+func countField(b []byte, num protowire.Number) (n int) {
+	var f field
+	for len(b) > 0 && f.next(&b) {
+		if f.num == num && f.text {
+			n++
+		}
+	}
+	return n
+}
+
+func readAck(a *millracev1.Ack, b []byte) bool {
+	var f field
+	var ids idText
+	created := items[millracev1.CreateResult]{num: 3}
+	settled := items[millracev1.SettleResult]{num: 4}
+	for len(b) > 0 {
+		rest := b
+		if !f.next(&b) {
+			return false
+		}
+		ok := true
+		switch {
+		case f.num == 1 && !f.text:
+			a.Seq = f.n
+		case f.num == 2 && f.text && a.At == nil:
+			a.At = new(millracev1.At)
+			ok = readAt(a.At, f.b)
+		case f.num == created.num && f.text:
+			r := created.next(&a.Created, rest)
+			ids.room(cap(a.Created))
+			ok = readCreated(r, &ids, f.b)
+		case f.num == settled.num && f.text:
+			ok = readSettled(settled.next(&a.Settled, rest), f.b)
+		default:
+			return false
+		}
+		if !ok {
+			return false
+		}
+	}
+	for _, r := range a.Created {
+		r.Id = ids.take(r.Id)
+	}
+	return true
+}
+
+func readAt(at *millracev1.At, b []byte) bool {
+	var f field
+	for len(b) > 0 {
+		if !f.next(&b) {
+			return false
+		}
+		switch {
+		case f.num == 1 && !f.text:
+			at.Partition = uint32(f.n)
+		case f.num == 2 && !f.text:
+			at.Index = f.n
+		case f.num == 3 && !f.text:
+			at.Epoch = uint32(f.n)
+		case f.num == 4 && f.text && at.Stamp == nil:
+			at.Stamp = new(timestamppb.Timestamp)
+			if !readStamp(at.Stamp, f.b) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func readStamp(t *timestamppb.Timestamp, b []byte) bool {
+	var f field
+	for len(b) > 0 {
+		if !f.next(&b) || f.text {
+			return false
+		}
+		switch f.num {
+		case 1:
+			t.Seconds = int64(f.n)
+		case 2:
+			t.Nanos = int32(f.n)
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// idText makes the ids of a frame parts of one string, so that they cost one allocation.
+type idText struct {
+	b    []byte
+	all  string
+	next int
+}
+
+// room makes room for n ids, the first time.
+func (t *idText) room(n int) {
+	if t.b == nil {
+		t.b = make([]byte, 0, n*wireIDBytes)
+	}
+}
+
+// add takes an id in; one of another length than ids have is not plain.
+func (t *idText) add(id []byte) bool {
+	t.b = append(t.b, id...)
+	return len(id) == wireIDBytes && ascii(id)
+}
+
+// marker stands for an id that was added, until take replaces it.
+const marker = "?"
+
+// take returns the next id, in the order they were added, in place of its marker.
+func (t *idText) take(was string) string {
+	if was != marker {
+		return was
+	}
+	if t.all == "" {
+		t.all = string(t.b)
+	}
+	id := t.all[t.next : t.next+wireIDBytes]
+	t.next += wireIDBytes
+	return id
+}
+
+func readCreated(r *millracev1.CreateResult, ids *idText, b []byte) bool {
+	var f field
+	for len(b) > 0 {
+		if !f.next(&b) {
+			return false
+		}
+		switch {
+		case f.num == 1 && f.text && r.Id == "":
+			if !ids.add(f.b) {
+				return false
+			}
+			r.Id = marker
+		case f.num == 2 && !f.text:
+			r.Replayed = f.n != 0
+		case f.num == 3 && !f.text:
+			r.PayloadMatches = f.n != 0
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func readSettled(r *millracev1.SettleResult, b []byte) bool {
+	var f field
+	for len(b) > 0 {
+		if !f.next(&b) || f.text {
+			return false
+		}
+		switch f.num {
+		case 1:
+			r.Replayed = f.n != 0
+		case 2:
+			r.State = millracev1.State(f.n)
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+func readAssign(a *millracev1.Assign, b []byte) bool {
+	var f field
+	var ids idText
+	var names lastNames
+	tasks := items[millracev1.Assignment]{num: 2}
+	for len(b) > 0 {
+		rest := b
+		if !f.next(&b) {
+			return false
+		}
+		switch {
+		case f.num == 1 && !f.text:
+			a.Sub = uint32(f.n)
+		case f.num == tasks.num && f.text:
+			t := tasks.next(&a.Tasks, rest)
+			ids.room(cap(a.Tasks))
+			if !readAssignment(t, &ids, &names, f.b) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	for _, t := range a.Tasks {
+		t.Id = ids.take(t.Id)
+	}
+	return true
+}
+
+// lastNames are names as they came last: in one frame they mostly repeat.
+type lastNames struct{ queue, kind, contentType string }
+
+// same sets *name to b, as the string that *last is if it says the same. It reports false for what may not be UTF-8.
+func same(name, last *string, b []byte) bool {
+	if *last != string(b) {
+		*last = string(b)
+	}
+	*name = *last
+	return ascii(*last)
+}
+
+func readAssignment(t *millracev1.Assignment, ids *idText, names *lastNames, b []byte) bool {
+	var f field
+	for len(b) > 0 {
+		if !f.next(&b) {
+			return false
+		}
+		if f.text {
+			ok := false
+			switch f.num {
+			case 1:
+				ok = t.Id == "" && ids.add(f.b)
+				t.Id = marker
+			case 4:
+				ok = same(&t.Queue, &names.queue, f.b)
+			case 5:
+				ok = same(&t.Kind, &names.kind, f.b)
+			case 6:
+				t.Payload = append([]byte{}, f.b...) // not part of the frame, which one task would keep from being freed
+				ok = true
+			case 7:
+				ok = same(&t.ContentType, &names.contentType, f.b)
+			}
+			if !ok {
+				return false
+			}
+			continue
+		}
+		switch f.num {
+		case 2:
+			t.Token = f.n
+		case 3:
+			t.Attempt = uint32(f.n)
+		case 9:
+			t.Priority = uint32(f.n)
+		case 10:
+			t.LeaseMs = f.n
+		case 11:
+			t.LeaseLeftMs = f.n
+		case 12:
+			t.MaxAttempts = int32(f.n)
+		case 13:
+			t.Failures = uint32(f.n)
+		case 14:
+			t.Crashes = uint32(f.n)
+		case 15:
+			t.CreatedMs = int64(f.n)
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// Fields that say their default are not written. All numbers here are below 16, so that a tag is a byte.
+
+func uintSize(v uint64) int {
+	if v == 0 {
+		return 0
+	}
+	return 1 + protowire.SizeVarint(v)
+}
+
+func flag(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func textSize[T string | []byte](s T) int {
+	if len(s) == 0 {
+		return 0
+	}
+	return 1 + protowire.SizeBytes(len(s))
+}
+
+func appendHead(b []byte, num protowire.Number, size int) []byte {
+	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.BytesType)), uint64(size))
+}
+
+func appendUint(b []byte, num protowire.Number, v uint64) []byte {
+	if v == 0 {
+		return b
+	}
+	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.VarintType)), v)
+}
+
+func appendText[T string | []byte](b []byte, num protowire.Number, s T) []byte {
+	if len(s) == 0 {
+		return b
+	}
+	return append(appendHead(b, num, len(s)), s...)
+}

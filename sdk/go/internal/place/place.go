@@ -1,0 +1,213 @@
+// Package place says which of the P partitions of a namespace a task, key, range or repository belongs to, and makes the ids of tasks.
+// It is frozen, and the same in every client and server: the vectors of proto/conformance hold the copies together. P up to 1 means
+// that there is no choice.
+package place
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
+)
+
+// Text returns the partition of a text: its FNV-1a hash of 64 bits, modulo P.
+func Text[T string | []byte](text T, partitions int) int {
+	if partitions <= 1 {
+		return 0
+	}
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return int(h % uint64(partitions))
+}
+
+// Key returns the partition of a key: by the text within its first pair of braces, if there is any, else by the
+// whole key.
+func Key[T string | []byte](key T, partitions int) int {
+	if partitions <= 1 {
+		return 0
+	}
+	text := string(key)
+	if _, rest, ok := strings.Cut(text, "{"); ok {
+		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
+			text = tag
+		}
+	}
+	return Text(text, partitions)
+}
+
+// Task returns the partition of a task: by its tag, else its unique key, else its id. It gives the task an id there
+// when it has none, and fills in the partition bits of one that leaves them open. What says no place goes to home, or
+// below 0 to a random one.
+func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *fault.Fault) {
+	if partitions <= 1 {
+		if spec.Id == "" {
+			spec.Id = NewID()
+		}
+		return 0, nil
+	}
+	by, text := "tag", spec.Tag
+	if text == "" {
+		by, text = "unique.key", spec.Unique.GetKey()
+	}
+	if text != "" {
+		home = Text(text, partitions)
+	}
+	if spec.Id == "" {
+		if home < 0 {
+			home = rand.IntN(partitions)
+		}
+		spec.Id = Fresh().Placed(home, partitions).String()
+		return home, nil
+	}
+	id, ok := Parse(spec.Id)
+	if !ok {
+		return max(home, 0), nil // the server says what is wrong
+	}
+	if text == "" {
+		by, home = "id", id.Home(partitions)
+	}
+	switch id.Partition() {
+	case home:
+	case 0:
+		spec.Id = id.with(home).String()
+	default:
+		if by == "id" {
+			by = "random bits"
+		}
+		return home, &fault.Fault{
+			Code: wire.WrongPartition, Field: "id", Op: fault.OpNone,
+			Message: "names partition " + strconv.Itoa(id.Partition()) + ", and the task's " + by + " partition " + strconv.Itoa(home),
+		}
+	}
+	return home, nil
+}
+
+// Op returns the partition that an op says it belongs to; below 0 when it says none, or is for the server to judge.
+func Op(op *millracev1.Op, partitions int) int {
+	switch x := op.GetOp().(type) {
+	case *millracev1.Op_KvPut:
+		return Key(x.KvPut.GetKey(), partitions)
+	case *millracev1.Op_KvDelete:
+		return Key(x.KvDelete.GetKey(), partitions)
+	case *millracev1.Op_KvCheck:
+		return Key(x.KvCheck.GetKey(), partitions)
+	case *millracev1.Op_KvAdd:
+		return Key(x.KvAdd.GetKey(), partitions)
+	case *millracev1.Op_KvDeleteRange:
+		return Range(x.KvDeleteRange, partitions)
+	case *millracev1.Op_VectorUpsert:
+		return Key(x.VectorUpsert.GetPoint().GetId(), partitions)
+	case *millracev1.Op_VectorDelete:
+		return Key(x.VectorDelete.GetId(), partitions)
+	case *millracev1.Op_TaskCreate:
+		return Create(x.TaskCreate, partitions)
+	case *millracev1.Op_TaskComplete:
+		return Of(x.TaskComplete.GetTask().GetId(), partitions)
+	case *millracev1.Op_TaskFail:
+		return Of(x.TaskFail.GetTask().GetId(), partitions)
+	case *millracev1.Op_TaskSnooze:
+		return Of(x.TaskSnooze.GetTask().GetId(), partitions)
+	case *millracev1.Op_RefTransaction:
+		return Repo(x.RefTransaction.GetRepo(), x.RefTransaction.GetTag(), partitions)
+	}
+	return -1
+}
+
+// Create is where a task belongs; below 0 when it says no place.
+func Create(spec *millracev1.TaskSpec, partitions int) int {
+	switch {
+	case spec.GetTag() != "":
+		return Text(spec.GetTag(), partitions)
+	case spec.GetUnique().GetKey() != "":
+		return Text(spec.GetUnique().GetKey(), partitions)
+	}
+	if id, ok := Parse(spec.GetId()); ok {
+		return id.Home(partitions)
+	}
+	return -1
+}
+
+// All returns the one partition of a commit: home, or where its first part says when home is below 0. It refuses
+// one with parts of another.
+func All(conds []*millracev1.KVCheck, ops []*millracev1.Op, partitions, home int) (place int, err *fault.Fault) {
+	if partitions <= 1 {
+		return 0, nil
+	}
+	for i := 0; home < 0 && i < len(ops); i++ {
+		home = Op(ops[i], partitions)
+	}
+	for i := 0; home < 0 && i < len(conds); i++ {
+		home = Key(conds[i].Key, partitions)
+	}
+	var e *fault.Fault
+	for i, op := range ops {
+		p := Op(op, partitions)
+		switch {
+		case p < 0 || p == home:
+		case e == nil:
+			e = &fault.Fault{
+				Code: wire.WrongPartition, Op: i, Details: map[string]string{"ops": strconv.Itoa(i)},
+				Message: "outside the commit's partition " + strconv.Itoa(home) + ": " + strayOp(i, p),
+			}
+		default:
+			e.Message += ", " + strayOp(i, p)
+			e.Details["ops"] += "," + strconv.Itoa(i)
+		}
+	}
+	if e != nil {
+		return home, e
+	}
+	for i, c := range conds {
+		if p := Key(c.Key, partitions); p != home {
+			return home, &fault.Fault{
+				Code: wire.WrongPartition, Op: fault.OpCondition - i, Field: "conditions[" + strconv.Itoa(i) + "].key",
+				Message: "is of partition " + strconv.Itoa(p) + ", and the commit of partition " + strconv.Itoa(home),
+			}
+		}
+	}
+	return max(home, 0), nil
+}
+
+// strayOp names an op and the partition that it is of, for a message.
+func strayOp(i, place int) string {
+	return "ops[" + strconv.Itoa(i) + "] of partition " + strconv.Itoa(place)
+}
+
+// Range returns the partition of the keys of a range: that of the closed {tag} which all of them share; below 0 when
+// they may be of several.
+func Range(r *millracev1.KVDeleteRange, partitions int) int {
+	if partitions <= 1 {
+		return 0
+	}
+	shared := string(r.GetPrefix())
+	if shared == "" {
+		from, to := r.GetFrom(), r.GetTo()
+		n := 0
+		for n < len(from) && n < len(to) && from[n] == to[n] {
+			n++
+		}
+		shared = string(from[:n])
+	}
+	_, rest, ok := strings.Cut(shared, "{")
+	tag, _, closed := strings.Cut(rest, "}")
+	if !ok || !closed || tag == "" {
+		return -1
+	}
+	return Text(tag, partitions)
+}
+
+// Repo returns the partition of a repository: by its tag, or else by its name.
+func Repo(name, tag string, partitions int) int {
+	if partitions <= 1 {
+		return 0
+	}
+	if tag != "" {
+		return Text(tag, partitions)
+	}
+	return Text(name, partitions)
+}

@@ -1,0 +1,191 @@
+package session
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/fault"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
+)
+
+// Attempt is one attempt at a task that a worker holds: its lease, how far it got, and the settle that ends it. What a handler sees of
+// it is the caller's: it holds an Attempt by value, and names itself in Owner.
+//
+// Handlers end an attempt by Complete, Fail, Snooze or Release, once per run, from the goroutine that runs them.
+type Attempt struct {
+	Lease  wire.Lease // id of the task and token of this attempt
+	Queue  string
+	Kind   string
+	Number uint32 // of this delivery, from 1
+	Owner  any    // the caller's own, which is carried and not looked at
+
+	l      *workerStream // whose it is now
+	length time.Duration // of the lease
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	// Guarded by the worker's mu.
+	stage     stage
+	lost      bool         // the lease is gone: nothing is sent any more
+	cancelled bool         // the server asked to stop
+	stopped   bool         // the handler was told to stop, for the worker ends: its task goes back whatever it returns
+	outlived  bool         // with lost: the handler holds its slot until it returns
+	unbound   bool         // claimed without a session: no session's stream knows of it
+	released  bool         // given back while the handler still runs
+	renewAt   time.Time    // when the lease is to be renewed next
+	unsure    bool         // its settle left, and no answer came
+	first     time.Time    // when its settle left first
+	tries     int          // settles that were answered "later"
+	plainly   bool         // its failure was refused once, and replaced
+	solo      bool         // its settle goes in a frame of its own
+	refusal   *fault.Fault // its effects were refused, and the handlers are to be asked again
+
+	// The settle, made by the goroutine that ran the handler.
+	item     millracev1.SettleItem
+	complete millracev1.Complete
+	outcome  millracev1.SettleItem_Complete
+	op       string // of the ledger: complete, fail, snooze or release
+	again    bool   // a refusal of its effects goes to the handlers
+	invoke   int64  // of the ledger: when the handler returned
+	bytes    int    // of item, about
+}
+
+// stage is how far an attempt got with its worker.
+type stage uint8
+
+const (
+	waiting  stage = iota // for a goroutine
+	running               // in its handler
+	settling              // its settle waits to be written
+	settled               // its settle was written
+)
+
+// Limits of what a failure reports, in bytes; the server cuts at the same places.
+const (
+	maxErrorCode    = 64
+	maxErrorMessage = 4 << 10
+	maxErrorStack   = 16 << 10
+)
+
+// Failure is what an attempt that failed reports.
+type Failure struct {
+	Code, Message, Stack string         // cut to the limits of the contract
+	Fatal                bool           // no further attempt
+	RetryAfter           *time.Duration // until the next attempt, in place of the policy's wait; below 0 counts as 0
+}
+
+// Bare gives an attempt that no worker holds its context, which ends with ctx or with End.
+func (a *Attempt) Bare(ctx context.Context) { a.ctx, a.cancel = context.WithCancelCause(ctx) }
+
+// Context is the handler's. It ends with a cause when the lease is lost or the worker stops.
+func (a *Attempt) Context() context.Context { return a.ctx }
+
+// End ends the handler's context with a cause; nil is context.Canceled.
+func (a *Attempt) End(cause error) { a.cancel(cause) }
+
+// Op names the settle that the handlers made, as the ledger does; empty before they did.
+func (a *Attempt) Op() string { return a.op }
+
+// Item is the settle that the handlers made.
+func (a *Attempt) Item() *millracev1.SettleItem { return &a.item }
+
+// Result returns the result of the last Complete.
+func (a *Attempt) Result() (result []byte, contentType string) {
+	return a.complete.Result, a.complete.ResultType
+}
+
+// Complete ends the attempt with a result, and with effects that may be nil. again has a refusal of the effects go to the handlers. It
+// reports false if no frame takes as much: the attempt is then to be ended otherwise.
+func (a *Attempt) Complete(result []byte, contentType string, effects *millracev1.Effects, again bool) bool {
+	a.complete.Result, a.complete.ResultType = result, contentType
+	a.outcome.Complete = &a.complete
+	a.item.Id, a.item.Token, a.item.Outcome, a.item.Effects = a.Lease.ID, a.Lease.Token, &a.outcome, effects
+	a.op, a.bytes, a.again = "complete", len(result)+128, again
+	if effects != nil {
+		a.bytes += proto.Size(effects)
+	}
+	return a.bytes <= FrameBytes
+}
+
+// Fail ends the attempt as a failure.
+func (a *Attempt) Fail(f Failure) {
+	fail := &millracev1.Fail{Fatal: f.Fatal, Error: &millracev1.TaskError{
+		Code: wire.Cut(f.Code, maxErrorCode), Message: wire.Cut(f.Message, maxErrorMessage), Stack: wire.Cut(f.Stack, maxErrorStack),
+	}}
+	if f.RetryAfter != nil {
+		fail.RetryAfter = durationpb.New(max(*f.RetryAfter, 0))
+	}
+	a.settle("fail")
+	a.item.Outcome = &millracev1.SettleItem_Fail{Fail: fail}
+	a.bytes += len(fail.Error.Message) + len(fail.Error.Stack)
+}
+
+// Snooze ends the attempt by putting the task off for d.
+func (a *Attempt) Snooze(d time.Duration) {
+	a.settle("snooze")
+	a.item.Outcome = &millracev1.SettleItem_Snooze{Snooze: &millracev1.Snooze{Delay: durationpb.New(d)}}
+}
+
+// Release ends the attempt by giving the task back.
+func (a *Attempt) Release() {
+	a.settle("release")
+	a.item.Outcome = &millracev1.SettleItem_Release{Release: &millracev1.Release{}}
+}
+
+// settle begins a settle that has no effects.
+func (a *Attempt) settle(op string) {
+	a.item.Id, a.item.Token, a.item.Effects = a.Lease.ID, a.Lease.Token, nil
+	a.op, a.bytes = op, 256
+}
+
+// failFor fails the attempt because its settle was refused.
+func (a *Attempt) failFor(f *fault.Fault) { a.Fail(Failure{Code: f.Code, Message: f.Text()}) }
+
+// failPlainly replaces a failure that the server refused by one that every server takes, or the lease would run out and count as
+// a crash. A failure that was fatal still is.
+func (a *Attempt) failPlainly(refused *fault.Fault) {
+	fatal := a.item.GetFail().GetFatal()
+	a.plainly = true
+	a.failFor(refused)
+	a.item.GetFail().Fatal = fatal
+}
+
+// hold names the lease to a server.
+func (a *Attempt) hold() *millracev1.Hold {
+	return &millracev1.Hold{Id: a.Lease.ID, Token: a.Lease.Token}
+}
+
+// to moves a on. A task whose settle has left takes no slot. It needs mu.
+func (a *Attempt) to(s stage) {
+	if a.stage == settled {
+		a.l.away--
+	}
+	if s == settled {
+		a.l.away++
+	}
+	a.stage = s
+}
+
+// begin makes an attempt of an assignment that came on l.
+func (l *workerStream) begin(m *millracev1.Assignment, now time.Time) *Attempt {
+	a := l.w.handlers.Begin(m)
+	a.Lease, a.Queue, a.Kind, a.Number = wire.Lease{ID: m.Id, Token: m.Token}, m.Queue, m.Kind, m.Attempt
+	a.l, a.length = l, max(time.Duration(m.LeaseMs)*time.Millisecond, time.Second)
+	a.ctx, a.cancel = context.WithCancelCause(l.w.base)
+	left := time.Duration(m.LeaseLeftMs) * time.Millisecond
+	a.renewAt = now.Add(max(left-a.length*2/3, 0))
+	return a
+}
+
+// double makes an attempt under the lease of a, which goes on in its handler, so that the lease can be given back meanwhile: the item
+// of an attempt belongs to the goroutine that runs its handler.
+func (l *workerStream) double(a *Attempt) *Attempt {
+	b := l.w.handlers.Double(a)
+	b.Lease, b.Queue, b.Kind, b.Number = a.Lease, a.Queue, a.Kind, a.Number
+	b.l, b.length, b.ctx, b.cancel, b.renewAt, b.unbound = l, a.length, a.ctx, a.cancel, a.renewAt, a.unbound
+	return b
+}

@@ -1,0 +1,105 @@
+package session
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+
+	"github.com/millrace/millrace/sdk/go/internal/fault"
+	"github.com/millrace/millrace/sdk/go/internal/frame"
+	"github.com/millrace/millrace/sdk/go/internal/ledger"
+	"github.com/millrace/millrace/sdk/go/internal/transport"
+)
+
+// Options is what the streams of a client need to know of it. All fields are required, but Ledger.
+type Options struct {
+	Namespace string
+	Address   string // host:port that messages name when no server is reached
+	Logger    *slog.Logger
+	Ledger    *ledger.Ledger // nil: no line is written
+	// Error makes the error that users get of a fault. It is called for what leaves the engine as an error: the causes of contexts
+	// of handlers, and the end of a worker.
+	Error func(*fault.Fault) error
+}
+
+// Hub is what all streams of one client share. It may be used by many goroutines.
+type Hub struct {
+	Options
+	Router *transport.Router // set once, before the first stream is opened
+
+	codec   frame.Codec
+	token   atomic.Pointer[string]
+	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
+	outage  outage
+	parts   atomic.Int32  // partitions of the namespace; 0: not known yet
+	turn    atomic.Uint32 // names, modulo their number, the partition of tasks that say none
+}
+
+// NewHub makes the hub of a client that begins with a token, which may be empty.
+func NewHub(o Options, token string) *Hub {
+	h := &Hub{Options: o, codec: frame.New()}
+	h.token.Store(&token)
+	h.turn.Store(rand.Uint32())
+	return h
+}
+
+// Codec returns the codec of the streams' frames.
+func (h *Hub) Codec() frame.Codec { return h.codec }
+
+// Token returns the token of the calls that begin now.
+func (h *Hub) Token() string { return *h.token.Load() }
+
+// SetToken replaces the token for what begins from now on; open streams are told by their own methods.
+func (h *Hub) SetToken(token string) { h.token.Store(&token) }
+
+// Dialed takes in how a dial ended; nil is success.
+func (h *Hub) Dialed(err error) {
+	if err == nil {
+		h.dialErr.Store(nil)
+		return
+	}
+	h.dialErr.Store(&err)
+}
+
+// DialError returns the error of the last dial, nil when it succeeded.
+func (h *Hub) DialError() error {
+	if err := h.dialErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Lost takes in that a try to reach the server at an address failed.
+func (h *Hub) Lost(address string) { h.outage.failed(h.Logger, address, h.whyLost()) }
+
+// Reached takes in that the server was reached at an address.
+func (h *Hub) Reached(address string) { h.outage.over(h.Logger, address) }
+
+// whyLost returns why the server is not reached, as far as that is known.
+func (h *Hub) whyLost() error {
+	if err := h.DialError(); err != nil {
+		return err
+	}
+	return transport.ErrNotReached
+}
+
+// Partitions is how many partitions the namespace has; 0 while that is not known.
+func (h *Hub) Partitions() int { return int(h.parts.Load()) }
+
+// Learned takes in how many partitions there are. A namespace never loses any.
+func (h *Hub) Learned(n int) {
+	for {
+		old := h.parts.Load()
+		if int32(n) <= old {
+			return
+		}
+		if h.parts.CompareAndSwap(old, int32(n)) {
+			h.Router.Widen(n)
+			return
+		}
+	}
+}
+
+// Next is the partition of tasks that say none. It changes with each frame of creates, so that what goes out together stays
+// together: frames and log entries are as large as with one partition.
+func (h *Hub) Next(partitions int) int { return int(h.turn.Load() % uint32(max(partitions, 1))) }
