@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
@@ -105,7 +104,7 @@ func (a *app) refRepoCmd(f *refFlags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings.Config = info.Config
+			settings.Config = &info.Config
 		}
 		version, err := r.Set(ctx, settings)
 		if err != nil {
@@ -226,44 +225,40 @@ func parseRepoConfig(text []byte) (*millrace.RepoConfig, error) {
 		return nil, err
 	}
 	out := &millrace.RepoConfig{
-		Hide: in.Hide, ReflogDays: in.ReflogDays, ReflogMax: in.ReflogMax, MaxBytes: in.MaxBytes, MaxPush: in.MaxPush,
+		Hide: in.Hide, ReflogDays: int(in.ReflogDays), ReflogMax: int(in.ReflogMax), MaxBytes: in.MaxBytes, MaxPush: in.MaxPush,
 	}
-	state, ok := millracev1.Repo_State_value[strings.ToUpper(cmp.Or(in.State, "ready"))]
-	if !ok {
+	var ok bool
+	if out.State, ok = millrace.ParseRepoState(strings.ToLower(cmp.Or(in.State, "ready"))); !ok {
 		return nil, fmt.Errorf("state %q must be one of ready, importing, archived", in.State)
 	}
-	out.State = millracev1.Repo_State(state)
 	// A rule without only may change in every way.
 	for _, r := range in.Rules {
-		rule := &millracev1.RefRule{Refs: r.Refs, Except: r.Except, Queue: r.Queue}
+		rule := millrace.RefRule{Refs: r.Refs, Except: r.Except, Queue: r.Queue}
 		for _, word := range r.Deny {
-			deny, ok := millracev1.RefRule_Deny_value[strings.ToUpper(word)]
-			if !ok || deny == 0 {
+			deny, ok := millrace.ParseRefDeny(strings.ToLower(word))
+			if !ok {
 				return nil, fmt.Errorf("deny %q must be one of create, update, delete, force", word)
 			}
-			rule.Deny = append(rule.Deny, millracev1.RefRule_Deny(deny))
+			rule.Deny = append(rule.Deny, deny)
 		}
-		// Words are the names of the enumeration in small letters.
-		only, ok := millracev1.RefRule_Only_value[strings.ToUpper(cmp.Or(r.Only, "any"))]
-		if !ok {
+		if rule.Only, ok = millrace.ParseRefDoor(strings.ToLower(cmp.Or(r.Only, "any"))); !ok {
 			return nil, fmt.Errorf("only %q must be one of any, api, push, effects", r.Only)
 		}
-		rule.Only = millracev1.RefRule_Only(only)
 		out.Rules = append(out.Rules, rule)
 	}
 	return out, nil
 }
 
 // repoConfigJSON is the inverse of parseRepoConfig: what it returns can be given to --config again.
-func repoConfigJSON(c *millrace.RepoConfig) repoConfig {
+func repoConfigJSON(c millrace.RepoConfig) repoConfig {
 	out := repoConfig{
-		Version: c.GetVersion(), State: strings.ToLower(c.GetState().String()), Hide: c.GetHide(), ReflogDays: c.GetReflogDays(),
-		ReflogMax: c.GetReflogMax(), MaxBytes: c.GetMaxBytes(), MaxPush: c.GetMaxPush(),
+		Version: c.Version, State: c.State.String(), Hide: c.Hide, ReflogDays: int32(c.ReflogDays), ReflogMax: int32(c.ReflogMax),
+		MaxBytes: c.MaxBytes, MaxPush: c.MaxPush,
 	}
-	for _, r := range c.GetRules() {
-		rule := repoRule{Refs: r.GetRefs(), Except: r.GetExcept(), Only: strings.ToLower(r.GetOnly().String()), Queue: r.GetQueue()}
-		for _, d := range r.GetDeny() {
-			rule.Deny = append(rule.Deny, strings.ToLower(d.String()))
+	for _, r := range c.Rules {
+		rule := repoRule{Refs: r.Refs, Except: r.Except, Only: r.Only.String(), Queue: r.Queue}
+		for _, d := range r.Deny {
+			rule.Deny = append(rule.Deny, d.String())
 		}
 		out.Rules = append(out.Rules, rule)
 	}
@@ -575,7 +570,7 @@ func (u *updater) args(ctx context.Context, args []string, remove bool) error {
 		id, _, err := values.value(ctx, u, args[0], what, true)
 		return id, err
 	}
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: args[0]}
+	c := millrace.RefChangeSpec{Kind: millrace.ChangeUpdate, Name: args[0]}
 	old := argOr(args, 2)
 	hasOld := len(args) == 3
 	if remove {
@@ -621,7 +616,7 @@ func (s *repoStore) resolve(ctx context.Context, name string) (string, error) {
 
 // commit makes the changes in one transaction of the session, which it opens if there is none. A
 // session that failed is not opened again: the stream ends with its error.
-func (s *repoStore) commit(ctx context.Context, changes []*millracev1.RefChange) error {
+func (s *repoStore) commit(ctx context.Context, changes []millrace.RefChangeSpec) error {
 	if s.session == nil {
 		var err error
 		if s.session, err = s.repo.Session(ctx); err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 
-	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
@@ -17,7 +16,7 @@ type refStore interface {
 	// resolve returns what a ref finally points to; empty when it does not exist.
 	resolve(ctx context.Context, name string) (string, error)
 	// commit makes all changes in one transaction, or none of them.
-	commit(ctx context.Context, changes []*millracev1.RefChange) error
+	commit(ctx context.Context, changes []millrace.RefChangeSpec) error
 }
 
 // fatalError is an error on which git would exit: its text follows "fatal: ", and the exit code is
@@ -52,7 +51,7 @@ type updater struct {
 	// clears it.
 	once bool
 	// The changes of the transaction, which apply commits together.
-	changes []*millracev1.RefChange
+	changes []millrace.RefChangeSpec
 }
 
 // txnState is the state of the transaction of a stream. enter moves it on.
@@ -215,7 +214,7 @@ func (u *updater) enter(c *streamCommand) error {
 }
 
 // add adds a change to the transaction. An option before the command applies to this change alone.
-func (u *updater) add(c *millracev1.RefChange) {
+func (u *updater) add(c millrace.RefChangeSpec) {
 	c.NoDeref = c.NoDeref || u.noDeref || u.once
 	c.Message = u.message
 	u.once = false
@@ -236,9 +235,9 @@ func (u *updater) update(ctx context.Context, f *fields) error {
 	if !ok {
 		return fatalf("update %s: missing <newvalue>", name)
 	}
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name, New: id}
+	c := millrace.RefChangeSpec{Kind: millrace.ChangeUpdate, Name: name, New: id}
 	if id == zeros { // deletes the ref, which may be absent
-		c = &millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name}
+		c = millrace.RefChangeSpec{Kind: millrace.ChangeUpdate, Name: name}
 	}
 	if id, ok, err = f.value(ctx, u, name, "oldvalue", false); err != nil {
 		return err
@@ -271,7 +270,7 @@ func (u *updater) create(ctx context.Context, f *fields) error {
 	if err := f.end(name); err != nil {
 		return err
 	}
-	u.add(&millracev1.RefChange{Kind: millracev1.RefChange_CREATE, Name: name, New: id})
+	u.add(millrace.RefChangeSpec{Kind: millrace.ChangeCreate, Name: name, New: id})
 	return nil
 }
 
@@ -285,7 +284,7 @@ func (u *updater) delete(ctx context.Context, f *fields) error {
 	if err != nil {
 		return err
 	}
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_DELETE, Name: name, MissingOk: true}
+	c := millrace.RefChangeSpec{Kind: millrace.ChangeDelete, Name: name, MissingOK: true}
 	if ok {
 		if id == zeros {
 			return fatalf("delete %s: zero <oldvalue>", name)
@@ -309,7 +308,7 @@ func (u *updater) verify(ctx context.Context, f *fields) error {
 	if err != nil {
 		return err
 	}
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_VERIFY, Name: name}
+	c := millrace.RefChangeSpec{Kind: millrace.ChangeVerify, Name: name}
 	if ok {
 		c.Old = &id
 	}
@@ -334,7 +333,7 @@ func (u *updater) symrefUpdate(ctx context.Context, f *fields) error {
 	if !ok || target == "" {
 		return fatalf("symref-update %s: missing <new-target>", name)
 	}
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_UPDATE, Name: name, Target: target}
+	c := millrace.RefChangeSpec{Kind: millrace.ChangeSymrefUpdate, Name: name, Target: target}
 	what, ok, err := f.text()
 	if err != nil {
 		return err
@@ -382,7 +381,7 @@ func (u *updater) symrefCreate(_ context.Context, f *fields) error {
 	if err != nil {
 		return err
 	}
-	u.add(&millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_CREATE, Name: name, Target: target})
+	u.add(millrace.RefChangeSpec{Kind: millrace.ChangeSymrefCreate, Name: name, Target: target})
 	return nil
 }
 
@@ -395,7 +394,7 @@ func (u *updater) symrefDelete(_ context.Context, f *fields) error {
 	if err != nil {
 		return err
 	}
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_DELETE, Name: name}
+	c := millrace.RefChangeSpec{Kind: millrace.ChangeSymrefDelete, Name: name}
 	if ok {
 		c.OldTarget = &old
 	}
@@ -412,7 +411,7 @@ func (u *updater) symrefVerify(_ context.Context, f *fields) error {
 	if err != nil {
 		return err
 	}
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_VERIFY, Name: name}
+	c := millrace.RefChangeSpec{Kind: millrace.ChangeSymrefVerify, Name: name}
 	if ok {
 		c.OldTarget = &old
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -31,85 +30,6 @@ func (r Repo) Tagged(tag string) Repo {
 }
 
 func (r Repo) place() int { return place.Repo(r.name, r.tag, r.c.hub.Partitions()) }
-
-// RefChange is one change of a ref, or a condition on one.
-type RefChange struct{ c *millracev1.RefChange }
-
-const zeroID = "0000000000000000000000000000000000000000"
-
-// MoveRef lets a ref point to another object, if it is at old: no old at all means it must not exist. An empty new
-// deletes it.
-func MoveRef(name, old, new string) RefChange {
-	if old == "" {
-		old = zeroID
-	}
-	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name, Old: &old, New: new}}
-}
-
-// SetRef lets a ref point to an object, whatever it was at.
-func SetRef(name, new string) RefChange {
-	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_UPDATE, Name: name, New: new}}
-}
-
-// CreateRef makes a ref that must not exist.
-func CreateRef(name, new string) RefChange {
-	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_CREATE, Name: name, New: new}}
-}
-
-// DeleteRef deletes a ref that is at old; an empty old means any.
-func DeleteRef(name, old string) RefChange {
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_DELETE, Name: name}
-	if old != "" {
-		c.Old = &old
-	}
-	return RefChange{c}
-}
-
-// VerifyRef holds when a ref is at old; an empty old means that it does not exist.
-func VerifyRef(name, old string) RefChange {
-	c := &millracev1.RefChange{Kind: millracev1.RefChange_VERIFY, Name: name}
-	if old != "" {
-		c.Old = &old
-	}
-	return RefChange{c}
-}
-
-// PointRef makes name a symbolic ref to target, whatever it was.
-func PointRef(name, target string) RefChange {
-	return RefChange{&millracev1.RefChange{Kind: millracev1.RefChange_SYMREF_UPDATE, Name: name, Target: target}}
-}
-
-// NewRefChange is a change as the contract has it.
-func NewRefChange(c *millracev1.RefChange) RefChange { return RefChange{c} }
-
-func (c RefChange) with(change func(c *millracev1.RefChange)) RefChange {
-	out, _ := proto.Clone(c.c).(*millracev1.RefChange)
-	change(out)
-	return RefChange{out}
-}
-
-// NoDeref changes a symbolic ref itself, not what it points to.
-func (c RefChange) NoDeref() RefChange {
-	return c.with(func(c *millracev1.RefChange) { c.NoDeref = true })
-}
-
-// MissingOK lets the deletion of a ref pass that is not there.
-func (c RefChange) MissingOK() RefChange {
-	return c.with(func(c *millracev1.RefChange) { c.MissingOk = true })
-}
-
-// Message is what the ref's log says of the change.
-func (c RefChange) Message(text string) RefChange {
-	return c.with(func(c *millracev1.RefChange) { c.Message = text })
-}
-
-func wireChanges(changes []RefChange) []*millracev1.RefChange {
-	out := make([]*millracev1.RefChange, len(changes))
-	for i, c := range changes {
-		out[i] = c.c
-	}
-	return out
-}
 
 // RefUpdate is a transaction with all that can be said of one.
 type RefUpdate struct {

@@ -8,16 +8,13 @@ import (
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
-// RepoConfig is the settings of a repository, as the contract has them. Zero means the default.
-type RepoConfig = millracev1.RepoConfig
-
 // RepoInfo tells what a repository is.
 type RepoInfo struct {
 	Name          string
 	ID            string
 	Tag           string
 	DefaultBranch string // empty when HEAD is detached
-	Config        *RepoConfig
+	Config        RepoConfig
 	CreatedAt     time.Time
 	CreatedBy     string
 	DeletedAt     time.Time // zero: it is not deleted
@@ -29,7 +26,7 @@ type RepoInfo struct {
 
 func repoInfoOf(r *millracev1.Repo) RepoInfo {
 	out := RepoInfo{
-		Name: r.GetName(), ID: r.GetId(), Tag: r.GetTag(), DefaultBranch: r.GetDefaultBranch(), Config: r.GetConfig(),
+		Name: r.GetName(), ID: r.GetId(), Tag: r.GetTag(), DefaultBranch: r.GetDefaultBranch(), Config: repoConfigOf(r.GetConfig()),
 		CreatedAt: r.GetCreatedAt().AsTime(), CreatedBy: r.GetCreatedBy(), Rev: r.GetRev(), Refs: r.GetRefs(),
 		Packs: r.GetPacks(), Bytes: r.GetBytes(),
 	}
@@ -41,15 +38,15 @@ func repoInfoOf(r *millracev1.Repo) RepoInfo {
 
 // RepoSettings is what can be said of a repository when it is made, or changed.
 type RepoSettings struct {
-	DefaultBranch string // main; of a change: HEAD points to it from now on
-	Config        *RepoConfig
-	IfVersion     *uint64 // of a change: refused with ErrPrecondition unless the settings are at this version
+	DefaultBranch string      // main; of a change: HEAD points to it from now on
+	Config        *RepoConfig // nil: the defaults, of a change too: it replaces all settings
+	IfVersion     *uint64     // of a change: refused with ErrPrecondition unless the settings are at this version
 }
 
 // Create makes the repository.
 func (r Repo) Create(ctx context.Context, settings RepoSettings) (RepoInfo, error) {
 	req := &millracev1.CreateRepoRequest{
-		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config, RequestId: wire.Random16(),
+		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config.message(), RequestId: wire.Random16(),
 	}
 	var resp *millracev1.CreateRepoResponse
 	err := r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {
@@ -79,7 +76,7 @@ func (r Repo) Info(ctx context.Context, opts ...ReadOption) (RepoInfo, error) {
 // Set replaces the settings and returns their version.
 func (r Repo) Set(ctx context.Context, settings RepoSettings) (version uint64, err error) {
 	req := &millracev1.UpdateRepoRequest{
-		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config, IfVersion: settings.IfVersion,
+		Name: r.name, Tag: r.tag, DefaultBranch: settings.DefaultBranch, Config: settings.Config.message(), IfVersion: settings.IfVersion,
 	}
 	var resp *millracev1.UpdateRepoResponse
 	err = r.c.change(ctx, r.place(), func(ctx context.Context) (err error) {

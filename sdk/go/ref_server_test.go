@@ -228,7 +228,7 @@ func rulesOfRepositories(t *testing.T, by way) {
 	if err != nil || info.DefaultBranch != "trunk" {
 		t.Errorf("got %+v, %v", info, err)
 	}
-	config.State = 2
+	config.State = millrace.RepoArchived
 	if _, err := repo.Set(t.Context(), millrace.RepoSettings{Config: config}); err != nil {
 		t.Fatal(err)
 	}

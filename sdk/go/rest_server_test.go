@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	millrace "github.com/millrace/millrace/sdk/go"
 )
 
@@ -206,7 +205,7 @@ func TestUpdatesOfRefsThatMayNotBeForcedAreRepeatedToo(t *testing.T) {
 	name := "refs-forward"
 	ctx := bounded(t)
 	if _, err := plain.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{
-		State: millracev1.Repo_READY, Rules: []*millracev1.RefRule{{Refs: "refs/heads/*", Deny: []millracev1.RefRule_Deny{millracev1.RefRule_FORCE}}},
+		State: millrace.RepoReady, Rules: []millrace.RefRule{{Refs: "refs/heads/*", Deny: []millrace.RefDeny{millrace.DenyForce}}},
 	}}); err != nil {
 		t.Fatal(err)
 	}

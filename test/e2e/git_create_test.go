@@ -201,16 +201,16 @@ func TestSettingsOfARepositoryAreRefusedByName(t *testing.T) {
 	reason("made twice", err, millrace.CodeAlreadyExists, "repo_exists")
 	_, err = c.Repo("none").Info(ctx)
 	reason("none", err, millrace.CodeNotFound, "repo_not_found")
-	first := got[millrace.RepoInfo](t)(app.Info(ctx)).Config.GetVersion()
+	first := got[millrace.RepoInfo](t)(app.Info(ctx)).Config.Version
 	version := got[uint64](t)(app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{ReflogMax: 7}, IfVersion: &first}))
 	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{}, IfVersion: &first})
 	e, ok := errors.AsType[*millrace.Error](err)
 	if !ok || e.Code != millrace.CodePreconditionFailed || e.Details["rev"] != fmt.Sprint(version) || version != first+1 {
 		t.Errorf("an old version: %v, of %d", err, version)
 	}
-	many := make([]*pb.RefRule, 65)
+	many := make([]millrace.RefRule, 65)
 	for i := range many {
-		many[i] = &pb.RefRule{Refs: "refs/**", Deny: []pb.RefRule_Deny{pb.RefRule_FORCE}}
+		many[i] = millrace.RefRule{Refs: "refs/**", Deny: []millrace.RefDeny{millrace.DenyForce}}
 	}
 	for field, config := range map[string]*millrace.RepoConfig{
 		"config.reflog_days":        {ReflogDays: -1},
@@ -218,10 +218,10 @@ func TestSettingsOfARepositoryAreRefusedByName(t *testing.T) {
 		"config.max_bytes":          {MaxBytes: -1},
 		"config.max_push":           {MaxPush: -1},
 		"config.hide[0]":            {Hide: []string{""}},
-		"config.rules[0].refs":      {Rules: []*pb.RefRule{{Deny: []pb.RefRule_Deny{1}}}},
-		"config.rules[0]":           {Rules: []*pb.RefRule{{Refs: "a"}}},
-		"config.rules[0].queue":     {Rules: []*pb.RefRule{{Refs: "a", Only: pb.RefRule_API, Queue: "q"}}},
-		"config.rules[0].except[0]": {Rules: []*pb.RefRule{{Refs: "a", Only: pb.RefRule_API, Except: []string{""}}}},
+		"config.rules[0].refs":      {Rules: []millrace.RefRule{{Deny: []millrace.RefDeny{millrace.DenyCreate}}}},
+		"config.rules[0]":           {Rules: []millrace.RefRule{{Refs: "a"}}},
+		"config.rules[0].queue":     {Rules: []millrace.RefRule{{Refs: "a", Only: millrace.OnlyAPI, Queue: "q"}}},
+		"config.rules[0].except[0]": {Rules: []millrace.RefRule{{Refs: "a", Only: millrace.OnlyAPI, Except: []string{""}}}},
 	} {
 		_, err := app.Set(ctx, millrace.RepoSettings{Config: config})
 		reason(field, err, millrace.CodeInvalidArgument, field)
@@ -239,7 +239,7 @@ func TestSettingsOfARepositoryAreRefusedByName(t *testing.T) {
 	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{}})
 	noErr(t, err)
 	w.git("push", "-q", host.url("app"), "main")
-	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{State: pb.Repo_ARCHIVED}})
+	_, err = app.Set(ctx, millrace.RepoSettings{Config: &millrace.RepoConfig{State: millrace.RepoArchived}})
 	noErr(t, err)
 	w.refuses("403", "push", host.url("app"), "main:refs/heads/b")
 	_, err = app.Update(ctx, millrace.CreateRef("refs/heads/b", id))
