@@ -17,46 +17,72 @@ import (
 //
 // Handlers end an attempt by Complete, Fail, Snooze or Release, once per run, from the goroutine that runs them.
 type Attempt struct {
-	Lease  wire.Lease // id of the task and token of this attempt
-	Queue  string
-	Kind   string
-	Number uint32 // of this delivery, from 1
-	Owner  any    // the caller's own, which is carried and not looked at
+	// Lease names the task and the token of this attempt; length is how long the lease lasts.
+	Lease  wire.Lease
+	length time.Duration
+	// Queue and Kind are those of the task, as the assignment says.
+	Queue, Kind string
+	// Number is that of this delivery, from 1.
+	Number uint32
+	// Owner is the caller's own, which is carried and not looked at.
+	Owner any
 
-	l      *workerStream // whose it is now
-	length time.Duration // of the lease
+	// l is the stream that the attempt is of now.
+	l *workerStream
+	// ctx is the handler's context, and cancel ends it with a cause that the handler can read.
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
-	// Guarded by the worker's mu.
-	stage     stage
-	lost      bool         // the lease is gone: nothing is sent any more
-	cancelled bool         // the server asked to stop
-	stopped   bool         // the handler was told to stop, for the worker ends: its task goes back whatever it returns
-	outlived  bool         // with lost: the handler holds its slot until it returns
-	unbound   bool         // claimed without a session: no session's stream knows of it
-	released  bool         // given back while the handler still runs
-	renewAt   time.Time    // when the lease is to be renewed next
-	unsure    bool         // its settle left, and no answer came
-	first     time.Time    // when its settle left first
-	tries     int          // settles that were answered "later"
-	plainly   bool         // its failure was refused once, and replaced
-	solo      bool         // its settle goes in a frame of its own
-	refusal   *fault.Fault // its effects were refused, and the handlers are to be asked again
+	// How far it got; guarded by the worker's mu.
+
+	stage stage
+	// lost says that the lease is gone: nothing is sent any more. With outlived the handler holds its slot until it returns.
+	lost, outlived bool
+	// cancelled says that the server asked the handler to stop.
+	cancelled bool
+	// stopped says that the handler was told to stop as the worker ends: its task goes back whatever it returns.
+	stopped bool
+	// released says that the task was given back while the handler still runs.
+	released bool
+	// unbound says that it was claimed without a session: no session's stream knows of it.
+	unbound bool
+	// renewAt is when the lease is to be renewed next.
+	renewAt time.Time
+
+	// How far its settle got; guarded by the worker's mu.
+
+	// first is when it left first; unsure says that no answer came then.
+	first  time.Time
+	unsure bool
+	// tries counts the answers that said "later".
+	tries int
+	// solo gives the settle a frame of its own.
+	solo bool
+	// plainly says that a failure was refused, and replaced by one that every server takes.
+	plainly bool
+	// refusal says that the effects were refused, and the handlers are to be asked again.
+	refusal *fault.Fault
 
 	// The settle, made by the goroutine that ran the handler.
-	item     millracev1.SettleItem
+
+	item millracev1.SettleItem
+	// complete and outcome are the parts of item for the usual end, so that a completion allocates nothing more.
 	complete millracev1.Complete
 	outcome  millracev1.SettleItem_Complete
-	op       string // of the ledger: complete, fail, snooze or release
-	again    bool   // a refusal of its effects goes to the handlers
-	invoke   int64  // of the ledger: when the handler returned
-	bytes    int    // of item, about
+	// op is the ledger's word for it: complete, fail, snooze or release.
+	op string
+	// again sends a refusal of its effects to the handlers.
+	again bool
+	// invoke is when the handler returned, by the clock of the ledger.
+	invoke int64
+	// bytes is the encoded size of item, about.
+	bytes int
 }
 
 // stage is how far an attempt got with its worker.
 type stage uint8
 
+// The stages, in the order in which an attempt passes through them. A settle that is sent again goes back to settling.
 const (
 	waiting  stage = iota // for a goroutine
 	running               // in its handler

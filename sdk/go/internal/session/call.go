@@ -14,32 +14,47 @@ import (
 // Call is one create or commit of a caller that waits for it. Producers.New makes one; its caller fills in what is asked, has it
 // placed and carried out, reads the answer and frees it.
 type Call struct {
+	// state is one of the states below. Callers move it without the session's mu, so each move compares.
 	state atomic.Uint32
-	done  chan struct{} // takes one token when the call ended
+	// done takes one token when the call has ended.
+	done chan struct{}
 
 	// What is asked. One of Specs and Commit is set; a single create uses Spec, so that it allocates no slice: see Single.
 	Spec   millracev1.TaskSpec
-	one    [1]*millracev1.TaskSpec
 	Specs  []*millracev1.TaskSpec
 	Commit *millracev1.CommitRequest
-	Bytes  int  // encoded, at most
-	Atomic bool // all of Specs or none: a frame of its own
-	asks   bool // nothing else: it ends when it is known how many partitions there are
-	placed bool // place is its partition; else it waits for that on the first stream
+	// one is room for Specs where Spec is all there is.
+	one [1]*millracev1.TaskSpec
+	// Bytes is the encoded size of what is asked, at most.
+	Bytes int
+	// Atomic asks for all of Specs or none: the call gets a frame of its own.
+	Atomic bool
+	// asks says that nothing else is asked: the call ends when it is known how many partitions there are.
+	asks bool
+	// placed says that place is the partition; else the call waits on the first stream for it to be known.
+	placed bool
 	place  int
 
 	// How far it got; guarded by the session's mu.
-	Unsure bool      // it may have been applied: it left, here or before, and no answer settled it
-	first  time.Time // when it left first
-	solo   bool      // a frame that it shared was refused as a whole
-	life   uint64    // commits: the producer's life that seq belongs to
-	seq    uint64    // commits: the session's sequence number, 0 = none yet
-	tries  int       // commits: how often it was sent
+
+	// Unsure says that it may have been applied: it left, here or before, and no answer settled it.
+	Unsure bool
+	// first is when it left first; zero: it has not.
+	first time.Time
+	// solo says that a frame which it shared was refused as a whole.
+	solo bool
+	// seq is a commit's number in the session, 0 = none yet; life is the life of the session that it is of.
+	seq, life uint64
+	// tries is how often a commit was sent under seq.
+	tries int
 
 	// The answer; written before done takes its token.
-	err       *fault.Fault
-	At        *millracev1.At
-	Created   []*millracev1.CreateResult // one per spec
+
+	err *fault.Fault
+	// At is where the call stands in the log of its partition.
+	At *millracev1.At
+	// Created has one result per spec.
+	Created   []*millracev1.CreateResult
 	Committed *millracev1.CommitResponse
 }
 

@@ -3,20 +3,26 @@ package session
 // deque is a queue that takes things back at its front.
 type deque[T any] struct {
 	ring []T // its length is a power of two, or zero
+	// Index of the first element in ring.
 	head int
-	n    int
+	// How many elements there are.
+	n int
 }
 
+// len is how many elements there are.
 func (d *deque[T]) len() int { return d.n }
 
+// at is the place of element i in ring, counted from the front.
 func (d *deque[T]) at(i int) int { return (d.head + i) & (len(d.ring) - 1) }
 
+// pushBack adds v behind the last element.
 func (d *deque[T]) pushBack(v T) {
 	d.grow()
 	d.ring[d.at(d.n)] = v
 	d.n++
 }
 
+// pushFront adds v before the first element, as what was taken off and could not be sent.
 func (d *deque[T]) pushFront(v T) {
 	d.grow()
 	d.head = (d.head - 1) & (len(d.ring) - 1)
@@ -27,6 +33,7 @@ func (d *deque[T]) pushFront(v T) {
 // front returns the first element; the deque must hold one.
 func (d *deque[T]) front() T { return d.ring[d.head] }
 
+// popFront takes the first element off; the deque must hold one. Its place is cleared, so that the ring keeps nothing alive.
 func (d *deque[T]) popFront() T {
 	var zero T
 	v := d.ring[d.head]
@@ -45,6 +52,7 @@ func (d *deque[T]) keep(ok func(T) bool) {
 	}
 }
 
+// grow makes room for one more element: the ring doubles, and begins at its front again.
 func (d *deque[T]) grow() {
 	if d.n < len(d.ring) {
 		return

@@ -31,11 +31,12 @@ func (w *Worker) spread() {
 // serve runs tasks until the worker is over. A handler that outlived its lease does not count as a slot, so there may be
 // more goroutines than slots; those end as soon as they can.
 func (w *Worker) serve() {
+	// One goroutine runs one handler at a time; tasks are those of its call, which are several for a batch.
 	var tasks []*Attempt // whose handler runs, or ran last
 	runs := false        // without mu
 	w.mu.Lock()
 	defer func() {
-		if runs {
+		if runs { // the handler ended this goroutine
 			w.exited(tasks)
 		}
 		w.live--
@@ -45,6 +46,7 @@ func (w *Worker) serve() {
 		w.noteQuiet()
 		w.mu.Unlock()
 	}()
+	// Beyond that number this goroutine is one too many, since a handler that outlived its lease has returned.
 	for w.live <= w.opts.Slots+w.beyond {
 		for w.ready.len() == 0 && !w.over {
 			w.parked++
@@ -53,6 +55,7 @@ func (w *Worker) serve() {
 		if w.ready.len() == 0 {
 			break
 		}
+		// What lost its lease while it waited is not begun.
 		t := w.ready.popFront()
 		if t.lost {
 			continue

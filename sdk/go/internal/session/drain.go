@@ -57,6 +57,7 @@ func (w *Worker) drain() error {
 	defer late.Stop()
 	select {
 	case <-w.drained:
+	// The handlers had their time. They are told to stop, and given a little more to return.
 	case <-late.C:
 		w.endHandlers()
 		if !w.waits(w.drained, returnWithin) {
@@ -185,6 +186,7 @@ func (w *Worker) giveBack() {
 	}
 }
 
+// errDrained is the cause of the contexts of handlers that were still running when the time to drain was over.
 var errDrained = errors.New("the worker stopped and gave the task back")
 
 // finishAll ends the handlers' contexts and the goroutines that wait for tasks, and waits at most d for all of them. It

@@ -13,6 +13,7 @@ import (
 
 // Options is what the streams of a client need to know of it. All fields are required, but Ledger.
 type Options struct {
+	// Namespace is that of all streams.
 	Namespace string
 	Address   string // host:port that messages name when no server is reached
 	Logger    *slog.Logger
@@ -25,14 +26,21 @@ type Options struct {
 // Hub is what all streams of one client share. It may be used by many goroutines.
 type Hub struct {
 	Options
-	Router *transport.Router // set once, before the first stream is opened
+	// Router is set once, before the first stream is opened.
+	Router *transport.Router
 
-	codec   frame.Codec
-	token   atomic.Pointer[string]
-	dialErr atomic.Pointer[error] // of the last dial that failed; nil after one that did not
-	outage  outage
-	parts   atomic.Int32  // partitions of the namespace; 0: not known yet
-	turn    atomic.Uint32 // names, modulo their number, the partition of tasks that say none
+	// codec is that of the streams' frames.
+	codec frame.Codec
+	// token is never nil. A stream that is open is told of a change by its writer.
+	token atomic.Pointer[string]
+	// dialErr is the error of the last dial; nil after one that succeeded.
+	dialErr atomic.Pointer[error]
+	// outage is what the log was told of a server that is lost.
+	outage outage
+	// parts is the number of partitions of the namespace; 0: it is not known yet.
+	parts atomic.Int32
+	// turn names, modulo their number, the partition of tasks that say none.
+	turn atomic.Uint32
 }
 
 // NewHub makes the hub of a client that begins with a token, which may be empty.

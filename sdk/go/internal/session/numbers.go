@@ -11,10 +11,14 @@ import (
 // again. When one can no longer be used, as it was refused before it counted or the server forgot the session, a new life
 // begins, once nothing of the old one is open. The session's mu guards them.
 type numbers struct {
-	life    uint64
+	// life counts the session's ids, so that a call can tell whether its number is of the present one.
+	life uint64
+	// lastSeq is the number that was given out last in this life; 0 = none.
 	lastSeq uint64
-	renew   bool // a new life is to begin
-	counted bool // one of this life was applied, so that the server knew the session
+	// renew says that a new life is to begin.
+	renew bool
+	// counted says that a number of this life was applied, so that the server knew the session.
+	counted bool
 }
 
 // firstWait is how long a number is sent again that a server refuses because it knows nothing of the session: those before it,

@@ -12,9 +12,11 @@ const lostAfter = time.Second
 // outage tells the client's log once when the server is lost, and once when it is back: a worker waits for as long as that takes,
 // and does not do so in silence.
 type outage struct {
-	mu    sync.Mutex // guards the fields below
-	since time.Time  // of the first try that failed; zero: the last one did not
-	told  bool
+	mu sync.Mutex // guards the fields below
+	// since is when the first try failed; zero: the last one did not.
+	since time.Time
+	// told says that the log was told of this outage.
+	told bool
 }
 
 // failed takes in that a try to reach the server failed.

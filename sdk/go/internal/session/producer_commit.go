@@ -15,8 +15,11 @@ type commitFrame struct {
 	c *Call
 }
 
+// size counts one commit, which is bounded apart from items.
 func (f *commitFrame) size() window { return window{items: 1, bytes: f.c.Bytes, commits: 1} }
 
+// nextCommit makes the frame of the commit that stands first; nil when none waits, the window is full, or a new life must begin
+// before.
 func (p *producerStream) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if p.renew && !p.reborn() {
 		return nil, nil
@@ -30,6 +33,7 @@ func (p *producerStream) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoi
 			p.gone--
 			continue
 		}
+		// What may have been applied stands first and goes out under the old life; all else waits for the new one.
 		if p.renew && !c.mustRepeat() {
 			return nil, nil // of the next life
 		}
@@ -46,6 +50,8 @@ func (p *producerStream) nextCommit(seq uint64) (*millracev1.ClientFrame, outgoi
 	return nil, nil
 }
 
+// commitFrame writes c, under what makes it repeatable: a number of the session, or a request id where there are no numbers, as
+// over REST, and where it has a fence, so that commits in mid-task do not wait for numbers before their own.
 func (p *producerStream) commitFrame(seq uint64, c *Call) *millracev1.ClientFrame {
 	switch {
 	case len(c.Commit.RequestId) > 0: // it left without a number before
@@ -113,6 +119,8 @@ func (f *commitFrame) numbered(e *fault.Fault) bool {
 	return true
 }
 
+// acked takes the answer. A number that was refused before it counted is tried again under another one; what a server that forgot
+// the session refuses may have been applied, but for what numbers.forgotten excludes.
 func (f *commitFrame) acked(a *millracev1.Ack) {
 	p, c := f.p, f.c
 	e := fault.FromWire(a.Error)
@@ -170,6 +178,7 @@ func (f *commitFrame) again() {
 	p.s.poke()
 }
 
+// lost queues the commit again, as one that may have been applied; also one that its caller left, if later numbers depend on it.
 func (f *commitFrame) lost() {
 	p, c := f.p, f.c
 	c.Unsure = true
@@ -178,6 +187,7 @@ func (f *commitFrame) lost() {
 	}
 }
 
+// expire ends a commit that has no answer. Its number stays open for ever, so the session begins a new life on a new stream.
 func (f *commitFrame) expire(t time.Time) time.Time {
 	oldest := expireCalls([]*Call{f.c}, callSent, t)
 	if f.c.state.Load() == callEnded {

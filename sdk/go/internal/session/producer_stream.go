@@ -12,19 +12,26 @@ import (
 
 // producerStream is a client's stream to one partition, the role of a stream: creates and commits of all goroutines.
 type producerStream struct {
+	// s is the session whose role this is. Its mu guards all below.
 	s *session
 
-	// Guarded by the session's mu.
+	// started says that the session runs.
 	started bool
+	// creates and commits are calls that wait to be written, in the order in which they came, or came back.
 	creates deque[*Call]
 	commits deque[*Call]
-	turn    bool      // the next frame is a commit, if one waits
-	gone    int       // abandoned calls that still lie in a queue
-	idsFrom time.Time // before it commits with a fence go under numbers: the server has no room for request ids
+	// turn says that the next frame is a commit, if one waits.
+	turn bool
+	// gone counts the abandoned calls that still lie in a queue.
+	gone int
+	// idsFrom is until when commits with a fence go under numbers: the server has no room for request ids.
+	idsFrom time.Time
 
-	numbers // of commits
+	// The numbers of commits.
+	numbers
 }
 
+// newProducerStream makes the stream of a partition; nothing is opened before its first call.
 func newProducerStream(hub *Hub, partition int) *producerStream {
 	p := &producerStream{s: newSession(hub, new(sync.Mutex), partition)}
 	p.s.role = p
@@ -39,10 +46,12 @@ func (p *producerStream) enqueue(c *Call) *fault.Fault {
 		defer s.mu.Unlock()
 		return fault.Closed().After(c.Unsure)
 	}
+	// It left under a number of a life that has ended, and may have been applied: it cannot be repeated.
 	if c.Commit != nil && c.Unsure && c.seq != 0 && c.life != p.life {
 		defer s.mu.Unlock()
 		return (&fault.Fault{Code: wire.Unavailable, Reason: wire.ReasonSessionExpired, Op: fault.OpNone}).After(c.Unsure)
 	}
+	// The number of partitions is known by now: c is told, or placed by it.
 	if n := s.hub.Partitions(); n > 0 && c.asks || n > 1 && !c.placed && !c.Unsure {
 		defer s.mu.Unlock()
 		c.state.Store(callEnded)
@@ -59,6 +68,7 @@ func (p *producerStream) enqueue(c *Call) *fault.Fault {
 	return nil
 }
 
+// add puts c into its queue. A commit that kept its number goes before those that have none, so that numbers leave in their order.
 func (p *producerStream) add(c *Call) {
 	switch {
 	case c.Commit == nil:
@@ -105,9 +115,12 @@ func (p *producerStream) moved() {
 	p.newLife(p.s)
 }
 
+// A producer has nothing to say when a stream begins, and nothing is pushed to it.
 func (p *producerStream) hello(*millracev1.Hello)         {}
 func (p *producerStream) receive(*millracev1.ServerFrame) {}
-func (p *producerStream) parted()                         {}
+
+// parted has nothing to do: what had left is back in the queues.
+func (p *producerStream) parted() {}
 
 // welcomed sends back to be placed what came before it was known how many partitions there are.
 func (p *producerStream) welcomed(*millracev1.Welcome) {
@@ -132,8 +145,11 @@ func (p *producerStream) told(c *Call) {
 	}
 }
 
+// idle reports whether no call waits. Those in frames that have no ack count elsewhere.
 func (p *producerStream) idle() bool { return p.creates.len() == 0 && p.commits.len() == 0 }
 
+// next makes the next frame. Creates and commits take turns, so that neither waits for a queue of the other; while the server has
+// asked for a pause there is none.
 func (p *producerStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if !p.s.pause.IsZero() {
 		if time.Now().Before(p.s.pause) {
@@ -156,7 +172,8 @@ func (p *producerStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 
 // createFrame is the outgoing of gathered creates.
 type createFrame struct {
-	p     *producerStream
+	p *producerStream
+	// In the order of the frame's tasks, of which each call has one or several.
 	calls []*Call
 	n     window
 }
@@ -175,6 +192,7 @@ func (p *producerStream) nextCreates(seq uint64) (*millracev1.ClientFrame, outgo
 		}
 		n := window{items: len(c.Specs), bytes: c.Bytes}
 		if out != nil {
+			// What is all or nothing, or was in a frame that was refused as a whole, goes alone.
 			alone := c.solo || c.Atomic || out.calls[0].solo || out.calls[0].Atomic
 			if alone || out.n.items+n.items > wire.FrameItems || out.n.bytes+n.bytes > FrameAim {
 				break
@@ -209,8 +227,10 @@ func (p *producerStream) nextCreates(seq uint64) (*millracev1.ClientFrame, outgo
 	}}, out
 }
 
+// size is what the frame takes of the window.
 func (f *createFrame) size() window { return f.n }
 
+// acked gives each call its results. Results of calls whose callers have left are passed over.
 func (f *createFrame) acked(a *millracev1.Ack) {
 	if a.Error != nil {
 		f.refused(a.Error)
@@ -272,6 +292,7 @@ func (p *producerStream) settle(c *Call, e *fault.Fault) {
 	c.end(e)
 }
 
+// lost queues the calls again, in their order. They have their ids, so sending them again is safe, but may have been applied.
 func (f *createFrame) lost() {
 	for i := len(f.calls) - 1; i >= 0; i-- {
 		c := f.calls[i]
@@ -282,6 +303,7 @@ func (f *createFrame) lost() {
 	}
 }
 
+// expire ends the calls that left before t and still have no answer.
 func (f *createFrame) expire(t time.Time) time.Time { return expireCalls(f.calls, callSent, t) }
 
 // expireCalls ends the calls of a state that left before t, and returns when the oldest of the others left.
@@ -298,6 +320,8 @@ func expireCalls(calls []*Call, state uint32, t time.Time) (oldest time.Time) {
 	return oldest
 }
 
+// expire ends calls that wait to be sent again and left before t. It drops those that were abandoned, but for commits that must be
+// repeated; where one of these is given up its number stays open, so a new life is to begin.
 func (p *producerStream) expire(t time.Time) time.Time {
 	var oldest time.Time
 	for _, d := range []*deque[*Call]{&p.creates, &p.commits} {
@@ -314,6 +338,8 @@ func (p *producerStream) expire(t time.Time) time.Time {
 	return oldest
 }
 
+// refuse ends all calls that wait with err: those that left before as unknown. A number that is given up leaves a gap, which a new
+// life closes.
 func (p *producerStream) refuse(err *fault.Fault) {
 	for _, d := range []*deque[*Call]{&p.creates, &p.commits} {
 		for d.len() > 0 {

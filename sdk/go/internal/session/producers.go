@@ -17,12 +17,14 @@ import (
 // Producers carries out the creates and commits of a client, each on the stream of its partition. It may be used by many
 // goroutines.
 type Producers struct {
-	hub    *Hub
+	hub *Hub
+	// Of partition 0, which every namespace has: it also finds out how many there are.
 	first  *producerStream
 	others atomic.Pointer[[]*producerStream] // by partition, those in use but the first
 	pool   sync.Pool                         // of *Call
 
-	mu     sync.Mutex // guards the field below, and growth of others
+	mu sync.Mutex // guards the field below, and growth of others
+	// No further stream is made.
 	closed bool
 }
 
@@ -115,6 +117,7 @@ func (p *Producers) stream(partition int) *producerStream {
 	if partition == 0 {
 		return p.first
 	}
+	// The usual case takes no lock: the slice is replaced as a whole when it grows.
 	if all := p.others.Load(); all != nil && partition < len(*all) && (*all)[partition] != nil {
 		return (*all)[partition]
 	}

@@ -18,28 +18,40 @@ import (
 // that rise by one over the life of the session. So a server tells a frame that comes again, and applies frames in their
 // order: one that it has no place for yet, because one before it was not taken, comes again behind that.
 type putStream struct {
+	// s is the session whose role this is. Its mu guards all but keyspace, which is that of all puts.
 	s        *session
 	keyspace string
 
-	// Guarded by the session's mu.
+	// started says that the session runs.
 	started bool
-	queue   deque[*putBatch]  // those with numbers first, in their order
-	gather  *putBatch         // the last of queue, while it takes puts
-	last    *putBatch         // the newest
-	queued  window            // of queue
-	space   chan struct{}     // closed when there is room again; nil while no put waits
-	numbers                   // of frames
-	stalled bool              // a frame was not taken: what is under way is awaited, then all is sent again in order
-	tries   int               // in a row that frames were not taken
-	pace    transport.AckPace // of frames that were taken
+	// queue holds the batches that wait to be written: those with numbers first, in their order.
+	queue deque[*putBatch]
+	// gather is the last of queue while it takes puts; last is the newest batch, wherever it is.
+	gather, last *putBatch
+	// queued is how much of a window queue would take.
+	queued window
+	// space is closed when there is room again; nil while no put waits.
+	space chan struct{}
+	// The numbers of frames.
+	numbers
+	// stalled says that a frame was not taken: what is under way is awaited, then all is sent again in order.
+	stalled bool
+	// tries counts how often in a row frames were not taken.
+	tries int
+	// pace estimates how fast frames are answered that were taken at once.
+	pace transport.AckPace
 }
 
 // putState is how far a batch got.
 type putState struct {
-	seq    uint64 // in its life; 0 = none yet
-	tries  int
-	unsure bool      // it may have been applied
-	first  time.Time // when it left first
+	// seq is its number in the life of the session; 0 = none yet.
+	seq uint64
+	// tries is how often it was sent.
+	tries int
+	// unsure says that it may have been applied.
+	unsure bool
+	// first is when it left first; zero: it has not.
+	first time.Time
 }
 
 const (
@@ -51,6 +63,7 @@ const (
 	putsOpenSlow = 4
 )
 
+// newPutStream makes the stream of a partition; nothing is opened before its first put.
 func newPutStream(hub *Hub, keyspace string, partition int) *putStream {
 	l := &putStream{s: newSession(hub, new(sync.Mutex), partition), keyspace: keyspace}
 	l.s.keys = true
@@ -65,6 +78,7 @@ func (l *putStream) put(ctx context.Context, key string, value []byte, op *millr
 		return Put{}, fault.TooLarge("value", "value_bytes", FrameBytes-1024-int64(frame.PutBytes))
 	}
 	l.s.mu.Lock()
+	// Wait for room. An empty queue takes any one put, so that a large one does not wait for ever.
 	for {
 		if l.s.closing || l.s.ctx.Err() != nil {
 			l.s.mu.Unlock()
@@ -91,6 +105,7 @@ func (l *putStream) put(ctx context.Context, key string, value []byte, op *millr
 		go func() { _ = l.s.run(false) }() // each batch carries its own error
 	}
 	b := l.gather
+	// The last batch is full, or has left: another one begins. It gets no number before it is sent.
 	if b == nil || b.n >= wire.FrameItems || len(b.items)+size > putsAim {
 		b = &putBatch{done: make(chan struct{}), items: make([]byte, 0, min(max(size, 1<<10), putsAim))}
 		l.gather, l.last = b, b
@@ -105,6 +120,7 @@ func (l *putStream) put(ctx context.Context, key string, value []byte, op *millr
 	if led := l.s.hub.Ledger; led != nil {
 		b.lines = append(b.lines, ledger.Line{Op: "kv_put", Key: l.keyspace + "/" + key, Value: string(value), Invoke: led.Now()})
 	}
+	// The writer need not look at each put: only when a batch begins, and when it is worth a frame though others are open.
 	wake := b.n == 1 || l.full(b)
 	l.s.mu.Unlock()
 	if wake {
@@ -113,6 +129,7 @@ func (l *putStream) put(ctx context.Context, key string, value []byte, op *millr
 	return w, nil
 }
 
+// full reports whether b is worth a frame though others are under way. Half of putsAim is enough: more gathers while it is written.
 func (l *putStream) full(b *putBatch) bool {
 	return b.n >= wire.FrameItems || len(b.items) >= putsAim/2
 }
@@ -125,17 +142,23 @@ func (l *putStream) open() int {
 	return putsOpenSlow
 }
 
+// newest returns the batch that was begun last, whose answer comes after those of all before it; nil before the first put.
 func (l *putStream) newest() *putBatch {
 	l.s.mu.Lock()
 	defer l.s.mu.Unlock()
 	return l.last
 }
 
+// Puts have nothing to say when a stream begins, and nothing is pushed to them.
 func (l *putStream) hello(*millracev1.Hello)         {}
 func (l *putStream) receive(*millracev1.ServerFrame) {}
-func (l *putStream) parted()                         { l.stalled = false }
-func (l *putStream) welcomed(*millracev1.Welcome)    {}
-func (l *putStream) idle() bool                      { return l.queue.len() == 0 }
+
+// parted ends a wait for what was under way: it is back in the queue.
+func (l *putStream) parted()                      { l.stalled = false }
+func (l *putStream) welcomed(*millracev1.Welcome) {}
+
+// idle reports whether no batch waits.
+func (l *putStream) idle() bool { return l.queue.len() == 0 }
 
 // moved ends all that waits when the session goes over to a way that has no streams.
 func (l *putStream) moved() {
@@ -144,6 +167,8 @@ func (l *putStream) moved() {
 	}
 }
 
+// next makes the frame of the batch that stands first; nil when none waits, the window is full, or the batch should take more puts
+// meanwhile.
 func (l *putStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if l.held() {
 		return nil, nil
@@ -169,6 +194,7 @@ func (l *putStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if b == l.gather {
 		l.gather = nil
 	}
+	// A batch that comes again keeps its number, by which the server knows it.
 	if b.put.seq == 0 {
 		b.put.seq, _ = l.number()
 		b.put.tries = 0
@@ -186,6 +212,7 @@ func (l *putStream) held() bool {
 		l.moved()
 		return true
 	}
+	// All that is under way will be refused too. Once it has, everything is sent again in order, after a pause.
 	if l.stalled {
 		if l.s.used.commits > 0 {
 			return true
@@ -240,8 +267,11 @@ type putFrame struct {
 	b *putBatch
 }
 
+// size counts one commit, as the server applies each frame as one.
 func (f *putFrame) size() window { return window{items: f.b.n, bytes: len(f.b.items), commits: 1} }
 
+// acked takes the answer. An error with a place in the log was judged by the state, and is the end; one without it took no number,
+// so the batch comes again, or the session begins a new life.
 func (f *putFrame) acked(a *millracev1.Ack) {
 	l, b := f.l, f.b
 	e := fault.FromWire(a.Error)
@@ -300,6 +330,7 @@ func (l *putStream) again(b *putBatch) {
 
 // back puts a batch into its place in the queue.
 func (l *putStream) back(b *putBatch) {
+	// Numbers stand in their order: b goes behind those below its own.
 	var before []*putBatch
 	for l.queue.len() > 0 && l.queue.front().put.seq != 0 && l.queue.front().put.seq < b.put.seq {
 		before = append(before, l.queue.popFront())
@@ -312,6 +343,7 @@ func (l *putStream) back(b *putBatch) {
 	l.queued.bytes += len(b.items)
 }
 
+// lost puts the batch back as one that may have been applied.
 func (f *putFrame) lost() {
 	if f.b.ended {
 		return
@@ -320,6 +352,7 @@ func (f *putFrame) lost() {
 	f.l.back(f.b)
 }
 
+// expire ends a batch that has no answer. Its number stays open, so the session begins a new life on a new stream.
 func (f *putFrame) expire(t time.Time) time.Time {
 	if f.b.ended || f.b.put.first.After(t) {
 		return f.b.put.first
@@ -330,6 +363,7 @@ func (f *putFrame) expire(t time.Time) time.Time {
 	return time.Time{}
 }
 
+// expire ends batches that wait to be sent again and left before t.
 func (l *putStream) expire(t time.Time) time.Time {
 	var oldest time.Time
 	l.queue.keep(func(b *putBatch) bool {
@@ -347,6 +381,7 @@ func (l *putStream) expire(t time.Time) time.Time {
 	return oldest
 }
 
+// refuse ends all batches that wait with err: those that left before as unknown.
 func (l *putStream) refuse(err *fault.Fault) {
 	for l.queue.len() > 0 {
 		b := l.queue.popFront()

@@ -22,7 +22,8 @@ type Puts struct {
 
 	streams atomic.Pointer[[]*putStream] // by partition; nil where none is in use
 
-	mu     sync.Mutex // guards the field below, and growth of streams
+	mu sync.Mutex // guards the field below, and growth of streams
+	// No further stream is made.
 	closed bool
 }
 
@@ -119,6 +120,7 @@ func (p *Puts) stream(ctx context.Context, key string) (*putStream, *fault.Fault
 
 // Put is one put that is under way: an item of a batch.
 type Put struct {
+	// The batch, and the place of the put in it.
 	b *putBatch
 	i int
 }
@@ -136,20 +138,27 @@ func (p Put) Wait(ctx context.Context) (rev uint64, f *fault.Fault) {
 
 // putBatch is puts that go out in one frame.
 type putBatch struct {
-	items []byte        // as in the frame
-	n     int           // how many items there are
-	lines []ledger.Line // one per item, for a ledger
-	done  chan struct{} // closed with the answer
+	// items are as they stand in the frame; n is how many there are.
+	items []byte
+	n     int
+	// lines has a line of the ledger per item; nil without a ledger.
+	lines []ledger.Line
+	// done is closed with the answer.
+	done chan struct{}
 
-	// Guarded by the session's mu.
+	// put is how far the batch got, and ended that the answer is final. The session's mu guards both.
 	put   putState
 	ended bool
 
-	// The answer; written before done is closed.
-	err      *fault.Fault
-	firstRev uint64                   // revision of the first item that was not refused; those behind it count up
-	refused  []*millracev1.PutRefused // in rising order of item
-	at       *millracev1.At
+	// The answer, written before done is closed.
+
+	err *fault.Fault
+	// firstRev is the revision of the first item that was not refused; those behind it count up.
+	firstRev uint64
+	// refused are in rising order of item.
+	refused []*millracev1.PutRefused
+	// at is where the batch stands in the log of its partition.
+	at *millracev1.At
 }
 
 // wait waits for the answer until ctx ends.

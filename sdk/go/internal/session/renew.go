@@ -15,12 +15,15 @@ import (
 
 // renewFrame is the outgoing of one renewal.
 type renewFrame struct {
+	// Whose leases they are.
 	l     *workerStream
 	tasks []*Attempt
 }
 
+// size takes 48 bytes for an id and a token.
 func (f *renewFrame) size() window { return window{items: len(f.tasks), bytes: 48 * len(f.tasks)} }
 
+// message writes the frame.
 func (f *renewFrame) message(seq uint64) *millracev1.ClientFrame {
 	items := make([]*millracev1.Hold, len(f.tasks))
 	for i, t := range f.tasks {
@@ -29,6 +32,7 @@ func (f *renewFrame) message(seq uint64) *millracev1.ClientFrame {
 	return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Renew{Renew: &millracev1.RenewFrame{Seq: seq, Items: items}}}
 }
 
+// acked ends the leases that the server no longer knows. If none was renewed, all are tried again soon.
 func (f *renewFrame) acked(a *millracev1.Ack) {
 	l := f.l
 	l.s.mu.Lock()
@@ -50,8 +54,10 @@ func (f *renewFrame) acked(a *millracev1.Ack) {
 	}
 }
 
+// lost has nothing to put back.
 func (f *renewFrame) lost() {} // a new stream renews everything
 
+// expire has nothing to give up: a renewal that has no answer is overtaken by the next one.
 func (f *renewFrame) expire(time.Time) time.Time { return time.Time{} }
 
 // renewBy makes the timer fire at t, if it would fire later. It needs mu.

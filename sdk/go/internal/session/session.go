@@ -25,37 +25,59 @@ import (
 //
 // Two goroutines serve it: run opens the stream and reads, write writes. Callers only add to the role's queues.
 type session struct {
-	hub  *Hub
+	hub *Hub
+	// role is what is sent and received.
 	role role
-	ctx  context.Context // its end ends the session at once
+	// ctx ends the session at once; stop ends it with a cause, which run returns.
+	ctx  context.Context
 	stop context.CancelCauseFunc
-	wake wakeup.Wakeup // the writer, or an idle run, has something to look at
-	done chan struct{} // closed when run has returned
+	// wake tells the writer, or an idle run, that there is something to look at.
+	wake wakeup.Wakeup
+	// done is closed when run has returned.
+	done chan struct{}
 
-	partition int  // that its streams are of
-	keys      bool // it takes streams of keys
+	// partition is that of its streams, and keys says that they are of puts and not of tasks.
+	partition int
+	keys      bool
 
-	mu       *sync.Mutex // guards the fields below and those of the role
-	id       []byte
-	seq      uint64              // of the last frame; unique in a stream
-	frames   map[uint64]outgoing // written, not acknowledged
-	used     window              // by frames
-	limit    window
-	endpoint *transport.Endpoint // of the stream
-	up       bool                // Welcome came and the stream is writable
-	cancel   context.CancelFunc  // of the stream, while there is one
-	goaway   bool                // the server stops: write nothing more to this stream
-	closing  bool                // half-close when nothing is left
-	pause    time.Time           // the server asked to send no more work until then
-	plain    bool                // the way has no sessions: what must be repeatable carries an id of its own
-	again    bool                // the stream was cut on purpose: open the next one without a wait
-	blocked  bool                // the window had no room for what waits
-	sweep    *time.Timer         // gives up what is too old; nil while nothing is under way
-	auth     *string             // a token to tell the open stream
-	lastErr  error               // why there is no stream
+	mu *sync.Mutex // guards the fields below and those of the role
+	// id is 16 bytes, under which a server remembers what the session did. The role may replace it.
+	id []byte
+	// seq is the number of the last frame; it is unique in a stream.
+	seq uint64
+	// frames are those that were written and are not acknowledged, by seq; used is how much of the window they take, and limit all of
+	// it.
+	frames map[uint64]outgoing
+	used   window
+	limit  window
+	// endpoint is where the stream is, or was last.
+	endpoint *transport.Endpoint
+	// up says that Welcome came and the stream is writable.
+	up bool
+	// cancel ends the stream; nil while there is none.
+	cancel context.CancelFunc
+	// goaway says that the server stops: nothing more is written to this stream.
+	goaway bool
+	// closing has the stream half-closed when nothing is left.
+	closing bool
+	// pause is until when the server asked to send no more work.
+	pause time.Time
+	// plain says that the way has no sessions: what must be repeatable carries an id of its own.
+	plain bool
+	// again says that the stream was cut on purpose: the next one is opened without a wait.
+	again bool
+	// blocked says that the window had no room for what waits.
+	blocked bool
+	// sweep gives up what is too old; nil while nothing is under way.
+	sweep *time.Timer
+	// auth is a token to tell the open stream; nil: it knows the newest.
+	auth *string
+	// lastErr is why there is no stream.
+	lastErr error
 }
 
-// window counts what the server has not acknowledged.
+// window counts what the server has not acknowledged: tasks and settles, their encoded bytes, and commits, which have a bound of their
+// own because each may hold many changes.
 type window struct{ items, bytes, commits int }
 
 // Limits of a stream until the server names its own.
@@ -65,19 +87,23 @@ const (
 	welcomeWithin = 10 * time.Second
 )
 
+// defaultWindow holds until a Welcome names limits.
 var defaultWindow = window{items: 4096, bytes: 16 << 20, commits: 64}
 
 // role is what a session does with its stream. All methods but receive are called with the session's mu held.
 type role interface {
+	// hello adds to the first frame of a stream what the role has to say.
 	hello(h *millracev1.Hello)
 	// moved says that the next stream goes another way than the last: its plain has changed.
 	moved()
+	// welcomed says that the server let the session in. What waits may be written from here on.
 	welcomed(w *millracev1.Welcome)
 	// parted says that the stream has ended.
 	parted()
 	// next makes the next frame to write, with that seq; nil when nothing waits or the window is full. A frame that is
 	// not acknowledged has no outgoing.
 	next(seq uint64) (*millracev1.ClientFrame, outgoing)
+	// receive takes a frame that is not the session's own, such as tasks. It is called without mu, by one goroutine.
 	receive(f *millracev1.ServerFrame)
 	// refuse ends all that waits: what had left as unknown, the rest as refused.
 	refuse(err *fault.Fault)
@@ -90,11 +116,14 @@ type role interface {
 
 // outgoing is a frame that awaits its ack.
 type outgoing interface {
+	// size is what the frame takes of the window. It does not change while the frame is under way.
 	size() window
-	acked(a *millracev1.Ack) // without mu
+	// acked takes the answer, which is the end of the frame. It is called without mu.
+	acked(a *millracev1.Ack)
 	// lost puts the content back to the front of its queue; called in falling order of seq.
 	lost()
-	expire(t time.Time) time.Time // as the role's
+	// expire ends what was first sent before t and has no answer. Otherwise as the role's.
+	expire(t time.Time) time.Time
 }
 
 // newSession makes a session whose streams are of a partition. mu guards it and its role.
@@ -115,6 +144,7 @@ func (s *session) poke() { s.wake.Poke() }
 func (s *session) run(once bool) error {
 	defer close(s.done)
 	for try := 0; ; try++ {
+		// connect serves a stream to its end: what follows decides how the next one begins.
 		asked, welcomed, err := s.connect()
 		if welcomed {
 			try = 0
@@ -134,11 +164,15 @@ func (s *session) run(once bool) error {
 		switch {
 		case stop:
 			return context.Cause(s.ctx)
+		// The error named another node: the next stream goes there, without a wait.
 		case s.turns(asked, err, try < retry.Hops):
+		// It was closing, and nothing is left.
 		case finished:
 			return nil
+		// The role cannot go on without the server's consent: its owner is told.
 		case retry.Permanent(err) && once:
 			return s.hub.Error(fault.FromStatus(err))
+		// Each call was refused. The next one tries again, as the reason may have gone by then.
 		case retry.Permanent(err):
 			try = -1
 			if !s.awaitWork() {
@@ -182,6 +216,7 @@ func (s *session) awaitWork() bool {
 
 // connect opens a stream at the address asked and serves it to its end. welcomed says that the server let the session in.
 func (s *session) connect() (asked string, welcomed bool, err error) {
+	// The endpoint stays open while this stream uses it, even if the router has left it meanwhile.
 	g := s.hub.Router.AcquireTo(s.partition)
 	defer s.hub.Router.Release(g)
 	conn := s.hub.Router.OpenStream(g)
@@ -191,6 +226,7 @@ func (s *session) connect() (asked string, welcomed bool, err error) {
 	defer cancel()
 	stay := context.AfterFunc(g.Gone, cancel) // until it is let in: then it ends well
 	defer stay()
+	// Remembered, so that a change while the stream opens is told to it.
 	token := s.hub.Token()
 	stream, err := s.open(ctx, cancel, g, conn)
 	if err = s.hub.Router.Admitted(s.ctx, g, err); err != nil {
@@ -236,6 +272,7 @@ func (s *session) open(ctx context.Context, cancel func(), g *transport.Endpoint
 	if err != nil {
 		return nil, err
 	}
+	// gRPC bounds no single message: a server that says nothing is left by the timer.
 	hung := time.AfterFunc(welcomeWithin, cancel)
 	defer hung.Stop()
 	return stream, s.greet(stream, g)
@@ -274,6 +311,7 @@ func (s *session) greet(stream grpc.BidiStreamingClient[millracev1.ClientFrame, 
 	return nil
 }
 
+// orDefault is v, or d where a limit is not named.
 func orDefault(v uint32, d int) int {
 	if v == 0 {
 		return d
@@ -330,6 +368,7 @@ func (s *session) ack(a *millracev1.Ack) {
 	}
 }
 
+// throttle pauses the sending of work for d, and wakes the writer after it.
 func (s *session) throttle(d time.Duration) {
 	s.mu.Lock()
 	s.pause = time.Now().Add(d)

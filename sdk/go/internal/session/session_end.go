@@ -12,6 +12,7 @@ func (s *session) giveUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
+	// What waits in the role's queues may not be sent for as long as what has left may be waited for: it must still arrive in time.
 	next := s.role.expire(now.Add(-retry.ResendFor))
 	if !next.IsZero() {
 		next = next.Add(retry.ResendFor)
@@ -21,6 +22,7 @@ func (s *session) giveUp() {
 			next = retry.Earlier(next, first.Add(retry.For))
 		}
 	}
+	// Nothing is under way: the next frame begins the sweep again.
 	if next.IsZero() || s.ctx.Err() != nil {
 		s.sweep = nil
 		return
@@ -47,6 +49,7 @@ func (s *session) unreached() string {
 func (s *session) drain(d time.Duration) {
 	s.mu.Lock()
 	s.closing = true
+	// Without a stream and without work there is nothing that a server would have to end.
 	nothing := !s.up && s.role.idle()
 	s.mu.Unlock()
 	if nothing {

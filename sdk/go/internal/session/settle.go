@@ -12,7 +12,8 @@ import (
 
 // settleFrame is the outgoing of gathered settles.
 type settleFrame struct {
-	l     *workerStream
+	l *workerStream
+	// In the order of the frame's items.
 	tasks []*Attempt
 	n     window
 }
@@ -54,8 +55,10 @@ func (l *workerStream) nextSettles(seq uint64) (*millracev1.ClientFrame, outgoin
 	}}, out
 }
 
+// size is what the frame takes of the window.
 func (f *settleFrame) size() window { return f.n }
 
+// lost queues the settles again, as ones that may have been applied: sending them again under their tokens is safe.
 func (f *settleFrame) lost() {
 	for _, t := range slices.Backward(f.tasks) {
 		if f.l.held[t.Lease] == t {
@@ -66,6 +69,7 @@ func (f *settleFrame) lost() {
 	}
 }
 
+// acked gives each settle its result. Where the frame was refused as a whole, each is tried in a frame of its own.
 func (f *settleFrame) acked(a *millracev1.Ack) {
 	l := f.l
 	if e := fault.FromWire(a.Error); e != nil && len(f.tasks) > 1 && (e.Code == wire.InvalidArgument || e.Code == wire.TooLarge) {
@@ -118,6 +122,7 @@ func (l *workerStream) answered(t *Attempt, at *millracev1.At, r *millracev1.Set
 		l.w.hub.Logger.Info("the lease was lost before the attempt was settled", "task", t.Lease.ID, "attempt", t.Number, "settle", t.op, "reason", e.Reason)
 		t.cancel(l.w.hub.Error(e))
 		l.drop(t)
+	// "Later": the settle is sent again when the wait is over, for as long as servers remember its token.
 	case e.Op == fault.OpNone && e.Patience() > 0 && time.Since(t.first) < retry.For:
 		t.unsure = t.unsure || e.Unknown
 		wait := e.Wait(t.tries)
@@ -126,10 +131,12 @@ func (l *workerStream) answered(t *Attempt, at *millracev1.At, r *millracev1.Set
 		t.to(settling)
 		time.AfterFunc(wait, func() { l.w.again(t) })
 		return
+	// The handlers may change the effects and complete once more: the lease is still held.
 	case t.op == "complete" && t.again && !e.Unknown:
 		t.refusal, t.first, t.unsure = e, time.Time{}, false
 		t.to(waiting)
 		l.w.start(t)
+	// It will never be applied as it is. A plain failure in its place lets the policy for retries decide.
 	case t.op == "complete" || t.op == "snooze" || t.op == "fail" && !t.plainly && !e.Unknown:
 		l.w.hub.Logger.Warn("the attempt is failed because it could not be settled", "task", t.Lease.ID, "attempt", t.Number, "settle", t.op, "error", l.w.hub.Error(e))
 		l.w.hub.Ledger.Write(line, at, e)
@@ -190,10 +197,12 @@ func (l *workerStream) queued(t *Attempt) bool {
 	return false
 }
 
+// expire gives up the settles that left before t and have no answer.
 func (f *settleFrame) expire(t time.Time) time.Time {
 	return f.l.expireTasks(slices.Values(f.tasks), t)
 }
 
+// expire gives up settles that wait to be sent again and left before t; the others stay in their order.
 func (l *workerStream) expire(t time.Time) time.Time {
 	var tasks []*Attempt
 	for l.settles.len() > 0 {

@@ -7,26 +7,33 @@ import (
 
 // share is one stream as the division of a worker's slots sees it.
 type share struct {
-	slots  int       // its window: how many tasks it may have at once
-	target int       // what its window is to become, as soon as others have given up what it lacks
-	up     bool      // somebody may give it tasks
-	filled time.Time // when its window was full last
-	looked time.Time // when slots stood open on it last
-	opened time.Time // since when they do; zero: none does
+	// slots is its window: how many tasks it may have at once. target is what the window is to become, as soon as others have given up
+	// what it lacks.
+	slots, target int
+	// up says that somebody may give it tasks.
+	up bool
+	// filled is when its window was full last.
+	filled time.Time
+	// looked is when slots stood open on it last, and opened since when they do; zero: none does.
+	looked, opened time.Time
 
-	used int  // tasks that take a slot now
-	hot  bool // it uses all that it has
+	// used is how many tasks take a slot now.
+	used int
+	// hot says that it uses all that it has.
+	hot bool
 }
 
 const (
 	// lookEvery is how long a partition may wait until a free slot comes by, when there are fewer slots than partitions.
 	lookEvery = 250 * time.Millisecond
-	// Bounds of how long a travelling slot stays where it finds nothing.
+	// Bounds of how long a travelling slot stays where it finds nothing: the least keeps a worker with many partitions from doing nothing
+	// but move slots, the most keeps one with few from looking away for long.
 	stayLeast = 5 * time.Millisecond
 	stayMost  = 25 * time.Millisecond
 	// LookWithin is how long a partition waits for a free slot at most: lookEvery, and what two slots stay elsewhere meanwhile.
 	LookWithin = lookEvery + 2*stayMost
-	// HotFor is how long a stream whose window was full counts as one that wants more.
+	// HotFor and hotRoaming are how long a stream whose window was full counts as one that wants more: longer where slots travel, as it
+	// is looked at less often.
 	HotFor     = 250 * time.Millisecond
 	hotRoaming = time.Second
 )
@@ -62,6 +69,7 @@ func divide(total int, streams []*share, now time.Time) (busy bool) {
 		}
 		return false
 	}
+	// Round by round, streams that want no more than an even share get what they want; the rest is shared by those that are left.
 	left, open := total, len(streams)
 	for _, s := range streams {
 		s.target = -1
@@ -118,6 +126,7 @@ func roam(total int, streams []*share, now time.Time) {
 		byAge = append(byAge, s)
 	}
 	slices.SortStableFunc(byAge, func(a, b *share) int { return a.looked.Compare(b.looked) })
+	// While some stream has work, half of the slots stay there and the others look around.
 	quota := total
 	if busy {
 		quota = max(total/2, 1)
@@ -129,6 +138,7 @@ func roam(total int, streams []*share, now time.Time) {
 		if s.target > s.used {
 			continue // a slot is on its way
 		}
+		// A slot that nobody has, or one that another stream gives up.
 		if dealt < total {
 			dealt++
 		} else if d := donor(byAge, s, now, dwell); d != nil {

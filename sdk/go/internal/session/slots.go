@@ -6,11 +6,15 @@ import (
 
 // division keeps a worker's slots divided over its streams. All of it is guarded by the worker's mu.
 type division struct {
-	last  time.Time // of the last balance
-	owed  bool      // a stream waits for slots that others still use
+	// last is when the slots were balanced last.
+	last time.Time
+	// owed says that a stream waits for slots that others still use.
+	owed bool
+	// timer balances at next, zero where it is not set; it is made once.
 	timer *time.Timer
-	next  time.Time // when the timer fires; zero: it does not
-	over  *time.Timer
+	next  time.Time
+	// over gives back what came beyond the slots; nil while nothing did.
+	over *time.Timer
 }
 
 const (
@@ -81,6 +85,7 @@ func (w *Worker) balanceIn(d time.Duration, now time.Time) {
 // resize brings the windows to their targets: those that shrink at once, those that grow as slots come free, so that no
 // more tasks are given out than there are slots. It needs mu.
 func (w *Worker) resize(now time.Time) {
+	// How many slots are spoken for: by windows, and by tasks that are beyond a window which has shrunk.
 	claimed := 0
 	for _, l := range w.streams {
 		if l.share.slots > l.share.target {
@@ -103,6 +108,7 @@ func (w *Worker) resize(now time.Time) {
 	}
 }
 
+// setSlots gives the stream another window, and has its server told. It needs mu.
 func (l *workerStream) setSlots(n int, now time.Time) {
 	l.share.set(n, l.used(), now)
 	if l.share.up && !l.w.drains {

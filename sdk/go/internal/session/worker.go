@@ -39,7 +39,8 @@ type WorkerOptions struct {
 
 // Work is the tasks that a Worker takes.
 type Work struct {
-	Kinds   []string // of its handlers, sorted: servers show them
+	Kinds []string // of its handlers, sorted: servers show them
+	// Queues are those that tasks are taken from, in turn.
 	Queues  []string
 	Batches map[string]int // kinds that are run in batches, and how many attempts a batch takes at most; nil: none
 }
@@ -47,30 +48,42 @@ type Work struct {
 // Worker takes tasks and has them run, a bounded number at once. It has a stream for each partition of the namespace, over which its
 // slots are divided: they go where the work is. It runs once.
 type Worker struct {
-	hub      *Hub
+	hub *Hub
+	// opts is fixed when the worker is made, work when it runs.
 	opts     WorkerOptions
 	work     Work
 	handlers Handlers
-	base     context.Context // of the handlers: the values of Run's context without its end
-	stopping <-chan struct{} // closed with Run's context
+	// base is the context of handlers: it has the values of Run's context without its end.
+	base context.Context
+	// stopping is closed with Run's context, stopped by Quit, which stopOnce does once.
+	stopping <-chan struct{}
+	stopped  chan struct{}
 	stopOnce sync.Once
-	stopped  chan struct{} // closed by Quit
 
-	mu      sync.Mutex      // guards the fields below, the streams and their sessions
-	streams []*workerStream // by partition; one until a stream tells how many there are
-	failed  chan error      // takes the first that ends a stream for good
-	missed  int             // tasks of streams that ended while the worker drains
-	ready   deque[*Attempt] // wait for a goroutine
+	mu sync.Mutex // guards the fields below, the streams and their sessions
+	// streams are by partition; there is one until it tells how many partitions there are.
+	streams []*workerStream
+	// failed takes the first error that ends a stream for good.
+	failed chan error
+	// missed counts the tasks of streams that ended while the worker drains.
+	missed int
+	// ready are the attempts that wait for a goroutine.
+	ready deque[*Attempt]
 
-	cond    *sync.Cond    // goroutines without a task wait here
-	parked  int           // of them, those that no task was promised to
-	live    int           // goroutines
-	beyond  int           // of them, those whose handler runs on though its task is no longer theirs, and take no slot
-	over    bool          // goroutines end when no task waits
-	quiet   chan struct{} // closed when the last of them has
-	drained chan struct{} // closed when the worker drains and holds nothing
-	drains  bool          // it takes no more tasks
+	// cond is where goroutines without a task wait; parked are those of them that no task was promised to.
+	cond   *sync.Cond
+	parked int
+	// live counts the goroutines, and beyond those of them whose handler runs on though its task is no longer theirs: they take no
+	// slot.
+	live, beyond int
+	// over says that goroutines end when no task waits; quiet is closed when the last of them has.
+	over  bool
+	quiet chan struct{}
+	// drains says that the worker takes no more tasks; drained is closed when it holds none.
+	drains  bool
+	drained chan struct{}
 
+	// slots keeps the slots divided over the streams.
 	slots division
 }
 

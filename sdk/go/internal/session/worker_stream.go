@@ -13,27 +13,40 @@ import (
 
 // workerStream is a worker's way to one partition, the role of a stream: the leases of its tasks, their renewal and their end.
 type workerStream struct {
+	// w is the worker, whose mu guards all of this; s is the session whose role this is.
 	w *Worker
 	s *session
 
-	// Guarded by the worker's mu, as all of its streams and their sessions are.
-	held      map[wire.Lease]*Attempt // given to this worker; until its settle is answered, or its lease lost
-	away      int                     // of held, those whose settle has left: they take no slot
-	outlived  int                     // tasks that are lost while their handlers run on and keep their slots
-	settles   deque[*Attempt]
-	control   deque[*millracev1.ClientFrame]
-	renewals  deque[*renewFrame]
-	unbound   int // of held, those that no session's stream knows of
-	subscribe bool
-	restate   bool // tell the server the window; or that this worker lives: it keeps the slot of a lease that it ended until then
+	// held are the attempts given to this worker, until their settle is answered or their lease is lost.
+	held map[wire.Lease]*Attempt
+	// away counts those of held whose settle has left: they take no slot.
+	away int
+	// unbound counts those of held that no session's stream knows of: they were claimed over REST.
+	unbound int
+	// outlived counts attempts that are lost while their handlers run on and keep their slots.
+	outlived int
 
+	// What waits to be written: settles, frames that need no ack, and renewals.
+	settles  deque[*Attempt]
+	control  deque[*millracev1.ClientFrame]
+	renewals deque[*renewFrame]
+	// subscribe makes the next frame the subscription: the stream has just been let in.
+	subscribe bool
+	// restate makes a frame tell the server the window, and that this worker lives: a server keeps the slot of a lease that it ended
+	// until it hears from the worker.
+	restate bool
+
+	// share is what the division of slots knows of this stream.
 	share share
 
-	failed     error // what ended the stream for good
+	// failed is what ended the stream for good.
+	failed error
+	// renewTimer fires at renewNext, when the first of the leases is due; nil before the first task.
 	renewTimer *time.Timer
 	renewNext  time.Time
 }
 
+// newWorkerStream makes the stream of a partition; run opens it.
 func newWorkerStream(w *Worker, partition int) *workerStream {
 	l := &workerStream{w: w, s: newSession(w.hub, &w.mu, partition), held: map[wire.Lease]*Attempt{}}
 	l.s.role = l
@@ -51,6 +64,7 @@ func (l *workerStream) hello(h *millracev1.Hello) {
 	}
 }
 
+// moved has nothing to do: a settle is repeatable under its token, however it travels.
 func (l *workerStream) moved() {}
 
 // parted notes that the slots of this stream are not offered to a server.
@@ -84,8 +98,10 @@ func (l *workerStream) welcomed(m *millracev1.Welcome) {
 	l.renewAll()
 }
 
+// idle reports whether nothing waits that must be written before the end. Renewals need not be.
 func (l *workerStream) idle() bool { return l.settles.len() == 0 && l.control.len() == 0 && !l.restate }
 
+// next makes the next frame: first what tells the server how many tasks to send, then renewals, which are urgent, then settles.
 func (l *workerStream) next(seq uint64) (*millracev1.ClientFrame, outgoing) {
 	if l.subscribe {
 		l.subscribe, l.restate = false, false
@@ -129,6 +145,7 @@ func (l *workerStream) receive(f *millracev1.ServerFrame) {
 		l.restate = !l.w.drains
 		l.s.mu.Unlock()
 		l.s.poke()
+	// The lease goes on: the handler is told to stop, and an error that it returns gives the task back.
 	case *millracev1.ServerFrame_Cancel:
 		l.s.mu.Lock()
 		if t := l.held[wire.Lease{ID: x.Cancel.Id, Token: x.Cancel.Token}]; t != nil {

@@ -18,6 +18,7 @@ func (l *workerStream) run() {
 		l.abandon()
 	}
 	l.w.mu.Unlock()
+	// Only the first stream that fails ends the worker; Run waits for one error.
 	select {
 	case l.w.failed <- err:
 	default: // another stream has ended before

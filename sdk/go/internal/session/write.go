@@ -44,6 +44,7 @@ func (s *session) take() (f *millracev1.ClientFrame, end bool) {
 	if s.goaway {
 		return nil, true
 	}
+	// A new token goes before all work, which the old one may no longer cover.
 	if s.auth != nil {
 		f = &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Auth{Auth: &millracev1.AuthFrame{Token: *s.auth}}}
 		s.auth = nil
@@ -59,6 +60,7 @@ func (s *session) take() (f *millracev1.ClientFrame, end bool) {
 	s.seq++
 	s.frames[s.seq] = out
 	s.hub.Router.Owes(s.endpoint)
+	// The frame counts against the window from here to its ack, or to the loss of the stream.
 	n := out.size()
 	s.used = window{s.used.items + n.items, s.used.bytes + n.bytes, s.used.commits + n.commits}
 	if s.sweep == nil {
