@@ -39,7 +39,8 @@ type Fault struct {
 	Cause      error             // what ended the call on this side, such as context.DeadlineExceeded; nil for an answer
 }
 
-// Failure is one of several reasons for one refusal.
+// Failure is one of several reasons for one refusal, as a transaction of refs has them: one for each change that failed, and one for
+// the whole where there is such a reason.
 type Failure struct {
 	Change  int // position in the transaction; -1 = the whole
 	Code    string
@@ -68,6 +69,7 @@ func (f *Fault) Text() string {
 	if f.Op != OpNone {
 		b.WriteString(" at " + f.at())
 	}
+	// Many messages begin with the name of their field.
 	if f.Field != "" && !strings.HasPrefix(f.Message, f.Field) {
 		b.WriteString(" in " + f.Field)
 	}
@@ -105,6 +107,7 @@ func FromWire(w *millracev1.Error) *Fault {
 		Details: w.Details, RetryAfter: w.RetryAfter.AsDuration(), Failures: Failures(w.Failures), Leader: w.Leader,
 		Unknown: w.Outcome == millracev1.Error_UNKNOWN,
 	}
+	// Op 0 is the first op, so none is told from it by its absence.
 	if w.Op != nil {
 		f.Op = int(*w.Op)
 	}
@@ -127,16 +130,20 @@ func Failures(in []*millracev1.Failure) []Failure {
 
 // FromStatus converts the error of a gRPC call; err must not be nil. Without details, what may have been applied is unknown.
 func FromStatus(err error) *Fault {
+	// Every error of Millrace has one of the contract in its details, over gRPC and over REST.
 	st := status.Convert(err)
 	for _, d := range st.Details() {
 		if w, ok := d.(*millracev1.Error); ok {
 			f := FromWire(w)
+			// An error of REST may have been made on this side, when a context ended.
 			if r, ok := errors.AsType[*rest.Fault](err); ok {
 				f.Cause = r.Ended()
 			}
 			return f
 		}
 	}
+	// Without an error of the contract nothing says whether a server has seen the call, unless the code alone does: a refusal of the
+	// request itself, or of who made it.
 	f := &Fault{Code: wire.Unavailable, Message: st.Message(), Op: OpNone, Unknown: true}
 	switch st.Code() {
 	case codes.InvalidArgument, codes.Unimplemented, codes.OutOfRange:
@@ -151,6 +158,7 @@ func FromStatus(err error) *Fault {
 		f.Code, f.Unknown = wire.AlreadyExists, false
 	case codes.FailedPrecondition:
 		f.Code, f.Unknown = wire.PreconditionFailed, false
+	// The rest leaves open whether a server has applied the call.
 	case codes.ResourceExhausted:
 		f.Code = wire.ResourceExhausted
 	case codes.DeadlineExceeded:
@@ -167,6 +175,7 @@ func FromStatus(err error) *Fault {
 
 // Patience is how long a call is repeated after a fault of its kind; 0 means not at all.
 func (f *Fault) Patience() time.Duration {
+	// What this side ended is not repeated, unless a limit asked for a wait.
 	if f.Cause != nil && retry.Patience(f.Code, "") == retry.ResendFor {
 		return 0
 	}

@@ -15,6 +15,7 @@ func Closed() *Fault {
 // Ended is the fault of a call whose context ended. unsure says that the call had left, and may be applied.
 func Ended(ctx context.Context, unsure bool, message string) *Fault {
 	f := &Fault{Code: wire.DeadlineExceeded, Message: message, Op: OpNone, Unknown: unsure, Cause: context.Cause(ctx)}
+	// The caller may look for either: the reason that it gave itself, or that of the package context.
 	if !errors.Is(f.Cause, ctx.Err()) {
 		f.Cause = errors.Join(ctx.Err(), f.Cause)
 	}

@@ -1,4 +1,11 @@
 // Package frame is the codec of the streams' frames: hand-written code for the busy ones, the generated code for all else.
+//
+// A client that adds and completes many small tasks spends much of its time in the encoding of frames. The generated code goes field by
+// field through tables and allocates each message, list and text; the code here knows the few fields that such tasks have. It counts the
+// size of a frame first and writes it once, into a buffer of gRPC's, and reads lists into one array and ids into one string.
+//
+// What it writes means the same as what the generated code writes, and what it does not know it leaves to that: a task with headers, a
+// settle with effects, an ack with an error. Tests hold both to each other over random frames and damaged bytes.
 package frame
 
 import (
@@ -20,14 +27,16 @@ type Codec struct{ encoding.CodecV2 }
 // New returns the codec. It is stateless, and any number of streams may share it.
 func New() Codec { return Codec{encoding.GetCodecV2("proto")} }
 
-// Field numbers of the frames, as in the contract.
+// Field numbers of the frames, as in the contract: of a client's frame, then of a server's.
 const (
-	wireCreate  = 2 // of a client's frame
-	wireSettle  = 6
-	wireAck     = 2 // of a server's frame
-	wireAssign  = 3
-	wireIDBytes = 26
+	wireCreate = 2
+	wireSettle = 6
+	wireAck    = 2
+	wireAssign = 3
 )
+
+// wireIDBytes is the length of a task's id. One of another length is not read here.
+const wireIDBytes = 26
 
 // Marshal encodes a message.
 func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -48,17 +57,23 @@ func (c Codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, v)
 	}
+	// What is read from buf is copied, so that gRPC can use its memory again.
 	buf := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buf.Free()
+	// What is not plain is read again from its beginning by the generated code, into a frame that readServerFrame may have begun.
 	if readServerFrame(f, buf.ReadOnlyData()) {
 		return nil
 	}
 	return proto.Unmarshal(buf.ReadOnlyData(), f)
 }
 
+// marshalCreate writes a frame of creates. All sizes are counted first, so that the frame is written once into a buffer of its
+// length; the generated code caches the sizes of what it writes.
 func marshalCreate(f *millracev1.CreateFrame) (mem.BufferSlice, error) {
+	// A field that is a flag takes two bytes: its tag and a 1.
 	size := uintSize(f.Seq) + 2*flag(f.Atomic)
-	sizes := make([]int, len(f.Tasks)) // of each item, negative for one that the generated code writes
+	// sizes holds the size of each item. One that the generated code writes has a negative one, less 1: an item may be empty.
+	sizes := make([]int, len(f.Tasks))
 	for i, t := range f.Tasks {
 		n := 0
 		if plainSpec(t) {
@@ -91,6 +106,7 @@ func marshalCreate(f *millracev1.CreateFrame) (mem.BufferSlice, error) {
 
 // wireBuffer returns room for size bytes from gRPC's pool, and what makes a message of it when it is full.
 func wireBuffer(size int) (func([]byte) mem.BufferSlice, []byte) {
+	// gRPC gives the buffer back to the pool when it has sent the frame.
 	p := mem.DefaultBufferPool().Get(size)
 	return func(b []byte) mem.BufferSlice {
 		*p = b
@@ -98,7 +114,8 @@ func wireBuffer(size int) (func([]byte) mem.BufferSlice, []byte) {
 	}, (*p)[:0]
 }
 
-// plainSpec reports whether appendSpec writes all that t holds.
+// plainSpec reports whether appendSpec writes all that t holds: it has none of the fields that few tasks have, and its texts are surely
+// UTF-8. A field that is added to the contract must be added here, or it would not be sent.
 func plainSpec(t *millracev1.TaskSpec) bool {
 	return len(t.Headers) == 0 && t.RunAt == nil && t.Delay == nil && t.MaxAttempts == 0 && t.MaxCrashes == 0 &&
 		t.MaxDeliveries == nil && t.MaxRun == nil && t.Retry == nil && t.Unique == nil && len(t.Labels) == 0 && t.Key == "" &&
@@ -116,6 +133,7 @@ func ascii[T string | []byte](s T) bool {
 	return true
 }
 
+// specSize is how many bytes appendSpec appends.
 func specSize(t *millracev1.TaskSpec) int {
 	n := textSize(t.Id) + textSize(t.Queue) + textSize(t.Kind) + textSize(t.Payload) + textSize(t.ContentType) +
 		uintSize(uint64(t.Priority))
@@ -126,6 +144,7 @@ func specSize(t *millracev1.TaskSpec) int {
 	return n
 }
 
+// appendSpec appends a task that is plain, field by field in the order of their numbers.
 func appendSpec(b []byte, t *millracev1.TaskSpec) []byte {
 	b = appendText(b, 1, t.Id)
 	b = appendText(b, 2, t.Queue)
@@ -133,6 +152,7 @@ func appendSpec(b []byte, t *millracev1.TaskSpec) []byte {
 	b = appendText(b, 4, t.Payload)
 	b = appendText(b, 5, t.ContentType)
 	b = appendUint(b, 7, uint64(t.Priority))
+	// A duration is a message of seconds and nanoseconds; a negative number takes ten bytes, as for the generated code.
 	if d := t.Lease; d != nil {
 		b = appendHead(b, 13, uintSize(uint64(d.Seconds))+uintSize(uint64(d.Nanos)))
 		b = appendUint(appendUint(b, 1, uint64(d.Seconds)), 2, uint64(d.Nanos))
@@ -140,8 +160,10 @@ func appendSpec(b []byte, t *millracev1.TaskSpec) []byte {
 	return b
 }
 
+// marshalSettle writes a frame of settles, as marshalCreate does.
 func marshalSettle(f *millracev1.SettleFrame) (mem.BufferSlice, error) {
 	size := uintSize(f.Seq)
+	// The rule for sizes is that of marshalCreate.
 	sizes := make([]int, len(f.Items))
 	for i, it := range f.Items {
 		n := 0
@@ -179,11 +201,13 @@ func plainSettle(it *millracev1.SettleItem) *millracev1.Complete {
 	return done
 }
 
+// settleSize is how many bytes appendSettle appends. done is the outcome of it.
 func settleSize(it *millracev1.SettleItem, done *millracev1.Complete) int {
 	n := textSize(done.Result) + textSize(done.ResultType)
 	return textSize(it.Id) + uintSize(it.Token) + 1 + protowire.SizeBytes(n)
 }
 
+// appendSettle appends a plain settle: id, token and a completion.
 func appendSettle(b []byte, it *millracev1.SettleItem, done *millracev1.Complete) []byte {
 	b = appendText(b, 1, it.Id)
 	b = appendUint(b, 2, it.Token)
@@ -194,10 +218,12 @@ func appendSettle(b []byte, it *millracev1.SettleItem, done *millracev1.Complete
 // readServerFrame reads a plain ack or assignment. It reports false, and leaves f in any state, when b holds anything
 // else.
 func readServerFrame(f *millracev1.ServerFrame, b []byte) bool {
+	// A frame is one field, whose number says which kind it is.
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || typ != protowire.BytesType {
 		return false
 	}
+	// Nothing may follow it.
 	body, m := protowire.ConsumeBytes(b[n:])
 	if m < 0 || n+m != len(b) {
 		return false
@@ -217,10 +243,11 @@ func readServerFrame(f *millracev1.ServerFrame, b []byte) bool {
 
 // field is one field on the wire: a number, or bytes.
 type field struct {
-	num  protowire.Number
+	num protowire.Number
+	// n is its value where it is a number, b where it is bytes; text says which.
 	n    uint64
 	b    []byte
-	text bool // it is bytes
+	text bool
 }
 
 // next takes a field off the front of b; false at damage, and at types that these frames do not have.
@@ -230,6 +257,7 @@ func (f *field) next(b *[]byte) bool {
 		return false
 	}
 	*b = (*b)[n:]
+	// What does not come is zeroed, so that a field of one type is never read as one of the other.
 	f.num = num
 	switch typ {
 	case protowire.VarintType:
@@ -250,8 +278,10 @@ func (f *field) next(b *[]byte) bool {
 
 // items are the elements of a list as they are read. They stand in one array, as long as the list that began.
 type items[T any] struct {
+	// room is the array, made with the first element.
 	room []T
-	num  protowire.Number
+	// num is the number of the list's field.
+	num protowire.Number
 }
 
 // next makes room for an element in list: in one array for all elements from here on, b, when it is the first. The list
@@ -259,6 +289,7 @@ type items[T any] struct {
 func (s *items[T]) next(list *[]*T, b []byte) *T {
 	if s.room == nil {
 		n := countField(b, s.num)
+		// One array of elements and one of pointers, instead of an allocation for each element.
 		s.room, *list = make([]T, n), make([]*T, 0, n)
 	}
 	x := &s.room[len(*list)]
@@ -266,7 +297,7 @@ func (s *items[T]) next(list *[]*T, b []byte) *T {
 	return x
 }
 
-// countField returns how often a field of bytes comes.
+// countField returns how often a field of bytes comes. The frame is passed once more for it, which costs less than arrays that grow.
 func countField(b []byte, num protowire.Number) (n int) {
 	var f field
 	for len(b) > 0 && f.next(&b) {
@@ -277,7 +308,9 @@ func countField(b []byte, num protowire.Number) (n int) {
 	return n
 }
 
+// readAck reads an ack of creates or settles without errors. It reports false for anything else.
 func readAck(a *millracev1.Ack, b []byte) bool {
+	// An ack has results of creates or of settles; the other list stays empty and costs nothing.
 	var f field
 	var ids idText
 	created := items[millracev1.CreateResult]{num: 3}
@@ -287,6 +320,7 @@ func readAck(a *millracev1.Ack, b []byte) bool {
 		if !f.next(&b) {
 			return false
 		}
+		// A field that comes twice, or an error, is left to the generated code.
 		ok := true
 		switch {
 		case f.num == 1 && !f.text:
@@ -307,12 +341,14 @@ func readAck(a *millracev1.Ack, b []byte) bool {
 			return false
 		}
 	}
+	// All ids are known now: the markers become parts of the one string.
 	for _, r := range a.Created {
 		r.Id = ids.take(r.Id)
 	}
 	return true
 }
 
+// readAt reads a place in the log.
 func readAt(at *millracev1.At, b []byte) bool {
 	var f field
 	for len(b) > 0 {
@@ -326,6 +362,7 @@ func readAt(at *millracev1.At, b []byte) bool {
 			at.Index = f.n
 		case f.num == 3 && !f.text:
 			at.Epoch = uint32(f.n)
+		// A message that comes twice would have to be merged.
 		case f.num == 4 && f.text && at.Stamp == nil:
 			at.Stamp = new(timestamppb.Timestamp)
 			if !readStamp(at.Stamp, f.b) {
@@ -338,6 +375,7 @@ func readAt(at *millracev1.At, b []byte) bool {
 	return true
 }
 
+// readStamp reads a timestamp.
 func readStamp(t *timestamppb.Timestamp, b []byte) bool {
 	var f field
 	for len(b) > 0 {
@@ -358,6 +396,7 @@ func readStamp(t *timestamppb.Timestamp, b []byte) bool {
 
 // idText makes the ids of a frame parts of one string, so that they cost one allocation.
 type idText struct {
+	// b collects the ids, all is the one string that is made of them, and next is where the next id begins in it.
 	b    []byte
 	all  string
 	next int
@@ -372,6 +411,7 @@ func (t *idText) room(n int) {
 
 // add takes an id in; one of another length than ids have is not plain.
 func (t *idText) add(id []byte) bool {
+	// It is taken in even if it is not plain: the frame is then read again, without this.
 	t.b = append(t.b, id...)
 	return len(id) == wireIDBytes && ascii(id)
 }
@@ -384,6 +424,7 @@ func (t *idText) take(was string) string {
 	if was != marker {
 		return was
 	}
+	// The first id that is taken fixes the string: none is added after it.
 	if t.all == "" {
 		t.all = string(t.b)
 	}
@@ -392,6 +433,7 @@ func (t *idText) take(was string) string {
 	return id
 }
 
+// readCreated reads the result of a create that was not refused. Its id is a marker until all ids are known.
 func readCreated(r *millracev1.CreateResult, ids *idText, b []byte) bool {
 	var f field
 	for len(b) > 0 {
@@ -403,6 +445,7 @@ func readCreated(r *millracev1.CreateResult, ids *idText, b []byte) bool {
 			if !ids.add(f.b) {
 				return false
 			}
+			// Any text that is not empty would do: an id that comes twice is found by it.
 			r.Id = marker
 		case f.num == 2 && !f.text:
 			r.Replayed = f.n != 0
@@ -415,6 +458,7 @@ func readCreated(r *millracev1.CreateResult, ids *idText, b []byte) bool {
 	return true
 }
 
+// readSettled reads the result of a settle that was not refused.
 func readSettled(r *millracev1.SettleResult, b []byte) bool {
 	var f field
 	for len(b) > 0 {
@@ -433,9 +477,11 @@ func readSettled(r *millracev1.SettleResult, b []byte) bool {
 	return true
 }
 
+// readAssign reads assigned tasks.
 func readAssign(a *millracev1.Assign, b []byte) bool {
 	var f field
 	var ids idText
+	// names are those of the task before, which most tasks of a frame share.
 	var names lastNames
 	tasks := items[millracev1.Assignment]{num: 2}
 	for len(b) > 0 {
@@ -447,6 +493,7 @@ func readAssign(a *millracev1.Assign, b []byte) bool {
 		case f.num == 1 && !f.text:
 			a.Sub = uint32(f.n)
 		case f.num == tasks.num && f.text:
+			// Room for all ids is made with the first task, when it is known how many there are.
 			t := tasks.next(&a.Tasks, rest)
 			ids.room(cap(a.Tasks))
 			if !readAssignment(t, &ids, &names, f.b) {
@@ -462,11 +509,12 @@ func readAssign(a *millracev1.Assign, b []byte) bool {
 	return true
 }
 
-// lastNames are names as they came last: in one frame they mostly repeat.
+// lastNames are names as they came last: in one frame they mostly repeat, and then share one string.
 type lastNames struct{ queue, kind, contentType string }
 
 // same sets *name to b, as the string that *last is if it says the same. It reports false for what may not be UTF-8.
 func same(name, last *string, b []byte) bool {
+	// The comparison does not allocate; the conversion after it does, once for each name that differs.
 	if *last != string(b) {
 		*last = string(b)
 	}
@@ -474,12 +522,14 @@ func same(name, last *string, b []byte) bool {
 	return ascii(*last)
 }
 
+// readAssignment reads one task, without headers. Its id is a marker until all ids are known.
 func readAssignment(t *millracev1.Assignment, ids *idText, names *lastNames, b []byte) bool {
 	var f field
 	for len(b) > 0 {
 		if !f.next(&b) {
 			return false
 		}
+		// Texts first: a number of a field that is text is left to the generated code, and so is a field that is not known.
 		if f.text {
 			ok := false
 			switch f.num {
@@ -529,6 +579,7 @@ func readAssignment(t *millracev1.Assignment, ids *idText, names *lastNames, b [
 
 // Fields that say their default are not written. All numbers here are below 16, so that a tag is a byte.
 
+// uintSize is how many bytes appendUint appends.
 func uintSize(v uint64) int {
 	if v == 0 {
 		return 0
@@ -536,6 +587,7 @@ func uintSize(v uint64) int {
 	return 1 + protowire.SizeVarint(v)
 }
 
+// flag is 1 for true: a field that is false takes no bytes.
 func flag(b bool) int {
 	if b {
 		return 1
@@ -543,6 +595,7 @@ func flag(b bool) int {
 	return 0
 }
 
+// textSize is how many bytes appendText appends.
 func textSize[T string | []byte](s T) int {
 	if len(s) == 0 {
 		return 0
@@ -550,10 +603,12 @@ func textSize[T string | []byte](s T) int {
 	return 1 + protowire.SizeBytes(len(s))
 }
 
+// appendHead begins a field of size bytes, which must follow.
 func appendHead(b []byte, num protowire.Number, size int) []byte {
 	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.BytesType)), uint64(size))
 }
 
+// appendUint appends a field that is a number.
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
@@ -561,6 +616,7 @@ func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.VarintType)), v)
 }
 
+// appendText appends a field that is text or bytes. That text is UTF-8 its caller sees to.
 func appendText[T string | []byte](b []byte, num protowire.Number, s T) []byte {
 	if len(s) == 0 {
 		return b

@@ -12,6 +12,7 @@ const PutBytes = 32
 // AppendPut appends an item of a PutsFrame as it stands on the wire, field 4 of the frame. op holds the conditions of the put, nil
 // for none; its key and value are not looked at.
 func AppendPut(b []byte, key string, value []byte, op *millracev1.KVPut) []byte {
+	// Size first, as the item is a message with its length before it.
 	size := textSize(key) + textSize(value)
 	if op != nil {
 		if op.IfRev != nil {
@@ -19,7 +20,9 @@ func AppendPut(b []byte, key string, value []byte, op *millracev1.KVPut) []byte 
 		}
 		size += 2 * flag(op.IfAbsent)
 	}
+	// Fields of the item: key, value, if_rev, if_absent, under the numbers 1 to 4.
 	b = appendText(appendText(appendHead(b, 4, size), 1, key), 2, value)
+	// Without conditions that is all.
 	if op == nil {
 		return b
 	}

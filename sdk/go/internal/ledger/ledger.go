@@ -22,23 +22,31 @@ type Ledger struct {
 
 // Line is one line; its field names are a contract with the checkers that read it.
 type Line struct {
-	Invoke    int64  `json:"t_invoke"`
-	Return    int64  `json:"t_return"`
-	Op        string `json:"op"`
+	// Invoke and Return are when the call began and ended, in microseconds since the ledger was made.
+	Invoke int64 `json:"t_invoke"`
+	Return int64 `json:"t_return"`
+	// Op is the kind of call, such as create, commit, kv_put, deliver or complete.
+	Op string `json:"op"`
+	// ID is that of the task that the call is about; Answer is the one that the server named instead.
 	ID        string `json:"id,omitempty"`
 	RequestID string `json:"request_id,omitempty"`
-	Token     string `json:"token,omitempty"`
-	Attempt   uint32 `json:"attempt,omitempty"`
+	// Token and Attempt are those of the lease that a settle or a fenced commit is under.
+	Token   string `json:"token,omitempty"`
+	Attempt uint32 `json:"attempt,omitempty"`
+	// Partition, Index and Stamp (Unix milliseconds) are the place in the log that the answer names.
 	Partition string `json:"partition,omitempty"`
 	Index     uint64 `json:"index,omitempty"`
-	Outcome   string `json:"outcome"`
-	Stamp     int64  `json:"stamp,omitempty"`
-	Code      string `json:"code,omitempty"`
-	Replayed  bool   `json:"replayed,omitempty"`
-	Queue     string `json:"queue,omitempty"`
-	Key       string `json:"key,omitempty"`
-	Value     string `json:"value,omitempty"`
-	Answer    string `json:"answer,omitempty"`
+	// Outcome is ok, refused or unknown, and Code is that of a refusal.
+	Outcome string `json:"outcome"`
+	Stamp   int64  `json:"stamp,omitempty"`
+	Code    string `json:"code,omitempty"`
+	// Replayed says that the call had been applied before.
+	Replayed bool `json:"replayed,omitempty"`
+	// Queue, Key and Value are what was written or read: Key with its keyspace before it.
+	Queue  string `json:"queue,omitempty"`
+	Key    string `json:"key,omitempty"`
+	Value  string `json:"value,omitempty"`
+	Answer string `json:"answer,omitempty"`
 }
 
 // New makes a ledger over w, to which each line is one Write; nil where w is nil.

@@ -19,6 +19,7 @@ func Parse(s string) (id ID, ok bool) {
 		return id, false
 	}
 	for i := range len(s) {
+		// 26 digits hold 130 bits: the first may not use its two highest.
 		d := crockfordDigit(s[i])
 		if d > 31 || i == 0 && d > 7 {
 			return ID{}, false
@@ -39,6 +40,7 @@ func crockfordDigit(c byte) byte {
 
 // String returns the 26 characters of id.
 func (id ID) String() string {
+	// From the last digit on: each takes the lowest five bits.
 	var out [26]byte
 	hi, lo := id.hi, id.lo
 	for i := len(out) - 1; i >= 0; i-- {
@@ -70,6 +72,7 @@ func (id ID) with(partition int) ID {
 // remainder of their division by P is kept.
 func (id ID) Placed(partition, partitions int) ID {
 	if p := uint64(max(partitions, 1)); p > 1 {
+		// The largest multiple of P that is not above it, so that the partition is the remainder.
 		id.lo -= id.lo % p
 		if id.lo > math.MaxUint64-p { // the last stretch is shorter than P
 			id.lo -= p

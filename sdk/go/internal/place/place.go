@@ -18,6 +18,7 @@ func Text[T string | []byte](text T, partitions int) int {
 	if partitions <= 1 {
 		return 0
 	}
+	// The constants are those of FNV: the offset basis and the prime of 64 bits.
 	h := uint64(14695981039346656037)
 	for i := range len(text) {
 		h = (h ^ uint64(text[i])) * 1099511628211
@@ -32,6 +33,7 @@ func Key[T string | []byte](key T, partitions int) int {
 		return 0
 	}
 	text := string(key)
+	// Braces with nothing between them, or that are not closed, are part of the key as any other text.
 	if _, rest, ok := strings.Cut(text, "{"); ok {
 		if tag, _, closed := strings.Cut(rest, "}"); closed && tag != "" {
 			text = tag
@@ -50,6 +52,7 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 		}
 		return 0, nil
 	}
+	// What says the place is named in the refusal below.
 	by, text := "tag", spec.Tag
 	if text == "" {
 		by, text = "unique.key", spec.Unique.GetKey()
@@ -57,6 +60,7 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 	if text != "" {
 		home = Text(text, partitions)
 	}
+	// Without an id the task gets one that names the place twice, in its partition bits and in its random ones.
 	if spec.Id == "" {
 		if home < 0 {
 			home = rand.IntN(partitions)
@@ -68,9 +72,11 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 	if !ok {
 		return max(home, 0), nil // the server says what is wrong
 	}
+	// The random bits of an id place a task that nothing else does, so that an id that was made anywhere has one place.
 	if text == "" {
 		by, home = "id", id.Home(partitions)
 	}
+	// Partition 0 in an id means that it is open. An id that was placed in partition 0 has the bits 0 too, and stays as it is.
 	switch id.Partition() {
 	case home:
 	case 0:
@@ -121,6 +127,7 @@ func Op(op *millracev1.Op, partitions int) int {
 // Create is where a task belongs; below 0 when it says no place.
 func Create(spec *millracev1.TaskSpec, partitions int) int {
 	switch {
+	// The order is that of Task.
 	case spec.GetTag() != "":
 		return Text(spec.GetTag(), partitions)
 	case spec.GetUnique().GetKey() != "":
@@ -138,12 +145,14 @@ func All(conds []*millracev1.KVCheck, ops []*millracev1.Op, partitions, home int
 	if partitions <= 1 {
 		return 0, nil
 	}
+	// An op that says no place, such as a range without a tag, goes wherever the others do.
 	for i := 0; home < 0 && i < len(ops); i++ {
 		home = Op(ops[i], partitions)
 	}
 	for i := 0; home < 0 && i < len(conds); i++ {
 		home = Key(conds[i].Key, partitions)
 	}
+	// All ops that stray are named, so that one answer is enough to mend the commit.
 	var e *fault.Fault
 	for i, op := range ops {
 		p := Op(op, partitions)
@@ -184,6 +193,7 @@ func Range(r *millracev1.KVDeleteRange, partitions int) int {
 	if partitions <= 1 {
 		return 0
 	}
+	// What all keys of a range begin with: its prefix, or what its bounds share.
 	shared := string(r.GetPrefix())
 	if shared == "" {
 		from, to := r.GetFrom(), r.GetTo()
@@ -195,6 +205,7 @@ func Range(r *millracev1.KVDeleteRange, partitions int) int {
 	}
 	_, rest, ok := strings.Cut(shared, "{")
 	tag, _, closed := strings.Cut(rest, "}")
+	// A tag that is not closed within the shared part may go on differently in each key.
 	if !ok || !closed || tag == "" {
 		return -1
 	}

@@ -16,20 +16,29 @@ import (
 
 // restHold is one lease that takes a slot.
 type restHold struct {
-	sub      uint32 // 0: not known
-	lease    time.Duration
-	until    time.Time // when the lease is surely over if nothing renews it; zero: not known
-	settling bool      // its end is on the way
+	// sub is the subscription whose slot it takes; 0: it is not known, as a Hello named the lease.
+	sub uint32
+	// lease is how long each renewal makes the lease; 0: it is not known, for the same reason.
+	lease time.Duration
+	// until is when the lease is surely over if nothing renews it; zero: it is not known.
+	until time.Time
+	// settling says that its end is on the way.
+	settling bool
 }
 
 // restSub is one subscription: a goroutine that claims while slots are free.
 type restSub struct {
-	spec    *millracev1.Subscribe
+	// spec is what the client asked for last: another frame replaces it as a whole.
+	spec *millracev1.Subscribe
+	// running says that its goroutine has not returned.
 	running bool
-	wake    wakeup.Wakeup      // slots may be free
-	cancel  context.CancelFunc // of its claims
+	// wake says that slots may be free.
+	wake wakeup.Wakeup
+	// cancel ends the claim under way, and all after it.
+	cancel context.CancelFunc
 }
 
+// nudge makes the goroutine count its slots again.
 func (u *restSub) nudge() { u.wake.Poke() }
 
 // nudgeAll makes the subscriptions count their slots again. It needs mu.
@@ -50,11 +59,13 @@ func (s *restStream) stopClaims() {
 func (s *restStream) subscribe(spec *millracev1.Subscribe) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// The client may ask again under the same number: one goroutine goes on claiming.
 	if u := s.subs[spec.GetSub()]; u != nil {
 		u.spec = spec
 		u.nudge()
 		return
 	}
+	// What is over claims nothing more; the client learns so from the end of the stream.
 	if s.draining || s.retired || s.closed || s.cause != nil {
 		return
 	}
@@ -65,6 +76,7 @@ func (s *restStream) subscribe(spec *millracev1.Subscribe) {
 	go s.claims(ctx, spec.GetSub(), u)
 }
 
+// slots takes in another window. The message that a claim under way was made of stays as it is, so the new one is a copy.
 func (s *restStream) slots(in *millracev1.Slots) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,6 +88,7 @@ func (s *restStream) slots(in *millracev1.Slots) {
 	}
 }
 
+// drain ends the claims. What they have brought already is still given to the client.
 func (s *restStream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,6 +101,7 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 	defer func() {
 		u.cancel()
 		s.mu.Lock()
+		// The stream may be over now: who waits for its end looks again.
 		s.open--
 		u.running = false
 		if s.retired && s.cause == nil && !s.closed {
@@ -97,7 +111,7 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 		s.in.arrive.Poke()
 	}()
 	poll := newRESTPoll()
-	try := 0
+	try := 0 // claims in a row that came to nothing before their time
 	for {
 		in := s.nextClaim(ctx, u)
 		if in == nil {
@@ -109,12 +123,14 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 		err := s.r.claim(ctx, in, &out)
 		took := time.Since(began)
 		switch {
+		// An answer with tasks, or one that came after a real wait: the next claim may follow at once.
 		case err == nil && (len(out.Tasks) > 0 || took >= pollLeast):
 			try = 0
 			s.assign(sub, out.Tasks)
 			continue
 		case ctx.Err() != nil:
 			return
+		// The wait was too long for something in between, or for the server. A shorter one is tried.
 		case poll.missed(err, took):
 			continue
 		}
@@ -133,6 +149,7 @@ func (s *restStream) pauseAfter(err error, try int) (wait time.Duration, ok bool
 	if err == nil {
 		return wait, true
 	}
+	// Without any answer a lease may have been taken that nothing tells of, so the stream breaks as after a lost connection.
 	if f, ok := errors.AsType[*Fault](err); ok && f.origin != byNobody && f.patience() > 0 {
 		return max(wait, f.wire.GetRetryAfter().AsDuration()), true
 	}
@@ -147,6 +164,7 @@ func (s *restStream) nextClaim(ctx context.Context, u *restSub) *millracev1.Clai
 	for {
 		s.mu.Lock()
 		free, next := s.free(u, time.Now())
+		// All that decides is read under one lock: a subscription that ends meanwhile asks for nothing.
 		over := s.draining || s.retired || s.closed || s.cause != nil
 		in := &millracev1.ClaimRequest{Queues: u.spec.GetQueues(), Lease: u.spec.GetLease(), Worker: s.worker.GetId()}
 		batch := int(u.spec.GetBatch())
@@ -155,6 +173,7 @@ func (s *restStream) nextClaim(ctx context.Context, u *restSub) *millracev1.Clai
 			return nil
 		}
 		if free > 0 {
+			// The client may leave the size of a batch to this end.
 			if batch == 0 {
 				batch = claimTasks
 			}
@@ -189,11 +208,14 @@ func (u *restSub) rest(ctx context.Context, at time.Time) bool {
 // free counts the slots that nothing holds, and says when the next lease is over that nothing renewed: its task is one
 // that the client forgot. It needs mu.
 func (s *restStream) free(u *restSub, now time.Time) (n int, next time.Time) {
+	// A slot is held from the claim until the settle that ends the task is answered, or until the lease is over.
 	n = int(u.spec.GetSlots())
 	for k, h := range s.held {
+		// A lease that a Hello named may be of any subscription, so each counts it.
 		if h.sub != 0 && h.sub != u.spec.GetSub() {
 			continue
 		}
+		// A lease that is surely over holds no slot, though its end was never told.
 		if !h.settling && !h.until.IsZero() {
 			if !now.Before(h.until) {
 				delete(s.held, k)
@@ -213,6 +235,7 @@ func (s *restStream) assign(sub uint32, tasks []*millracev1.Assignment) {
 	}
 	now := time.Now()
 	s.mu.Lock()
+	// Nobody receives the tasks any more: kept, they would be out of reach until their leases end.
 	if gone := s.closed || s.cause != nil; gone {
 		s.mu.Unlock()
 		s.giveBack(tasks)
@@ -220,6 +243,7 @@ func (s *restStream) assign(sub uint32, tasks []*millracev1.Assignment) {
 	}
 	defer s.mu.Unlock()
 	for _, t := range tasks {
+		// Counted from now and not from when the server gave it: a slot is rather free too late than too early.
 		lease := time.Duration(t.LeaseMs) * time.Millisecond
 		s.held[wire.Lease{ID: t.Id, Token: t.Token}] = &restHold{sub: sub, lease: lease, until: now.Add(lease)}
 	}
@@ -232,6 +256,7 @@ func (s *restStream) giveBack(tasks []*millracev1.Assignment) {
 	for i, t := range tasks {
 		items[i] = &millracev1.SettleItem{Id: t.Id, Token: t.Token, Outcome: &millracev1.SettleItem_Release{Release: &millracev1.Release{}}}
 	}
+	// The stream is over, and this request is not to end with it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.work), wire.ReleaseWithin)
 	defer cancel()
 	if c, err := settles(items); err == nil {
@@ -246,9 +271,11 @@ func (s *restStream) settle(f *millracev1.SettleFrame) error {
 		return err
 	}
 	keys, ends := make([]wire.Lease, len(f.GetItems())), make([]bool, len(f.GetItems()))
+	// A lease whose end is on the way is not counted as lost, however long the answer takes.
 	s.mu.Lock()
 	for i, it := range f.GetItems() {
 		keys[i] = wire.Lease{ID: it.GetId(), Token: it.GetToken()}
+		// A failure or a release that is refused is given up by the client; a completion may be followed by a failure.
 		ends[i] = it.GetFail() != nil || it.GetRelease() != nil
 		if h := s.held[keys[i]]; h != nil {
 			h.settling = true
@@ -282,6 +309,7 @@ func (s *restStream) settled(keys []wire.Lease, ends []bool, results []*millrace
 			continue
 		}
 		e := results[i].Error
+		// The lease has ended: applied, refused for good where the client does nothing more, or lost before.
 		gone := e == nil || ends[i] && retry.Patience(e.Code, e.Reason) == 0 ||
 			slices.Contains([]string{wire.LeaseLost, wire.NotFound, wire.WrongState}, e.Code)
 		if gone {
@@ -294,6 +322,7 @@ func (s *restStream) settled(keys []wire.Lease, ends []bool, results []*millrace
 // renew extends leases. It takes no stream: what waits for one must not cost a lease.
 func (s *restStream) renew(f *millracev1.RenewFrame) error {
 	items := f.GetItems()
+	// All leases that the client is known to have.
 	if f.GetAll() {
 		items = s.holds()
 	}
@@ -305,6 +334,7 @@ func (s *restStream) renew(f *millracev1.RenewFrame) error {
 	for i, h := range items {
 		keys[i] = wire.Lease{ID: h.GetId(), Token: h.GetToken()}
 	}
+	// A frame without leases is answered without a request: the client waits for its ack.
 	return s.begin(func() {
 		s.answer(f.GetSeq(), func(a *millracev1.Ack) error {
 			if len(keys) == 0 {
@@ -329,6 +359,7 @@ func (s *restStream) holds() []*millracev1.Hold {
 			out = append(out, &millracev1.Hold{Id: k.ID, Token: k.Token})
 		}
 	}
+	// A frame has no more than a request may carry; the same leases come first each time.
 	slices.SortFunc(out, func(a, b *millracev1.Hold) int {
 		if a.Id < b.Id {
 			return -1
@@ -338,6 +369,7 @@ func (s *restStream) holds() []*millracev1.Hold {
 	return out[:min(len(out), wire.FrameItems)]
 }
 
+// renewed takes in which leases the server extended, and frees the slots of those that were lost.
 func (s *restStream) renewed(keys []wire.Lease, results []*millracev1.HeartbeatResult) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

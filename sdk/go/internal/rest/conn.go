@@ -1,9 +1,19 @@
 // Package rest carries the contract's calls and streams over the REST routes of a server, for clients whose way to the server
 // lets no gRPC through.
 //
-// A Conn is a connection like gRPC's: the code above it does not know which of the two it has. methods.go has the table from a
-// method of the contract to the function that does the same over REST. A stream is made of requests: each frame with work is
-// one, and its answer becomes the frame's Ack. Errors are a Fault, which gRPC's status package reads.
+// A Conn is a connection like gRPC's: the code above it does not know which of the two it has.
+//
+// A unary call becomes one request. Its path, query and body are written by a table from methods to routes, which is made from the
+// contract (contract_gen.go); special.go has the few methods that need more than their route. A path segment, a parameter and If-Match
+// are fields of the request message; what they do not carry is the body.
+//
+// A stream is made of requests. On that of tasks each frame with work is one, whose answer becomes the frame's Ack, and a subscription
+// is a claim that waits for tasks, made again and again. The streams of refs are a list, read line by line, and transactions that are
+// carried out one after another. There are no sessions: what must be repeatable carries an id of its own.
+//
+// Errors are a Fault, which gRPC's status package reads. It says who ended a request: the server, something in between, nobody, or the
+// caller's own context. Whether the request may have been applied follows from that: what never left was not, and what has no answer
+// may have been.
 package rest
 
 import (
@@ -34,38 +44,53 @@ import (
 // Conn carries calls and streams of the contract over REST, for clients whose way to the server lets no gRPC
 // through. It is a connection like gRPC's: the code above it does not know which one it has.
 type Conn struct {
-	opts      Options
+	opts Options
+	// http follows no redirects: where one leads is judged here, because requests carry a token.
 	http      *http.Client
 	transport *http.Transport
-	ctx       context.Context // its end ends every request
-	stop      context.CancelFunc
-	host      atomic.Pointer[string] // the one of them that answered; nil before
+	// ctx ends every request when it ends, which stop does.
+	ctx  context.Context
+	stop context.CancelFunc
+	// host is the one of the hosts that answered last; nil before one did.
+	host atomic.Pointer[string]
 
-	mu      sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// streams are those that are open, so that they can be told to leave for gRPC.
 	streams map[*restStream]struct{}
-	unled   retry.Unled
+	// unled decides when a host that knows of no leader is left.
+	unled retry.Unled
 }
 
 const (
-	restCallWithin  = 40 * time.Second // an answer: servers end a call after 30 s
+	restCallWithin = 40 * time.Second // an answer: servers end a call after 30 s
+	// A probe is answered at once or not at all: a call waits for it.
 	restProbeWithin = 3 * time.Second
 	restIdle        = 30 * time.Second // a connection that is kept; servers and proxies close theirs after 60 s
 	restAnswerBytes = 32 << 20         // of one answer: several large payloads as base64
-	restRedirects   = 3
-	restLanes       = 16 // requests with work that one stream has open at once: what comes meanwhile shares the next
+	// One leads to the leader; more are of proxies, or of a leader that has just changed.
+	restRedirects = 3
+	restLanes     = 16 // requests with work that one stream has open at once: what comes meanwhile shares the next
 )
 
 // Options is what a Conn needs to know of the client that it is for. All but TLS and Proxy are required.
 type Options struct {
-	Hosts     []string // host:port where REST may be, in the order in which they are tried
-	Namespace string   // of all calls
-	TLS       *tls.Config
-	Proxy     bool // take the proxy that the environment names
-	Dial      func(ctx context.Context, address string) (net.Conn, error)
+	// Hosts are where REST may be, host:port each, in the order in which they are tried.
+	Hosts []string
+	// Namespace is that of all calls.
+	Namespace string
+	// TLS is how hosts are spoken to where Secure asks for it; nil: as the system says.
+	TLS *tls.Config
+	// Proxy takes the proxy that the environment names.
+	Proxy bool
+	// Dial makes a connection to a host.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 
-	Secure     func(hostPort string) bool // whether TLS is spoken there
-	Token      func() string              // the newest; empty: none
-	Partitions func() int                 // of the namespace; 0: not known yet
+	// Secure says whether TLS is spoken at a host.
+	Secure func(hostPort string) bool
+	// Token returns the newest token; empty: there is none.
+	Token func() string
+	// Partitions returns how many partitions the namespace has; 0: it is not known yet.
+	Partitions func() int
 }
 
 // New makes a Conn. It dials nothing before the first call.
@@ -87,12 +112,14 @@ func New(o Options) *Conn {
 		r.transport.Proxy = http.ProxyFromEnvironment
 	}
 	r.http = &http.Client{Transport: r.transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+		// at and open follow.
 		return http.ErrUseLastResponse
 	}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r
 }
 
+// dial connects to a host. One that is spoken to in clear text is listened to first: see restNetConn.
 func (r *Conn) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	conn, err := r.opts.Dial(ctx, address)
 	if err != nil || r.opts.Secure(address) {
@@ -104,6 +131,7 @@ func (r *Conn) dial(ctx context.Context, _, address string) (net.Conn, error) {
 // restNetConn fails when the other side speaks no HTTP/1. A port of gRPC speaks first, which package http would log.
 type restNetConn struct {
 	net.Conn
+	// heard says that the first byte has come, so that the check is done.
 	heard bool
 }
 
@@ -118,6 +146,7 @@ func (c *restNetConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// errNotHTTP ends a connection to a port of something else, which is most likely that of gRPC.
 var errNotHTTP = errors.New("the other side speaks no HTTP/1")
 
 // Close ends all requests.
@@ -128,21 +157,28 @@ func (r *Conn) Close() {
 
 // restRequest is one request, ready to be sent.
 type restRequest struct {
-	method  string
-	path    string // escaped
-	query   url.Values
-	body    []byte
+	method string
+	// path is escaped.
+	path string
+	// query lacks the namespace, which each request gets.
+	query url.Values
+	// body is JSON; nil: there is none.
+	body []byte
+	// ifMatch is the header of that name; empty: there is none.
 	ifMatch string
-	wait    time.Duration // that it asks the server to wait
+	// wait is how long the server is asked to wait before it answers.
+	wait time.Duration
 }
 
 // restAnswer is the answer to a request.
 type restAnswer struct {
+	// status is HTTP's.
 	status int
 	header http.Header
 	body   []byte
 }
 
+// isJSON reports whether the answer says of itself that it is JSON, as all of Millrace's own are but those of values.
 func (a *restAnswer) isJSON() bool {
 	t, _, err := mime.ParseMediaType(a.header.Get("Content-Type"))
 	return err == nil && t == "application/json"
@@ -150,6 +186,7 @@ func (a *restAnswer) isJSON() bool {
 
 // do sends a request and returns its answer. The error is a *Fault.
 func (r *Conn) do(ctx context.Context, q restRequest) (*restAnswer, error) {
+	// The first call, and the first after a host was lost, looks for one that answers.
 	host := r.host.Load()
 	if host == nil {
 		if err := r.Probe(ctx); err != nil {
@@ -181,6 +218,7 @@ func (r *Conn) leaderless(host *string, err error) {
 
 // at is do at one of the hosts.
 func (r *Conn) at(ctx context.Context, host string, q restRequest) (*restAnswer, error) {
+	// A server ends a call in time by itself; this is for one that is gone without a word.
 	within, cancel := context.WithTimeout(ctx, restCallWithin+q.wait)
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
@@ -190,6 +228,7 @@ func (r *Conn) at(ctx context.Context, host string, q restRequest) (*restAnswer,
 		if err != nil {
 			return nil, restUnanswered(ctx, host, left, err)
 		}
+		// A redirect is followed with the same method and body: the server has not looked at the request.
 		next := r.redirect(a, target)
 		switch {
 		case next != nil && hop < restRedirects:
@@ -202,7 +241,9 @@ func (r *Conn) at(ctx context.Context, host string, q restRequest) (*restAnswer,
 	}
 }
 
+// url is where a request goes at a host.
 func (r *Conn) url(host string, q restRequest) *url.URL {
+	// The namespace is a parameter of every route.
 	query := url.Values{"ns": {r.opts.Namespace}}
 	for name, v := range q.query {
 		query[name] = v
@@ -289,6 +330,7 @@ func (r *Conn) send(ctx context.Context, target *url.URL, q restRequest) (a *res
 // wholeAnswer reads an answer to its end.
 func wholeAnswer(resp *http.Response) (*restAnswer, error) {
 	defer resp.Body.Close() //nolint:errcheck // it was read to its end, or is given up
+	// One byte more than is allowed tells an answer that is too long from one that just fits.
 	b, err := io.ReadAll(io.LimitReader(resp.Body, restAnswerBytes+1))
 	if err == nil && len(b) > restAnswerBytes {
 		err = fmt.Errorf("the answer is longer than %d bytes", restAnswerBytes)
@@ -301,6 +343,7 @@ func wholeAnswer(resp *http.Response) (*restAnswer, error) {
 
 // request sends a request once and returns the answer as it begins. left says that it may have reached the server.
 func (r *Conn) request(ctx context.Context, target *url.URL, q restRequest) (resp *http.Response, left bool, err error) {
+	// Once the header is written the server may act on the request, whether or not its body or the answer is lost.
 	var wrote atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { wrote.Store(true) }})
 	var body io.Reader
@@ -361,6 +404,7 @@ func (r *Conn) Probe(ctx context.Context) error {
 	return first
 }
 
+// answers returns nil if Millrace answers at a host. A refusal counts too: calls then get it as their own error.
 func (r *Conn) answers(ctx context.Context, host string) error {
 	within, cancel := context.WithTimeout(ctx, restProbeWithin)
 	defer cancel()
@@ -375,6 +419,7 @@ func (r *Conn) answers(ctx context.Context, host string) error {
 	switch {
 	case ok && f.origin == byServer:
 		return nil
+	// The time of the probe was over, not that of the caller.
 	case ok && f.origin == byContext:
 		return restUnanswered(ctx, host, false, errors.New("no answer came"))
 	case ok && f.wire != nil:

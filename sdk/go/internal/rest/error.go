@@ -42,9 +42,12 @@ const (
 
 // Fault is the error of a request. For gRPC's status package it is a status with the error of the contract in it.
 type Fault struct {
+	// origin says who ended the request.
 	origin restOrigin
-	wire   *millracev1.Error // nil when a context ended and the request may have left
-	cause  error
+	// wire is nil when a context ended and the request may have left.
+	wire *millracev1.Error
+	// cause is what ended the request on this side; nil for an answer.
+	cause error
 }
 
 // Error says what the error of the contract says.
@@ -63,10 +66,12 @@ func (f *Fault) GRPCStatus() *status.Status {
 	if f.wire == nil {
 		return status.FromContextError(f.cause)
 	}
+	// A newer server may have codes that this client does not know.
 	code, ok := restStatuses[f.wire.Code]
 	if !ok {
 		code = codes.Unknown
 	}
+	// What a context ended is told as gRPC tells it, though the request is known not to have left.
 	if f.origin == byContext {
 		code = status.FromContextError(f.cause).Code()
 	}
@@ -123,7 +128,9 @@ func restUnanswered(ctx context.Context, host string, left bool, err error) *Fau
 // restRefused is the fault of an answer that is not a success.
 func restRefused(a *restAnswer) *Fault {
 	if w := new(millracev1.Error); a.isJSON() && restjson.Decode(restjson.Member(a.body, "error"), w.ProtoReflect()) == nil {
+		// An object with an error of some other form is not Millrace's.
 		if _, known := restStatuses[w.GetCode()]; known {
+			// A wait may be told in the body or in the header.
 			if w.RetryAfter == nil {
 				w.RetryAfter = a.retryAfter()
 			}
@@ -139,6 +146,7 @@ func restBetween(a *restAnswer) *Fault {
 		Code: wire.Unavailable, RetryAfter: a.retryAfter(),
 		Message: "something between here and the server answered " + strconv.Itoa(a.status) + " " + http.StatusText(a.status),
 	}
+	// These statuses are of what looked at the request and did not pass it on.
 	switch a.status {
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
 		w.Code = wire.Unauthenticated
@@ -162,6 +170,7 @@ func (a *restAnswer) retryAfter() *durationpb.Duration {
 	if text == "" {
 		return nil
 	}
+	// HTTP allows seconds or a date.
 	if n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 31); err == nil {
 		return durationpb.New(time.Duration(n) * time.Second)
 	}

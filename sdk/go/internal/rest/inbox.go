@@ -16,6 +16,7 @@ type inbox[M any] struct {
 	arrive wakeup.Wakeup // there is one more, or the stream may be over
 }
 
+// newInbox makes an inbox that is empty.
 func newInbox[M any]() inbox[M] { return inbox[M]{arrive: wakeup.New()} }
 
 // add appends a message. The stream's mu is held.

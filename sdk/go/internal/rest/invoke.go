@@ -22,31 +22,42 @@ import (
 
 // route is how a method is called over REST. The table of them is made from the contract.
 type route struct {
-	verb   string
-	path   []string // texts, and in between name=field for a segment that a field of the request gives
-	query  []parameter
-	match  string                         // field of the request that If-Match gives; empty: none
-	body   func(w *restBody, message any) // nil: there is none
-	within string                         // field of the request that the body is; empty: all of them
-	answer string                         // field of the response that the answer is; empty: all of it
-	empty  bool                           // an answer may be without a body
+	// verb is the method of HTTP.
+	verb string
+	// path is texts, and in between name=field for a segment that a field of the request gives.
+	path []string
+	// query has the fields that the path does not give; those at their default are left out.
+	query []parameter
+	// match is the field of the request that If-Match gives; empty: none does.
+	match string
+	// body writes the body; nil: there is none. within is the field of the request that the body is; empty: it is all of them.
+	body   func(w *restBody, message any)
+	within string
+	// answer is the field of the response that the answer is; empty: it is all of it.
+	answer string
+	// empty says that an answer may be without a body.
+	empty bool
 }
 
 // parameter is a parameter of a query that a field of the request gives.
 type parameter struct {
-	name  string
-	field string   // a path of names
-	words []string // of an enumeration, by number; of a flag the one that sets it
+	name string
+	// field is a path of names, from the request down.
+	field string
+	// words are those of an enumeration, by number; of a flag the one that sets it.
+	words []string
 }
 
 // prepared is a call whose request is written.
 type prepared struct {
+	// route says how the answer is read, and q is the request.
 	route *route
 	q     restRequest
 }
 
 // prepare writes the request of a method, of whose routes it takes the first that it has all segments for. It reads in before it returns. room is about how long its body is.
 func prepare(method string, in proto.Message, room int) (prepared, error) {
+	// The reason for refusing the first route is the one to tell: it has the most segments.
 	var first error
 	for i := range routes[method] {
 		c := prepared{route: &routes[method][i]}
@@ -66,6 +77,7 @@ func prepare(method string, in proto.Message, room int) (prepared, error) {
 	return prepared{}, first
 }
 
+// write makes the header and the body of the request. A condition on a version is a header and not part of the body.
 func (c *prepared) write(in proto.Message, room int) {
 	if name := c.route.match; name != "" {
 		if f, m := fieldAt(in.ProtoReflect(), name); m.Has(f) {
@@ -114,6 +126,7 @@ func (r *route) pathOf(in protoreflect.Message) (string, error) {
 	return out.String(), nil
 }
 
+// missing refuses a request without a segment of its path, in the words that the server has for it.
 func missing(name string) error {
 	switch name {
 	case "keyspace", "key", "tenant":
@@ -127,6 +140,7 @@ func (r *route) queryOf(in protoreflect.Message) url.Values {
 	out := url.Values{}
 	for i := range r.query {
 		p := &r.query[i]
+		// A message that the path goes through may be absent: it then has no field that is set.
 		if f, m := fieldAt(in, p.field); m.Has(f) {
 			p.set(out, f, m.Get(f))
 		}
@@ -134,12 +148,14 @@ func (r *route) queryOf(in protoreflect.Message) url.Values {
 	return out
 }
 
+// set writes the value of a field into a query. A word that is not known here is left to the server to refuse.
 func (p *parameter) set(out url.Values, f protoreflect.FieldDescriptor, v protoreflect.Value) {
 	switch {
 	case f.IsList():
 		for i := range v.List().Len() {
 			out.Add(p.name, v.List().Get(i).String())
 		}
+	// A flag has one word, and is left out when it is not set.
 	case f.Kind() == protoreflect.BoolKind:
 		if v.Bool() {
 			out.Set(p.name, p.words[0])
@@ -179,15 +195,18 @@ func (r *Conn) carry(ctx context.Context, c prepared, out proto.Message) error {
 // into reads an answer into the response of a route.
 func (a *restAnswer) into(r *route, out protoreflect.Message) error {
 	fields := out.Descriptor().Fields()
+	// A response with a list of places has them in its body.
 	if f := fields.ByName("at"); f != nil && !f.IsList() {
 		out.Set(f, protoreflect.ValueOfMessage(a.at().ProtoReflect()))
 	}
+	// Such an answer says nothing but that the call was applied.
 	if a.status == http.StatusNoContent && r.empty {
 		return nil
 	}
 	into := out
 	if r.answer != "" {
 		into = out.Mutable(fields.ByName(protoreflect.Name(r.answer))).Message()
+		// The status tells what was made from what was there already.
 		if f := fields.ByName("replayed"); f != nil {
 			out.Set(f, protoreflect.ValueOfBool(a.status == http.StatusOK))
 		}
@@ -203,6 +222,7 @@ func (a *restAnswer) read(into proto.Message) error {
 	return nil
 }
 
+// at is where the answer stands in the log, as its header says.
 func (a *restAnswer) at() *pb.At { return restAt(a.header.Get("Millrace-Index")) }
 
 // Invoke carries out a unary call of the contract. gRPC's own options mean nothing here.
@@ -212,6 +232,7 @@ func (r *Conn) Invoke(ctx context.Context, method string, in, out any, _ ...grpc
 	if !ok || !also {
 		return status.Errorf(codes.Internal, "messages %T and %T are not of this method", in, out)
 	}
+	// The table of routes has these too; what is special calls it where it can.
 	if do, ok := special[method]; ok {
 		return do(r, ctx, req, resp)
 	}
@@ -221,6 +242,7 @@ func (r *Conn) Invoke(ctx context.Context, method string, in, out any, _ ...grpc
 // room is how long most bodies are at most.
 const room = 512
 
+// invoke carries out a unary call as its route says.
 func (r *Conn) invoke(ctx context.Context, method string, in, out proto.Message) error {
 	c, err := prepare(method, in, room)
 	if err != nil {
@@ -231,6 +253,7 @@ func (r *Conn) invoke(ctx context.Context, method string, in, out proto.Message)
 
 // restAt reads where an answer stands: partition/epoch/index. What is missing is zero.
 func restAt(text string) *pb.At {
+	// A header of some other form is not an error: only reads at least that new would need it.
 	at := new(pb.At)
 	parts := strings.Split(text, "/")
 	if len(parts) != 3 {

@@ -17,15 +17,22 @@ import (
 
 // restRange reads a range page by page, as a stream of chunks.
 type restRange struct {
-	grpc.ClientStream
-	r    *Conn
-	ctx  context.Context
-	in   *millracev1.KVRangeRequest
+	grpc.ClientStream // nil: the generated code calls none of its other methods
+
+	r *Conn
+	// ctx is the caller's; its end ends the request under way.
+	ctx context.Context
+	// in is what was asked for.
+	in *millracev1.KVRangeRequest
+	// next is the cursor of the next page; empty: it is the first.
 	next string
+	// over says that the last page was read.
 	over bool
+	// left is how many items may come still, where in bounds them; 0: any number.
 	left uint64
 }
 
+// SendMsg takes the one request that there is.
 func (s *restRange) SendMsg(m any) error {
 	in, ok := m.(*millracev1.KVRangeRequest)
 	if !ok {
@@ -35,10 +42,13 @@ func (s *restRange) SendMsg(m any) error {
 	return nil
 }
 
+// CloseSend does nothing: the request goes with the first page.
 func (s *restRange) CloseSend() error { return nil }
 
+// Context is the caller's.
 func (s *restRange) Context() context.Context { return s.ctx }
 
+// RecvMsg reads the next page, each as of an instant of its own.
 func (s *restRange) RecvMsg(m any) error {
 	out, ok := m.(*millracev1.KVRangeResponse)
 	if !ok {
@@ -52,6 +62,7 @@ func (s *restRange) RecvMsg(m any) error {
 		return err
 	}
 	c.allKeys()
+	// A page is at most what a server gives at once, and no more than is still wanted.
 	limit := uint64(wire.BatchGet)
 	if s.left > 0 {
 		limit = min(limit, s.left)
@@ -65,9 +76,11 @@ func (s *restRange) RecvMsg(m any) error {
 		return err
 	}
 	s.next = ""
+	// The message of a chunk has no cursor: a stream needs none.
 	if text := restjson.Member(a.body, "cursor"); text != nil && json.Unmarshal(text, &s.next) != nil {
 		return restBetween(a)
 	}
+	// The last page is the one without a cursor, or the one that fills the limit.
 	n := uint64(len(out.Items))
 	s.over = s.next == "" || s.left > 0 && n >= s.left
 	if s.left > 0 {

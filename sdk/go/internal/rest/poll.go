@@ -10,10 +10,12 @@ import (
 type restPoll struct{ wait time.Duration }
 
 const (
-	pollWait  = 25 * time.Second // below the half minute after which some proxies cut
+	pollWait = 25 * time.Second // below the half minute after which some proxies cut
+	// Below that a request says nothing about what cuts it.
 	pollLeast = time.Second
 )
 
+// newRESTPoll begins with the longest wait.
 func newRESTPoll() *restPoll { return &restPoll{pollWait} }
 
 // missed takes the error of a request that waited, and took so long. It reports true when the wait was the reason: it
@@ -24,6 +26,7 @@ func (p *restPoll) missed(err error, took time.Duration) bool {
 		return false
 	}
 	switch most := time.Duration(f.wire.GetMax()) * time.Millisecond; {
+	// The server names the longest wait that it allows.
 	case f.origin == byServer:
 		waits := f.wire.GetLimit() == "claim_wait_ms" || f.wire.GetLimit() == "result_wait_ms"
 		if !waits || most >= p.wait {
@@ -31,6 +34,7 @@ func (p *restPoll) missed(err error, took time.Duration) bool {
 		}
 		p.wait = most
 		return true
+	// What never left, or ended at once or in time, was not cut for being silent.
 	case !f.left() || took < 2*pollLeast || took >= p.wait:
 		return false
 	}

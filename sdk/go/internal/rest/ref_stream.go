@@ -23,10 +23,12 @@ import (
 
 // restCallStream is what the streams of refs share: nothing to tell besides the messages.
 type restCallStream struct {
+	// r sends the requests of the stream.
 	r   *Conn
 	ctx context.Context // of the caller; its end ends the stream
 }
 
+// Header, Trailer and Context are gRPC's.
 func (*restCallStream) Header() (metadata.MD, error) { return nil, nil }
 func (*restCallStream) Trailer() metadata.MD         { return nil }
 func (s *restCallStream) Context() context.Context   { return s.ctx }
@@ -39,17 +41,23 @@ func wrongMessage(m any) error {
 // restRefList lists refs of one instant: one answer of the server, read as it comes.
 type restRefList struct {
 	restCallStream
-	in    *millracev1.ListRefsRequest
-	resp  *http.Response
-	lines *bufio.Reader // nil once it was read to its end
-	rev   uint64
+	// in is what was asked for.
+	in *millracev1.ListRefsRequest
+	// resp is the answer; nil before the first message was asked for.
+	resp *http.Response
+	// lines are the lines of the answer; nil once it was read to its end.
+	lines *bufio.Reader
+	// rev is the repository's change counter at the instant of the list.
+	rev uint64
 }
 
 // refLines is how many refs one message has.
 const refLines = 1000
 
+// CloseSend does nothing: the request goes with the first message.
 func (s *restRefList) CloseSend() error { return nil }
 
+// SendMsg takes the one request that there is.
 func (s *restRefList) SendMsg(m any) error {
 	in, ok := m.(*millracev1.ListRefsRequest)
 	if !ok {
@@ -65,6 +73,7 @@ func (s *restRefList) begin() error {
 	if err != nil {
 		return err
 	}
+	// One ref in each line, so that no end of the list needs to be read before its beginning is used.
 	c.q.query.Set("format", "ndjson")
 	if s.resp, err = s.r.open(s.ctx, c.q); err != nil {
 		return err
@@ -95,6 +104,7 @@ func (s *restRefList) RecvMsg(m any) error {
 	}
 	out.Rev = s.rev
 	for len(out.Refs) < refLines {
+		// An answer that is cut shows by its last line, which then has no end.
 		line, err := s.lines.ReadBytes('\n')
 		if errors.Is(err, io.EOF) && len(line) == 0 {
 			_ = s.resp.Body.Close() // it was read to its end
@@ -122,28 +132,36 @@ func (s *restRefList) RecvMsg(m any) error {
 type restRefTxns struct {
 	restCallStream
 
-	mu      sync.Mutex // guards the fields below
-	repo    string
-	tag     string
-	session []byte
+	mu sync.Mutex // guards the fields below
+	// repo, tag and session are what the first message named; session is nil before it came.
+	repo, tag string
+	session   []byte
+	// queue holds the transactions that wait for their turn. running says that a goroutine carries them out.
 	queue   []*refRequest
 	running bool
-	closed  bool
+	// closed says that the client sends nothing more.
+	closed bool
+	// answers are messages of the stream, each of the type that its method has.
 	answers inbox[any]
-	cause   error // what ended the stream
+	// cause is what ended the stream.
+	cause error
 }
 
 // refRequest is one transaction that waits for its turn.
 type refRequest struct {
-	number  uint64
-	in      *millracev1.UpdateRefsRequest
+	// number is the client's, under which the answer comes; in is the request that the transaction becomes.
+	number uint64
+	in     *millracev1.UpdateRefsRequest
+	// partial has each change stand alone, as in a load.
 	partial bool
 }
 
+// newRESTRefTxns makes a stream that has sent nothing.
 func newRESTRefTxns(ctx context.Context, r *Conn) *restRefTxns {
 	return &restRefTxns{restCallStream: restCallStream{r, ctx}, answers: newInbox[any]()}
 }
 
+// CloseSend says that nothing more is sent. The stream ends when all that was sent is answered.
 func (s *restRefTxns) CloseSend() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,6 +170,7 @@ func (s *restRefTxns) CloseSend() error {
 	return nil
 }
 
+// SendMsg takes a message of a session or of a load. Its first one opens the stream.
 func (s *restRefTxns) SendMsg(m any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,6 +209,7 @@ func (s *restRefTxns) sendSession(m *millracev1.RefSessionRequest) error {
 
 // open answers the first message, once the repository is there. It needs mu.
 func (s *restRefTxns) open(repo, tag string, session []byte, answer func(*millracev1.GetRepoResponse) any) error {
+	// The repository is looked up, so that a stream of one that does not exist ends at once, as over gRPC.
 	s.repo, s.tag, s.session = repo, tag, session
 	s.running = true
 	go func() {
@@ -211,6 +231,7 @@ func (s *restRefTxns) open(repo, tag string, session []byte, answer func(*millra
 // enqueue appends a transaction. It needs mu.
 func (s *restRefTxns) enqueue(q *refRequest) {
 	q.in.Repo, q.in.Tag, q.in.AllowPartial = s.repo, s.tag, q.partial
+	// The session's id and the number make the request id, so the same transaction has the same id on another stream.
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(append([]byte(nil), s.session...), q.number))
 	q.in.RequestId = sum[:16]
 	s.queue = append(s.queue, q)
@@ -236,6 +257,8 @@ func (s *restRefTxns) run() {
 		out := new(millracev1.UpdateRefsResponse)
 		err := s.r.invoke(s.ctx, millracev1.RefService_UpdateRefs_FullMethodName, q.in, out)
 		s.mu.Lock()
+		// A refusal that is final is an answer like another. All else ends the stream, and what has no answer is repeated on the
+		// next one.
 		if f, ok := errors.AsType[*Fault](err); err != nil && (!ok || f.origin != byServer || !f.final()) {
 			s.cause = err
 		} else if q.partial {
@@ -253,6 +276,7 @@ func (f *Fault) final() bool {
 	if f.wire == nil {
 		return false
 	}
+	// These may go by: the stream ends, and the next one repeats what has no answer.
 	switch f.wire.GetCode() {
 	case wire.Unavailable, wire.NotLeader, wire.DeadlineExceeded, wire.Internal:
 		return false
@@ -260,6 +284,7 @@ func (f *Fault) final() bool {
 	return f.wire.GetOutcome() != millracev1.Error_UNKNOWN
 }
 
+// sessionAnswer makes the answer of a session to a transaction that was applied, or with f refused.
 func sessionAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *Fault) *millracev1.RefSessionResponse {
 	a := &millracev1.RefSessionResponse{Number: number, Results: out.GetResults(), Rev: out.GetRev(), Replayed: out.GetReplayed(), At: out.GetAt()}
 	if f != nil {
@@ -268,6 +293,7 @@ func sessionAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *Fault) 
 	return a
 }
 
+// loadAnswer makes the answer of a load to a frame: how many refs moved, and which changes failed.
 func loadAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *Fault) *millracev1.LoadRefsResponse {
 	a := &millracev1.LoadRefsResponse{Number: number, Rev: out.GetRev(), At: out.GetAt()}
 	if f != nil {
@@ -280,6 +306,7 @@ func loadAnswer(number uint64, out *millracev1.UpdateRefsResponse, f *Fault) *mi
 			a.Failures = append(a.Failures, &millracev1.Failure{
 				Change: int32(i), Code: e.GetCode(), Reason: e.GetReason(), Message: e.GetMessage(), Details: e.GetDetails(),
 			})
+		// A change that leaves a ref where it is moves nothing.
 		case r.GetOld() != r.GetNew():
 			a.Changed++
 		}
@@ -298,6 +325,7 @@ func (s *restRefTxns) RecvMsg(m any) error {
 	return assignAnswer(m, a)
 }
 
+// assignAnswer copies a into m, which gRPC's generated code made. Both must be of the same type.
 func assignAnswer(m, a any) error {
 	switch to := m.(type) {
 	case *millracev1.RefSessionResponse:

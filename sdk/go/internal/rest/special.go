@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
+// method carries out a unary call.
 type method func(r *Conn, ctx context.Context, in, out proto.Message) error
 
 // special are the methods that need more than their route, each for the reason that its function gives.
@@ -29,6 +30,7 @@ var special = map[string]method{
 	pb.TaskService_Claim_FullMethodName:     of((*Conn).claim),
 }
 
+// of makes a method of one that names the types of its messages.
 func of[In, Out proto.Message](do func(r *Conn, ctx context.Context, in In, out Out) error) method {
 	return func(r *Conn, ctx context.Context, in, out proto.Message) error {
 		req, ok := in.(In)
@@ -56,6 +58,7 @@ func (r *Conn) wait(ctx context.Context, in *pb.WaitRequest, out *pb.WaitRespons
 	if err != nil {
 		return err
 	}
+	// Each request waits as long as what is in between allows: a wait of hours is many requests.
 	poll := newRESTPoll()
 	for try := 0; ; {
 		ended := new(pb.Task)
@@ -74,6 +77,7 @@ func (r *Conn) wait(ctx context.Context, in *pb.WaitRequest, out *pb.WaitRespons
 			try++
 			continue
 		}
+		// What a wait answers lacks parts of the task, so it is read, at the place where it ended or later.
 		at := a.at()
 		full := new(pb.GetResponse)
 		err = r.invoke(ctx, pb.TaskService_Get_FullMethodName, &pb.GetRequest{Id: in.GetId(), MinIndex: at.GetIndex()}, full)
@@ -93,6 +97,7 @@ func (r *Conn) getKey(ctx context.Context, in *pb.KVGetRequest, out *pb.KVGetRes
 		return err
 	}
 	a, err := r.do(ctx, c.q)
+	// A proxy that does not know the path says so too, in a form of its own: that is an error.
 	if f, ok := errors.AsType[*Fault](err); ok && f.origin == byServer && f.wire.GetCode() == wire.NotFound {
 		return nil // out says that it is absent
 	}
@@ -148,6 +153,7 @@ func (r *Conn) getRef(ctx context.Context, in *pb.GetRefRequest, out *pb.GetRefR
 
 // creates prepares a batch of creates.
 func creates(in *pb.BatchCreateRequest) (prepared, error) {
+	// Base64 takes four bytes for three, and each task some for its names and quotes.
 	size := 64
 	for _, t := range in.GetTasks() {
 		size += 4*wire.Size(t)/3 + 128

@@ -24,24 +24,38 @@ import (
 // stream ends, and what was not acknowledged is sent again on the next one. A request that never left is acknowledged as
 // refused before.
 type restStream struct {
-	r      *Conn
-	ctx    context.Context // of the caller; its end ends the stream
-	work   context.Context // of the requests
+	// r sends the requests of the stream.
+	r *Conn
+	// ctx is the caller's; its end ends the stream.
+	ctx context.Context
+	// work is the context of the requests, and cancel ends it.
+	work   context.Context
 	cancel context.CancelFunc
-	lanes  chan struct{} // holds a token for each request with work
-	broken chan struct{} // closed when no more is sent
+	// lanes holds a token for each request with work.
+	lanes chan struct{}
+	// broken is closed when no more is sent.
+	broken chan struct{}
 
-	mu       sync.Mutex // guards the fields below
-	in       inbox[*millracev1.ServerFrame]
-	open     int   // requests of frames, and subscriptions that run
-	closed   bool  // the client closed its side
-	cause    error // what broke the stream
+	mu sync.Mutex // guards the fields below
+	// in holds the frames that the client has yet to receive.
+	in inbox[*millracev1.ServerFrame]
+	// open counts the requests of frames that are under way, and the subscriptions that run.
+	open int
+	// closed says that the client closed its side.
+	closed bool
+	// cause is what broke the stream.
+	cause error
+	// welcomed says that the server let the client in.
 	welcomed bool
-	retired  bool // the client goes over to gRPC
-	worker   *millracev1.WorkerInfo
+	// retired says that the client goes over to gRPC.
+	retired bool
+	// worker is who the client says it is; nil for one that takes no tasks.
+	worker *millracev1.WorkerInfo
+	// draining says that the client asked for no more tasks.
 	draining bool
-	held     map[wire.Lease]*restHold
-	subs     map[uint32]*restSub
+	// held are the leases that take a slot, and subs the subscriptions by their numbers.
+	held map[wire.Lease]*restHold
+	subs map[uint32]*restSub
 }
 
 // NewStream opens a stream of the contract.
@@ -63,6 +77,7 @@ func (r *Conn) NewStream(ctx context.Context, _ *grpc.StreamDesc, method string,
 	r.mu.Lock()
 	r.streams[s] = struct{}{}
 	r.mu.Unlock()
+	// A stream ends with its caller's context, as gRPC's do: nothing else needs to be closed.
 	context.AfterFunc(ctx, func() {
 		r.mu.Lock()
 		delete(r.streams, s)
@@ -106,6 +121,7 @@ func (s *restStream) RecvMsg(m any) error {
 	if !ok {
 		return status.Errorf(codes.Internal, "message %T is not a frame of a server", m)
 	}
+	// Frames that came before the end are received before it.
 	next, err := s.in.take(s.ctx, &s.mu, func() (bool, error) { return s.open == 0 && (s.closed || s.cause != nil), s.cause })
 	if err == nil {
 		f.Frame = next.Frame
@@ -121,9 +137,11 @@ func (s *restStream) fail(err error) {
 	if s.cause != nil {
 		return
 	}
+	// The first cause is the one to tell: those after it follow from it.
 	s.cause = err
 	close(s.broken)
 	s.stopClaims()
+	// Requests under way may still be answered; those that are not are given up.
 	late := time.AfterFunc(wire.GoawayWithin, s.cancel)
 	context.AfterFunc(s.ctx, func() { late.Stop() })
 	s.in.arrive.Poke()
@@ -134,6 +152,7 @@ func (s *restStream) retire() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.retired = true
+	// Before its Welcome the client waits for one, and reads no Goaway.
 	if !s.welcomed {
 		s.fail(status.Error(codes.Unavailable, "the client goes over to gRPC"))
 		return
@@ -165,6 +184,7 @@ func (s *restStream) SendMsg(m any) error {
 	case *millracev1.ClientFrame_Hello:
 		return s.hello(x.Hello)
 	case *millracev1.ClientFrame_Create:
+		// The request is written here, before SendMsg returns: the sender may use its message again.
 		c, err := creates(&millracev1.BatchCreateRequest{Tasks: x.Create.GetTasks(), Atomic: x.Create.GetAtomic()})
 		if err != nil {
 			return err
@@ -175,6 +195,7 @@ func (s *restStream) SendMsg(m any) error {
 			a.Created, a.At = out.Results, out.At
 			return err
 		})
+	// A commit carries a request id, as there are no numbers without a session.
 	case *millracev1.ClientFrame_Commit:
 		c, err := prepare(millracev1.CommitService_Commit_FullMethodName, x.Commit.GetCommit(), room)
 		if err != nil {
@@ -209,6 +230,7 @@ func (s *restStream) SendMsg(m any) error {
 func (s *restStream) hello(h *millracev1.Hello) error {
 	s.mu.Lock()
 	s.worker = h.GetWorker()
+	// REST keeps no sessions, so whatever the client says it holds is taken as kept: a lease that is lost shows when it is renewed.
 	for _, t := range h.GetHeld() {
 		s.held[wire.Lease{ID: t.GetId(), Token: t.GetToken()}] = &restHold{}
 	}
@@ -242,6 +264,7 @@ func (s *restStream) partitions() (int, error) {
 	}
 	var out millracev1.GetNamespaceResponse
 	err := s.r.invoke(s.work, millracev1.QueueService_GetNamespace_FullMethodName, &millracev1.GetNamespaceRequest{}, &out)
+	// A namespace that is known to have one partition may have more by now; where that cannot be asked, one is the answer.
 	if f, ok := errors.AsType[*Fault](err); known > 0 || ok && f.wire != nil && retry.Patience(f.wire.Code, f.wire.Reason) == 0 {
 		err = nil
 	}
@@ -255,6 +278,7 @@ func (s *restStream) begin(work func()) error {
 	if s.closed || s.cause != nil {
 		return io.EOF
 	}
+	// The stream does not end before work has returned: its frame is to be answered.
 	s.open++
 	go func() {
 		work()
@@ -268,6 +292,7 @@ func (s *restStream) begin(work func()) error {
 
 // sequenced answers a frame with work by its Ack, which do fills. It waits for a stream: calls that come meanwhile gather.
 func (s *restStream) sequenced(seq uint64, do func(a *millracev1.Ack) error) error {
+	// While all lanes are taken the sender waits here, and what its callers add meanwhile makes its next frame larger.
 	select {
 	case s.lanes <- struct{}{}:
 	case <-s.broken:
@@ -300,6 +325,7 @@ func (s *restStream) answer(seq uint64, do func(a *millracev1.Ack) error) {
 	case f.wire.Code == wire.Unauthenticated && s.worker != nil:
 		s.fail(err) // it can do nothing any more, and is told so
 		return
+	// The connection is lost for all others too. What never left was certainly refused, and is acknowledged so.
 	case f.origin == byNobody:
 		s.fail(err)
 		if f.left() {

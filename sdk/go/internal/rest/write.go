@@ -19,6 +19,7 @@ import (
 // restBody appends the JSON of one request. Fields that say their default are left out. Payloads, results, keys and
 // values go as base64: any bytes then arrive as they are, whatever their type says.
 type restBody struct {
+	// b is the document so far.
 	b     []byte
 	comma bool // the next element needs one before it
 }
@@ -30,6 +31,7 @@ func restDocument(room int, fields func(w *restBody)) []byte {
 	return w.b
 }
 
+// sep writes the comma between two elements, where there is one before.
 func (w *restBody) sep() {
 	if w.comma {
 		w.b = append(w.b, ',')
@@ -37,6 +39,7 @@ func (w *restBody) sep() {
 	w.comma = false
 }
 
+// braces writes an object of fields.
 func (w *restBody) braces(fields func()) {
 	w.sep()
 	w.b = append(w.b, '{')
@@ -53,11 +56,13 @@ func (w *restBody) key(name string) {
 	w.b = append(w.b, '"', ':')
 }
 
+// object writes a field that is an object.
 func (w *restBody) object(name string, fields func()) {
 	w.key(name)
 	w.braces(fields)
 }
 
+// restList writes a list of objects; an empty one is left out.
 func restList[T any](w *restBody, name string, list []T, element func(*restBody, T)) {
 	if len(list) == 0 {
 		return
@@ -71,6 +76,7 @@ func restList[T any](w *restBody, name string, list []T, element func(*restBody,
 	w.comma = true
 }
 
+// text writes a text that is left out when it is empty.
 func (w *restBody) text(name, s string) {
 	if s == "" {
 		return
@@ -85,6 +91,7 @@ func (w *restBody) anyText(name, s string) {
 	w.quote(s)
 }
 
+// texts is a list of texts; an empty one is left out.
 func (w *restBody) texts(name string, list []string) {
 	if len(list) == 0 {
 		return
@@ -116,7 +123,10 @@ func (w *restBody) prose(name, s string) {
 	w.text(name, strings.ReplaceAll(s, "\x00", "\ufffd"))
 }
 
+// quote writes a string of JSON. Plain ASCII is copied; all else goes through the standard library, which also mends what is not
+// UTF-8.
 func (w *restBody) quote(s string) {
+	// The test is that of the common case: most texts are names and ids.
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
 			b, _ := json.Marshal(s) // strings always encode
@@ -131,6 +141,7 @@ func (w *restBody) quote(s string) {
 	w.comma = true
 }
 
+// bytes writes bytes as base64, left out when there are none.
 func (w *restBody) bytes(name string, b []byte) {
 	if len(b) > 0 {
 		w.anyBytes(name, b)
@@ -181,6 +192,7 @@ func (w *restBody) vector(name string, v []float32) {
 	if len(v) == 0 {
 		return
 	}
+	// Numbers as text would be twice as long, and be rounded by some readers.
 	raw := make([]byte, 0, 4*len(v))
 	for _, x := range v {
 		raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
@@ -188,12 +200,14 @@ func (w *restBody) vector(name string, v []float32) {
 	w.text(name, base64.StdEncoding.EncodeToString(raw))
 }
 
+// int writes a number that is left out when it is 0.
 func (w *restBody) int(name string, n int64) {
 	if n != 0 {
 		w.anyInt(name, n)
 	}
 }
 
+// anyInt writes a number that means something even when it is 0.
 func (w *restBody) anyInt(name string, n int64) {
 	w.key(name)
 	w.b = strconv.AppendInt(w.b, n, 10)
@@ -216,6 +230,7 @@ func (w *restBody) number(name string, n uint64) {
 	}
 }
 
+// float writes a number with decimals that is left out when it is 0.
 func (w *restBody) float(name string, f float64) {
 	if f != 0 {
 		w.anyFloat(name, f)
@@ -240,6 +255,7 @@ func (w *restBody) bool(name string, v bool) {
 	w.comma = true
 }
 
+// flag writes a flag that is left out when it is false.
 func (w *restBody) flag(name string, v bool) {
 	if v {
 		w.key(name)
@@ -248,12 +264,14 @@ func (w *restBody) flag(name string, v bool) {
 	}
 }
 
+// duration writes a duration in Go's form, such as 1m30s.
 func (w *restBody) duration(name string, d *durationpb.Duration) {
 	if d != nil {
 		w.text(name, d.AsDuration().String())
 	}
 }
 
+// time writes a time of RFC 3339 with all of its nanoseconds.
 func (w *restBody) time(name string, t *timestamppb.Timestamp) {
 	if t != nil {
 		w.text(name, t.AsTime().Format(time.RFC3339Nano))
@@ -262,6 +280,7 @@ func (w *restBody) time(name string, t *timestamppb.Timestamp) {
 
 // word is a member of an enumeration; one that has no word here is left to the server to refuse.
 func (w *restBody) word(name string, words []string, n int32) {
+	// The place of a word is its number, and 0 is the default.
 	switch {
 	case n == 0:
 	case n > 0 && int(n) < len(words):

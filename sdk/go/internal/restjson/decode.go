@@ -18,11 +18,13 @@ import (
 // deepest is how far an answer may be nested.
 const deepest = 200
 
+// errJSON ends the decoding of what is not JSON, or not of the type that the contract says.
 var errJSON = errors.New("the answer is not JSON")
 
-// Decode reads a JSON object into a message. Names and words that the contract does not have are passed over: the server may be newer.
+// Decode reads a JSON object into a message, which must be empty. Names and words that the contract does not have are passed over: the server may be newer.
 func Decode(b []byte, m protoreflect.Message) error {
 	d := &decoder{b: b}
+	// Nothing may follow the object but white space.
 	d.object(planOf(m.Descriptor()), m)
 	if d.space() != 0 || d.i < len(d.b) {
 		d.fail(errJSON)
@@ -48,12 +50,16 @@ func Member(b []byte, member string) (out []byte) {
 
 // decoder reads one document. After the first error every method does nothing.
 type decoder struct {
-	b     []byte
-	i     int
+	// b is the document, and i is the place of the next byte in it.
+	b []byte
+	i int
+	// depth counts the objects and lists around i.
 	depth int
-	err   error
+	// err is the first error.
+	err error
 }
 
+// fail ends the decoding with err, by going to the end of the document: no method finds anything there.
 func (d *decoder) fail(err error) {
 	if d.err == nil {
 		d.err = err
@@ -63,6 +69,7 @@ func (d *decoder) fail(err error) {
 
 // space passes white space and returns the byte after it, 0 at the end.
 func (d *decoder) space() byte {
+	// The four characters that JSON calls white space, and no other.
 	for d.i < len(d.b) {
 		switch c := d.b[d.i]; c {
 		case ' ', '\t', '\n', '\r':
@@ -79,6 +86,7 @@ func (d *decoder) each(open, end byte, element func(name []byte)) {
 	if d.err != nil {
 		return
 	}
+	// depth bounds the recursion, and with it the stack.
 	if d.depth++; d.space() != open || d.depth > deepest {
 		d.fail(errJSON)
 		return
@@ -91,6 +99,7 @@ func (d *decoder) each(open, end byte, element func(name []byte)) {
 			d.depth--
 			return
 		}
+		// A comma stands between elements, and none behind the last.
 		if !first {
 			if c != ',' {
 				d.fail(errJSON)
@@ -111,6 +120,7 @@ func (d *decoder) each(open, end byte, element func(name []byte)) {
 	}
 }
 
+// object reads an object into a message. A member whose fields stand inline in the contract's message goes into that message.
 func (d *decoder) object(p *plan, m protoreflect.Message) {
 	d.each('{', '}', func(name []byte) {
 		f := p.byName[string(name)]
@@ -118,6 +128,7 @@ func (d *decoder) object(p *plan, m protoreflect.Message) {
 			d.skip()
 			return
 		}
+		// A member of a message that stands inline makes that message.
 		into := m
 		if f.in != nil {
 			into = m.Mutable(f.in).Message()
@@ -126,13 +137,14 @@ func (d *decoder) object(p *plan, m protoreflect.Message) {
 	})
 }
 
-// null reports whether a null comes, which counts as left out.
+// null reports whether a null comes, which counts as left out. No other word of JSON begins with its first letter.
 func (d *decoder) null() bool { return d.space() == 'n' }
 
-// field reads the value of a field into a message.
+// field reads the value of a field into a message. A field that comes twice has the last value, and a list all elements.
 func (d *decoder) field(f *field, m protoreflect.Message) {
 	switch {
 	case f.form == formMap:
+		// All maps of the contract are of texts.
 		entries := m.Mutable(f.of).Map()
 		d.each('{', '}', func(name []byte) {
 			key := protoreflect.ValueOfString(string(name)).MapKey()
@@ -143,6 +155,7 @@ func (d *decoder) field(f *field, m protoreflect.Message) {
 		d.each('[', ']', func([]byte) { d.element(f, list) })
 	case f.form == formMessage:
 		d.object(f.sub(), m.Mutable(f.of).Message())
+	// These are messages in the contract and one value in JSON.
 	case f.form == formTime || f.form == formSpan || f.form == formMillis:
 		d.clock(f, m.Mutable(f.of).Message())
 	default:
@@ -152,9 +165,11 @@ func (d *decoder) field(f *field, m protoreflect.Message) {
 	}
 }
 
+// element reads one element of a list and appends it.
 func (d *decoder) element(f *field, list protoreflect.List) {
 	switch {
 	case f.rows:
+		// A row is a message with a list alone, which stands without its name.
 		m := list.AppendMutable().Message()
 		only := m.Descriptor().Fields().Get(0)
 		row := m.Mutable(only).List()
@@ -182,11 +197,13 @@ func (d *decoder) clock(f *field, m protoreflect.Message) {
 		t := d.time()
 		s, n = t.Unix(), int64(t.Nanosecond())
 	}
+	// Both types have seconds as field 1 and nanoseconds as field 2.
 	fields := m.Descriptor().Fields()
 	m.Set(fields.ByNumber(1), protoreflect.ValueOfInt64(s))
 	m.Set(fields.ByNumber(2), protoreflect.ValueOfInt32(int32(n)))
 }
 
+// span reads a duration in Go's form, such as 1m30s.
 func (d *decoder) span() time.Duration {
 	v, err := time.ParseDuration(string(d.text()))
 	if err != nil {
@@ -195,6 +212,7 @@ func (d *decoder) span() time.Duration {
 	return v
 }
 
+// time reads a time of RFC 3339.
 func (d *decoder) time() time.Time {
 	var v time.Time
 	if err := v.UnmarshalText(d.text()); err != nil {
@@ -203,7 +221,8 @@ func (d *decoder) time() time.Time {
 	return v
 }
 
-// scalar reads a value that is not a message.
+// scalar reads a value that is not a message, as the form of its field says. What is left after the forms below is a text: the contract
+// has no other type.
 func (d *decoder) scalar(f *field) protoreflect.Value {
 	switch f.form {
 	case formBool:
@@ -224,6 +243,7 @@ func (d *decoder) scalar(f *field) protoreflect.Value {
 			d.fail(err)
 		}
 		return protoreflect.ValueOfBytes(v)
+	// No field of the contract has a negative span.
 	case formSpanMs:
 		return protoreflect.ValueOfUint64(uint64(max(d.span().Milliseconds(), 0)))
 	case formMomentMs:
@@ -238,8 +258,10 @@ func (d *decoder) bytes(f *field) []byte {
 	case !f.as64 && f.form == formContent:
 		return d.raw()
 	case !f.as64:
+		// A copy, as text may be part of the document.
 		return append([]byte{}, d.text()...)
 	}
+	// Standard base64 with its padding, as the server writes it.
 	text := d.text()
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(text)))
 	n, err := base64.StdEncoding.Decode(out, text)
@@ -252,11 +274,13 @@ func (d *decoder) bytes(f *field) []byte {
 // raw returns a value as it stands.
 func (d *decoder) raw() []byte {
 	d.space()
+	// It is passed to find its end, and so is known to be JSON.
 	start := d.i
 	d.skip()
 	if d.err != nil {
 		return nil
 	}
+	// A copy: the message outlives the document.
 	return append([]byte{}, d.b[start:d.i]...)
 }
 
@@ -275,6 +299,7 @@ func (d *decoder) number() []byte {
 	if d.space() == '"' {
 		return d.text()
 	}
+	// Which characters stand where is judged by what reads the number.
 	start := d.i
 	for d.i < len(d.b) && (d.b[d.i] >= '0' && d.b[d.i] <= '9' || d.b[d.i] == '-' || d.b[d.i] == '+' || d.b[d.i] == '.' || d.b[d.i]|0x20 == 'e') {
 		d.i++
@@ -288,6 +313,7 @@ func (d *decoder) digits(text []byte) (n uint64) {
 		d.fail(errJSON)
 	}
 	for _, c := range text {
+		// 128 bits hold any product, so what is too large shows in high or in the carry.
 		high, low := bits.Mul64(n, 10)
 		sum, carry := bits.Add64(low, uint64(c-'0'), 0)
 		if c < '0' || c > '9' || high+carry > 0 {
@@ -299,10 +325,13 @@ func (d *decoder) digits(text []byte) (n uint64) {
 	return n
 }
 
+// int reads a whole number with a sign. What does not fit 64 bits is an error and not cut.
 func (d *decoder) int() int64 {
+	// The magnitude is read first, so that both bounds are checked without an overflow.
 	text := d.number()
 	if len(text) > 0 && text[0] == '-' {
 		n := d.digits(text[1:])
+		// The least number has no positive counterpart of 64 bits; its negation is itself.
 		if n > 1<<63 {
 			d.fail(errJSON)
 		}
@@ -336,7 +365,9 @@ func (d *decoder) whole(f *field) protoreflect.Value {
 	return protoreflect.ValueOfUint64(d.digits(d.number()))
 }
 
+// real reads a number with decimals, rounded to the type of its field.
 func (d *decoder) real(f protoreflect.FieldDescriptor) protoreflect.Value {
+	// The bits of the field's type.
 	size := 64
 	if f.Kind() == protoreflect.FloatKind {
 		size = 32
@@ -351,7 +382,9 @@ func (d *decoder) real(f protoreflect.FieldDescriptor) protoreflect.Value {
 	return protoreflect.ValueOfFloat64(x)
 }
 
+// bool reads true or false.
 func (d *decoder) bool() bool {
+	// Neither is an error, and then false is returned.
 	switch {
 	case d.word("true"):
 		return true
@@ -361,6 +394,7 @@ func (d *decoder) bool() bool {
 	return false
 }
 
+// word passes a word of JSON if that is what comes, and reports whether it was.
 func (d *decoder) word(w string) bool {
 	d.space()
 	if len(d.b)-d.i < len(w) || string(d.b[d.i:d.i+len(w)]) != w {
@@ -372,10 +406,12 @@ func (d *decoder) word(w string) bool {
 
 // text reads a string. The bytes may be part of the document.
 func (d *decoder) text() []byte {
+	// pass has found the end, so start and i are around the quotes.
 	start, plain := d.pass()
 	if d.err != nil {
 		return nil
 	}
+	// A text without escapes needs no copy. All else is left to the standard library, which mends what is not UTF-8.
 	if in := d.b[start+1 : d.i-1]; plain && utf8.Valid(in) {
 		return in
 	}
@@ -398,6 +434,7 @@ func (d *decoder) pass() (start int, plain bool) {
 		case c == '"':
 			d.i++
 			return start, plain
+		// Whatever is escaped does not end the text; whether it is a valid escape is judged where the text is decoded.
 		case c == '\\':
 			d.i++
 			plain = false
@@ -412,6 +449,7 @@ func (d *decoder) pass() (start int, plain bool) {
 
 // skip passes any value.
 func (d *decoder) skip() {
+	// Each kind of value is told by its first byte.
 	switch c := d.space(); {
 	case d.err != nil:
 	case c == '"':
@@ -421,6 +459,7 @@ func (d *decoder) skip() {
 	case c == '[':
 		d.each('[', ']', func([]byte) { d.skip() })
 	case c == '-' || c >= '0' && c <= '9':
+		// number takes any run of characters that numbers have.
 		if text := d.number(); !json.Valid(text) {
 			d.fail(fmt.Errorf("%q is not a number", text))
 		}

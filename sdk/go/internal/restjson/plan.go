@@ -1,5 +1,11 @@
-// Package restjson reads the bodies of REST answers into messages of the contract. What
-// a field looks like in JSON is said by the options of the contract, so that a new field needs no code here.
+// Package restjson reads the bodies of REST answers into messages of the contract. What a field looks like in JSON is said by the options
+// of the contract, so that a new field needs no code here.
+//
+// The first answer with a message makes a plan of it: the members that its object may have, each with the field that it sets and the form
+// of its value. A decoder then reads the document once, from its beginning to its end, and sets fields as their members come.
+//
+// A member or a word that the contract does not have is passed over, because the server may be newer. A value of another type than the
+// contract says is an error, and so is a document that is not whole: something in between may have written or cut it.
 package restjson
 
 import (
@@ -15,6 +21,7 @@ import (
 // form is how a value stands in JSON.
 type form uint8
 
+// The forms. A field of the contract has one by its type, unless an option names another.
 const (
 	formText     form = iota // a string
 	formBool                 // true or false
@@ -39,20 +46,28 @@ const (
 
 // field is one name of an object.
 type field struct {
-	name  string
-	of    protoreflect.FieldDescriptor
-	form  form
-	list  bool
-	sub   func() *plan                 // of a message
-	words []string                     // of an enumeration
-	in    protoreflect.FieldDescriptor // the message whose fields stand in the enclosing object; nil where the field is its own
-	as64  bool                         // bytes under the name with _base64: other bytes than text or JSON
-	rows  bool                         // messages of one list each, as that list
+	// name is the member's name, of is the field of the message that it sets, and form is how its value stands there.
+	name string
+	of   protoreflect.FieldDescriptor
+	form form
+	// list says that it is a list of such values.
+	list bool
+	// sub returns the plan of a message, and words are those of an enumeration.
+	sub   func() *plan
+	words []string
+	// in is the message whose fields stand in the enclosing object; nil where the field is its own.
+	in protoreflect.FieldDescriptor
+	// as64 says that it is the form of bytes under the name with _base64, for other bytes than text or JSON.
+	as64 bool
+	// rows says that it is messages of one list each, which stand as that list.
+	rows bool
 }
 
 // plan is how a message stands in JSON.
 type plan struct {
-	fields []field // in the order of the contract; each with its base64 form behind it
+	// fields are in the order of the contract; each has its base64 form behind it.
+	fields []field
+	// byName finds a field by the name of its member.
 	byName map[string]*field
 }
 
@@ -63,8 +78,10 @@ func planOf(m protoreflect.MessageDescriptor) *plan {
 	if p, ok := plans.Load(m.FullName()); ok {
 		return p.(*plan) //nolint:forcetypeassert // nothing else is stored
 	}
+	// Two goroutines may make the same plan at the same time; either will do.
 	p := &plan{byName: make(map[string]*field)}
 	p.add(m, nil)
+	// The array of fields is whole now, so that pointers into it stay good.
 	for i := range p.fields {
 		p.byName[p.fields[i].name] = &p.fields[i]
 	}
@@ -72,6 +89,7 @@ func planOf(m protoreflect.MessageDescriptor) *plan {
 	return p
 }
 
+// add appends the fields of a message. Those of a message that stands inline are appended too: in names the field that holds it.
 func (p *plan) add(m protoreflect.MessageDescriptor, in protoreflect.FieldDescriptor) {
 	for i := range m.Fields().Len() {
 		f := m.Fields().Get(i)
@@ -79,6 +97,7 @@ func (p *plan) add(m protoreflect.MessageDescriptor, in protoreflect.FieldDescri
 		switch {
 		case o.GetInline():
 			p.add(f.Message(), f)
+		// What REST does not have, or sends in a header.
 		case o.GetAbsent() || o.GetReserved() || isAt(f) && !f.IsList():
 		default:
 			p.addField(f, o, in)
@@ -86,6 +105,7 @@ func (p *plan) add(m protoreflect.MessageDescriptor, in protoreflect.FieldDescri
 	}
 }
 
+// optionsOf returns what the contract says of a field's JSON; without options all are at their defaults.
 func optionsOf(f protoreflect.FieldDescriptor) *restpb.Field {
 	if o, ok := proto.GetExtension(f.Options(), restpb.E_Field).(*restpb.Field); ok && o != nil {
 		return o
@@ -93,16 +113,19 @@ func optionsOf(f protoreflect.FieldDescriptor) *restpb.Field {
 	return new(restpb.Field)
 }
 
+// isAt reports whether a field is a place in the log, which REST sends in a header and not in the body.
 func isAt(f protoreflect.FieldDescriptor) bool {
 	return f.Message() != nil && f.Message().FullName() == "millrace.v1.At"
 }
 
+// addField appends one field, and for bytes that may be text its second form, under the name with _base64.
 func (p *plan) addField(f protoreflect.FieldDescriptor, o *restpb.Field, in protoreflect.FieldDescriptor) {
 	x := field{
 		name: string(f.Name()), of: f, in: in, list: f.IsList(), form: formOf(f, o),
 		rows: o.GetForm() == restpb.Form_ROWS,
 	}
 	switch x.form {
+	// The names of the contract carry a unit that the value in JSON has itself, or lacks one that it needs.
 	case formSpanMs:
 		x.name = strings.TrimSuffix(x.name, "_ms")
 	case formMomentMs:
@@ -113,9 +136,11 @@ func (p *plan) addField(f protoreflect.FieldDescriptor, o *restpb.Field, in prot
 		x.words = words(f.Enum())
 	case formMessage:
 		m := f.Message()
+		// Messages may contain themselves, so the plan of the inner one is made when it is first needed.
 		x.sub = sync.OnceValue(func() *plan { return planOf(m) })
 	}
 	p.fields = append(p.fields, x)
+	// Bytes that are no text stand under another name; which of the two comes says how to read them.
 	if x.form == formBytes || x.form == formContent {
 		x.name += "_base64"
 		x.as64 = true
@@ -123,7 +148,9 @@ func (p *plan) addField(f protoreflect.FieldDescriptor, o *restpb.Field, in prot
 	}
 }
 
+// formOf is how a field stands in JSON: as its options say, else by its type.
 func formOf(f protoreflect.FieldDescriptor, o *restpb.Field) form {
+	// What an option says goes before the type.
 	switch o.GetForm() {
 	case restpb.Form_CONTENT:
 		return formContent
@@ -175,6 +202,7 @@ func formOf(f protoreflect.FieldDescriptor, o *restpb.Field) form {
 
 // words are the names of an enumeration's values, by number, in lower case; the one that means nothing is empty.
 func words(e protoreflect.EnumDescriptor) []string {
+	// The contract begins each name with that of its enumeration, where it would not be unique otherwise.
 	prefix := strings.ToUpper(string(e.Name())) + "_"
 	if first := string(e.Values().Get(0).Name()); strings.HasSuffix(first, "_UNSPECIFIED") { // a name of several words
 		prefix = strings.TrimSuffix(first, "UNSPECIFIED")

@@ -15,6 +15,7 @@ const (
 // such as a disk, a processor or an election. internal/node/pace.go estimates commits in the same way; the SDK links nothing of the
 // server.
 type AckPace struct {
+	// least is the fastest answer of the present window; 0: there is none yet.
 	least  time.Duration
 	before time.Duration // least of the window before; 0: nothing was answered in it
 	from   time.Time     // when the window began

@@ -18,7 +18,8 @@ import (
 type leaders struct {
 	at     []string // by partition: the address of the leader; empty: not known
 	missed []int    // how often in a row a partition was not found where it was looked for
-	pool   map[string]*Endpoint
+	// pool holds the endpoints of leaders by address, without the one in use.
+	pool map[string]*Endpoint
 }
 
 // membersMax is how many members of its cluster a client remembers.
@@ -76,6 +77,7 @@ func (w *Router) lookAt(partition int) string {
 	if known := w.lead.at[partition]; known != "" {
 		return known
 	}
+	// Each time that it is not there the next node is asked; any node names the leader if it knows one.
 	nodes := w.nodes()
 	return nodes[w.lead.missed[partition]%len(nodes)]
 }
@@ -112,6 +114,7 @@ func (w *Router) toward(address string) *Endpoint {
 // StreamConn is a connection of streams, which are counted: a server bounds how many one may have.
 type StreamConn struct {
 	grpc.ClientConnInterface
+	// open counts the streams on it. The Router's mutex guards it.
 	open int
 }
 
@@ -179,7 +182,7 @@ func (w *Router) Directory(g *Endpoint, list []*millracev1.PartitionAddress, mem
 	w.setMembers(members)
 }
 
-// setLeaders needs mu.
+// setLeaders takes in who leads which partition. An empty address is the node that says so. It needs mu.
 func (w *Router) setLeaders(g *Endpoint, list []*millracev1.PartitionAddress) {
 	for _, p := range list {
 		address := p.GetAddress()
@@ -235,10 +238,12 @@ func (w *Router) TurnTo(partition int, asked string, e *Refusal) bool {
 		return false
 	}
 	switch {
+	// The node that was asked names the leader: go there, unless it is the one that was asked.
 	case e.Code == wire.NotLeader && e.Leader != "" && w.allows(e.Leader):
 		w.lead.at[partition] = e.Leader
 		return asked != e.Leader
 	case e.Code != wire.NotLeader && e.Code != wire.Unavailable:
+	// It is not where it was looked for, and nobody has named another node since.
 	case w.lead.at[partition] == asked || w.lead.at[partition] == "":
 		w.lead.at[partition] = ""
 		w.lead.missed[partition]++
@@ -306,8 +311,10 @@ func (w *Router) drop(which func(address string) bool) (idle []*Endpoint) {
 	return idle
 }
 
+// all holds for every address: drop then empties the pool.
 func all(string) bool { return true }
 
+// closeEndpoints ends the connections of endpoints. It is called without the mutex.
 func closeEndpoints(list []*Endpoint) {
 	for _, g := range list {
 		g.close()
@@ -322,6 +329,7 @@ type Route struct {
 	asked     string // the address of the node that was asked last
 }
 
+// routeKey is under which a context carries its Route.
 type routeKey struct{}
 
 // WithRoute tells where a call goes.
@@ -329,6 +337,7 @@ func WithRoute(ctx context.Context, r *Route) context.Context {
 	return context.WithValue(ctx, routeKey{}, r)
 }
 
+// routeOf returns the route of a call; nil for one that goes to the endpoint in use.
 func routeOf(ctx context.Context) *Route {
 	r, _ := ctx.Value(routeKey{}).(*Route)
 	return r

@@ -28,18 +28,28 @@ import (
 
 // Endpoint is one way to reach the server: a pair of gRPC connections to a node, or REST. Its exported fields do not change.
 type Endpoint struct {
+	// streams and calls are connections of their own: a wait for a task must not hold up a stream.
 	streams, calls grpc.ClientConnInterface
-	Address        string          // host:port of gRPC; empty for REST
-	Plain          bool            // it has no sessions: what must be repeatable carries an id of its own
-	Gone           context.Context // ends when another endpoint is taken
-	conns          [2]*grpc.ClientConn
-	more           []*grpc.ClientConn // for more streams than one takes
-	lines          []*StreamConn      // over gRPC, those of streams: the first is that of streams
-	leave          context.CancelFunc
-	owed           owed
-	users          int       // calls and streams under way
-	proved         bool      // a server accepted a call
-	failing        time.Time // since when no call is accepted; zero: calls are accepted
+	// Address is host:port of gRPC; empty for REST.
+	Address string
+	// Plain says that it has no sessions: what must be repeatable carries an id of its own.
+	Plain bool
+	// Gone ends when another endpoint is taken; leave ends it.
+	Gone  context.Context
+	leave context.CancelFunc
+	// conns are those of streams and calls; nil over REST. more are for more streams than one takes.
+	conns [2]*grpc.ClientConn
+	more  []*grpc.ClientConn
+	// lines are the connections of streams, over gRPC; the first is that of streams.
+	lines []*StreamConn
+	// owed is what the node has not answered.
+	owed owed
+	// users counts the calls and streams under way.
+	users int
+	// proved says that a server accepted a call.
+	proved bool
+	// failing is since when no call is accepted; zero: calls are accepted.
+	failing time.Time
 }
 
 // Router chooses how a client reaches its server. It is a connection like gRPC's, of which each call takes the endpoint that
@@ -50,23 +60,35 @@ type Endpoint struct {
 // there at all nothing changes.
 type Router struct {
 	opts Options
-	rest *rest.Conn // nil with Stream
+	// rest is nil where Mode is Stream.
+	rest *rest.Conn
+	// ctx ends with Close, by stop; connections are made under it.
 	ctx  context.Context
 	stop context.CancelFunc
-	done chan struct{} // closed when watch has returned
-	turn chan struct{} // holds a token while somebody finds out whether REST is to be taken
+	// done is closed when watch has returned.
+	done chan struct{}
+	// turn holds a token while somebody finds out whether REST is to be taken.
+	turn chan struct{}
 
-	moves  int // from node to node in a row that reached none; of watch alone
+	// moves counts how often in a row watch went from node to node and reached none. It is watch's alone.
+	moves int
+	// asking counts the goroutines that ask other nodes who leads. Close waits for them.
 	asking sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below, and what changes of an endpoint
-	now     *Endpoint
-	lead    leaders
-	members []string // addresses of the cluster that the client was not given, as its nodes say
-	unled   retry.Unled
-	left    []*Endpoint // that are in use still
-	missed  time.Time   // when REST was looked for last, and was not there
-	closed  bool
+	mu sync.Mutex // guards the fields below, and what changes of an endpoint
+	// now is the endpoint in use, and lead has those of the leaders of partitions.
+	now  *Endpoint
+	lead leaders
+	// members are the addresses of the cluster that the client was not given, as its nodes say.
+	members []string
+	// unled decides when a node that knows of no leader is left.
+	unled retry.Unled
+	// left are endpoints that were left and are in use still.
+	left []*Endpoint
+	// missed is when REST was looked for last, and was not there.
+	missed time.Time
+	// closed says that nothing is opened any more.
+	closed bool
 }
 
 const (
@@ -94,10 +116,13 @@ const (
 
 // Options is what a Router needs to know of its client. All fields are required, but REST where Mode is Stream.
 type Options struct {
+	// Mode says which transports may be used.
 	Mode      Mode
 	Addresses []string // host:port of nodes of one cluster, at least one
+	// Namespace is named by streams that ask who leads.
 	Namespace string
 	REST      *rest.Conn // which the Router closes
+	// Codec is that of streams.
 	Codec     encoding.CodecV2
 	Logger    *slog.Logger
 	Encrypted bool // TLS is spoken everywhere
@@ -112,6 +137,7 @@ type Options struct {
 
 // Refusal is what a Router needs to know of the error of a call or stream.
 type Refusal struct {
+	// Code and Reason are as the contract writes them.
 	Code, Reason string
 	Leader       string // host:port that the error names; empty: none
 	Patient      bool   // the call may be repeated
@@ -140,12 +166,15 @@ func New(o Options) (*Router, error) {
 	return w, nil
 }
 
+// overREST makes the endpoint of REST, which has no connections of its own: all share rest.Conn.
 func (w *Router) overREST() *Endpoint {
 	r := &Endpoint{streams: w.rest, calls: w.rest, Plain: true}
 	r.Gone, r.leave = context.WithCancel(w.ctx)
 	return r
 }
 
+// overGRPC makes an endpoint of the node at an address. It does not wait for the node: gRPC connects when it is told to, or with
+// the first call.
 func (w *Router) overGRPC(address string) (*Endpoint, error) {
 	g := &Endpoint{Address: address}
 	for i := range g.conns {
@@ -161,6 +190,7 @@ func (w *Router) overGRPC(address string) (*Endpoint, error) {
 	return g, nil
 }
 
+// connect makes one connection. The address is not resolved here: the dialer does that, each time that it dials.
 func (w *Router) connect(address string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+address, w.opts.DialOptions(w, address)...)
 }
@@ -175,12 +205,14 @@ func (g *Endpoint) Ready(ctx context.Context) bool {
 	return true
 }
 
+// close ends the connections, and what is under way on them.
 func (g *Endpoint) close() {
 	for _, conn := range g.connections() {
 		_ = conn.Close() // it fails for a closed one only
 	}
 }
 
+// connections lists all that g has. It needs the Router's mutex once streams may add more.
 func (g *Endpoint) connections() (out []*grpc.ClientConn) {
 	for _, conn := range append(slices.Clip(g.more), g.conns[:]...) {
 		if conn != nil {
@@ -202,6 +234,7 @@ func (w *Router) Acquire() *Endpoint {
 func (w *Router) Release(g *Endpoint) {
 	w.mu.Lock()
 	g.users--
+	// One that the pool holds is kept for the next stream to that leader.
 	last := g.users == 0 && g != w.now && w.lead.pool[g.Address] != g
 	if last {
 		w.left = slices.DeleteFunc(w.left, func(old *Endpoint) bool { return old == g })
@@ -325,6 +358,7 @@ func (w *Router) Invoke(ctx context.Context, method string, in, out any, opts ..
 	if g.Plain {
 		return g.calls.Invoke(ctx, method, in, out, opts...)
 	}
+	// A wait for a task is no debt: it takes as long as the task does.
 	if ctx.Value(repeatableKey{}) != nil && method != millracev1.TaskService_Wait_FullMethodName {
 		w.Owes(g)
 		defer g.owed.answered(1)
@@ -338,6 +372,7 @@ func (w *Router) Invoke(ctx context.Context, method string, in, out any, opts ..
 		w.markHealthy(g)
 		return err
 	}
+	// Only what surely did not reach a server is tried the other way: anything else might be applied twice.
 	unsent := retry.Permanent(err) || status.Code(err) == codes.Unavailable && met.Addr == nil
 	if unsent && !w.patient(g, err) && w.TurnToREST(ctx, g) {
 		return w.rest.Invoke(ctx, method, in, out, opts...)
@@ -367,6 +402,7 @@ func ofServer(err error) bool {
 	return false
 }
 
+// markHealthy takes in that a server accepted a call on g.
 func (w *Router) markHealthy(g *Endpoint) {
 	w.mu.Lock()
 	g.proved, g.failing = true, time.Time{}

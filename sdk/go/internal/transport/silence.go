@@ -27,16 +27,20 @@ const (
 // owed is what a node owes: frames without an ack, and calls that may be repeated without an answer. Others take as long as
 // they take.
 type owed struct {
+	// open counts what is owed.
 	open    atomic.Int64
 	heard   atomic.Int64 // when something came last, or the first of open left: since epoch
 	watched atomic.Bool  // a timer looks at it
 	left    atomic.Bool  // it was silent, and another one leads
 }
 
+// epoch is what times of owed count from, so that they fit one atomic number of the monotonic clock.
 var epoch = time.Now()
 
+// hear notes that something came just now.
 func (o *owed) hear() { o.heard.Store(int64(time.Since(epoch))) }
 
+// quiet is how long nothing has come, or since the first of what is owed left.
 func (o *owed) quiet() time.Duration { return time.Since(epoch) - time.Duration(o.heard.Load()) }
 
 // answered notes that n answers came, or will not come any more.
@@ -62,6 +66,7 @@ func (w *Router) Owes(g *Endpoint) {
 	w.watchSilence(g)
 }
 
+// watchSilence begins to look at g, unless that is done already. It ends by itself once g owes nothing.
 func (w *Router) watchSilence(g *Endpoint) {
 	if g.owed.watched.CompareAndSwap(false, true) {
 		time.AfterFunc(silentFor, func() { w.listen(g, 0) })
@@ -206,12 +211,14 @@ func (w *Router) watchAgain(g *Endpoint) { time.AfterFunc(askMax, func() { w.lis
 // heardStream tells why a stream ended whose node was left.
 type heardStream struct {
 	grpc.ClientStream
+	// g is the endpoint that the stream is of.
 	g *Endpoint
 }
 
 // RecvMsg receives a message.
 func (s heardStream) RecvMsg(m any) error { return s.g.owed.end(s.ClientStream.RecvMsg(m)) }
 
+// repeatableKey is under which a context says that its call may be repeated.
 type repeatableKey struct{}
 
 // Repeatable marks a call that may be repeated, so that a node which does not answer it may be left.

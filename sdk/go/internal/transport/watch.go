@@ -22,8 +22,10 @@ func (w *Router) TurnToREST(ctx context.Context, g *Endpoint) bool {
 	now, early := w.now, time.Since(w.missed) < askAgain
 	w.mu.Unlock()
 	switch {
+	// Another call was faster: what it found out holds for this one too.
 	case now != g:
 		return now.Plain
+	// REST was looked for just now, and was not there.
 	case early:
 		return false
 	}

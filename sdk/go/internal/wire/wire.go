@@ -51,6 +51,7 @@ const (
 
 // Lease names one lease: a task, and the token of the attempt that holds it.
 type Lease struct {
+	// ID is the task's, and Token that of the attempt: it rises with each delivery of the task.
 	ID    string
 	Token uint64
 }
@@ -83,6 +84,7 @@ func State(n int32) string {
 
 // Size estimates the encoded bytes of a task, from above.
 func Size(spec *millracev1.TaskSpec) int {
+	// 128 covers the tags and lengths of these fields, and all numbers and times.
 	n := len(spec.Payload) + len(spec.Queue) + len(spec.Kind) + len(spec.ContentType) + len(spec.Tag) + 128
 	for _, h := range spec.Headers {
 		n += len(h.Name) + len(h.Value) + 8
@@ -95,6 +97,7 @@ func Size(spec *millracev1.TaskSpec) int {
 
 // Random16 makes a session or request id.
 func Random16() []byte {
+	// The source is the runtime's, seeded by the system. Ids need only differ, not be secret.
 	b := make([]byte, 16)
 	binary.LittleEndian.PutUint64(b, rand.Uint64())
 	binary.LittleEndian.PutUint64(b[8:], rand.Uint64())
@@ -103,6 +106,7 @@ func Random16() []byte {
 
 // Cut shortens s to n bytes and drops what is not UTF-8, which the contract cannot carry.
 func Cut(s string, n int) string {
+	// A character that is cut in half is dropped below.
 	if len(s) > n {
 		s = s[:n]
 	}
