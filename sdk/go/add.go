@@ -25,6 +25,7 @@ type AddOption interface {
 	task(spec *millracev1.TaskSpec)
 }
 
+// addFunc is an AddOption that fills in the message of a task.
 type addFunc func(spec *millracev1.TaskSpec)
 
 func (f addFunc) task(spec *millracev1.TaskSpec) { f(spec) }
@@ -72,6 +73,7 @@ func UniqueReject() AddOption {
 	return addFunc(func(s *millracev1.TaskSpec) { unique(s).OnConflict = millracev1.Unique_REJECT })
 }
 
+// unique returns the unique key of a task, made when it has none yet.
 func unique(s *millracev1.TaskSpec) *millracev1.Unique {
 	if s.Unique == nil {
 		s.Unique = &millracev1.Unique{}
@@ -137,6 +139,7 @@ func (j *JobOf[A, R]) AddAll(ctx context.Context, c *Client, args []A, opts ...A
 	return j.addMany(ctx, c, args, true, opts)
 }
 
+// addMany is AddMany, and with all AddAll.
 func (j *JobOf[A, R]) addMany(ctx context.Context, c *Client, args []A, all bool, opts []AddOption) ([]*Handle[R], error) {
 	specs := make([]*millracev1.TaskSpec, len(args))
 	for i, a := range args {
@@ -169,9 +172,11 @@ func (j *JobOf[A, R]) addMany(ctx context.Context, c *Client, args []A, all bool
 
 // batch is the tasks of one call that go one way, to one partition.
 type batch[A, R any] struct {
-	j      *JobOf[A, R]
-	c      *Client
-	all    bool
+	// j and c are what the caller named; all asks for all tasks or none.
+	j   *JobOf[A, R]
+	c   *Client
+	all bool
+	// place is the partition of specs; invoke is when the call began, by the clock of the ledger.
 	place  int
 	specs  []*millracev1.TaskSpec
 	index  []int // of specs in the caller's batch; nil: as they stand
@@ -181,6 +186,7 @@ type batch[A, R any] struct {
 	errs    []error
 }
 
+// at is the place in the caller's batch of the task i of this one.
 func (b *batch[A, R]) at(i int) int {
 	if b.index == nil {
 		return i
@@ -341,6 +347,7 @@ func (b *batch[A, R]) result(ctx context.Context, i int, r *millracev1.CreateRes
 	b.c.record(line, at, nil)
 }
 
+// fail ends the tasks from index from up to, without it, to with the same error.
 func (b *batch[A, R]) fail(e *Error, from, to int) {
 	for i := from; i < to; i++ {
 		b.errs[b.at(i)] = e
@@ -348,6 +355,7 @@ func (b *batch[A, R]) fail(e *Error, from, to int) {
 	}
 }
 
+// line begins the ledger's line about one task.
 func (b *batch[A, R]) line(i int) ledger.Line {
 	s := b.specs[i]
 	return ledger.Line{Op: "create", ID: s.Id, Queue: s.Queue, Key: s.Unique.GetKey(), Invoke: b.invoke}

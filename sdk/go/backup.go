@@ -11,7 +11,9 @@ import (
 
 // Backup is a backup on its way from a server: the state of all shards as files, in parts. It is for one goroutine.
 type Backup struct {
-	Head   BackupHead
+	// Head is there from the beginning.
+	Head BackupHead
+	// stream brings the parts, and cancel ends it. ended says that the last part has come.
 	stream interface {
 		Recv() (*millracev1.BackupPart, error)
 	}
@@ -21,10 +23,11 @@ type Backup struct {
 
 // BackupHead says what a backup is of.
 type BackupHead struct {
-	Cluster   string // id of the cluster, or of the directory of a server by itself; hexadecimal digits
-	Node      string // name of the node that was asked
-	Version   string // of its binary
-	Format    uint32 // newest format of entries that the state was made from
+	Cluster string // id of the cluster, or of the directory of a server by itself; hexadecimal digits
+	Node    string // name of the node that was asked
+	Version string // of its binary
+	Format  uint32 // newest format of entries that the state was made from
+	// Shards is how many shards come, one after the other.
 	Shards    int
 	StartedAt time.Time
 	Objects   bool // files of git repositories come too; a server that is too old sends none
@@ -33,6 +36,7 @@ type BackupHead struct {
 // BackupPart is one part: it begins a shard, by saying which files it is made of, or a file of a git repository's objects, or
 // has the next bytes of those files, of one file at a time. One of the three is set.
 type BackupPart struct {
+	// Shard is what the shard is made of, in the form that the command line's files have.
 	Shard []byte
 	File  *BackupFile
 	Data  []byte
@@ -41,8 +45,9 @@ type BackupPart struct {
 // BackupFile is a file of the objects of git repositories: a pack, or the index of one.
 type BackupFile struct {
 	Digest [32]byte // SHA-256 of its bytes
-	Size   int64
-	Index  bool
+	// Size is in bytes. Index says that it is the index of a pack.
+	Size  int64
+	Index bool
 }
 
 // Backup begins a backup of the whole server or cluster, of all tenants (needs the scope backup). All that was acknowledged
@@ -69,6 +74,7 @@ func (c *Client) Backup(ctx context.Context, rate int64) (*Backup, error) {
 	return b, nil
 }
 
+// begin reads the head, which comes first.
 func (b *Backup) begin() error {
 	p, err := b.stream.Recv()
 	if err != nil {

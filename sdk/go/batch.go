@@ -11,6 +11,7 @@ import (
 
 // batchHandler runs several attempts of one kind in one call.
 type batchHandler struct {
+	// n is how many attempts one call takes at most.
 	n   int
 	run func(ctx context.Context, tasks []*Task) (results [][]byte, errs []error)
 }
@@ -33,10 +34,12 @@ func (w *Worker) HandleBatch(kind string, n int, fn func(ctx context.Context, ta
 	w.batches[kind] = &batchHandler{n: min(max(n, 1), wire.FrameItems), run: fn}
 }
 
+// errNotBatched is never told: the engine runs tasks of such a kind in batches alone.
 var errNotBatched = errors.New("tasks of this kind are handled in batches")
 
 // Settlement is the server's answer to the end of one attempt.
 type Settlement struct {
+	// Task is the attempt that ended, as its handler saw it.
 	Task     *Task
 	Op       string // complete, fail, snooze, release
 	Replayed bool   // the answer is to a repeat: it was applied before

@@ -25,10 +25,13 @@ type ClaimQuery struct {
 
 // Claimed is one task that was given to the caller, who must settle it under Token before LeaseUntil.
 type Claimed struct {
-	ID         string
-	Token      uint64
-	Queue      string
-	Kind       string
+	// ID, Queue, Kind and Payload are those of the task.
+	ID string
+	// Token names this attempt: it is for Complete and Fail, and is also fit to fence writes to other systems.
+	Token uint64
+	Queue string
+	Kind  string
+	// Attempt is the number of this delivery, from 1.
 	Attempt    int
 	Payload    []byte
 	Headers    map[string]string
@@ -104,6 +107,7 @@ func (c *Client) Complete(ctx context.Context, id string, token uint64, result a
 
 // Failure is what a failed attempt reports.
 type Failure struct {
+	// Code is for programs, at most 64 B; Message is for people, at most 4 KiB.
 	Code       string
 	Message    string
 	Fatal      bool           // no further attempt
@@ -119,6 +123,7 @@ func (c *Client) Fail(ctx context.Context, id string, token uint64, f Failure) (
 	return c.settle(ctx, "fail", &millracev1.SettleItem{Id: id, Token: token, Outcome: &millracev1.SettleItem_Fail{Fail: fail}})
 }
 
+// settle ends one claimed task, and returns the state that it is in then. op is the ledger's word for it.
 func (c *Client) settle(ctx context.Context, op string, item *millracev1.SettleItem) (State, error) {
 	line := ledger.Line{Op: op, ID: item.Id, Token: ledger.Token(item.Token), Invoke: c.hub.Ledger.Now()}
 	var resp *millracev1.SettleResponse

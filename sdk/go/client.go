@@ -29,11 +29,13 @@ import (
 
 // Client is a connection to one namespace. It may be used by many goroutines.
 type Client struct {
+	// opts does not change; router is the way to the servers.
 	opts   options
 	router *transport.Router
 	hub    *session.Hub       // what all of the client's streams share
 	calls  *session.Producers // creates and commits
 
+	// The generated clients of the services, all over router.
 	tasks   millracev1.TaskServiceClient
 	kv      millracev1.KVServiceClient
 	refs    millracev1.RefServiceClient
@@ -43,9 +45,11 @@ type Client struct {
 	tenants millracev1.TenantServiceClient
 	server  millracev1.ServerServiceClient
 
-	mu      sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// closed says that Close was called.
 	closed  bool
 	workers map[*Worker]struct{} // that run
+	// streams are those that were not closed.
 	streams map[*KVStream]struct{}
 }
 
@@ -82,6 +86,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
+// dialOptions are those of each connection of gRPC, to the node at an address.
 func (c *Client) dialOptions(w *transport.Router, address string) []grpc.DialOption {
 	creds := insecure.NewCredentials()
 	if c.opts.tls != nil {
@@ -121,6 +126,7 @@ func (c *Client) dialOptions(w *transport.Router, address string) []grpc.DialOpt
 	}
 }
 
+// withServerName names the host of an address as the one whose certificate is wanted, unless cfg names another.
 func withServerName(cfg *tls.Config, address string) *tls.Config {
 	if cfg.ServerName != "" {
 		return cfg
@@ -204,6 +210,7 @@ func (c *Client) enter(w *Worker) error {
 	return nil
 }
 
+// leave takes a worker off the list whose Run has ended.
 func (c *Client) leave(w *Worker) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,6 +238,8 @@ func (c *Client) routed(ctx context.Context, partition int) (context.Context, *t
 	return transport.WithRoute(ctx, r), r
 }
 
+// repeat is read and change. Where the error names the partition's leader the call goes there at once, a few times in a row; else
+// it waits as the error asks.
 func (c *Client) repeat(ctx context.Context, partition int, changes bool, call func(ctx context.Context) error) error {
 	unsure := false
 	ctx, r := c.routed(transport.Repeatable(ctx), partition)
@@ -263,6 +272,7 @@ func (c *Client) repeat(ctx context.Context, partition int, changes bool, call f
 	}
 }
 
+// isClosed reports whether Close was called.
 func (c *Client) isClosed() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

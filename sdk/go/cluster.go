@@ -19,29 +19,35 @@ type ClusterStatus struct {
 
 // ClusterNode is one node. What it says of itself is there when it was reached.
 type ClusterNode struct {
-	ID          uint64
-	Name        string
-	Address     string // host:port for its peers
-	GRPC        string
-	HTTP        string
+	// ID is the node's number; Name is for people.
+	ID      uint64
+	Name    string
+	Address string // host:port for its peers
+	// GRPC and HTTP are what clients use, host:port each; empty: the node has no such door.
+	GRPC string
+	HTTP string
+	// Reachable says that the node answered the one that was asked.
 	Reachable   bool
 	Error       string // why it was not reached
 	Program     string // the version of its program
 	KnowsFormat int    // the newest that its program knows
-	Replica     uint64
-	State       string // joining, catching_up, learner, promoting, voter or removing
-	Drained     bool   // it is to lead nothing
-	Unready     string // why it does not serve all it should
-	Leads       []int  // shards
-	Lag         uint64 // entries, of the shard that is most behind
-	Replicas    []ClusterReplica
+	// Replica is the node's number in the log's own protocol: another one each time that it joins.
+	Replica uint64
+	State   string // joining, catching_up, learner, promoting, voter or removing
+	Drained bool   // it is to lead nothing
+	Unready string // why it does not serve all it should
+	Leads   []int  // shards
+	Lag     uint64 // entries, of the shard that is most behind
+	// Replicas are by number of shard.
+	Replicas []ClusterReplica
 }
 
 // ClusterReplica is how one shard stands on one node.
 type ClusterReplica struct {
-	Shard     int
-	Leader    uint64 // node that leads, as far as this one knows; 0: none
-	Leads     bool   // this node leads and serves
+	Shard  int
+	Leader uint64 // node that leads, as far as this one knows; 0: none
+	Leads  bool   // this node leads and serves
+	// Term counts elections. Committed and Applied are indexes of the shard's log.
 	Term      uint64
 	Committed uint64
 	Applied   uint64
@@ -50,6 +56,7 @@ type ClusterReplica struct {
 
 // ClusterShard is one shard over all nodes that were reached.
 type ClusterShard struct {
+	// Shard is its number. Term and Committed are the highest that any node told.
 	Shard     int
 	Leader    uint64 // the node that leads and serves; 0: none that was reached
 	Term      uint64
@@ -58,6 +65,7 @@ type ClusterShard struct {
 
 // MemberJob is a change of membership.
 type MemberJob struct {
+	// ID is the job's, and Node the one that it is about.
 	ID     uint64
 	Kind   string // add, remove, replace, promote or rejoin
 	State  string // running, returning, done, failed or cancelled
@@ -68,7 +76,8 @@ type MemberJob struct {
 
 // Membership is who the members of a cluster are, after a change.
 type Membership struct {
-	Version   uint64 // rises with every change
+	Version uint64 // rises with every change
+	// Members are by node. Job is the change that was begun; nil: nothing was to be done.
 	Members   []ClusterMember
 	Job       *MemberJob
 	JoinToken string // of a node that was added: it holds once, for an hour, and is shown once
@@ -77,11 +86,13 @@ type Membership struct {
 // ClusterMember is one member.
 type ClusterMember struct {
 	Replica uint64 // given once, never again
-	Node    uint64
-	Name    string
-	Peer    string
-	GRPC    string
-	HTTP    string
+	// Node is its number; Peer, GRPC and HTTP are addresses, host:port each, as the node announces them.
+	Node uint64
+	Name string
+	Peer string
+	GRPC string
+	HTTP string
+	// State is joining, catching_up, learner, promoting, voter or removing. Drained says that the node is to lead nothing.
 	State   string
 	Drained bool
 }
@@ -93,10 +104,12 @@ type Operator struct{ c *Client }
 // Operator returns the operator's view of the cluster that the client is connected to.
 func (c *Client) Operator() Operator { return Operator{c} }
 
+// service is the generated client. It is made for each call, as few clients are operators.
 func (o Operator) service() millracev1.ClusterServiceClient {
 	return millracev1.NewClusterServiceClient(o.c.router)
 }
 
+// once is the error of a call that is made once.
 func (o Operator) once(err error) error {
 	if err == nil {
 		return nil
@@ -119,6 +132,7 @@ func (o Operator) Status(ctx context.Context) (*ClusterStatus, error) {
 
 // AddNode describes a node that is to join. Its addresses it announces itself.
 type AddNode struct {
+	// Node is the number that it gets, from 1.
 	Node    uint64
 	Name    string // default n and the number
 	Learner bool   // it stays one: it has all data and no vote
@@ -164,10 +178,12 @@ func (o Operator) Undrain(ctx context.Context, node uint64) (*Membership, error)
 	return o.verb(ctx, millracev1.MemberVerb_MEMBER_VERB_UNDRAIN, node)
 }
 
+// verb begins a change of one member.
 func (o Operator) verb(ctx context.Context, verb millracev1.MemberVerb, node uint64) (*Membership, error) {
 	return o.change(ctx, &millracev1.ChangeMembersRequest{Verb: verb, Node: node})
 }
 
+// change begins a change of the membership, and returns it as it is then.
 func (o Operator) change(ctx context.Context, in *millracev1.ChangeMembersRequest) (*Membership, error) {
 	resp, err := o.service().ChangeMembers(ctx, in)
 	if err := o.once(err); err != nil {
@@ -208,6 +224,7 @@ func (o Operator) Finalize(ctx context.Context) (format, before int, err error) 
 	return int(resp.Format), int(resp.Before), nil
 }
 
+// memberJob reads a job of the contract; nil stays nil.
 func memberJob(j *millracev1.MemberJob) *MemberJob {
 	if j == nil {
 		return nil
@@ -215,6 +232,7 @@ func memberJob(j *millracev1.MemberJob) *MemberJob {
 	return &MemberJob{ID: j.Id, Kind: j.Kind, State: j.State, Node: j.Node, Ending: j.Ending, Reason: j.Reason}
 }
 
+// clusterStatus reads the status of the contract.
 func clusterStatus(s *millracev1.ClusterStatusResponse) *ClusterStatus {
 	out := &ClusterStatus{
 		Cluster: s.GetClusterId(), Asked: s.GetAsked(), Format: int(s.GetFormat()), Job: memberJob(s.GetJob()), Warnings: s.GetWarnings(),

@@ -10,6 +10,7 @@ import (
 type Codec interface {
 	// ContentType names the encoding, such as application/json.
 	ContentType() string
+	// Marshal returns the bytes of v, and Unmarshal reads them into the pointer v.
 	Marshal(v any) ([]byte, error)
 	Unmarshal(data []byte, v any) error
 }
@@ -17,6 +18,7 @@ type Codec interface {
 // JSON is the codec of jobs that name no other.
 var JSON Codec = jsonCodec{}
 
+// jsonCodec is JSON by the package encoding/json.
 type jsonCodec struct{}
 
 func (jsonCodec) ContentType() string                { return "application/json" }
@@ -24,6 +26,7 @@ func (jsonCodec) Marshal(v any) ([]byte, error)      { return json.Marshal(v) }
 func (jsonCodec) Unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 
 const (
+	// The media types of what no codec encodes.
 	typeBytes = "application/octet-stream"
 	typeText  = "text/plain; charset=utf-8"
 )

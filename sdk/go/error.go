@@ -57,6 +57,7 @@ func (o Outcome) String() string {
 
 // Error is the one shape of an error, from a server or from this client.
 type Error struct {
+	// Code says what kind of error it is; programs decide by it, and by Reason.
 	Code       Code
 	Reason     string            // snake_case, such as session_expired; may be empty
 	Message    string            // for a person
@@ -92,6 +93,7 @@ func (e *Error) Is(target error) bool {
 // Unwrap returns what ended the call on this side, such as context.DeadlineExceeded; nil for an answer of the server.
 func (e *Error) Unwrap() error { return e.cause }
 
+// codeError is the sentinel of a code: errors.Is finds it in an Error of that code.
 type codeError Code
 
 func (c codeError) Error() string { return string(c) }

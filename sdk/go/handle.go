@@ -9,16 +9,19 @@ import (
 
 // Handle is a producer's view of one task.
 type Handle[R any] struct {
+	// ID is the task's, 26 characters.
 	ID       string
 	Replayed bool // the task existed: under this id, or under the unique key
 	// Matches says, with Replayed, that the task holds the payload that was asked for.
 	Matches bool
 
+	// job names the kind in errors; codec decodes the result; c is nil for a handle that a Tx made without a client.
 	job   string
 	codec Codec
 	c     *Client
 }
 
+// newHandle makes the handle of a task that was created, or was there.
 func newHandle[A, R any](j *JobOf[A, R], c *Client, r *millracev1.CreateResult) *Handle[R] {
 	return &Handle[R]{ID: r.Id, Replayed: r.Replayed, Matches: r.PayloadMatches, job: j.settings.kind, codec: j.codecOr(c.opts.codec), c: c}
 }
@@ -50,6 +53,7 @@ func (h *Handle[R]) Get(ctx context.Context) (*TaskInfo, error) {
 	return h.c.Task(ctx, h.ID)
 }
 
+// result decodes the result of a task that has ended.
 func (h *Handle[R]) result(info *TaskInfo) (R, error) {
 	var out R
 	if info.State != Completed {
@@ -63,10 +67,12 @@ func (h *Handle[R]) result(info *TaskInfo) (R, error) {
 
 // TaskError says that a task ended without completing.
 type TaskError struct {
-	ID      string
-	State   State  // Dead or Cancelled
-	Reason  string // max_attempts, max_crashes, max_deliveries, fatal
-	Code    string // of the last failure
+	// ID is the task's.
+	ID     string
+	State  State  // Dead or Cancelled
+	Reason string // max_attempts, max_crashes, max_deliveries, fatal
+	Code   string // of the last failure
+	// Message is that of the last failure, at most 4 KiB.
 	Message string
 }
 

@@ -22,6 +22,7 @@ func (j *JobOf[A, R]) Handle(w *Worker, fn func(ctx context.Context, t *Task, ar
 	w.register(j.settings.kind, j.settings.queue, j.handler(w.c.opts.codec, fn))
 }
 
+// handler decodes the arguments, calls fn, and encodes its result.
 func (j *JobOf[A, R]) handler(d Codec, fn func(ctx context.Context, t *Task, args A) (R, error)) handler {
 	codec := j.codecOr(d)
 	return func(ctx context.Context, t *Task) ([]byte, string, error) {
@@ -55,6 +56,7 @@ func (w *Worker) HandleAny(fn func(ctx context.Context, t *Task) ([]byte, error)
 	}
 }
 
+// fatalError is what Fatal returns.
 type fatalError struct{ error }
 
 func (e fatalError) Unwrap() error { return e.error }
@@ -62,6 +64,7 @@ func (e fatalError) Unwrap() error { return e.error }
 // Fatal makes a failed attempt the last one: the task is dead, with the reason fatal.
 func Fatal(err error) error { return fatalError{err} }
 
+// retryError is what RetryIn returns.
 type retryError struct {
 	error
 	after time.Duration
@@ -72,6 +75,7 @@ func (e retryError) Unwrap() error { return e.error }
 // RetryIn fails the attempt with err and sets when the next one begins: after d, at most 24 h; 0 means at once.
 func RetryIn(d time.Duration, err error) error { return retryError{err, d} }
 
+// snoozeError is what Snooze returns.
 type snoozeError time.Duration
 
 func (e snoozeError) Error() string { return "snoozed for " + time.Duration(e).String() }
@@ -79,6 +83,7 @@ func (e snoozeError) Error() string { return "snoozed for " + time.Duration(e).S
 // Snooze puts the task off for d. The attempt counts neither as a failure nor as a crash.
 func Snooze(d time.Duration) error { return snoozeError(d) }
 
+// errRelease is what Release returns.
 var errRelease = errors.New("released")
 
 // Release gives the task back at once, to its old place in the queue. It is for a worker that finds that it cannot serve the task.
@@ -87,6 +92,7 @@ func Release() error { return errRelease }
 
 // panicError is what a handler's panic becomes.
 type panicError struct {
+	// value is what the handler panicked with, and stack where it did.
 	value any
 	stack []byte
 }

@@ -12,17 +12,19 @@ import (
 
 // TestRun is what one attempt of a handler came to, without a server.
 type TestRun[R any] struct {
-	Result  R      // of an attempt that completed
-	Err     error  // of the handler, or of encoding its result or effects
-	Settle  string // complete, fail, snooze or release
-	Fatal   bool   // with fail: no further attempt
+	Result R      // of an attempt that completed
+	Err    error  // of the handler, or of encoding its result or effects
+	Settle string // complete, fail, snooze or release
+	Fatal  bool   // with fail: no further attempt
+	// Delay is what RetryIn or Snooze asked for.
 	Delay   time.Duration
 	Effects TestEffects // empty unless Settle is complete
 }
 
 // TestEffects are the changes that would have been committed with the completion, in order.
 type TestEffects struct {
-	Checks  []string // keyspace/key of each condition
+	Checks []string // keyspace/key of each condition
+	// Puts and Adds are in the order in which they were asked for.
 	Puts    []TestPut
 	Deletes []string // keyspace/key
 	Adds    []TestAdd
@@ -30,6 +32,7 @@ type TestEffects struct {
 
 // TestPut is one key that would have been written.
 type TestPut struct {
+	// Value is as the codec encoded it.
 	Keyspace string
 	Key      string
 	Value    []byte
@@ -37,11 +40,13 @@ type TestPut struct {
 
 // TestAdd is one task that would have been created.
 type TestAdd struct {
+	// ID is the one that the handler's handle has.
 	ID      string
 	Queue   string
 	Kind    string
 	Payload []byte
-	Delay   time.Duration
+	// Delay is what the option In asked for; 0 without it.
+	Delay time.Duration
 }
 
 // RunHandler runs fn once, as a worker would, on a task of job j with args, and returns what came of it: a panic is a
@@ -81,6 +86,7 @@ func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx conte
 	return out
 }
 
+// testEffects lists what a Tx holds, in plain types.
 func testEffects(tx *Tx) (e TestEffects) {
 	if tx == nil {
 		return e

@@ -27,11 +27,14 @@ type JobOf[A, R any] struct {
 // taskSettings is what a job says of its tasks. Zero and nil mean the queue's value. Its pointers are shared by copies and
 // never written through.
 type taskSettings struct {
-	kind, queue   string
-	attempts      int32
-	crashes       int32
-	deliveries    *int32 // 0: no bound
-	priority      uint32
+	// kind and queue are names.
+	kind, queue string
+	// attempts and crashes bound how often a task may fail, and lose its lease.
+	attempts   int32
+	crashes    int32
+	deliveries *int32 // 0: no bound
+	priority   uint32
+	// lease and maxRun are how long a worker may be silent, and how long an attempt may take.
 	lease, maxRun *durationpb.Duration
 	retry         *millracev1.Retry
 }
@@ -101,6 +104,7 @@ func (j *JobOf[A, R]) Codec(c Codec) *JobOf[A, R] {
 	return &out
 }
 
+// codecOr returns the job's codec, or d where it has none.
 func (j *JobOf[A, R]) codecOr(d Codec) Codec {
 	if j.codec != nil {
 		return j.codec
@@ -122,12 +126,14 @@ const (
 
 // RetryPolicy says how long a failed task waits. A zero field means the queue's value.
 type RetryPolicy struct {
+	// Backoff is the shape of the waits.
 	Backoff Backoff
 	Base    time.Duration // default 5 s
 	Factor  float64       // 1 to 100; default 2
 	Max     time.Duration // default 15 min
 }
 
+// wire is p in the contract. A shape that is not known here counts as the last one.
 func (p RetryPolicy) wire() *millracev1.Retry {
 	shapes := [...]millracev1.Backoff{
 		FullJitter: millracev1.Backoff_FULL_JITTER, EqualJitter: millracev1.Backoff_EQUAL_JITTER,

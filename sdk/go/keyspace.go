@@ -18,6 +18,7 @@ type KeyspaceConfig struct {
 
 // KeyspaceInfo is a keyspace and what is in it.
 type KeyspaceInfo struct {
+	// Name is the keyspace's, and Config what bounds it.
 	Name      string
 	Config    KeyspaceConfig
 	Keys      uint64 // counted up to 100,000 in each partition
@@ -27,6 +28,7 @@ type KeyspaceInfo struct {
 	OverQuota bool   // puts are refused
 }
 
+// keyspaceInfo reads what the contract says of a keyspace.
 func keyspaceInfo(s *millracev1.KeyspaceStats) KeyspaceInfo {
 	c := s.GetConfig()
 	return KeyspaceInfo{

@@ -23,10 +23,12 @@ func (c *Client) KV(keyspace string) KV { return KV{c, keyspace} }
 
 // Value is what a key holds.
 type Value struct {
+	// Bytes is the value; nil where a key is absent.
 	Bytes []byte
 	Rev   uint64 // rises with each write of the key; fit for IfRev, and no count of versions
 	At    Place  // where the read stands in the log
 
+	// codec decodes the value: the client's.
 	codec Codec
 }
 
@@ -104,8 +106,10 @@ func (k KV) Add(ctx context.Context, key string, n int64, opts ...AddNumberOptio
 	return out.Sums[0], nil
 }
 
+// name is a key as the ledger writes it.
 func (k KV) name(key string) string { return k.keyspace + "/" + key }
 
+// quoted shows a key in an error, if it is short text.
 func quoted(key string) string {
 	if utf8.ValidString(key) && len(key) <= 128 {
 		return `"` + key + `"`
@@ -126,6 +130,7 @@ type KeyOption interface {
 	AddNumberOption
 }
 
+// ifRev is what IfRev returns; it is an option of three kinds of calls.
 type ifRev uint64
 
 func (r ifRev) put(op *millracev1.KVPut)       { op.IfRev = proto.Uint64(uint64(r)) }
@@ -134,6 +139,7 @@ func (r ifRev) delete(op *millracev1.KVDelete) { op.IfRev = proto.Uint64(uint64(
 // IfRev refuses a put, delete or addition with ErrPrecondition unless the key is at rev; 0 means that it is absent.
 func IfRev(rev uint64) KeyOption { return ifRev(rev) }
 
+// putFunc is a PutOption that fills in the message of a put.
 type putFunc func(op *millracev1.KVPut)
 
 func (f putFunc) put(op *millracev1.KVPut) { f(op) }
@@ -188,14 +194,17 @@ func ValueGreater[V ~string | ~[]byte](v V) Condition {
 	return valueCondition(millracev1.KVCheck_GREATER, v)
 }
 
+// condition makes a condition without an operand, on whether a key is there.
 func condition(cmp millracev1.KVCheck_Compare) Condition {
 	return Condition{&millracev1.KVCheck{Compare: cmp}}
 }
 
+// revCondition makes a condition on a key's revision.
 func revCondition(cmp millracev1.KVCheck_Compare, rev uint64) Condition {
 	return Condition{&millracev1.KVCheck{Compare: cmp, Operand: &millracev1.KVCheck_Rev{Rev: rev}}}
 }
 
+// valueCondition makes a condition on a key's value.
 func valueCondition[V ~string | ~[]byte](cmp millracev1.KVCheck_Compare, v V) Condition {
 	return Condition{&millracev1.KVCheck{Compare: cmp, Operand: &millracev1.KVCheck_Value{Value: []byte(v)}}}
 }

@@ -20,6 +20,7 @@ func (k KV) GetMany(ctx context.Context, keys []string, opts ...ReadOption) (val
 	o := readOptionsOf(opts)
 	values = make([]Value, 0, len(keys))
 	for len(values) < len(keys) {
+		// Each call may answer fewer keys than it was asked for, so that the answer stays within its bound.
 		rest := keys[len(values):min(len(keys), len(values)+wire.BatchGet)]
 		req := &millracev1.KVBatchGetRequest{
 			Keyspace: k.keyspace, Keys: make([][]byte, len(rest)), Min: o.min(), Stale: o.stale, MaxStaleness: o.staleness(),
@@ -53,6 +54,7 @@ func (k KV) GetMany(ctx context.Context, keys []string, opts ...ReadOption) (val
 
 // Entry is a key of a range and what it holds.
 type Entry struct {
+	// Key is any bytes. Of Keys the value is nil.
 	Key string
 	Value
 }
@@ -78,6 +80,7 @@ func (k KV) Keys(ctx context.Context, r KeyRange, opts ...ReadOption) iter.Seq2[
 	return k.entries(ctx, req)
 }
 
+// entries reads a range. The first chunk may be asked for again after an error; later ones cannot, as the stream has moved on.
 func (k KV) entries(ctx context.Context, req *millracev1.KVRangeRequest) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		ctx, cancel := context.WithCancel(ctx)

@@ -14,7 +14,8 @@ import (
 //
 // It may be used by many goroutines, and is to be closed. It needs gRPC.
 type KVStream struct {
-	c    *Client
+	c *Client
+	// puts holds a stream for each partition that a key was put to.
 	puts *session.Puts
 }
 

@@ -8,6 +8,7 @@ import (
 
 // NamespaceInfo is the client's namespace.
 type NamespaceInfo struct {
+	// Config is what rules the namespace.
 	Config     NamespaceConfig
 	Partitions []PartitionInfo // by number
 
@@ -37,12 +38,14 @@ type NamespaceConfig struct {
 
 // PartitionInfo says where a partition lies.
 type PartitionInfo struct {
+	// Partition is its number in the namespace, and Shard that of the log that holds it.
 	Partition int
 	Shard     int
 	Address   string // of the node that leads it; empty: the one that answered, if Led
 	Led       bool   // somebody is known to lead it
 }
 
+// partitionInfos reads the list of the contract.
 func partitionInfos(list []*millracev1.PartitionInfo) []PartitionInfo {
 	out := make([]PartitionInfo, len(list))
 	for i, p := range list {

@@ -16,24 +16,29 @@ import (
 // Option changes how Dial connects.
 type Option interface{ dial(o *options) }
 
+// dialFunc is an Option that sets fields of options.
 type dialFunc func(o *options)
 
 func (f dialFunc) dial(o *options) { f(o) }
 
+// options is what the options of Dial, and the environment, come to.
 type options struct {
 	address   string   // the first of addresses
 	addresses []string // of nodes of one cluster
 	rest      string   // host:port, or several with commas; empty: restHosts finds it
+	// transport says which of gRPC and REST may be used.
 	transport TransportMode
 	token     string
 	namespace string
-	tls       *tls.Config
-	insecure  bool
-	dial      func(ctx context.Context, address string) (net.Conn, error)
-	dials     bool // dial is the caller's
-	logger    *slog.Logger
-	ledger    io.Writer
-	codec     Codec
+	// tls is nil for clear text; insecure says that clear text was asked for, and is not only the default of this machine.
+	tls      *tls.Config
+	insecure bool
+	// dial makes all connections.
+	dial   func(ctx context.Context, address string) (net.Conn, error)
+	dials  bool // dial is the caller's
+	logger *slog.Logger
+	ledger io.Writer
+	codec  Codec
 }
 
 // Address sets the server's host:port, or those of several nodes of one cluster, with commas between them. Any of these nodes tells
@@ -99,6 +104,7 @@ func cleanToken(s string) (string, error) {
 	return s, nil
 }
 
+// defaultAddress is where a server on the same machine listens.
 const defaultAddress = "127.0.0.1:" + grpcPort
 
 // newOptions applies opts over the environment and fills in what is missing.
@@ -177,6 +183,7 @@ func (o *options) local() bool {
 	return true
 }
 
+// loopback reports whether a host is this machine.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true

@@ -36,6 +36,7 @@ type QueueConfig struct {
 	RetainDead      *time.Duration // default 14 days
 }
 
+// optional is a duration of the contract; nil stays nil.
 func optional(d *time.Duration) *durationpb.Duration {
 	if d == nil {
 		return nil
@@ -43,6 +44,7 @@ func optional(d *time.Duration) *durationpb.Duration {
 	return durationpb.New(*d)
 }
 
+// optionalOf reads a duration of the contract; nil stays nil.
 func optionalOf(d *durationpb.Duration) *time.Duration {
 	if d == nil {
 		return nil
@@ -51,6 +53,7 @@ func optionalOf(d *durationpb.Duration) *time.Duration {
 	return &v
 }
 
+// wire is q in the contract, without its Version, which is a condition of the request.
 func (q QueueConfig) wire() *millracev1.QueueConfig {
 	w := &millracev1.QueueConfig{
 		MaxAttempts: int32(q.MaxAttempts), MaxCrashes: int32(q.MaxCrashes), Lease: durationOf(q.Lease),
@@ -67,6 +70,7 @@ func (q QueueConfig) wire() *millracev1.QueueConfig {
 	return w
 }
 
+// queueConfig reads the configuration of the contract.
 func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 	q := QueueConfig{
 		Version: w.GetVersion(), MaxAttempts: int(w.GetMaxAttempts()), MaxCrashes: int(w.GetMaxCrashes()),
@@ -124,6 +128,7 @@ type QueueDeleteOption interface {
 	deleteQueue(r *millracev1.DeleteQueueRequest)
 }
 
+// queueDeleteFunc is a QueueDeleteOption that fills in the request.
 type queueDeleteFunc func(r *millracev1.DeleteQueueRequest)
 
 func (f queueDeleteFunc) deleteQueue(r *millracev1.DeleteQueueRequest) { f(r) }
@@ -154,23 +159,29 @@ func (q Queue) Delete(ctx context.Context, opts ...QueueDeleteOption) error {
 
 // QueueStats are exact counters: created = blocked + scheduled + ready + running + ended and kept + purged.
 type QueueStats struct {
-	Queue          string
-	Blocked        uint64
-	Scheduled      uint64
-	Ready          uint64
-	Running        uint64
-	Completed      uint64
-	Dead           uint64
-	Cancelled      uint64
-	Created        uint64
-	Purged         uint64
+	// Queue is its name.
+	Queue string
+	// Tasks that there are, by their state. Completed, Dead and Cancelled ones are kept for a time, as QueueConfig says.
+	Blocked   uint64
+	Scheduled uint64
+	Ready     uint64
+	Running   uint64
+	Completed uint64
+	Dead      uint64
+	Cancelled uint64
+	// Created counts all tasks that there ever were, and Purged those that were removed.
+	Created uint64
+	Purged  uint64
+	// CompletedTotal counts completions, of tasks that were removed since too.
 	CompletedTotal uint64
 	FailedTotal    uint64 // failing attempts
 	CrashedTotal   uint64 // attempts whose lease was lost
 	Bytes          uint64 // payloads and results of the tasks there are
-	OldestReady    time.Time
+	// OldestReady is since when the task waits that has been ready for longest; zero: none is ready.
+	OldestReady time.Time
 }
 
+// queueStats reads the counters of the contract.
 func queueStats(s *millracev1.QueueStats) QueueStats {
 	return QueueStats{
 		Queue: s.GetQueue(), Blocked: s.GetBlocked(), Scheduled: s.GetScheduled(), Ready: s.GetReady(), Running: s.GetRunning(),

@@ -11,9 +11,12 @@ import (
 // ReadOption changes a read.
 type ReadOption interface{ read(o *readOptions) }
 
+// readOptions is what the options of a read set.
 type readOptions struct {
+	// minIndex is for a read of one partition, at for one of several.
 	minIndex uint64
 	at       []Place
+	// stale allows an answer without a majority; maxStale bounds its age, 0 does not.
 	stale    bool
 	maxStale time.Duration
 }
@@ -35,6 +38,7 @@ func (o *readOptions) staleness() *durationpb.Duration {
 	return durationpb.New(o.maxStale)
 }
 
+// stale is what Stale returns.
 type stale time.Duration
 
 func (s stale) read(o *readOptions) { o.stale, o.maxStale = true, time.Duration(s) }
@@ -43,6 +47,7 @@ func (s stale) read(o *readOptions) { o.stale, o.maxStale = true, time.Duration(
 // missing. If that may be older than within, a majority is asked all the same; 0 allows any age.
 func Stale(within time.Duration) ReadOption { return stale(within) }
 
+// readOptionsOf applies options in their order.
 func readOptionsOf(opts []ReadOption) (o readOptions) {
 	for _, opt := range opts {
 		opt.read(&o)
@@ -50,6 +55,7 @@ func readOptionsOf(opts []ReadOption) (o readOptions) {
 	return o
 }
 
+// atLeast is what AtLeast returns.
 type atLeast Place
 
 func (p atLeast) read(o *readOptions) {

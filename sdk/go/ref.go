@@ -16,6 +16,7 @@ import (
 // Repo is a git repository: its references, of which many can be moved in one transaction. Object ids are 40 lower-case
 // hexadecimal digits; 40 zeros, or an empty text, mean no object.
 type Repo struct {
+	// name is the repository's; tag is the one that it was created with, or empty.
 	c         *Client
 	name, tag string
 }
@@ -29,10 +30,12 @@ func (r Repo) Tagged(tag string) Repo {
 	return r
 }
 
+// place is the partition that the repository is in.
 func (r Repo) place() int { return place.Repo(r.name, r.tag, r.c.hub.Partitions()) }
 
 // RefUpdate is a transaction with all that can be said of one.
 type RefUpdate struct {
+	// Changes are at most 10,000, each of another ref.
 	Changes      []RefChange
 	Message      string // of changes that have none of their own
 	AllowPartial bool   // each change stands alone; else it is all or nothing
@@ -43,7 +46,8 @@ type RefsUpdated struct {
 	Results  []RefResult // one per change
 	Rev      uint64      // the repository's change counter
 	Replayed bool        // it had been applied before, and nothing was done again
-	At       Place
+	// At is where the transaction stands in the log.
+	At Place
 }
 
 // RefResult is what became of one change.
@@ -75,6 +79,7 @@ func (r Repo) Apply(ctx context.Context, u RefUpdate) (RefsUpdated, error) {
 	return updatedOf(resp.GetResults(), resp.GetRev(), resp.GetReplayed(), resp.GetAt()), nil
 }
 
+// updatedOf reads the answer to a transaction.
 func updatedOf(results []*millracev1.RefChanged, rev uint64, replayed bool, at *millracev1.At) RefsUpdated {
 	out := RefsUpdated{Results: make([]RefResult, len(results)), Rev: rev, Replayed: replayed, At: placeOf(at)}
 	for i, r := range results {
@@ -85,18 +90,23 @@ func updatedOf(results []*millracev1.RefChanged, rev uint64, replayed bool, at *
 
 // Ref is one reference: it has an ID, or a Target when it is symbolic.
 type Ref struct {
-	Name   string
+	// Name is HEAD, or begins with refs/.
+	Name string
+	// ID is the object that the ref points to; empty for a symbolic ref.
 	ID     string
 	Type   string // commit, tree, blob or tag
 	Peeled string // of a tag: what it finally points to
+	// Target is the name of the ref that a symbolic one points to; empty for others.
 	Target string
 	Rev    uint64 // of the repository at its last change
 }
 
+// refTypes are the words for the types of objects, by their numbers in the contract.
 var refTypes = [...]string{
 	millracev1.Ref_COMMIT: "commit", millracev1.Ref_TREE: "tree", millracev1.Ref_BLOB: "blob", millracev1.Ref_TAG: "tag",
 }
 
+// refOf reads a ref of the contract. A type that is not known here is empty.
 func refOf(r *millracev1.Ref) Ref {
 	out := Ref{Name: r.GetName(), ID: r.GetId(), Peeled: r.GetPeeled(), Target: r.GetTarget(), Rev: r.GetRev()}
 	if t := r.GetType(); t >= 0 && int(t) < len(refTypes) {
@@ -121,6 +131,7 @@ func (r Repo) Get(ctx context.Context, name string, opts ...ReadOption) (Ref, er
 
 // RefSet is refs of one instant.
 type RefSet struct {
+	// Refs are in byte order of their names, or in the order that was asked for.
 	Refs []Ref
 	Rev  uint64 // of the repository
 	At   Place
@@ -146,6 +157,7 @@ func (r Repo) BatchGet(ctx context.Context, names []string, opts ...ReadOption) 
 
 // RefQuery says which refs to list.
 type RefQuery struct {
+	// Prefix begins the names that are listed; empty: all.
 	Prefix   string
 	Globs    []string // any of these: * within a component, ** across
 	PointsAt string   // an id, or what it peels to
@@ -174,6 +186,7 @@ func (r Repo) Each(ctx context.Context, q RefQuery, fn func(Ref) error, opts ...
 	return out.Rev, err
 }
 
+// each lists refs once, into fn, and sets Rev and At of out.
 func (r Repo) each(ctx context.Context, q RefQuery, opts []ReadOption, out *RefSet, fn func(Ref) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -206,16 +219,20 @@ func (r Repo) each(ctx context.Context, q RefQuery, opts []ReadOption, out *RefS
 
 // RefLogEntry is one record of a ref's log.
 type RefLogEntry struct {
+	// Old and New are object ids; empty: there was none, or is none any more.
 	Old, New             string
 	OldTarget, NewTarget string // of a symbolic ref
-	Principal            string
-	Cause                string // request, push, timer or task
-	Request              string // of a push or request that had an id
-	Task                 string
-	Message              string
-	Time                 time.Time
-	Index                uint64
-	Rev                  uint64
+	// Principal is who made the change: the subject of the token.
+	Principal string
+	Cause     string // request, push, timer or task
+	Request   string // of a push or request that had an id
+	// Task is the id of the task whose effects made the change.
+	Task    string
+	Message string
+	Time    time.Time
+	// Index is the place in the log, and Rev the repository's change counter after it.
+	Index uint64
+	Rev   uint64
 }
 
 // Reflog reads up to limit records of the log of a ref, deleted or not, newest first. limit is 1 to 1,000.
@@ -233,6 +250,7 @@ func (r Repo) ReflogBefore(ctx context.Context, name string, t time.Time) (RefLo
 	return one(r.reflog(ctx, &millracev1.ReadReflogRequest{Name: name, Time: timestamppb.New(t)}))
 }
 
+// one returns the first of a list, which is ErrNotFound when it is empty.
 func one(list []RefLogEntry, err error) (RefLogEntry, error) {
 	if err != nil {
 		return RefLogEntry{}, err
@@ -240,6 +258,7 @@ func one(list []RefLogEntry, err error) (RefLogEntry, error) {
 	return list[0], nil
 }
 
+// reflog reads records of a ref's log, as the request says.
 func (r Repo) reflog(ctx context.Context, req *millracev1.ReadReflogRequest) ([]RefLogEntry, error) {
 	req.Repo, req.Tag = r.name, r.tag
 	var resp *millracev1.ReadReflogResponse

@@ -30,6 +30,7 @@ const (
 
 // RefChangeSpec is all that can be said of one change. Object ids are 40 lower-case hexadecimal digits; 40 zeros mean no object.
 type RefChangeSpec struct {
+	// Kind says which of the other fields count.
 	Kind      RefChangeKind
 	Name      string  // of the ref, at most 1,024 B
 	Old       *string // what the ref must be at; nil: anything; zeros: it must not exist

@@ -63,6 +63,7 @@ const (
 )
 
 var (
+	// The words of the enumerations, by their numbers in the contract.
 	repoStates = [...]string{RepoReady: "ready", RepoImporting: "importing", RepoArchived: "archived"}
 	refDenials = [...]string{DenyCreate: "create", DenyUpdate: "update", DenyDelete: "delete", DenyForce: "force"}
 	refDoors   = [...]string{AnyDoor: "any", OnlyAPI: "api", OnlyPush: "push", OnlyEffects: "effects"}

@@ -22,7 +22,8 @@ const (
 
 // Loaded tells what a load did.
 type Loaded struct {
-	Changed  uint64 // refs that were moved
+	Changed uint64 // refs that were moved
+	// Failures count changes from the first of the load on. Rev is the repository's change counter after the last frame.
 	Failures []RefFailure
 	Rev      uint64
 }
@@ -58,20 +59,24 @@ func (r Repo) Load(ctx context.Context, changes iter.Seq[RefChange]) (Loaded, er
 // maxLoadFailures bounds what a load remembers of changes that failed.
 const maxLoadFailures = 10_000
 
+// loadStream is the stream of one load.
 type loadStream = grpc.BidiStreamingClient[millracev1.LoadRefsRequest, millracev1.LoadRefsResponse]
 
 // load is one load, over as many streams as it takes.
 type load struct {
+	// next returns the changes one after the other, and session is 16 bytes that name the load.
 	r       Repo
 	next    func() (RefChange, bool)
 	session []byte
 
 	mu      sync.Mutex                    // guards the fields below
 	waiting []*millracev1.LoadRefsRequest // without an answer, in order
+	// number counts the frames that were made, and applied is the highest of them that has an answer.
 	number  uint64
 	applied uint64
 	ended   bool // no more changes come
-	out     Loaded
+	// out is what the load did so far.
+	out Loaded
 }
 
 // stream carries the load on until it is done, or breaks.
@@ -104,6 +109,7 @@ func (l *load) stream(ctx context.Context) error {
 	return l.receive(stream, room)
 }
 
+// send writes again first, and then frames of what comes, with at most loadFlight under way: each takes a place in room.
 func (l *load) send(ctx context.Context, stream loadStream, again []*millracev1.LoadRefsRequest, room chan struct{}) {
 	for {
 		select {
@@ -146,6 +152,7 @@ func (l *load) frame() *millracev1.LoadRefsRequest {
 	return frame
 }
 
+// receive takes answers until the stream ends, and gives the places in room back.
 func (l *load) receive(stream loadStream, room chan struct{}) error {
 	for {
 		in, err := stream.Recv()
@@ -166,6 +173,7 @@ func (l *load) receive(stream loadStream, room chan struct{}) error {
 	}
 }
 
+// answer takes the answer to one frame. Failures are counted from the first change of the load on.
 func (l *load) answer(in *millracev1.LoadRefsResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"unicode/utf8"
 )
 
+// Limits of a name: of all of it and of a component in bytes, and of its components.
 const (
 	maxRefName       = 1024 // bytes
 	maxRefComponent  = 255
@@ -49,6 +50,7 @@ func RefNameRule(name string) (rule string) {
 	return ""
 }
 
+// checkRefBytes returns the rule that a byte of name breaks, or that two neighbours do.
 func checkRefBytes(name string) (rule string) {
 	for i := range len(name) {
 		c := name[i]

@@ -10,20 +10,25 @@ import (
 
 // RepoInfo tells what a repository is.
 type RepoInfo struct {
-	Name          string
-	ID            string
+	// Name may be given to another repository after a deletion; ID never is.
+	Name string
+	ID   string
+	// Tag is the one that it was created with; empty: its name places it.
 	Tag           string
 	DefaultBranch string // empty when HEAD is detached
 	Config        RepoConfig
-	CreatedAt     time.Time
-	CreatedBy     string
-	DeletedAt     time.Time // zero: it is not deleted
-	Rev           uint64    // change counter
-	Refs          int64
-	Packs         int64
-	Bytes         int64 // of all packs
+	// CreatedAt and CreatedBy say when and by whom it was made: the subject of the token.
+	CreatedAt time.Time
+	CreatedBy string
+	DeletedAt time.Time // zero: it is not deleted
+	Rev       uint64    // change counter
+	// Refs and Packs count what there is.
+	Refs  int64
+	Packs int64
+	Bytes int64 // of all packs
 }
 
+// repoInfoOf reads what the contract says of a repository.
 func repoInfoOf(r *millracev1.Repo) RepoInfo {
 	out := RepoInfo{
 		Name: r.GetName(), ID: r.GetId(), Tag: r.GetTag(), DefaultBranch: r.GetDefaultBranch(), Config: repoConfigOf(r.GetConfig()),
@@ -112,6 +117,7 @@ type RepoListOption interface {
 	listRepos(r *millracev1.ListReposRequest)
 }
 
+// repoListFunc is a RepoListOption that fills in the request.
 type repoListFunc func(r *millracev1.ListReposRequest)
 
 func (f repoListFunc) listRepos(r *millracev1.ListReposRequest) { f(r) }

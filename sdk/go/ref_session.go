@@ -23,31 +23,38 @@ const refFlight = 64
 // committed while others are under way joins their log entry. When the stream breaks it is opened again, and what has no
 // answer is repeated under its number: nothing is done twice. It is safe for concurrent use.
 type RefSession struct {
-	r      Repo
+	r Repo
+	// ctx has the values of the caller's context and ends with Close, by stop. done is closed when run has returned.
 	ctx    context.Context
 	stop   context.CancelFunc
 	done   chan struct{}
 	flight chan struct{} // a place for each transaction under way
 
-	mu      sync.Mutex // guards the fields below, and sending
+	mu sync.Mutex // guards the fields below, and sending
+	// id is 16 bytes, under which the server remembers answers; next is the number that was given out last.
 	id      []byte
 	next    uint64
 	pending []*refCall // in the order of their numbers
-	stream  refSessionStream
-	failed  *Error // nothing more is sent
+	// stream is nil while none is open.
+	stream refSessionStream
+	failed *Error // nothing more is sent
 }
 
+// refSessionStream is the stream of one session.
 type refSessionStream = grpc.BidiStreamingClient[millracev1.RefSessionRequest, millracev1.RefSessionResponse]
 
 // refCall is a transaction that waits for its answer.
 type refCall struct {
+	// txn holds the changes and their number; sent is how often it left in this life of the session.
 	txn  *millracev1.RefSessionTxn
 	sent int
+	// done is closed when out and err are written.
 	done chan struct{}
 	out  RefsUpdated
 	err  *Error
 }
 
+// frame is the call as the stream carries it.
 func (c *refCall) frame() *millracev1.RefSessionRequest {
 	return &millracev1.RefSessionRequest{Frame: &millracev1.RefSessionRequest_Txn{Txn: c.txn}}
 }
@@ -70,6 +77,7 @@ func (r Repo) Session(ctx context.Context) (*RefSession, error) {
 	return s, nil
 }
 
+// open opens a stream that was let in, under the session's id.
 func (s *RefSession) open() (refSessionStream, error) {
 	ctx, _ := s.r.c.routed(s.ctx, s.r.place())
 	stream, err := s.r.c.refs.Session(ctx)
@@ -101,6 +109,7 @@ func (s *RefSession) run(stream refSessionStream) {
 	}
 }
 
+// receive takes answers until the stream ends, and returns why it did.
 func (s *RefSession) receive(stream refSessionStream) error {
 	for {
 		in, err := stream.Recv()
@@ -192,6 +201,7 @@ func (s *RefSession) resend(stream refSessionStream) bool {
 	return true
 }
 
+// isEOF reports whether the server ended the stream well, as one that stops does.
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 // fail ends the session: what waits is unknown if it had left.
@@ -222,7 +232,8 @@ func (s *RefSession) Close() error {
 
 // RefTx is a transaction that is put together. It is for one goroutine.
 type RefTx struct {
-	s       *RefSession
+	s *RefSession
+	// changes are in the order of the calls; message is of those that have none of their own.
 	changes []*millracev1.RefChange
 	message string
 }

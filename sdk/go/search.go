@@ -26,10 +26,11 @@ func (c *Client) Collection(name string) Collection { return Collection{c, name}
 
 // CollectionConfig defines a collection. It is fixed when the collection is made.
 type CollectionConfig struct {
-	Embedder   string // that makes vectors of texts; default the server's, which is called default
-	Model      string // read-only: what the embedder stood for; vectors of two models do not compare
-	Dim        int    // of vectors; default the model's
-	Dot        bool   // compare by dot product; default by cosine, and vectors are brought to length 1
+	Embedder string // that makes vectors of texts; default the server's, which is called default
+	Model    string // read-only: what the embedder stood for; vectors of two models do not compare
+	Dim      int    // of vectors; default the model's
+	Dot      bool   // compare by dot product; default by cosine, and vectors are brought to length 1
+	// TextFields are what the text of a point is made of, and Schema the fields that filters, rules and gates may read.
 	TextFields []TextField
 	Schema     []SchemaField
 	MaxPoints  int64 // of a partition; default 1,048,576
@@ -37,12 +38,14 @@ type CollectionConfig struct {
 
 // TextField is a field of payloads whose text is embedded when a point comes without vector. Without any it is text.
 type TextField struct {
+	// Name is that of a member of the payload.
 	Name   string
 	Weight float64 // 0.01 to 10; 0 = 1
 }
 
 // SchemaField declares a field of payloads.
 type SchemaField struct {
+	// Name is that of a member of the payload.
 	Name string
 	// Type is keyword, keywords, int, float, bool, time, geo, text or credentials.
 	Type      string
@@ -51,6 +54,7 @@ type SchemaField struct {
 	Protected bool   // read by no rule; returned, gated by and searched in its texts only with the scope search:protected
 }
 
+// wire is d in the contract, as the definition of the collection name.
 func (d CollectionConfig) wire(name string) (*millracev1.Collection, error) {
 	out := &millracev1.Collection{
 		Name: name, Embedder: d.Embedder, Model: d.Model, Dim: uint32(max(d.Dim, 0)), MaxPoints: d.MaxPoints, Metric: millracev1.Metric_METRIC_COSINE,
@@ -79,6 +83,7 @@ func refused(field, message string) *Error {
 	return &Error{Code: CodeInvalidArgument, Field: field, Message: message, Op: OpNone, Outcome: Refused}
 }
 
+// collectionConfig reads the definition of the contract.
 func collectionConfig(c *millracev1.Collection) CollectionConfig {
 	out := CollectionConfig{
 		Embedder: c.GetEmbedder(), Model: c.GetModel(), Dim: int(c.GetDim()), Dot: c.GetMetric() == millracev1.Metric_METRIC_DOT, MaxPoints: c.GetMaxPoints(),
@@ -132,10 +137,12 @@ func (k Collection) Delete(ctx context.Context) error {
 
 // CollectionStats count what is in a collection.
 type CollectionStats struct {
+	// Points are those that there are, and Slots the rows that they and removed ones take; Recordings are of searches.
 	Points, Slots, Recordings uint64
 	MemoryBytes               uint64 // of the index on the node that answered
-	Model                     string
-	GraphRows, TailRows       uint64 // that the node's graph has, and newer ones, which searches compare one by one
+	// Model is the one whose vectors the collection holds.
+	Model               string
+	GraphRows, TailRows uint64 // that the node's graph has, and newer ones, which searches compare one by one
 }
 
 // Stats counts what is in the collection.
@@ -166,15 +173,19 @@ func (c *Client) Collections(ctx context.Context, limit int, cursor string) (nam
 
 // Point is one thing that is searched for. Without a vector the text of its payload is embedded by the server.
 type Point struct {
-	ID      string
+	// ID names the point in its collection.
+	ID string
+	// Vector has as many numbers as the collection's model; nil: the server makes it.
 	Vector  []float32
 	Model   string // of the vector; needed with one
 	Payload any    // what encodes to a JSON object; json.RawMessage as it is
 	// IfVersion is the version that the write expects; "0" = the point is absent.
 	IfVersion string
-	IfAbsent  bool
+	// IfAbsent refuses the write with ErrPrecondition where there is a point of that id.
+	IfAbsent bool
 }
 
+// wire is p in the contract. A payload that is not a JSON object is for the server to refuse.
 func (p Point) wire() (*millracev1.Point, error) {
 	out := &millracev1.Point{Id: p.ID, Vector: p.Vector, Model: p.Model, IfVersion: p.IfVersion, IfAbsent: p.IfAbsent}
 	if !utf8.ValidString(p.ID) {
@@ -213,6 +224,7 @@ func (k Collection) UpsertAll(ctx context.Context, points ...Point) ([]Upserted,
 	return k.upsert(ctx, true, points)
 }
 
+// upsert stores points, each by itself or with atomic all in one commit.
 func (k Collection) upsert(ctx context.Context, atomic bool, points []Point) ([]Upserted, error) {
 	in := &millracev1.UpsertPointsRequest{Collection: k.name, Atomic: atomic, Points: make([]*millracev1.Point, len(points))}
 	for i := range points {
@@ -276,7 +288,9 @@ func (k Collection) Remove(ctx context.Context, ids ...string) (existed []bool, 
 
 // StoredPoint is a point as it is stored.
 type StoredPoint struct {
-	ID      string
+	// ID and Payload are as they were stored.
+	ID string
+	// Version is fit for Point.IfVersion.
 	Version string
 	Vector  []float32
 	Payload json.RawMessage
@@ -299,17 +313,20 @@ func (k Collection) Points(ctx context.Context, ids []string, opts ...ReadOption
 
 // Gate is who may be found at all: all of it must hold.
 type Gate struct {
-	Roles       []string // a field of gate role holds one of them
+	Roles []string // a field of gate role holds one of them
+	// AnyRole says that Roles are not asked for.
 	AnyRole     bool
 	Credentials []string  // each is held, and valid at ValidAt
 	ValidAt     time.Time // zero = now
 	Client      string    // no field of gate block holds it
-	IDsIn       []string
-	IDsNotIn    []string
-	Filter      string // an expression over indexed fields
-	Params      any    // what encodes to a JSON object: what Filter names as p.NAME
+	// IDsIn are the only points that may be found, nil: any; IDsNotIn are never found.
+	IDsIn    []string
+	IDsNotIn []string
+	Filter   string // an expression over indexed fields
+	Params   any    // what encodes to a JSON object: what Filter names as p.NAME
 }
 
+// wire is g in the contract.
 func (g Gate) wire() (*millracev1.Gate, error) {
 	out := &millracev1.Gate{
 		Roles: g.Roles, CredentialsAll: g.Credentials, Client: g.Client, IdsIn: g.IDsIn, IdsNotIn: g.IDsNotIn, Filter: g.Filter,
@@ -328,6 +345,7 @@ func (g Gate) wire() (*millracev1.Gate, error) {
 	return out, err
 }
 
+// objectOf encodes what is to be a JSON object; nil stays nil. Errors name the field.
 func objectOf(field string, v any) ([]byte, error) {
 	if v == nil {
 		return nil, nil
@@ -341,11 +359,14 @@ func objectOf(field string, v any) ([]byte, error) {
 
 // GateCounts count rows: Considered is Passed and all that were stopped, each by the first condition it fails.
 type GateCounts struct {
+	// Considered are the rows that there are.
 	Considered, Passed                   uint64
 	IDs, Role, Credential, Block, Filter uint64
-	ValidAt                              time.Time
+	// ValidAt is the time by which credentials were judged.
+	ValidAt time.Time
 }
 
+// gateCounts reads the counts of the contract.
 func gateCounts(g *millracev1.GateCounts) GateCounts {
 	b := g.GetBlockedBy()
 	return GateCounts{
@@ -369,42 +390,53 @@ func (k Collection) Count(ctx context.Context, gate Gate) (GateCounts, error) {
 
 // Search is a search of a collection, by text or vector.
 type Search struct {
+	// Text is embedded by the collection's embedder; Vector is taken as it is. One of them is given.
 	Text   string
 	Vector []float32
 	Model  string // of the vector; needed with one
 	K      int    // results; default 10, at most 1,000
-	Gate   Gate
+	// Gate is judged first: nobody is found who does not pass it.
+	Gate Gate
 
-	Ruleset      string // NAME or NAME@VERSION
-	Params       any    // what encodes to a JSON object: what rules name as params.NAME
+	Ruleset string // NAME or NAME@VERSION
+	Params  any    // what encodes to a JSON object: what rules name as params.NAME
+	// OnlyEligible leaves out rows for which a rule says conditional.
 	OnlyEligible bool
 
+	// DecayField is a field of type time. HalfLife is required with it: what lies that far back counts half.
 	DecayField string
 	HalfLife   time.Duration
-	MinScore   *float64
+	// MinScore leaves out rows below it; nil: none.
+	MinScore *float64
 	// Weights of nearness and of the query's words in a point's texts. Nil: of a vector nearness alone, of a text 0.9 and 0.1, or
 	// 0.1 and 0.9 where the embedder knows words alone.
 	Dense, Lexical *float64
 
-	Exact    bool // compare all rows that pass by their 32-bit vectors
-	Stale    bool // read what the node has, without asking a majority
-	AtLeast  Place
-	Record   bool // keep the search durably before it is answered
+	Exact bool // compare all rows that pass by their 32-bit vectors
+	Stale bool // read what the node has, without asking a majority
+	// AtLeast is a place that the read must have reached, as the option of that name.
+	AtLeast Place
+	Record  bool // keep the search durably before it is answered
+	// Explain adds the parts of each score and the numbers of the plan.
 	Explain  bool
 	NoFields bool // leave payloads out
-	Timeout  time.Duration
-	Partial  bool // when the time is up, take what was found by then: Found.Gap says what is missing
-	Width    int  // rows that a walk over the graph keeps in sight, 16 to 1,000; default the larger of 120 and 4 K
+	// Timeout bounds the search on the server; 0 means 5 s.
+	Timeout time.Duration
+	Partial bool // when the time is up, take what was found by then: Found.Gap says what is missing
+	Width   int  // rows that a walk over the graph keeps in sight, 16 to 1,000; default the larger of 120 and 4 K
 }
 
 // Found is the answer to a search.
 type Found struct {
-	Results  []Result // best first
-	Gate     GateCounts
-	Judged   uint64
-	Blocked  uint64
-	Ruleset  string // NAME@VERSION
-	Plan     string
+	Results []Result // best first
+	// Gate counts who was stopped by what; Judged and Blocked count rows that rules looked at, and stopped.
+	Gate    GateCounts
+	Judged  uint64
+	Blocked uint64
+	Ruleset string // NAME@VERSION
+	// Plan is how rows were found: scan, exact, hnsw or hnsw+scan.
+	Plan string
+	// Semantic says that the embedder knows what words mean; else it only counts them.
 	Semantic bool
 	SearchID string // with Record
 	Gap      *Gap   // with Partial, when the answer is not whole
@@ -418,26 +450,32 @@ type Gap struct {
 
 // Result is a row that was found.
 type Result struct {
-	ID         string
+	// ID is the point's.
+	ID string
+	// Score is what results are ordered by: nearness times JudgeScore, which rules move within 0 and 2, times Decay.
 	Score      float64
 	Eligible   bool // else conditional
 	JudgeScore float64
 	Dense      float64 // with Explain, as the next three
 	Lexical    float64
 	Decay      float64
-	Reasons    []Reason
-	Version    string
-	Payload    json.RawMessage
+	// Reasons are of the rules that had something to say, in their order.
+	Reasons []Reason
+	// Version and Payload are those of the point; Payload is nil with NoFields.
+	Version string
+	Payload json.RawMessage
 }
 
 // Reason is what a rule said of a row.
 type Reason struct {
+	// Rule is its id. OK says that it does not stand against the row, and Reason is its text for people.
 	Rule    string
 	OK      bool
 	Reason  string
 	Missing bool // the row lacks a field that the rule reads
 }
 
+// wire is s in the contract, as a search of a collection.
 func (s Search) wire(collection string) (*millracev1.SearchRequest, error) {
 	g, err := s.Gate.wire()
 	if err != nil {
@@ -517,6 +555,7 @@ func (c *Client) Recording(ctx context.Context, searchID string) (json.RawMessag
 
 // Rule is one rule of a ruleset.
 type Rule struct {
+	// ID names the rule in reasons.
 	ID        string  `json:"id"`
 	When      string  `json:"when"`                 // an expression over indexed fields, req, params and now
 	Severity  string  `json:"severity"`             // block, conditional, penalty or bonus
@@ -575,9 +614,12 @@ func (c *Client) DeleteRules(ctx context.Context, ruleset string) error {
 
 // Embedding is the vector of one text.
 type Embedding struct {
-	Vector    []float32
-	Tokens    int
-	Cached    bool
+	// Vector has as many numbers as the model says, and Tokens is how many parts the model saw of the text.
+	Vector []float32
+	Tokens int
+	// Cached says that the vector was known before.
+	Cached bool
+	// Truncated says that the text was longer than the model reads.
 	Truncated bool
 }
 

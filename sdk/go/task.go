@@ -10,15 +10,19 @@ import (
 
 // Task is one attempt at a task, as its handler sees it.
 type Task struct {
-	ID          string
-	Queue       string
-	Kind        string
-	Attempt     int // number of this delivery, from 1
-	Failures    int // before it
-	Crashes     int
+	// ID is the task's, 26 characters; Queue and Kind are names.
+	ID       string
+	Queue    string
+	Kind     string
+	Attempt  int // number of this delivery, from 1
+	Failures int // before it
+	// Crashes counts the leases that were lost before.
+	Crashes int
+	// MaxAttempts is how many failures end the task as dead.
 	MaxAttempts int
 	Priority    int
 	Headers     map[string]string
+	// Payload is as it was added, and ContentType says how to read it.
 	Payload     []byte
 	ContentType string
 	CreatedAt   time.Time
@@ -30,6 +34,7 @@ type Task struct {
 	at session.Attempt // what the engine knows of it: its lease, and the settle that ends it
 	fx *Tx             // nil until the handler asks for it
 
+	// onRefused is what OnRefused was given; nil: a refusal of the effects fails the attempt.
 	onRefused func(ctx context.Context, refused *Error) error
 }
 

@@ -47,41 +47,51 @@ func (s State) Terminal() bool { return s >= Completed }
 
 // TaskInfo is a task as a reader sees it. Times that are not known are zero.
 type TaskInfo struct {
-	ID          string
-	Queue       string
-	Kind        string
-	State       State
-	Reason      string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal
-	Payload     []byte // empty in lists
+	// ID, Queue and Kind say which task it is.
+	ID      string
+	Queue   string
+	Kind    string
+	State   State
+	Reason  string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal
+	Payload []byte // empty in lists
+	// ContentType says how to read Payload; Headers are nil when there are none.
 	ContentType string
 	Headers     map[string]string
 	Priority    int
-	UniqueKey   string
-	Tag         string
+	// UniqueKey and Tag are as they were added; empty: there is none.
+	UniqueKey string
+	Tag       string
 
+	// The limits in force: the task's own, or the queue's.
 	MaxAttempts   int
 	MaxCrashes    int
 	MaxDeliveries int // 0 = no bound
-	Lease         time.Duration
-	MaxRun        time.Duration
+	// MaxRun of 0 is no bound.
+	Lease  time.Duration
+	MaxRun time.Duration
 
-	Attempt  int // number of the last delivery; 0 before the first
+	Attempt int // number of the last delivery; 0 before the first
+	// Failures, Crashes and Snoozes count how attempts ended; Redrives how often the task was begun again after its end.
 	Failures int
 	Crashes  int
 	Snoozes  int
 	Redrives int
 
-	RunAt      time.Time
-	CreatedAt  time.Time
+	// RunAt is when a task that waits for a time becomes ready.
+	RunAt     time.Time
+	CreatedAt time.Time
+	// ReadyAt and StartedAt are of the last delivery, FinishedAt is of the end, and LeaseUntil is while it runs.
 	ReadyAt    time.Time
 	StartedAt  time.Time
 	FinishedAt time.Time
 	LeaseUntil time.Time
 
+	// Creator is the subject of the token that added it, and Worker the name of the worker that has it, or had it last.
 	Creator string
 	Worker  string
 
-	Result       []byte // empty in lists
+	Result []byte // empty in lists
+	// ResultType says how to read Result. HasResult tells an empty result from none.
 	ResultType   string
 	HasResult    bool
 	ErrorCode    string // of the last failure
@@ -91,6 +101,7 @@ type TaskInfo struct {
 	At Place // where the read stands in the log
 }
 
+// taskInfo reads a task of the contract.
 func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	return &TaskInfo{
 		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
@@ -105,6 +116,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	}
 }
 
+// timeOf is a time of the contract; nil is the zero time.
 func timeOf(t *timestamppb.Timestamp) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -112,6 +124,7 @@ func timeOf(t *timestamppb.Timestamp) time.Time {
 	return t.AsTime()
 }
 
+// headerMap is headers by name. Of several with one name the last counts.
 func headerMap(hs []*millracev1.Header) map[string]string {
 	if len(hs) == 0 {
 		return nil
@@ -156,11 +169,14 @@ func (c *Client) Wait(ctx context.Context, id string) (*TaskInfo, error) {
 
 // Attempt is one delivery of a task.
 type Attempt struct {
-	Number  int
-	Worker  string
+	// Number counts deliveries, from 1; Worker is the name of the one that had it.
+	Number int
+	Worker string
+	// Start and End are by the cluster's clock.
 	Start   time.Time
 	End     time.Time // zero while it runs
 	Outcome string    // completed, failed, timeout, crashed, snoozed, released, cancelled; empty while it runs
+	// Code, Message and Stack are of a failure; Stack is at most 16 KiB.
 	Code    string
 	Message string
 	Stack   string
@@ -237,17 +253,21 @@ func (c *Client) Delete(ctx context.Context, id string) error {
 
 // ServerStatus tells what a server is and has done since it started.
 type ServerStatus struct {
-	Version        string
-	Durability     string // fsync or none
-	Node           string
-	Shards         int
-	AppliedIndex   uint64 // of shard 0
+	// Version is that of the program.
+	Version    string
+	Durability string // fsync or none
+	// Node is the name of the one that answered, and Shards how many logs it keeps.
+	Node         string
+	Shards       int
+	AppliedIndex uint64 // of shard 0
+	// What it did since its start: fsyncs of the log, bytes and entries written to it, and keys written to the store.
 	Fsyncs         uint64
 	LogBytes       uint64
 	Entries        uint64
 	StoreMutations uint64
-	StartedAt      time.Time
-	DiskFull       bool
+	// DiskFull says that writes are refused until there is room again.
+	StartedAt time.Time
+	DiskFull  bool
 }
 
 // Status asks the server what it is.
@@ -267,6 +287,7 @@ func (c *Client) Status(ctx context.Context) (*ServerStatus, error) {
 	}, nil
 }
 
+// durationOf is a duration of the contract; 0 is none.
 func durationOf(d time.Duration) *durationpb.Duration {
 	if d == 0 {
 		return nil

@@ -17,6 +17,7 @@ type TenantConfig struct {
 
 // TenantInfo is a tenant, what bounds it, and what it takes.
 type TenantInfo struct {
+	// Name is the tenant's, and Config what bounds it.
 	Name       string
 	Config     TenantConfig
 	Namespaces int // how many there are

@@ -18,6 +18,7 @@ const (
 	TransportREST                        // REST alone
 )
 
+// transportNames are the words of the variable MILLRACE_TRANSPORT.
 var transportNames = [...]string{TransportAuto: "auto", TransportStream: "stream", TransportREST: "rest"}
 
 // String returns auto, stream or rest.
@@ -28,6 +29,7 @@ func (m TransportMode) String() string {
 	return "unknown"
 }
 
+// parseTransport reads what String returns.
 func parseTransport(name string) (TransportMode, error) {
 	for m, n := range transportNames {
 		if n == name {

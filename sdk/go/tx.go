@@ -21,17 +21,20 @@ import (
 // task's tag or unique key says where it is, and a key's text between its first braces, or else all of it. What belongs
 // elsewhere is ErrPartition before anything is sent.
 type Tx struct {
-	client  *Client         // nil in tests of handlers
-	ctx     context.Context // of the commit; nil for effects
-	task    string          // whose effects these are, or empty
-	codec   Codec
-	fence   *millracev1.Fence
+	client *Client         // nil in tests of handlers
+	ctx    context.Context // of the commit; nil for effects
+	task   string          // whose effects these are, or empty
+	// codec encodes values and arguments.
+	codec Codec
+	fence *millracev1.Fence
+	// conds, ops and handles are what was asked for, in its order.
 	conds   []*millracev1.KVCheck
 	ops     []*millracev1.Op
 	handles []txHandle
 	err     error // of the first change that could not be encoded
 }
 
+// newTx makes a Tx of a commit.
 func (c *Client) newTx() *Tx { return &Tx{client: c, codec: c.opts.codec} }
 
 // partitions is how many there are to choose from.
@@ -77,6 +80,7 @@ func (tx *Tx) place(spec *millracev1.TaskSpec) error {
 
 // txHandle is a task that op creates; the answer may name another one that holds the unique key.
 type txHandle struct {
+	// op is its place among the ops, and id where the handle has its ID.
 	op int
 	id *string
 }
@@ -156,6 +160,7 @@ func (tx *Tx) maxOps() int {
 	return maxCommitOps
 }
 
+// fail notes an error of a change; the first is the one that the Tx ends with.
 func (tx *Tx) fail(err error) {
 	if tx.err == nil {
 		tx.err = err
@@ -201,15 +206,18 @@ type Committed struct {
 	Sums     []int64  // one per op: what an addition made
 	Counts   []uint64 // one per op: how many keys a DeleteRange with CountKeys removed
 	Replayed bool     // it had been applied before, and nothing was done again
-	At       Place
+	// At is where the commit stands in the log.
+	At Place
 }
 
 // Place is a point in the log of a partition. A read that asks for at least this sees what was acknowledged with it.
 type Place struct {
+	// Partition is a number in the namespace; Index rises with each entry of that partition's log.
 	Partition uint32
 	Index     uint64
 }
 
+// placeOf reads a place of the contract.
 func placeOf(a *millracev1.At) Place { return Place{Partition: a.GetPartition(), Index: a.GetIndex()} }
 
 // Commit applies what build adds, all or nothing. A refusal is an *Error that names the op or condition in Op.
@@ -226,6 +234,7 @@ func (c *Client) CommitResult(ctx context.Context, build func(tx *Tx)) (*Committ
 	return c.commit(ctx, tx, ledger.Line{Op: "commit"})
 }
 
+// commit carries a Tx out. line is the ledger's, which it ends.
 func (c *Client) commit(ctx context.Context, tx *Tx, line ledger.Line) (*Committed, error) {
 	req, size, err := tx.request()
 	if err != nil {
@@ -256,6 +265,7 @@ func (c *Client) commit(ctx context.Context, tx *Tx, line ledger.Line) (*Committ
 	return tx.committed(resp, at), nil
 }
 
+// committed reads the answer to a commit, and gives handles the ids of tasks that held their unique keys.
 func (tx *Tx) committed(resp *millracev1.CommitResponse, at *millracev1.At) *Committed {
 	n := len(resp.Results)
 	out := &Committed{

@@ -9,6 +9,7 @@ import (
 // AddNumberOption changes an addition to a number; IfRev is one too.
 type AddNumberOption interface{ add(op *millracev1.KVAdd) }
 
+// sumFunc is an AddNumberOption that fills in the message of an addition.
 type sumFunc func(op *millracev1.KVAdd)
 
 func (f sumFunc) add(op *millracev1.KVAdd) { f(op) }
@@ -44,6 +45,7 @@ type RangeDeleteOption interface {
 	deleteRange(op *millracev1.KVDeleteRange)
 }
 
+// rangeDeleteFunc is a RangeDeleteOption that fills in the message.
 type rangeDeleteFunc func(op *millracev1.KVDeleteRange)
 
 func (f rangeDeleteFunc) deleteRange(op *millracev1.KVDeleteRange) { f(op) }
@@ -60,6 +62,7 @@ func (k TxKV) DeleteRange(r KeyRange, opts ...RangeDeleteOption) {
 	k.tx.ops = append(k.tx.ops, &millracev1.Op{Op: &millracev1.Op_KvDeleteRange{KvDeleteRange: op}})
 }
 
+// op is the removal of the range in the contract.
 func (r KeyRange) op(keyspace string, opts []RangeDeleteOption) *millracev1.KVDeleteRange {
 	op := &millracev1.KVDeleteRange{Keyspace: keyspace, From: []byte(r.from), To: []byte(r.to), Prefix: []byte(r.prefix)}
 	for _, o := range opts {

@@ -33,13 +33,15 @@ type Worker struct {
 
 // workerOptions is what the options of a worker set.
 type workerOptions struct {
+	// slots is how many handlers run at once.
 	slots  int
 	queues []string      // empty: those of the jobs that it handles
 	lease  time.Duration // 0: the tasks' own
-	name   string
-	batch  int
-	drain  time.Duration
-	waits  bool // see WaitForHandlers
+	// name is what attempts record; batch is how many tasks one frame brings at most, and drain how long handlers may go on.
+	name  string
+	batch int
+	drain time.Duration
+	waits bool // see WaitForHandlers
 
 	settled func(s Settlement) // hears of answers; may be nil
 }
@@ -47,6 +49,7 @@ type workerOptions struct {
 // WorkerOption changes a worker.
 type WorkerOption interface{ worker(o *workerOptions) }
 
+// workerFunc is a WorkerOption that sets fields of workerOptions.
 type workerFunc func(o *workerOptions)
 
 func (f workerFunc) worker(o *workerOptions) { f(o) }

@@ -276,7 +276,8 @@ func (f *field) next(b *[]byte) bool {
 	return true
 }
 
-// items are the elements of a list as they are read. They stand in one array, as long as the list that began.
+// items are the elements of a list as they are read. They stand in one array, whose length is that of the list: so the list costs two
+// allocations, however long it is.
 type items[T any] struct {
 	// room is the array, made with the first element.
 	room []T
@@ -416,7 +417,7 @@ func (t *idText) add(id []byte) bool {
 	return len(id) == wireIDBytes && ascii(id)
 }
 
-// marker stands for an id that was added, until take replaces it.
+// marker stands for an id that was added, until take replaces it. It is no id: those are longer.
 const marker = "?"
 
 // take returns the next id, in the order they were added, in place of its marker.
@@ -577,7 +578,9 @@ func readAssignment(t *millracev1.Assignment, ids *idText, names *lastNames, b [
 	return true
 }
 
-// Fields that say their default are not written. All numbers here are below 16, so that a tag is a byte.
+// The functions below write single fields, as protobuf does: a tag, which is the number of the field and the type of its value, then the
+// value, which has its length before it where it is bytes. Fields that say their default are not written. All numbers here are below 16,
+// so that a tag is one byte.
 
 // uintSize is how many bytes appendUint appends.
 func uintSize(v uint64) int {

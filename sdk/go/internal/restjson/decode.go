@@ -81,7 +81,8 @@ func (d *decoder) space() byte {
 	return 0
 }
 
-// each passes an object or a list, and calls for each element, with its name in an object.
+// each passes an object or a list, from its opening to its closing byte, and calls element for each of its elements, which must pass the
+// value. In an object it is called with the name of the member.
 func (d *decoder) each(open, end byte, element func(name []byte)) {
 	if d.err != nil {
 		return
@@ -344,7 +345,7 @@ func (d *decoder) int() int64 {
 	return int64(n)
 }
 
-// whole reads a whole number into the type that the field has.
+// whole reads a whole number into the type that the field has. One that does not fit is an error: cut, it would be another number.
 func (d *decoder) whole(f *field) protoreflect.Value {
 	switch f.of.Kind() {
 	case protoreflect.Int32Kind:
@@ -404,7 +405,7 @@ func (d *decoder) word(w string) bool {
 	return true
 }
 
-// text reads a string. The bytes may be part of the document.
+// text reads a string. The bytes may be part of the document: who keeps them makes a copy.
 func (d *decoder) text() []byte {
 	// pass has found the end, so start and i are around the quotes.
 	start, plain := d.pass()
@@ -447,7 +448,7 @@ func (d *decoder) pass() (start int, plain bool) {
 	return 0, false
 }
 
-// skip passes any value.
+// skip passes any value, of a member that is not known, and sees to it that it is JSON.
 func (d *decoder) skip() {
 	// Each kind of value is told by its first byte.
 	switch c := d.space(); {
