@@ -395,7 +395,7 @@ type Search struct {
 	Vector []float32
 	Model  string // of the vector; needed with one
 	K      int    // results; default 10, at most 1,000
-	// Gate is judged first: nobody is found who does not pass it.
+	// Gate is judged first: only what passes it is found.
 	Gate Gate
 
 	Ruleset string // NAME or NAME@VERSION

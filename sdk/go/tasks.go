@@ -66,7 +66,7 @@ type TaskInfo struct {
 	MaxAttempts   int
 	MaxCrashes    int
 	MaxDeliveries int // 0 = no bound
-	// MaxRun of 0 is no bound.
+	// MaxRun 0 means that there is no bound.
 	Lease  time.Duration
 	MaxRun time.Duration
 

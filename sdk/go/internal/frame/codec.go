@@ -417,7 +417,7 @@ func (t *idText) add(id []byte) bool {
 	return len(id) == wireIDBytes && ascii(id)
 }
 
-// marker stands for an id that was added, until take replaces it. It is no id: those are longer.
+// marker stands for an id that was added, until take replaces it. Ids are longer than it.
 const marker = "?"
 
 // take returns the next id, in the order they were added, in place of its marker.

@@ -235,7 +235,7 @@ func (s *restStream) assign(sub uint32, tasks []*millracev1.Assignment) {
 	}
 	now := time.Now()
 	s.mu.Lock()
-	// Nobody receives the tasks any more: kept, they would be out of reach until their leases end.
+	// The client receives nothing any more: kept, the tasks would be out of reach until their leases end.
 	if gone := s.closed || s.cause != nil; gone {
 		s.mu.Unlock()
 		s.giveBack(tasks)

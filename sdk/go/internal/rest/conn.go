@@ -11,7 +11,7 @@
 // is a claim that waits for tasks, made again and again. The streams of refs are a list, read line by line, and transactions that are
 // carried out one after another. There are no sessions: what must be repeatable carries an id of its own.
 //
-// Errors are a Fault, which gRPC's status package reads. It says who ended a request: the server, something in between, nobody, or the
+// Errors are a Fault, which gRPC's status package reads. It says who ended a request: the server, something in between, no one, or the
 // caller's own context. Whether the request may have been applied follows from that: what never left was not, and what has no answer
 // may have been.
 package rest

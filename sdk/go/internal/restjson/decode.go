@@ -15,7 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// deepest is how far an answer may be nested.
+// deepest is how far an answer may be nested: further than any message of the contract, and not so far that the stack would grow by
+// much for an answer that something else wrote.
 const deepest = 200
 
 // errJSON ends the decoding of what is not JSON, or not of the type that the contract says.
@@ -366,7 +367,8 @@ func (d *decoder) whole(f *field) protoreflect.Value {
 	return protoreflect.ValueOfUint64(d.digits(d.number()))
 }
 
-// real reads a number with decimals, rounded to the type of its field.
+// real reads a number with decimals, rounded to the type of its field. What no number of that type comes near, such as 1e999, is an
+// error.
 func (d *decoder) real(f protoreflect.FieldDescriptor) protoreflect.Value {
 	// The bits of the field's type.
 	size := 64

@@ -73,7 +73,8 @@ type plan struct {
 
 var plans sync.Map // from the full name of a message to its *plan
 
-// planOf returns the plan of a message.
+// planOf returns the plan of a message, and makes it the first time. Plans are kept for good: the contract has a bounded number of
+// messages.
 func planOf(m protoreflect.MessageDescriptor) *plan {
 	if p, ok := plans.Load(m.FullName()); ok {
 		return p.(*plan) //nolint:forcetypeassert // nothing else is stored

@@ -138,7 +138,7 @@ func roam(total int, streams []*share, now time.Time) {
 		if s.target > s.used {
 			continue // a slot is on its way
 		}
-		// A slot that nobody has, or one that another stream gives up.
+		// A slot that no stream has, or one that another stream gives up.
 		if dealt < total {
 			dealt++
 		} else if d := donor(byAge, s, now, dwell); d != nil {

@@ -243,7 +243,7 @@ func (w *Router) TurnTo(partition int, asked string, e *Refusal) bool {
 		w.lead.at[partition] = e.Leader
 		return asked != e.Leader
 	case e.Code != wire.NotLeader && e.Code != wire.Unavailable:
-	// It is not where it was looked for, and nobody has named another node since.
+	// It is not where it was looked for, and no answer has named another node since.
 	case w.lead.at[partition] == asked || w.lead.at[partition] == "":
 		w.lead.at[partition] = ""
 		w.lead.missed[partition]++

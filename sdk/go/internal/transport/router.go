@@ -358,7 +358,7 @@ func (w *Router) Invoke(ctx context.Context, method string, in, out any, opts ..
 	if g.Plain {
 		return g.calls.Invoke(ctx, method, in, out, opts...)
 	}
-	// A wait for a task is no debt: it takes as long as the task does.
+	// A wait for a task does not count as owed: it takes as long as the task does.
 	if ctx.Value(repeatableKey{}) != nil && method != millracev1.TaskService_Wait_FullMethodName {
 		w.Owes(g)
 		defer g.owed.answered(1)
