@@ -141,7 +141,7 @@ func (p *plan) addField(f protoreflect.FieldDescriptor, o *restpb.Field, in prot
 		x.sub = sync.OnceValue(func() *plan { return planOf(m) })
 	}
 	p.fields = append(p.fields, x)
-	// Bytes that are no text stand under another name; which of the two comes says how to read them.
+	// Bytes that are not text stand under another name; which of the two comes says how to read them.
 	if x.form == formBytes || x.form == formContent {
 		x.name += "_base64"
 		x.as64 = true
