@@ -22,6 +22,7 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.TaskService/Create":       edge.Needs(auth.TaskCreate),
 	"/millrace.v1.TaskService/BatchCreate":  edge.Needs(auth.TaskCreate),
 	"/millrace.v1.TaskService/Get":          edge.Needs(auth.TaskRead),
+	"/millrace.v1.TaskService/BatchGet":     edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/ListAttempts": edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/List":         edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Wait":         edge.Needs(auth.TaskRead),

@@ -37,6 +37,7 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.TaskService/Claim":              &pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "mail"}}},
 		"/millrace.v1.TaskService/Heartbeat":          &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: apitest.ID(1), Token: 4}}},
 		"/millrace.v1.TaskService/Settle":             &pb.SettleRequest{Items: []*pb.SettleItem{settle}},
+		"/millrace.v1.TaskService/BatchGet":           &pb.BatchGetRequest{Ids: []string{apitest.ID(1)}},
 		"/millrace.v1.TaskService/RunNow":             &pb.RunNowRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Update":             &pb.UpdateRequest{Id: apitest.ID(1), Priority: new(uint32)},
 		"/millrace.v1.TaskService/Cancel":             &pb.CancelRequest{Id: apitest.ID(1)},

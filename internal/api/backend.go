@@ -42,8 +42,8 @@ type Backend interface {
 	Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
 	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error)
-	// Tasks reads a page of a queue, without payloads and results; next is nil at the end.
-	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, at core.At, err error)
+	// Tasks reads a page of tasks, without payloads and results.
+	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error)
 	// Wait answers when the task has ended, or ctx has.
 	Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error)
 

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"encoding/hex"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -102,10 +103,17 @@ func showError(e core.TaskError) *pb.TaskError {
 }
 
 func showAttempt(a core.Attempt) *pb.Attempt {
-	return &pb.Attempt{
+	out := &pb.Attempt{
 		Number: a.Number, Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End), Outcome: pb.Outcome(a.Outcome),
 		Error: showError(a.Error), Index: a.Index,
 	}
+	if a.End != 0 { // the token of one that runs is its worker's alone
+		out.Token = uint64(a.Token)
+	}
+	if a.Session != (core.SessionID{}) {
+		out.Session = hex.EncodeToString(a.Session[:])
+	}
+	return out
 }
 
 // showAssigned shows tasks that a worker was given; now tells how much of each lease is left.

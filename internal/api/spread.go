@@ -431,14 +431,15 @@ func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse,
 			return nil, err
 		}
 		merge(&at, p.at)
-		for i := range p.tasks {
-			out.Tasks = append(out.Tasks, showTask(&p.tasks[i]))
+		for i := range p.Tasks {
+			out.Tasks = append(out.Tasks, showTask(&p.Tasks[i]))
 		}
+		out.Inspected += uint32(p.Inspected)
 		room -= p.bytes
-		q.Limit -= len(p.tasks)
-		if q.Cursor = p.next; q.Cursor == nil {
+		q.Limit -= len(p.Tasks)
+		if q.Cursor = p.Next; q.Cursor == nil {
 			place++
-		} else if p.cut {
+		} else if p.cut || q.Limit > 0 { // it is full, or as much was looked at as one request may
 			break
 		}
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
@@ -119,22 +120,56 @@ func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 	return out, nil
 }
 
-// List reads a page of a queue's tasks in one state.
+// BatchGet reads several tasks, those that are there.
+func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*pb.BatchGetResponse, error) {
+	const most = 100
+	switch n := len(in.GetIds()); {
+	case n == 0:
+		return nil, edge.Invalid("ids", "must not be empty")
+	case n > most:
+		return nil, edge.TooLarge("ids", "get_tasks", most)
+	}
+	ids := make([]core.TaskID, len(in.GetIds()))
+	for i, s := range in.GetIds() {
+		var fact core.Fact
+		if ids[i], fact = TaskID(edge.Item("ids", i), s); fact != nil {
+			return nil, fact
+		}
+	}
+	out := new(pb.BatchGetResponse)
+	c, err := ts.s.begin(ctx, false)
+	if err != nil {
+		if unknownNamespace(err) {
+			out.At = ShowAt(core.At{})
+			return out, nil
+		}
+		return nil, err
+	}
+	var all core.At
+	for _, id := range ids {
+		if !c.goTo(id) {
+			continue
+		}
+		task, at, err := ts.s.o.Backend.Task(ctx, c.t.part, id, core.ReadOptions{})
+		if edge.Is[core.NotFound](err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if all = at; c.t.several() {
+			all = core.At{Stamp: at.Stamp}
+		}
+		task.Payload, task.Result = nil, nil
+		out.Tasks = append(out.Tasks, showTask(&task))
+	}
+	out.At = ShowAt(all)
+	return out, nil
+}
+
+// List reads a page of tasks.
 func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListResponse, error) {
-	if fact := QueueName("queue", in.GetQueue()); fact != nil {
-		return nil, fact
-	}
-	switch {
-	case in.GetState() == pb.State_STATE_UNSPECIFIED:
-		return nil, edge.Invalid("state", "is required")
-	case in.GetState() < 0 || in.GetState() > pb.State_CANCELLED:
-		return nil, edge.NotSupported("state")
-	}
-	limit, fact := ts.s.page(in.GetLimit())
-	if fact != nil {
-		return nil, fact
-	}
-	cursor, fact := readCursor(in.GetCursor())
+	q, fact := ts.listQuery(in)
 	if fact != nil {
 		return nil, fact
 	}
@@ -145,11 +180,59 @@ func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 		}
 		return nil, err
 	}
-	q := core.ListQuery{Queue: in.GetQueue(), State: core.State(in.GetState()), Limit: limit, Cursor: cursor}
 	if c.t.several() {
 		return c.listAll(ctx, q)
 	}
 	return ts.s.listTasks(ctx, c.t.part, q)
+}
+
+// listQuery reads what a list asks for.
+func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact core.Fact) {
+	for _, name := range [...]struct{ field, value string }{{"queue", in.GetQueue()}, {"kind", in.GetKind()}} {
+		if name.value == "" {
+			continue
+		}
+		if fact = QueueName(name.field, name.value); fact != nil {
+			return q, fact
+		}
+	}
+	if in.GetState() < 0 || in.GetState() > pb.State_CANCELLED {
+		return q, edge.NotSupported("state")
+	}
+	if q.Limit, fact = ts.s.page(in.GetLimit()); fact != nil {
+		return q, fact
+	}
+	if q.Cursor, fact = readCursor(in.GetCursor()); fact != nil {
+		return q, fact
+	}
+	if fact = TextUpTo("worker", in.GetWorker(), "worker_bytes", ts.s.Limits.WorkerBytes); fact != nil {
+		return q, fact
+	}
+	if fact = TextUpTo("unique", in.GetUnique(), "unique_key_bytes", ts.s.Limits.UniqueKeyBytes); fact != nil {
+		return q, fact
+	}
+	q.Queue, q.State, q.Desc = in.GetQueue(), core.State(in.GetState()), in.GetDesc()
+	q.Kind, q.Worker, q.Unique = in.GetKind(), in.GetWorker(), in.GetUnique()
+	if q.From, fact = moment("from", in.GetFrom(), core.Never, 0); fact != nil {
+		return q, fact
+	}
+	if q.To, fact = moment("to", in.GetTo(), core.Never, 0); fact != nil {
+		return q, fact
+	}
+	if len(in.GetLabel()) > core.MaxLabels {
+		return q, edge.TooLarge("label", "labels", core.MaxLabels)
+	}
+	for _, text := range in.GetLabel() {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || !isLabelName(name) {
+			return q, edge.Invalid("label", "must be NAME=VALUE with the name of a label")
+		}
+		if fact = TextUpTo("label", value, "label_value_bytes", core.MaxLabelValue); fact != nil {
+			return q, fact
+		}
+		q.Labels = append(q.Labels, core.Label{Name: name, Value: value})
+	}
+	return q, nil
 }
 
 // listTasks reads a page of one partition's tasks.
@@ -158,17 +241,18 @@ func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQue
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListResponse{Tasks: make([]*pb.Task, len(page.tasks)), Cursor: showCursor(page.next), At: ShowAt(page.at)}
-	for i := range page.tasks {
-		out.Tasks[i] = showTask(&page.tasks[i])
+	out := &pb.ListResponse{
+		Tasks: make([]*pb.Task, len(page.Tasks)), Cursor: showCursor(page.Next), Inspected: uint32(page.Inspected), At: ShowAt(page.at),
+	}
+	for i := range page.Tasks {
+		out.Tasks[i] = showTask(&page.Tasks[i])
 	}
 	return out, nil
 }
 
-// taskPage is a page of tasks, and about what it takes on the wire.
+// taskPage is a page of tasks, where it stands, and about what it takes on the wire.
 type taskPage struct {
-	tasks []core.Task
-	next  []byte
+	core.TaskPage
 	at    core.At
 	bytes int
 	cut   bool // it is shorter than it was asked for, to fit
@@ -177,18 +261,18 @@ type taskPage struct {
 // tasksUpTo reads a page of at most room bytes: a page of tasks with long errors is read again, with fewer tasks.
 func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQuery, room int) (page taskPage, err error) {
 	for {
-		page.tasks, page.next, page.at, err = s.o.Backend.Tasks(ctx, p, q)
+		page.TaskPage, page.at, err = s.o.Backend.Tasks(ctx, p, q)
 		if err != nil {
 			return page, err
 		}
 		page.bytes = 0
-		for i := range page.tasks {
-			page.bytes += taskBytes(&page.tasks[i])
+		for i := range page.Tasks {
+			page.bytes += taskBytes(&page.Tasks[i])
 		}
-		if page.bytes <= room || q.Limit <= 1 || len(page.tasks) <= 1 {
+		if page.bytes <= room || q.Limit <= 1 || len(page.Tasks) <= 1 {
 			return page, nil
 		}
-		q.Limit, page.cut = min(q.Limit, len(page.tasks))/2, true
+		q.Limit, page.cut = min(q.Limit, len(page.Tasks))/2, true
 	}
 }
 

@@ -48,12 +48,32 @@ type KeyCursor interface {
 	Close() error
 }
 
-// ListQuery asks for a page of a queue's tasks in one state, in the order of that state's index.
+// ListQuery asks for a page of tasks. It says, by what it names, which index is read and so the order: the tasks with its first
+// label, about in order of their creation; those of a queue in a state, in the order of that state's index; else all of the
+// partition, about in order of their creation.
 type ListQuery struct {
-	Queue  string
-	State  State
+	Queue  string // empty: any
+	State  State  // 0: any
+	Desc   bool   // the last ones first
 	Limit  int    // 1 to 1000
 	Cursor []byte // opaque, from the page before; nil for the first
+
+	// The rest is asked of each task that the index has.
+
+	Kind   string    // empty: any
+	Worker string    // that runs it, or completed it; empty: any
+	Unique string    // the unique key it was created under; empty: any
+	Labels []Label   // all of them
+	From   ShardTime // created at or after; 0: ever. From and To are times of the wall clocks
+	To     ShardTime // created before; 0: ever
+}
+
+// TaskPage is a page of tasks, without payloads and results. It may be short, and even empty, and still have a cursor: the list ends
+// where there is none.
+type TaskPage struct {
+	Tasks     []Task
+	Next      []byte // cursor; nil at the end
+	Inspected int    // rows that were looked at
 }
 
 // ClaimSpec is one unary claim.

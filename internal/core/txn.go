@@ -8,6 +8,8 @@ type View interface {
 	// Scan calls fn for each key in [from, to) in key order until fn returns false. key and value are valid only
 	// during the call of fn.
 	Scan(from, to []byte, fn func(key, value []byte) bool) error
+	// ScanBack is Scan in descending order. fn must not change the state.
+	ScanBack(from, to []byte, fn func(key, value []byte) bool) error
 }
 
 // ScanRows calls fn for each key in [from, to) in key order, until fn returns false or an error, which it returns.

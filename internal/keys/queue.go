@@ -105,6 +105,20 @@ func AppendTaskState(dst []byte, p core.Partition, id core.TaskID) []byte {
 	return End(append(appendQueue(dst, p, RecordTaskState), id[:]...))
 }
 
+// TaskStateRange bounds the state records of all tasks, by task.
+func TaskStateRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordTaskState))
+}
+
+// DecodeTaskState returns the task in a key of AppendTaskState.
+func DecodeTaskState(key []byte) (id core.TaskID, ok bool) {
+	b := Body(key)
+	if len(b) != queueHead+16 {
+		return id, false
+	}
+	return core.TaskID(b[queueHead:]), true
+}
+
 // AppendTaskResult appends the key of a task's result.
 func AppendTaskResult(dst []byte, p core.Partition, id core.TaskID) []byte {
 	return End(append(appendQueue(dst, p, RecordTaskResult), id[:]...))
@@ -399,6 +413,11 @@ func QueueTail(key []byte) []byte { return Body(key)[PartitionLen+1:] }
 func QueueAfter(p core.Partition, tail []byte) []byte {
 	dst := append(AppendPartition(nil, p), byte(ServiceQueue))
 	return End(append(append(dst, tail...), 0))
+}
+
+// QueueAt returns the key of p whose tail is given.
+func QueueAt(p core.Partition, tail []byte) []byte {
+	return End(append(append(AppendPartition(nil, p), byte(ServiceQueue)), tail...))
 }
 
 // QueueRow says what a key of the queue is of; fields that its record does not have are zero.

@@ -150,9 +150,9 @@ func TestTimesAreShownAsTheWallClocksShowThem(t *testing.T) {
 				t.Errorf("the task for two hours from then has %+v", got)
 			}
 			l.must(&core.TaskComplete{Task: a.Task, Token: a.Token})
-			list, _, _, err := l.node.Tasks(ctx, l.ns, core.ListQuery{Queue: "q", State: core.Completed, Limit: 1})
-			if err != nil || len(list) != 1 || list[0].FinishedAt != now {
-				t.Errorf("completed tasks %+v, %v", list, err)
+			page, _, err := l.node.Tasks(ctx, l.ns, core.ListQuery{Queue: "q", State: core.Completed, Limit: 1})
+			if err != nil || len(page.Tasks) != 1 || page.Tasks[0].FinishedAt != now {
+				t.Errorf("completed tasks %+v, %v", page.Tasks, err)
 			}
 			attempts, _, err := l.node.Attempts(ctx, l.ns, taskID(1), core.ReadOptions{})
 			if err != nil || len(attempts) != 1 || attempts[0].Start != now || attempts[0].End != now {

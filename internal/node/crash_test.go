@@ -108,11 +108,11 @@ func (r *rig) audit(a *acked) error {
 	}
 	for _, s := range []core.State{core.Ready, core.Running, core.Completed} {
 		for cursor, first := []byte(nil), true; first || cursor != nil; first = false {
-			page, next, _, err := r.node.Tasks(ctx, r.ns, core.ListQuery{Queue: "q", State: s, Limit: 1000, Cursor: cursor})
+			page, _, err := r.node.Tasks(ctx, r.ns, core.ListQuery{Queue: "q", State: s, Limit: 1000, Cursor: cursor})
 			if err != nil {
 				return err
 			}
-			for _, t := range page {
+			for _, t := range page.Tasks {
 				_, rev, _, err := r.node.Key(ctx, r.ns, "done", []byte(t.ID.String()), core.ReadOptions{})
 				if err != nil {
 					return err
@@ -121,7 +121,7 @@ func (r *rig) audit(a *acked) error {
 					return fmt.Errorf("task %s is %v and its effect is there: %v", t.ID, s, rev > 0)
 				}
 			}
-			cursor = next
+			cursor = page.Next
 		}
 	}
 	for { // what is delivered from here on was never completed

@@ -145,16 +145,16 @@ func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o
 	return list, at, err
 }
 
-// Tasks reads a page of a queue's tasks in one state, without payloads and results.
-func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (tasks []core.Task, next []byte, at core.At, err error) {
+// Tasks reads a page of tasks, without payloads and results.
+func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (page core.TaskPage, at core.At, err error) {
 	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
-		tasks, next, err = queue.List(v, p, q, shift)
-		for i := range tasks {
-			showTask(&tasks[i], shift)
+		page, err = queue.List(v, p, q, shift)
+		for i := range page.Tasks {
+			showTask(&page.Tasks[i], shift)
 		}
 		return err
 	})
-	return tasks, next, at, err
+	return page, at, err
 }
 
 // Wait answers when the task has ended. It registers before it reads, so that no end is missed.
@@ -203,7 +203,7 @@ func (n *Node) Queue(ctx context.Context, p core.Partition, name string, o core.
 		if err == nil && !ok {
 			err = core.NotFound{Kind: "queue", ID: name}
 		}
-		show(shift, &q.OldestReady)
+		show(shift, &q.OldestReady, &q.Paused.Since)
 		return err
 	})
 	return q, at, err
@@ -214,7 +214,7 @@ func (n *Node) Queues(ctx context.Context, p core.Partition, after string, limit
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		list, err = queue.Queues(v, p, after, limit)
 		for i := range list {
-			show(shift, &list[i].OldestReady)
+			show(shift, &list[i].OldestReady, &list[i].Paused.Since)
 		}
 		return err
 	})

@@ -39,6 +39,7 @@ func goodRESTRequests() map[string]sampleRequest {
 		"POST /v1/tasks/{id}/snooze":          {path: id + "/snooze", body: `{"token":4,"delay":"5s"}`},
 		"POST /v1/tasks/{id}/release":         {path: id + "/release", body: `{"token":4}`},
 		"POST /v1/tasks/{id}/heartbeat":       {path: id + "/heartbeat", body: `{"token":4}`},
+		"POST /v1/tasks:get":                  {path: "/v1/tasks:get", body: `{"ids":["` + apitest.ID(1) + `"]}`},
 		"POST /v1/tasks/{id}/run-now":         {path: id + "/run-now"},
 		"POST /v1/tasks/{id}/stop":            {path: id + "/stop", body: `{"token":4}`},
 		"PATCH /v1/tasks/{id}":                {path: id, body: `{"priority":3}`},

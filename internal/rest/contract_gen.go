@@ -120,6 +120,10 @@ var batchCreateRequestFields = []jsonField[pb.BatchCreateRequest]{
 	{"atomic", func(d *jsonReader, m *pb.BatchCreateRequest) { m.Atomic = d.Boolean() }},
 }
 
+var batchGetRequestFields = []jsonField[pb.BatchGetRequest]{
+	{"ids", func(d *jsonReader, m *pb.BatchGetRequest) { m.Ids = d.Texts("get_tasks", 100) }},
+}
+
 var claimRequestFields = []jsonField[pb.ClaimRequest]{
 	{"queues", func(d *jsonReader, m *pb.ClaimRequest) {
 		d.Array("claim_queues", d.l.ClaimQueues, func() { m.Queues = append(m.Queues, readQueueWeight(d)) })
@@ -968,6 +972,18 @@ func writeCancelAsked(w *jsonWriter, m *pb.CancelAsked) {
 	w.time("until", m.GetUntil())
 }
 
+func writeBatchGetResponse(w *jsonWriter, m *pb.BatchGetResponse) {
+	w.Key("tasks")
+	w.Open('[')
+	for _, x := range m.GetTasks() {
+		w.Open('{')
+		writeTask(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
 func writeListAttemptsResponse(w *jsonWriter, m *pb.ListAttemptsResponse) {
 	w.Key("attempts")
 	w.Open('[')
@@ -993,6 +1009,10 @@ func writeAttempt(w *jsonWriter, m *pb.Attempt) {
 		w.Close('}')
 	}
 	w.Exact("index", m.GetIndex())
+	if m.GetToken() != 0 {
+		w.Exact("token", m.GetToken())
+	}
+	w.OptStr("session", m.GetSession())
 }
 
 func writeListResponse(w *jsonWriter, m *pb.ListResponse) {
@@ -1006,6 +1026,7 @@ func writeListResponse(w *jsonWriter, m *pb.ListResponse) {
 	w.Close(']')
 	w.OptStr("cursor", m.GetCursor())
 	w.Exact("index", m.GetAt().GetIndex())
+	w.Count("inspected", uint64(m.GetInspected()))
 }
 
 func writeClaimResponse(w *jsonWriter, m *pb.ClaimResponse) {

@@ -1,6 +1,8 @@
 package rest_test
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,4 +191,51 @@ func TestALimitOfAQueueIsJudgedOverREST(t *testing.T) {
 	if got := d.do(mail, "POST", "/v1/tasks", `{"queue":"q"}`).want(t, 429); got.text(t, "error", "limit") != "max_tasks" {
 		t.Errorf("too many tasks: %s", got.body)
 	}
+}
+
+func TestTasksAreFoundOverREST(t *testing.T) {
+	d := openDoor(t, mail)
+	made := func(body string) string { return d.do(mail, "POST", "/v1/tasks", body).want(t, 201).text(t, "id") }
+	id := func(n string) string { return `{"id":"01M0000000` + strings.Repeat("0", 15) + n + `",` }
+	first := made(id("1") + `"queue":"q","kind":"send","payload":"secret","labels":{"env":"prod","order":"7"}}`)
+	second := made(id("2") + `"queue":"q","kind":"scan","labels":{"env":"prod"},"delay":"1h"}`)
+	third := made(id("3") + `"queue":"other","unique":{"key":"k"}}`)
+	ids := func(query string) (out []string) {
+		t.Helper()
+		var page struct {
+			Tasks     []struct{ ID string }
+			Inspected int
+		}
+		r := d.do(mail, "GET", "/v1/tasks?"+query, "").want(t, 200)
+		if err := json.Unmarshal(r.body, &page); err != nil || strings.Contains(string(r.body), "secret") || page.Inspected == 0 && len(page.Tasks) > 0 {
+			t.Fatalf("%s: %s %v", query, r.body, err)
+		}
+		for _, task := range page.Tasks {
+			out = append(out, task.ID)
+		}
+		return out
+	}
+	hour := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+	for query, want := range map[string][]string{
+		"order=desc": {third, second, first}, "queue=q&order=desc": {second, first}, "state=scheduled": {second}, "kind=send": {first},
+		"label=env%3Dprod": {first, second}, "label=env%3Dprod&label=order%3D7": {first}, "label=env%3Dprod&order=desc&limit=1": {second},
+		"unique=k&queue=other": {third}, "from=" + hour: nil, "to=" + hour + "&state=ready": {first, third}, "worker=w": nil, "queue=none": nil,
+	} {
+		if got := ids(query); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", query, got, want)
+		}
+	}
+	for query, field := range map[string]string{
+		"label=env": "label", "label=%3Dx": "label", "from=today": "from", "order=up": "order", "kind=%2F": "kind", "state=lost": "state", "worker=": "worker",
+	} {
+		if got := d.do(mail, "GET", "/v1/tasks?"+query, "").want(t, 400); got.text(t, "error", "field") != field {
+			t.Errorf("%s: %s", query, got.body)
+		}
+	}
+	some := d.do(mail, "POST", "/v1/tasks:get", `{"ids":["`+third+`","`+strings.Repeat("0", 25)+`1","`+first+`"]}`).want(t, 200)
+	if some.text(t, "tasks", "[0]", "id") != third || strings.Count(string(some.body), `"queue"`) != 2 || strings.Contains(string(some.body), "secret") {
+		t.Errorf("several tasks: %s", some.body)
+	}
+	d.do(mail, "POST", "/v1/tasks:get", `{"ids":[]}`).want(t, 400)
+	d.do(mail, "POST", "/v1/tasks:get", `{"ids":["`+strings.Repeat(first+`","`, 100)+first+`"]}`).want(t, 413)
 }

@@ -77,6 +77,7 @@ var (
 	stalenessForm = Form{Pattern: durations, Not: noDigits, Examples: []string{"1.5s", "90s"}}
 	keyForm       = plainText.filled().upTo(defaults.UniqueKeyBytes)
 	reasonForm    = plainText.upTo(core.MaxReason)
+	labelQuery    = Form{Pattern: fmt.Sprintf(`^[0-9A-Za-z][0-9A-Za-z._/-]{0,%d}=[^`+controls+`]{0,%d}$`, core.MaxLabelName-1, core.MaxLabelValue)}
 	labelForm     = Form{MaxLength: core.MaxLabelValue, Pattern: plainText.Pattern}
 	tokenForm     = wholes[uint64](1, math.MaxUint64)
 )
@@ -236,7 +237,8 @@ func taskForms(l *edge.Limits) map[string]Form {
 	attempts, crashes, deliveries := wholes(0, l.Attempts), wholes(0, l.Crashes), wholes(0, l.Deliveries)
 	return map[string]Form{
 		"TaskSpec.id": taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
-		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.labels": labelForm, "UpdateRequest.labels": labelForm,
+		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.labels": labelForm, "BatchGetRequest.ids": taskForm.many(1, 100), "UpdateRequest.request_id": requestIDForm,
+		"CancelRequest.request_id": requestIDForm, "RetryRequest.request_id": requestIDForm, "ForceReleaseRequest.request_id": requestIDForm, "UpdateRequest.labels": labelForm,
 		"UpdateRequest.priority": wholes(0, l.Priority), "UpdateRequest.delay": spans(api.HorizonSpan(l)), "UpdateRequest.content_type": plainText.upTo(l.ContentTypeBytes),
 		"UpdateRequest.payload_base64": base64Form(l.PayloadBytes), "CancelRequest.reason": reasonForm, "PauseQueueRequest.reason": reasonForm,
 		"TaskCancel.id": taskForm, "TaskCancel.reason": reasonForm, "QueuePause.queue": queueForm, "QueuePause.reason": reasonForm, "TaskSpec.priority": wholes(0, l.Priority), "TaskSpec.delay": spans(api.HorizonSpan(l)),

@@ -60,16 +60,28 @@ func producerRoutes() []*Route {
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks", Native: tasksService + "List", Answer: "ListResponse", Status: statusOK,
-			Doc: "List the tasks of a queue in one state, without their payloads and results.",
+			Doc: "List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.",
 			Query: append([]Param{
-				{Name: "queue", Type: "string", Form: queueForm, Required: true, Doc: "Name of the queue."},
-				{Name: "state", Type: "blocked|scheduled|ready|running|completed|dead|cancelled", Required: true, Doc: "State of the tasks."},
+				{Name: "queue", Type: "string", Form: queueForm.filled(), Doc: "Name of the queue; default: of any."},
+				{Name: "state", Type: "blocked|scheduled|ready|running|completed|dead|cancelled", Doc: "State of the tasks; default: any."},
+				{Name: "order", Type: "asc|desc", Doc: "desc begins with the last ones."},
+				{Name: "kind", Type: "string", Form: queueForm.filled(), Doc: "Kind of the tasks."},
+				{Name: "label", Type: "string", Form: labelQuery, Many: true, Doc: "NAME=VALUE of a label; given several times, tasks have all of them."},
+				{Name: "worker", Type: "string", Form: plainText.filled().upTo(defaults.WorkerBytes), Doc: "Worker that runs the tasks, or completed them."},
+				{Name: "unique", Type: "string", Form: plainText.filled().upTo(defaults.UniqueKeyBytes), Doc: "The unique key that the tasks were created under."},
+				{Name: "from", Type: "time", Doc: "Tasks created then or later."},
+				{Name: "to", Type: "time", Doc: "Tasks created before then."},
 			}, pageParams...),
 			handle: (*restCall).listTasks,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}", Native: tasksService + "Get", Answer: "Task", Status: statusOK, Query: readParams,
 			Doc: "Read one task.", handle: (*restCall).taskGet,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/tasks:get", Repeat: RepeatRead, Native: tasksService + "BatchGet", Body: "BatchGetRequest", Answer: "BatchGetResponse", Status: statusOK,
+			Doc:    "Read up to 100 tasks, without their payloads and results. Those that are not there are left out.",
+			fields: fieldNames(batchGetRequestFields), handle: (*restCall).batchGet,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/attempts", Native: tasksService + "ListAttempts", Answer: "ListAttemptsResponse", Status: statusOK,

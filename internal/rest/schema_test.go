@@ -71,7 +71,7 @@ var allShown = map[string]shown{
 	"ClusterMember": shows(writeClusterMember), "TransferShardResponse": shows(writeTransferShardResponse),
 	"BalanceShardsResponse": shows(writeBalanceShardsResponse), "FinalizeFormatResponse": shows(writeFinalizeFormatResponse),
 	"StatusResponse": shows(writeStatusResponse), "CancelAsked": shows(writeCancelAsked), "UpdateResponse": shows(writeUpdateResponse),
-	"CancelResponse": shows(writeCancelResponse), "RetryResponse": shows(writeRetryResponse),
+	"BatchGetResponse": shows(writeBatchGetResponse), "CancelResponse": shows(writeCancelResponse), "RetryResponse": shows(writeRetryResponse),
 	"ForceReleaseResponse": shows(writeForceReleaseResponse), "QueuePaused": shows(writeQueuePaused),
 	"QueueCeilings": shows(writeQueueCeilings), "PauseQueueResponse": shows(writePauseQueueResponse),
 	"ResumeQueueResponse": shows(writeResumeQueueResponse),

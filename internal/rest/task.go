@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/api"
@@ -155,6 +156,18 @@ func (c *restCall) listTasks() error {
 		state, _ := core.ParseState(s)
 		in.State = pb.State(state)
 	}
+	order, _ := c.query.get("order")
+	in.Desc = order == "desc"
+	in.Kind, _ = c.query.get("kind")
+	in.Worker, _ = c.query.get("worker")
+	in.Unique, _ = c.query.get("unique")
+	in.Label = c.query.values["label"]
+	if in.From, fact = c.moment("from"); fact != nil {
+		return fact
+	}
+	if in.To, fact = c.moment("to"); fact != nil {
+		return fact
+	}
 	out, err := c.s.Tasks().List(c.ctx, in)
 	if err != nil {
 		return err
@@ -163,6 +176,35 @@ func (c *restCall) listTasks() error {
 		w.lean = true
 		writeListResponse(w, out)
 	})
+}
+
+// batchGet serves POST /v1/tasks:get.
+func (c *restCall) batchGet() error {
+	in := new(pb.BatchGetRequest)
+	if err := readBody(c, in, batchGetRequestFields); err != nil {
+		return err
+	}
+	out, err := c.s.Tasks().BatchGet(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) {
+		w.lean = true
+		writeBatchGetResponse(w, out)
+	})
+}
+
+// moment reads a time of the query.
+func (c *restCall) moment(name string) (*timestamppb.Timestamp, core.Fact) {
+	s, ok := c.query.get(name)
+	if !ok {
+		return nil, nil
+	}
+	at, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return nil, edge.Invalid(name, "must be a time of RFC 3339, such as 2026-01-31T08:00:00Z")
+	}
+	return timestamppb.New(at), nil
 }
 
 // wait reads how long a caller waits.

@@ -16,6 +16,7 @@ var byHand = map[string]string{
 	"POST /v1/tasks":                      "a key in a header, and where the task is",
 	"GET /v1/tasks":                       "tasks of a list are short",
 	"GET /v1/tasks/{id}/result":           "it waits",
+	"POST /v1/tasks:get":                  "tasks of a list are short",
 	"POST /v1/tasks:claim":                "what was taken goes back when the caller is gone",
 	"POST /v1/tasks/{id}/complete":        "one item of a batch",
 	"POST /v1/tasks/{id}/fail":            "one item of a batch",

@@ -136,6 +136,18 @@ func (m *machine) compareView(t *rapid.T, v core.View, from, to []byte) {
 	if !slices.Equal(got, want) {
 		t.Fatalf("scan [%x, %x)\n got %v\nwant %v", from, to, got, want)
 	}
+	got = nil
+	most := rapid.IntRange(1, len(want)+1).Draw(t, "rows of the scan back")
+	if err := v.ScanBack(from, to, func(k, v []byte) bool {
+		got = append(got, fmt.Sprintf("%x=%q", k, v))
+		return len(got) < most
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Reverse(want)
+	if want = want[:min(most, len(want))]; !slices.Equal(got, want) {
+		t.Fatalf("scan back [%x, %x)\n got %v\nwant %v", from, to, got, want)
+	}
 }
 
 // entry applies one entry of random ops.

@@ -71,3 +71,25 @@ func (p *pinned) Scan(from, to []byte, fn func(key, value []byte) bool) error {
 	}
 	return describe("scan", p.it.Error())
 }
+
+// ScanBack is Scan from the end of the range to its beginning.
+func (p *pinned) ScanBack(from, to []byte, fn func(key, value []byte) bool) error {
+	end := p.sh.metaKey
+	if to = bound(to); to != nil {
+		end = append(appendShard(nil, uint16(p.sh.id)), to...)
+	}
+	for ok := p.it.SeekLT(end); ok; ok = p.it.Prev() {
+		key := p.it.Key()[shardLen:]
+		if keys.Compare(key, from) < 0 {
+			return nil
+		}
+		value, err := p.it.ValueAndErr()
+		if err != nil {
+			return describe("scan", err)
+		}
+		if !fn(key, value) {
+			return nil
+		}
+	}
+	return describe("scan", p.it.Error())
+}

@@ -54,6 +54,9 @@ var probes = []probe{
 	}},
 	{"TaskService/Settle", "worker admin", func(id, _, _ string) proto.Message { return completion(id, 1<<40) }},
 	{"TaskService/Wait", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.WaitRequest{Id: id} }},
+	{"TaskService/BatchGet", "producer worker admin", func(id, _, _ string) proto.Message {
+		return &millracev1.BatchGetRequest{Ids: []string{id}}
+	}},
 	{"TaskService/RunNow", "admin", func(id, _, _ string) proto.Message { return &millracev1.RunNowRequest{Id: id} }},
 	{"TaskService/Update", "producer worker admin", func(id, _, _ string) proto.Message {
 		return &millracev1.UpdateRequest{Id: id, Priority: proto.Uint32(3)}

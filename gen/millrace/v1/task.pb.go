@@ -415,7 +415,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -1303,7 +1303,9 @@ type Attempt struct {
 	End           *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end,proto3" json:"end,omitempty"`
 	Outcome       Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=millrace.v1.Outcome" json:"outcome,omitempty"`
 	Error         *TaskError             `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"` // of the log entry that ended it
+	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`    // of the log entry that ended it
+	Token         uint64                 `protobuf:"varint,8,opt,name=token,proto3" json:"token,omitempty"`    // fencing token of one that has ended; that of one that runs is its worker's alone
+	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"` // of the worker's stream, as 32 hexadecimal digits
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1385,6 +1387,20 @@ func (x *Attempt) GetIndex() uint64 {
 		return x.Index
 	}
 	return 0
+}
+
+func (x *Attempt) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *Attempt) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
 }
 
 // At is where an answer stands in a partition's log; a read may ask for at least this.
@@ -2158,12 +2174,21 @@ func (x *ListAttemptsResponse) GetAt() *At {
 	return nil
 }
 
+// ListRequest asks for a page of tasks. Those of a queue in a state come in the order of that state's index; others about in the
+// order of their creation, partition after partition.
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`                         // required
-	State         State                  `protobuf:"varint,2,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // required
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`                         // empty: of any
+	State         State                  `protobuf:"varint,2,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"` // unset: any
 	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`                        // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of the page before
+	Desc          bool                   `protobuf:"varint,5,opt,name=desc,proto3" json:"desc,omitempty"`                          // the last ones first
+	Kind          string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
+	Label         []string               `protobuf:"bytes,7,rep,name=label,proto3" json:"label,omitempty"`   // NAME=VALUE; tasks have all of them
+	Worker        string                 `protobuf:"bytes,8,opt,name=worker,proto3" json:"worker,omitempty"` // that runs them, or completed them
+	Unique        string                 `protobuf:"bytes,9,opt,name=unique,proto3" json:"unique,omitempty"` // the unique key they were created under
+	From          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=from,proto3" json:"from,omitempty"`    // created then or later
+	To            *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=to,proto3" json:"to,omitempty"`        // created before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2226,11 +2251,61 @@ func (x *ListRequest) GetCursor() string {
 	return ""
 }
 
+func (x *ListRequest) GetDesc() bool {
+	if x != nil {
+		return x.Desc
+	}
+	return false
+}
+
+func (x *ListRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ListRequest) GetLabel() []string {
+	if x != nil {
+		return x.Label
+	}
+	return nil
+}
+
+func (x *ListRequest) GetWorker() string {
+	if x != nil {
+		return x.Worker
+	}
+	return ""
+}
+
+func (x *ListRequest) GetUnique() string {
+	if x != nil {
+		return x.Unique
+	}
+	return ""
+}
+
+func (x *ListRequest) GetFrom() *timestamppb.Timestamp {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
+func (x *ListRequest) GetTo() *timestamppb.Timestamp {
+	if x != nil {
+		return x.To
+	}
+	return nil
+}
+
 type ListResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`   // without payload and result
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // empty: the end
 	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Inspected     uint32                 `protobuf:"varint,4,opt,name=inspected,proto3" json:"inspected,omitempty"` // tasks that were looked at for this page, at most 10,000 per partition
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2286,6 +2361,109 @@ func (x *ListResponse) GetAt() *At {
 	return nil
 }
 
+func (x *ListResponse) GetInspected() uint32 {
+	if x != nil {
+		return x.Inspected
+	}
+	return 0
+}
+
+type BatchGetRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"` // 1 to 100
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchGetRequest) Reset() {
+	*x = BatchGetRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchGetRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchGetRequest) ProtoMessage() {}
+
+func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
+func (*BatchGetRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *BatchGetRequest) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+type BatchGetResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // those that are there, in the order of ids, without payload and result
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BatchGetResponse) Reset() {
+	*x = BatchGetResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BatchGetResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BatchGetResponse) ProtoMessage() {}
+
+func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
+func (*BatchGetResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *BatchGetResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *BatchGetResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type QueueWeight struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2296,7 +2474,7 @@ type QueueWeight struct {
 
 func (x *QueueWeight) Reset() {
 	*x = QueueWeight{}
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2308,7 +2486,7 @@ func (x *QueueWeight) String() string {
 func (*QueueWeight) ProtoMessage() {}
 
 func (x *QueueWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2321,7 +2499,7 @@ func (x *QueueWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueWeight.ProtoReflect.Descriptor instead.
 func (*QueueWeight) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QueueWeight) GetName() string {
@@ -2352,7 +2530,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2364,7 +2542,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2377,7 +2555,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ClaimRequest) GetQueues() []*QueueWeight {
@@ -2432,7 +2610,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2444,7 +2622,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2457,7 +2635,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ClaimResponse) GetTasks() []*Assignment {
@@ -2498,7 +2676,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2510,7 +2688,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2523,7 +2701,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Assignment) GetId() string {
@@ -2642,7 +2820,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2654,7 +2832,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2667,7 +2845,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Hold) GetId() string {
@@ -2694,7 +2872,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2706,7 +2884,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2719,7 +2897,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -2747,7 +2925,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2759,7 +2937,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2772,7 +2950,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -2806,7 +2984,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +2996,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +3009,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -2857,7 +3035,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +3047,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +3060,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -2902,7 +3080,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3092,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3105,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -2964,7 +3142,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3154,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3167,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SettleItem) GetId() string {
@@ -3109,7 +3287,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3121,7 +3299,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3134,7 +3312,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -3162,7 +3340,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3174,7 +3352,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3187,7 +3365,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -3221,7 +3399,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3411,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3424,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -3271,7 +3449,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3283,7 +3461,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3296,7 +3474,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 // Stop confirms a cancel that was asked for. Without such a request it is refused with WRONG_STATE.
@@ -3309,7 +3487,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3499,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3512,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Stop) GetError() *TaskError {
@@ -3356,7 +3534,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3368,7 +3546,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3381,7 +3559,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -3418,7 +3596,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3608,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3621,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -3490,7 +3668,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3502,7 +3680,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3515,7 +3693,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -3535,7 +3713,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3547,7 +3725,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3560,7 +3738,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -3586,7 +3764,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3598,7 +3776,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3611,7 +3789,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -3630,7 +3808,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3820,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3833,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -3674,7 +3852,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3686,7 +3864,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3699,7 +3877,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -3718,7 +3896,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3908,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3921,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -3773,7 +3951,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3785,7 +3963,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3798,7 +3976,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -3888,7 +4066,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3900,7 +4078,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3913,7 +4091,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *UpdateResponse) GetState() State {
@@ -3942,7 +4120,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3954,7 +4132,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3967,7 +4145,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -4009,7 +4187,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4021,7 +4199,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4034,7 +4212,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *CancelResponse) GetState() State {
@@ -4068,7 +4246,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +4258,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4271,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -4120,7 +4298,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4310,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4323,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *RetryResponse) GetState() State {
@@ -4173,7 +4351,7 @@ type ForceReleaseRequest struct {
 
 func (x *ForceReleaseRequest) Reset() {
 	*x = ForceReleaseRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4185,7 +4363,7 @@ func (x *ForceReleaseRequest) String() string {
 func (*ForceReleaseRequest) ProtoMessage() {}
 
 func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4198,7 +4376,7 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ForceReleaseRequest) GetId() string {
@@ -4232,7 +4410,7 @@ type ForceReleaseResponse struct {
 
 func (x *ForceReleaseResponse) Reset() {
 	*x = ForceReleaseResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4422,7 @@ func (x *ForceReleaseResponse) String() string {
 func (*ForceReleaseResponse) ProtoMessage() {}
 
 func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4435,7 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ForceReleaseResponse) GetState() State {
@@ -4284,7 +4462,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4296,7 +4474,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4309,7 +4487,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Fence) GetTask() string {
@@ -4338,7 +4516,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4350,7 +4528,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4363,7 +4541,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -4405,7 +4583,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4595,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4608,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -4480,7 +4658,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4492,7 +4670,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4505,7 +4683,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -4753,7 +4931,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4765,7 +4943,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4778,7 +4956,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *Reserved) GetOp() string {
@@ -4798,7 +4976,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4810,7 +4988,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4823,7 +5001,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -4852,7 +5030,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4864,7 +5042,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4877,7 +5055,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -4914,7 +5092,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4926,7 +5104,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4939,7 +5117,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -4980,7 +5158,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4992,7 +5170,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5005,7 +5183,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -5032,7 +5210,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5044,7 +5222,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5057,7 +5235,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -5093,7 +5271,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5283,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5296,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *OpResult) GetTask() string {
@@ -5213,7 +5391,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5225,7 +5403,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5238,7 +5416,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -5294,7 +5472,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5306,7 +5484,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5319,7 +5497,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -5359,7 +5537,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5371,7 +5549,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5384,7 +5562,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -5444,7 +5622,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5634,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5647,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -5524,7 +5702,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5714,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5727,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -5640,7 +5818,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5652,7 +5830,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5665,7 +5843,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -5802,7 +5980,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5814,7 +5992,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5827,7 +6005,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -5885,7 +6063,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5897,7 +6075,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5910,7 +6088,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -5952,7 +6130,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5964,7 +6142,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5977,7 +6155,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -6011,7 +6189,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6023,7 +6201,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6036,7 +6214,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -6062,7 +6240,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6074,7 +6252,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6087,7 +6265,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -6107,7 +6285,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6119,7 +6297,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6132,7 +6310,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -6159,7 +6337,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6171,7 +6349,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6184,7 +6362,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -6212,7 +6390,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +6402,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +6415,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -6270,7 +6448,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6282,7 +6460,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6295,7 +6473,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -6315,7 +6493,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6327,7 +6505,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6340,7 +6518,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -6368,7 +6546,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6380,7 +6558,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6393,7 +6571,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -6427,7 +6605,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6439,7 +6617,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6452,7 +6630,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -6482,7 +6660,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6494,7 +6672,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6507,7 +6685,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -6540,7 +6718,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6552,7 +6730,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6565,7 +6743,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -6584,7 +6762,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6596,7 +6774,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6609,7 +6787,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -6644,7 +6822,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6656,7 +6834,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6669,7 +6847,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -6794,7 +6972,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6806,7 +6984,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6819,7 +6997,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -6851,7 +7029,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6863,7 +7041,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6876,7 +7054,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -6938,7 +7116,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6950,7 +7128,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6963,7 +7141,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -6983,7 +7161,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6995,7 +7173,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7008,7 +7186,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -7035,7 +7213,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7047,7 +7225,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7060,7 +7238,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 type DeleteNamespaceResponse struct {
@@ -7072,7 +7250,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7084,7 +7262,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7097,7 +7275,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -7120,7 +7298,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7132,7 +7310,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7145,7 +7323,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -7184,7 +7362,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7196,7 +7374,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7209,7 +7387,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 type GetNamespaceResponse struct {
@@ -7229,7 +7407,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7241,7 +7419,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7254,7 +7432,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -7330,7 +7508,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7342,7 +7520,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7355,7 +7533,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -7382,7 +7560,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7394,7 +7572,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7407,7 +7585,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -7546,7 +7724,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x02by\x12\x1e\n" +
 	"\x06reason\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x120\n" +
-	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xa5\x02\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xe7\x02\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1e\n" +
 	"\x06worker\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06worker\x120\n" +
@@ -7554,7 +7732,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x03end\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x03end\x126\n" +
 	"\aoutcome\x18\x05 \x01(\x0e2\x14.millrace.v1.OutcomeB\x06ʵ\x1c\x028\x01R\aoutcome\x12,\n" +
 	"\x05error\x18\x06 \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x1c\n" +
-	"\x05index\x18\a \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\"\x88\x01\n" +
+	"\x05index\x18\a \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x1e\n" +
+	"\x05token\x18\b \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x05token\x12 \n" +
+	"\asession\x18\t \x01(\tB\x06ʵ\x1c\x028\x01R\asession\"\x88\x01\n" +
 	"\x02At\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1c\n" +
 	"\x05index\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x14\n" +
@@ -7623,16 +7803,30 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"i\n" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.millrace.v1.AttemptR\battempts\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"{\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xc5\x02\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
 	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x04 \x01(\tR\x06cursor\"x\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x12\n" +
+	"\x04desc\x18\x05 \x01(\bR\x04desc\x12\x12\n" +
+	"\x04kind\x18\x06 \x01(\tR\x04kind\x12\x14\n" +
+	"\x05label\x18\a \x03(\tR\x05label\x12\x16\n" +
+	"\x06worker\x18\b \x01(\tR\x06worker\x12\x16\n" +
+	"\x06unique\x18\t \x01(\tR\x06unique\x12.\n" +
+	"\x04from\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
+	"\x02to\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x96\x01\n" +
 	"\fListResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"M\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12\x1c\n" +
+	"\tinspected\x18\x04 \x01(\rR\tinspected\"8\n" +
+	"\x0fBatchGetRequest\x12%\n" +
+	"\x03ids\x18\x01 \x03(\tB\x13ʵ\x1c\x0f\x10\x01b\tget_taskshdR\x03ids\"\\\n" +
+	"\x10BatchGetResponse\x12'\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"M\n" +
 	"\vQueueWeight\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight:\n" +
@@ -8088,18 +8282,19 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xa8 \n" +
+	"\fEQUAL_JITTER\x10\x052\xc5&\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
 	"\x03Get\x12\x17.millrace.v1.GetRequest\x1a\x18.millrace.v1.GetResponse\"@ʵ\x1c<\n" +
 	"\x0e/v1/tasks/{id}*\x0eRead one task.B\x04taskR\v\n" +
 	"\tmin_indexR\a\n" +
-	"\x05stale\x12\xa6\x01\n" +
+	"\x05stale\x12\xc3\x01\n" +
+	"\bBatchGet\x12\x1c.millrace.v1.BatchGetRequest\x1a\x1d.millrace.v1.BatchGetResponse\"zʵ\x1cv\x1a\r/v1/tasks:get*`Read up to 100 tasks, without their payloads and results. Those that are not there are left out.2\x01*`\a\x12\xa6\x01\n" +
 	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\"Qʵ\x1cM\n" +
-	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\xaf\x02\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xf1\x01ʵ\x1c\xec\x01\n" +
-	"\t/v1/tasks*KList the tasks of a queue in one state, without their payloads and results.R%\x12\x05queue\"\x06string(\x01:\x12Name of the queue.RX\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled(\x01:\x13State of the tasks.R\a\n" +
+	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\x86\a\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xc8\x06ʵ\x1c\xc3\x06\n" +
+	"\t/v1/tasks*\xf5\x01List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xe5\x01\n" +
@@ -8210,7 +8405,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 103)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -8241,136 +8436,138 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*ListAttemptsResponse)(nil),    // 26: millrace.v1.ListAttemptsResponse
 	(*ListRequest)(nil),             // 27: millrace.v1.ListRequest
 	(*ListResponse)(nil),            // 28: millrace.v1.ListResponse
-	(*QueueWeight)(nil),             // 29: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 30: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 31: millrace.v1.ClaimResponse
-	(*Assignment)(nil),              // 32: millrace.v1.Assignment
-	(*Hold)(nil),                    // 33: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 34: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 35: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 36: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 37: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 38: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 39: millrace.v1.SettleItem
-	(*Complete)(nil),                // 40: millrace.v1.Complete
-	(*Fail)(nil),                    // 41: millrace.v1.Fail
-	(*Snooze)(nil),                  // 42: millrace.v1.Snooze
-	(*Release)(nil),                 // 43: millrace.v1.Release
-	(*Stop)(nil),                    // 44: millrace.v1.Stop
-	(*Effects)(nil),                 // 45: millrace.v1.Effects
-	(*SettleResult)(nil),            // 46: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 47: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 48: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),           // 49: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 50: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 51: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 52: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 53: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 54: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 55: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 56: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 57: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 58: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 59: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 60: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 61: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 62: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 63: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 64: millrace.v1.Op
-	(*Reserved)(nil),                // 65: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 66: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 67: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 68: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 69: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 70: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 71: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 72: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 73: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 74: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 75: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 76: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 77: millrace.v1.QueueConfig
-	(*QueueCeilings)(nil),           // 78: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 79: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 80: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 81: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 82: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 83: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 84: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 85: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 86: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 87: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 88: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 89: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 90: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 91: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 92: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 93: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 94: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 95: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 96: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 97: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 98: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 99: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 100: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 101: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 102: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 103: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 104: millrace.v1.SetNamespaceResponse
-	nil,                             // 105: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 106: millrace.v1.Task.LabelsEntry
-	nil,                             // 107: millrace.v1.Error.DetailsEntry
-	nil,                             // 108: millrace.v1.Failure.DetailsEntry
-	nil,                             // 109: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 110: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 111: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 112: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 113: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 114: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 115: millrace.v1.RefsMoved
+	(*BatchGetRequest)(nil),         // 29: millrace.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 30: millrace.v1.BatchGetResponse
+	(*QueueWeight)(nil),             // 31: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 32: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 33: millrace.v1.ClaimResponse
+	(*Assignment)(nil),              // 34: millrace.v1.Assignment
+	(*Hold)(nil),                    // 35: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 36: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 37: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 38: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 39: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 40: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 41: millrace.v1.SettleItem
+	(*Complete)(nil),                // 42: millrace.v1.Complete
+	(*Fail)(nil),                    // 43: millrace.v1.Fail
+	(*Snooze)(nil),                  // 44: millrace.v1.Snooze
+	(*Release)(nil),                 // 45: millrace.v1.Release
+	(*Stop)(nil),                    // 46: millrace.v1.Stop
+	(*Effects)(nil),                 // 47: millrace.v1.Effects
+	(*SettleResult)(nil),            // 48: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 49: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 50: millrace.v1.WaitResponse
+	(*RunNowRequest)(nil),           // 51: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 52: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 53: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 54: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 55: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 56: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 57: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 58: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 59: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 60: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 61: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 62: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 63: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 64: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 65: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 66: millrace.v1.Op
+	(*Reserved)(nil),                // 67: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 68: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 69: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 70: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 71: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 72: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 73: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 74: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 75: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 76: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 77: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 78: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 79: millrace.v1.QueueConfig
+	(*QueueCeilings)(nil),           // 80: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 81: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 82: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 83: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 84: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 85: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 86: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 87: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 88: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 89: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 90: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 91: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 92: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 93: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 94: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 95: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 96: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 97: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 98: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 99: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 100: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 101: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 102: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 103: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 104: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 105: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 106: millrace.v1.SetNamespaceResponse
+	nil,                             // 107: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 108: millrace.v1.Task.LabelsEntry
+	nil,                             // 109: millrace.v1.Error.DetailsEntry
+	nil,                             // 110: millrace.v1.Failure.DetailsEntry
+	nil,                             // 111: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 112: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 113: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 114: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 115: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 116: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 117: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	110, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	110, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	112, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	112, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	110, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	112, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	8,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	111, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	110, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	110, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	110, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	113, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	112, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	112, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	112, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	7,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	9,   // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	105, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	111, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	107, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	113, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	8,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	111, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	110, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	110, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	111, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	111, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	111, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	111, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	111, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	113, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	112, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	112, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	113, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	113, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	113, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	113, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	113, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	11,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	106, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	111, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	108, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	113, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
 	13,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
-	111, // 29: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	111, // 30: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	111, // 31: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	111, // 32: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	113, // 29: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	113, // 30: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	113, // 31: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	113, // 32: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 33: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	11,  // 34: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	111, // 35: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	107, // 36: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	110, // 37: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	113, // 35: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	109, // 36: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	112, // 37: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 38: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	17,  // 39: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	108, // 40: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	110, // 40: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	10,  // 41: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	15,  // 42: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	10,  // 43: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -8382,177 +8579,183 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	14,  // 49: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
 	15,  // 50: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
 	0,   // 51: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	12,  // 52: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	15,  // 53: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	29,  // 54: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	110, // 55: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	110, // 56: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	32,  // 57: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	15,  // 58: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	8,   // 59: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	33,  // 60: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	110, // 61: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	111, // 62: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	35,  // 63: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	15,  // 64: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	39,  // 65: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	46,  // 66: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	15,  // 67: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	40,  // 68: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	41,  // 69: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	42,  // 70: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	43,  // 71: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	44,  // 72: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	45,  // 73: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	11,  // 74: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	110, // 75: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	111, // 76: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	110, // 77: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	11,  // 78: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	76,  // 79: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	64,  // 80: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 81: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	71,  // 82: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	16,  // 83: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	12,  // 84: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	15,  // 85: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	15,  // 86: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	15,  // 87: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	111, // 88: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	110, // 89: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	109, // 90: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	111, // 91: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 92: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	15,  // 93: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
-	0,   // 94: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	15,  // 95: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
-	0,   // 96: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	15,  // 97: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
-	0,   // 98: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	15,  // 99: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	61,  // 100: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	76,  // 101: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	64,  // 102: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	71,  // 103: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	15,  // 104: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	10,  // 105: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	66,  // 106: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	69,  // 107: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	70,  // 108: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	67,  // 109: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	68,  // 110: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	72,  // 111: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	73,  // 112: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	76,  // 113: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	74,  // 114: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	75,  // 115: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	112, // 116: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	113, // 117: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	114, // 118: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	65,  // 119: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	33,  // 120: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	40,  // 121: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	111, // 122: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	33,  // 123: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	41,  // 124: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	33,  // 125: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	42,  // 126: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 127: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	115, // 128: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	6,   // 129: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	110, // 130: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	110, // 131: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	7,   // 132: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	110, // 133: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	110, // 134: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	110, // 135: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	110, // 136: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	110, // 137: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	110, // 138: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	78,  // 139: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	110, // 140: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	110, // 141: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	111, // 142: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	111, // 143: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	111, // 144: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	15,  // 145: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	15,  // 146: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	93,  // 147: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	15,  // 148: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	77,  // 149: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	15,  // 150: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	77,  // 151: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	15,  // 152: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	15,  // 153: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	111, // 154: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	79,  // 155: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	93,  // 156: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	15,  // 157: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	100, // 158: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	95,  // 159: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	15,  // 160: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	100, // 161: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	95,  // 162: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	15,  // 163: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	18,  // 164: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	20,  // 165: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	23,  // 166: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	25,  // 167: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	27,  // 168: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	30,  // 169: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	34,  // 170: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	37,  // 171: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	47,  // 172: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	49,  // 173: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	51,  // 174: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	53,  // 175: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	55,  // 176: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	57,  // 177: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	59,  // 178: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	62,  // 179: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	84,  // 180: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	86,  // 181: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	88,  // 182: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	90,  // 183: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	80,  // 184: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	82,  // 185: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	92,  // 186: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	96,  // 187: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	98,  // 188: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	101, // 189: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	103, // 190: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	19,  // 191: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	22,  // 192: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	24,  // 193: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	26,  // 194: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	28,  // 195: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	31,  // 196: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	36,  // 197: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	38,  // 198: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	48,  // 199: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	50,  // 200: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	52,  // 201: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	54,  // 202: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	56,  // 203: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	58,  // 204: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	60,  // 205: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	63,  // 206: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	85,  // 207: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	87,  // 208: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	89,  // 209: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	91,  // 210: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	81,  // 211: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	83,  // 212: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	94,  // 213: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	97,  // 214: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	99,  // 215: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	102, // 216: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	104, // 217: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	191, // [191:218] is the sub-list for method output_type
-	164, // [164:191] is the sub-list for method input_type
-	164, // [164:164] is the sub-list for extension type_name
-	164, // [164:164] is the sub-list for extension extendee
-	0,   // [0:164] is the sub-list for field type_name
+	113, // 52: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	113, // 53: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	12,  // 54: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	15,  // 55: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	12,  // 56: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
+	15,  // 57: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
+	31,  // 58: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	112, // 59: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	112, // 60: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	34,  // 61: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	15,  // 62: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	8,   // 63: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	35,  // 64: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	112, // 65: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	113, // 66: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	37,  // 67: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	15,  // 68: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	41,  // 69: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	48,  // 70: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	15,  // 71: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	42,  // 72: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	43,  // 73: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	44,  // 74: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	45,  // 75: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	46,  // 76: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	47,  // 77: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	11,  // 78: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	112, // 79: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	113, // 80: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	112, // 81: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	11,  // 82: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	78,  // 83: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	66,  // 84: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 85: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	73,  // 86: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	16,  // 87: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	12,  // 88: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	15,  // 89: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	15,  // 90: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	15,  // 91: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	113, // 92: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	112, // 93: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	111, // 94: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	113, // 95: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 96: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	15,  // 97: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 98: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	15,  // 99: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 100: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	15,  // 101: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 102: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	15,  // 103: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	63,  // 104: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	78,  // 105: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	66,  // 106: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	73,  // 107: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	15,  // 108: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	10,  // 109: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	68,  // 110: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	71,  // 111: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	72,  // 112: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	69,  // 113: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	70,  // 114: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	74,  // 115: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	75,  // 116: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	78,  // 117: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	76,  // 118: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	77,  // 119: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	114, // 120: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	115, // 121: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	116, // 122: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	67,  // 123: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	35,  // 124: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	42,  // 125: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	113, // 126: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	35,  // 127: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	43,  // 128: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	35,  // 129: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	44,  // 130: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 131: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	117, // 132: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	6,   // 133: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	112, // 134: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	112, // 135: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	7,   // 136: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	112, // 137: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	112, // 138: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	112, // 139: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	112, // 140: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	112, // 141: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	112, // 142: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	80,  // 143: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	112, // 144: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	112, // 145: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	113, // 146: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	113, // 147: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	113, // 148: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	15,  // 149: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	15,  // 150: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	95,  // 151: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	15,  // 152: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	79,  // 153: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	15,  // 154: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	79,  // 155: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	15,  // 156: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	15,  // 157: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	113, // 158: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	81,  // 159: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	95,  // 160: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	15,  // 161: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	102, // 162: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	97,  // 163: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	15,  // 164: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	102, // 165: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	97,  // 166: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	15,  // 167: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	18,  // 168: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	20,  // 169: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	23,  // 170: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	29,  // 171: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	25,  // 172: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	27,  // 173: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	32,  // 174: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	36,  // 175: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	39,  // 176: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	49,  // 177: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	51,  // 178: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	53,  // 179: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	55,  // 180: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	57,  // 181: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	59,  // 182: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	61,  // 183: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	64,  // 184: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	86,  // 185: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	88,  // 186: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	90,  // 187: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	92,  // 188: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	82,  // 189: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	84,  // 190: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	94,  // 191: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	98,  // 192: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	100, // 193: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	103, // 194: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	105, // 195: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	19,  // 196: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	22,  // 197: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	24,  // 198: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	30,  // 199: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	26,  // 200: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	28,  // 201: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	33,  // 202: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	38,  // 203: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	40,  // 204: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	50,  // 205: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	52,  // 206: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	54,  // 207: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	56,  // 208: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	58,  // 209: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	60,  // 210: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	62,  // 211: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	65,  // 212: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	87,  // 213: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	89,  // 214: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	91,  // 215: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	93,  // 216: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	83,  // 217: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	85,  // 218: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	96,  // 219: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	99,  // 220: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	101, // 221: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	104, // 222: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	106, // 223: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	196, // [196:224] is the sub-list for method output_type
+	168, // [168:196] is the sub-list for method input_type
+	168, // [168:168] is the sub-list for extension type_name
+	168, // [168:168] is the sub-list for extension extendee
+	0,   // [0:168] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -8564,16 +8767,16 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[23].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[32].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[25].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[34].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
 		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[46].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[57].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[48].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[59].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -8590,25 +8793,25 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[65].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[66].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[67].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[68].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[71].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[70].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[81].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[72].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[83].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[88].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[85].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[90].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[98].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      7,
-			NumMessages:   103,
+			NumMessages:   105,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

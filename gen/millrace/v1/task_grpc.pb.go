@@ -22,6 +22,7 @@ const (
 	TaskService_Create_FullMethodName       = "/millrace.v1.TaskService/Create"
 	TaskService_BatchCreate_FullMethodName  = "/millrace.v1.TaskService/BatchCreate"
 	TaskService_Get_FullMethodName          = "/millrace.v1.TaskService/Get"
+	TaskService_BatchGet_FullMethodName     = "/millrace.v1.TaskService/BatchGet"
 	TaskService_ListAttempts_FullMethodName = "/millrace.v1.TaskService/ListAttempts"
 	TaskService_List_FullMethodName         = "/millrace.v1.TaskService/List"
 	TaskService_Claim_FullMethodName        = "/millrace.v1.TaskService/Claim"
@@ -46,6 +47,8 @@ type TaskServiceClient interface {
 	Create(ctx context.Context, in *CreateRequest, opts ...grpc.CallOption) (*CreateResponse, error)
 	BatchCreate(ctx context.Context, in *BatchCreateRequest, opts ...grpc.CallOption) (*BatchCreateResponse, error)
 	Get(ctx context.Context, in *GetRequest, opts ...grpc.CallOption) (*GetResponse, error)
+	// BatchGet reads several tasks. Those that are not there are left out.
+	BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error)
 	ListAttempts(ctx context.Context, in *ListAttemptsRequest, opts ...grpc.CallOption) (*ListAttemptsResponse, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
@@ -99,6 +102,16 @@ func (c *taskServiceClient) Get(ctx context.Context, in *GetRequest, opts ...grp
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetResponse)
 	err := c.cc.Invoke(ctx, TaskService_Get_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(BatchGetResponse)
+	err := c.cc.Invoke(ctx, TaskService_BatchGet_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -235,6 +248,8 @@ type TaskServiceServer interface {
 	Create(context.Context, *CreateRequest) (*CreateResponse, error)
 	BatchCreate(context.Context, *BatchCreateRequest) (*BatchCreateResponse, error)
 	Get(context.Context, *GetRequest) (*GetResponse, error)
+	// BatchGet reads several tasks. Those that are not there are left out.
+	BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error)
 	ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error)
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
@@ -272,6 +287,9 @@ func (UnimplementedTaskServiceServer) BatchCreate(context.Context, *BatchCreateR
 }
 func (UnimplementedTaskServiceServer) Get(context.Context, *GetRequest) (*GetResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Get not implemented")
+}
+func (UnimplementedTaskServiceServer) BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method BatchGet not implemented")
 }
 func (UnimplementedTaskServiceServer) ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAttempts not implemented")
@@ -380,6 +398,24 @@ func _TaskService_Get_Handler(srv interface{}, ctx context.Context, dec func(int
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TaskServiceServer).Get(ctx, req.(*GetRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_BatchGet_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(BatchGetRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).BatchGet(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_BatchGet_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).BatchGet(ctx, req.(*BatchGetRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -618,6 +654,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Get",
 			Handler:    _TaskService_Get_Handler,
+		},
+		{
+			MethodName: "BatchGet",
+			Handler:    _TaskService_BatchGet_Handler,
 		},
 		{
 			MethodName: "ListAttempts",

@@ -434,18 +434,18 @@ func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o
 }
 
 // Tasks answers as a test has set.
-func (n *Node) Tasks(_ context.Context, p core.Partition, q core.ListQuery) ([]core.Task, []byte, core.At, error) {
+func (n *Node) Tasks(_ context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error) {
 	n.step()
 	n.reach(p)
 	if n.OnPageAt != nil {
 		tasks, next := n.OnPageAt(p, q)
-		return tasks, next, core.At{}, nil
+		return core.TaskPage{Tasks: tasks, Next: next, Inspected: len(tasks)}, core.At{}, nil
 	}
 	if n.OnPage == nil {
-		return nil, nil, core.At{}, nil
+		return core.TaskPage{}, core.At{}, nil
 	}
 	tasks, next, err := n.OnPage(q)
-	return tasks, next, core.At{}, err
+	return core.TaskPage{Tasks: tasks, Next: next, Inspected: len(tasks)}, core.At{}, err
 }
 
 // Wait answers as a test has set.

@@ -156,11 +156,11 @@ func (w *world) state() (string, error) {
 	}
 	for _, q := range queues {
 		for _, s := range core.States() {
-			tasks, _, err := queue.List(tx, w.part, core.ListQuery{Queue: q.Queue, State: s, Limit: 100}, 0)
+			page, err := queue.List(tx, w.part, core.ListQuery{Queue: q.Queue, State: s, Limit: 100}, 0)
 			if err != nil {
 				return "", err
 			}
-			for _, t := range tasks {
+			for _, t := range page.Tasks {
 				fmt.Fprintf(&b, "%s %s: %s", q.Queue, taskName(t.ID), t.State)
 				if t.Error.Code != "" {
 					fmt.Fprintf(&b, " error=%s %q", t.Error.Code, t.Error.Message)

@@ -59,6 +59,12 @@ func (g *Guard) Scan(from, to []byte, fn func(key, value []byte) bool) error {
 	return g.Txn.Scan(from, to, fn)
 }
 
+// ScanBack notes a stray range and scans it in descending order.
+func (g *Guard) ScanBack(from, to []byte, fn func(key, value []byte) bool) error {
+	g.check("scan", from, to)
+	return g.Txn.ScanBack(from, to, fn)
+}
+
 // Set notes a stray key and stores it.
 func (g *Guard) Set(key, value []byte) {
 	g.checkKey("set", key)

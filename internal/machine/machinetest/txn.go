@@ -92,6 +92,27 @@ func (t *Txn) Scan(from, to []byte, fn func(key, value []byte) bool) error {
 	return nil
 }
 
+// ScanBack is Scan in descending order.
+func (t *Txn) ScanBack(from, to []byte, fn func(key, value []byte) bool) error {
+	t.counts.Scans++
+	var found []row
+	t.ascend(from, to, func(r row) bool {
+		found = append(found, r)
+		return true
+	})
+	for _, r := range slices.Backward(found) {
+		t.counts.Scanned++
+		k, v := bytes.Clone(r.key), bytes.Clone(r.value)
+		more := fn(k, v)
+		poison(k)
+		poison(v)
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
 // poison overwrites what a callback was shown, so that a machine which keeps it fails at once.
 func poison(b []byte) {
 	for i := range b {

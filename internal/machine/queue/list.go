@@ -16,7 +16,7 @@ const (
 	MaxInspected = 10_000
 )
 
-// List reads a page of a queue's tasks in one state, in the order of that state's index:
+// List reads a page of tasks. Where the index is that of a queue's state, the order is:
 //
 //   - ready ones by priority and then by ready time,
 //   - scheduled ones by due time as most wall clocks show it now, shift beyond shard time,
@@ -26,61 +26,65 @@ const (
 // Payloads and results are left out. A page may have fewer tasks than asked for, and even none, and
 // still a cursor: the end is where there is no cursor. A queue that is unknown has no tasks. The
 // error is a core.Fact when the query is at fault.
-func List(v core.View, p core.Partition, q core.ListQuery, shift core.Millis) (tasks []core.Task, next []byte, err error) {
+func List(v core.View, p core.Partition, q core.ListQuery, shift core.Millis) (core.TaskPage, error) {
 	return list(v, p, q, shift, MaxInspected)
 }
 
 // list is List with a bound of the rows that are looked at, which tests make small.
-func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, inspect int) (tasks []core.Task, next []byte, err error) {
+func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, inspect int) (page core.TaskPage, err error) {
 	if q.Limit < 1 {
-		return nil, nil, core.Invalid{Field: "limit", Message: "is at least 1"}
+		return page, core.Invalid{Field: "limit", Message: "is at least 1"}
 	}
 	if q.Limit > MaxListed {
-		return nil, nil, core.TooLarge{Field: "limit", Limit: "list_limit", Max: MaxListed}
+		return page, core.TooLarge{Field: "limit", Limit: "list_limit", Max: MaxListed}
 	}
-	if q.State < core.Blocked || q.State > core.Cancelled {
-		return nil, nil, core.Invalid{Field: "state", Message: "is not a state of a task"}
+	if q.State > core.Cancelled {
+		return page, core.Invalid{Field: "state", Message: "is not a state of a task"}
 	}
-	value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, q.Queue))
-	if err != nil || !ok {
-		return nil, nil, err
+	k := newPicker(v, p, &q, shift)
+	var number uint32
+	if q.Queue != "" {
+		value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, q.Queue))
+		if err != nil || !ok {
+			return page, err
+		}
+		row, err := decodeConfig(value)
+		if err != nil {
+			return page, err
+		}
+		number = row.number
+		k.number = number
 	}
-	row, err := decodeConfig(value)
-	if err != nil {
-		return nil, nil, err
+	if q.Unique != "" && q.Queue != "" {
+		return k.byUnique()
 	}
-	number := row.number
 	var ids []core.TaskID
+	switch {
+	case len(q.Labels) > 0 || q.State == 0 || q.Queue == "" || q.State == core.Scheduled && q.Desc:
+		return k.byTask(inspect)
+	case !k.picky():
+	default:
+		return k.byState(inspect)
+	}
 	if q.State == core.Scheduled {
-		ids, next, err = listScheduled(v, p, q, number, shift, inspect)
+		ids, page.Next, err = listScheduled(v, p, q, number, shift, inspect)
 	} else {
-		ids, next, err = listIDs(v, p, q, number, inspect)
+		ids, page.Next, err = listIDs(v, p, q, number, inspect)
 	}
 	if err != nil {
-		return nil, nil, err
+		return page, err
 	}
-	l := &queueState{number: number, name: q.Queue, config: row.config}
-	tasks = make([]core.Task, 0, len(ids))
+	page.Tasks, page.Inspected = make([]core.Task, 0, len(ids)), len(ids)
 	for _, id := range ids {
-		rec, _, err := storedRecord(v, keys.AppendTaskState(nil, p, id), id) // the range has none that was removed
+		t, ok, err := k.pick(id)
 		if err != nil {
-			return nil, nil, err
+			return page, err
 		}
-		value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
-		if err != nil {
-			return nil, nil, err
+		if ok {
+			page.Tasks = append(page.Tasks, t)
 		}
-		s, err := decodeSpec(value)
-		if err != nil {
-			return nil, nil, err
-		}
-		t, err := readTask(v, p, id, &rec, &s, l)
-		if err != nil {
-			return nil, nil, err
-		}
-		tasks = append(tasks, t)
 	}
-	return tasks, next, nil
+	return page, nil
 }
 
 // listIDs reads the ids of a page from the index of a state, and the cursor after it; nil: the list
@@ -91,8 +95,14 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 		return nil, nil, nil // no task is ever in such a state
 	}
 	if len(q.Cursor) > 0 {
-		if from = cursorKey(p, q, number, from, to); from == nil {
+		at := cursorKey(p, q, number, from, to)
+		switch {
+		case at == nil:
 			return nil, nil, badCursor
+		case q.Desc:
+			to = keys.QueueAt(p, q.Cursor[6:])
+		default:
+			from = at
 		}
 	}
 	if q.State.Terminal() {
@@ -109,7 +119,11 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 	var bad error
 	seen := 0
 	var last []byte
-	err = v.Scan(from, to, func(key, value []byte) bool {
+	scan := v.Scan
+	if q.Desc {
+		scan = v.ScanBack
+	}
+	err = scan(from, to, func(key, value []byte) bool {
 		if len(ids) == q.Limit || seen == inspect {
 			next = appendCursor(q, number, last)
 			return false
@@ -184,16 +198,31 @@ func timerOf(key, value []byte) (at core.ShardTime, id core.TaskID, number uint3
 // timer index alone, is still read for them.
 const cursorForm byte = 1
 
+// cursorBack is the form of the cursor of a list that goes back, and cursorTasks that of one by task or by label: whether it goes
+// back, and the part of the last key below the partition.
+const (
+	cursorBack  byte = 3
+	cursorTasks byte = 4
+)
+
 // appendCursor makes the cursor after a key.
 func appendCursor(q core.ListQuery, number uint32, key []byte) []byte {
-	b := binary.BigEndian.AppendUint32([]byte{cursorForm, byte(q.State)}, number)
+	form := cursorForm
+	if q.Desc {
+		form = cursorBack
+	}
+	b := binary.BigEndian.AppendUint32([]byte{form, byte(q.State)}, number)
 	return append(b, keys.QueueTail(key)...)
 }
 
 // cursorKey returns where a list goes on, or nil when the cursor is not of this list.
 func cursorKey(p core.Partition, q core.ListQuery, number uint32, from, to []byte) []byte {
 	c := q.Cursor
-	if len(c) < 7 || c[0] != cursorForm || c[1] != byte(q.State) || binary.BigEndian.Uint32(c[2:]) != number {
+	form := cursorForm
+	if q.Desc {
+		form = cursorBack
+	}
+	if len(c) < 7 || c[0] != form || c[1] != byte(q.State) || binary.BigEndian.Uint32(c[2:]) != number {
 		return nil
 	}
 	key := keys.QueueAfter(p, c[6:])

@@ -119,14 +119,14 @@ func TestCursorsOfScheduledTasksGoThroughBothIndexes(t *testing.T) {
 	}
 	read := func(cursor []byte, limit int) (got []core.TaskID, next []byte) {
 		t.Helper()
-		tasks, next, err := List(w.tx, testPartition, core.ListQuery{Queue: "a", State: core.Scheduled, Limit: limit, Cursor: cursor}, w.c.Shift)
+		page, err := List(w.tx, testPartition, core.ListQuery{Queue: "a", State: core.Scheduled, Limit: limit, Cursor: cursor}, w.c.Shift)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, task := range tasks {
+		for _, task := range page.Tasks {
 			got = append(got, task.ID)
 		}
-		return got, next
+		return got, page.Next
 	}
 	for limit := 1; limit <= 7; limit++ {
 		var got []core.TaskID
@@ -147,13 +147,13 @@ func TestCursorsOfScheduledTasksGoThroughBothIndexes(t *testing.T) {
 	_, next := read(nil, 3)
 	for i := range next {
 		q := core.ListQuery{Queue: "a", State: core.Scheduled, Limit: 9, Cursor: next[:i]}
-		if _, _, err := List(w.tx, testPartition, q, 0); i > 0 && !errors.Is(err, badCursor) {
+		if _, err := List(w.tx, testPartition, q, 0); i > 0 && !errors.Is(err, badCursor) {
 			t.Errorf("a cursor cut to %d bytes of %d answers %v", i, len(next), err)
 		}
 	}
 	for _, c := range [][]byte{append(slices.Clone(next), 0), append([]byte{9}, next[1:]...), append(slices.Clone(next[:6]), 1, byte(keys.RecordTaskPayload), 0), append(slices.Clone(next[:6]), 0, 1, 0xff)} {
 		q := core.ListQuery{Queue: "a", State: core.Scheduled, Limit: 9, Cursor: c}
-		if _, _, err := List(w.tx, testPartition, q, 0); !errors.Is(err, badCursor) {
+		if _, err := List(w.tx, testPartition, q, 0); !errors.Is(err, badCursor) {
 			t.Errorf("cursor %x answers %v", c, err)
 		}
 	}
@@ -166,7 +166,8 @@ func TestCursorsOfAnotherListAreRefused(t *testing.T) {
 		w.do(&core.TaskCreate{ID: numbered(10 + i), Queue: "b"})
 	}
 	q := core.ListQuery{Queue: "a", State: core.Ready, Limit: 1}
-	_, next, err := List(w.tx, testPartition, q, 0)
+	page, err := List(w.tx, testPartition, q, 0)
+	next := page.Next
 	if err != nil || next == nil {
 		t.Fatal(next, err)
 	}
@@ -183,13 +184,13 @@ func TestCursorsOfAnotherListAreRefused(t *testing.T) {
 		{"pointing elsewhere", core.ListQuery{Queue: "a", State: core.Ready, Limit: 1, Cursor: append(append([]byte{}, next[:6]...), 0xff)}},
 		{"pointing at payloads", core.ListQuery{Queue: "a", State: core.Ready, Limit: 1, Cursor: append(append([]byte{}, next[:6]...), byte(keys.RecordTaskPayload))}},
 	} {
-		_, _, err := List(w.tx, testPartition, c.q, 0)
+		_, err := List(w.tx, testPartition, c.q, 0)
 		if _, ok := errors.AsType[core.Invalid](err); !ok {
 			t.Errorf("a cursor %s answers %v", c.what, err)
 		}
 	}
-	if tasks, _, err := List(w.tx, other, q, 0); err != nil || len(tasks) != 0 {
-		t.Errorf("another tenant lists %v, %v", tasks, err)
+	if page, err := List(w.tx, other, q, 0); err != nil || len(page.Tasks) != 0 {
+		t.Errorf("another tenant lists %v, %v", page.Tasks, err)
 	}
 }
 

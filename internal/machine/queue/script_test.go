@@ -605,11 +605,20 @@ func (s *script) queues(w words) string {
 }
 
 func (s *script) list(w words) string {
-	state, ok := core.ParseState(w.str("state", ""))
-	if !ok {
-		w.d.Fatalf(w.t, "no such state")
+	q := core.ListQuery{
+		Queue: w.str("queue", "mail"), Limit: 100, Desc: w.has("desc"), Kind: w.str("kind", ""), Worker: w.str("worker", ""),
+		Unique: w.str("unique", ""), Labels: w.labels(), From: w.at("from"), To: w.at("to"),
 	}
-	q := core.ListQuery{Queue: w.str("queue", "mail"), State: state, Limit: 100}
+	if w.has("any") {
+		q.Queue = ""
+	}
+	if w.has("state") {
+		state, ok := core.ParseState(w.str("state", ""))
+		if !ok {
+			w.d.Fatalf(w.t, "no such state")
+		}
+		q.State = state
+	}
 	if w.has("limit") {
 		q.Limit = int(w.num("limit"))
 	}
@@ -619,24 +628,24 @@ func (s *script) list(w words) string {
 	}
 	var b strings.Builder
 	for range 100 {
-		tasks, next, err := list(s.tx, testPartition, q, s.c.Shift, inspect)
+		page, err := list(s.tx, testPartition, q, s.c.Shift, inspect)
 		if fact := core.Fact(nil); errors.As(err, &fact) {
 			return refused(fact)
 		}
 		if err != nil {
 			return err.Error() + "\n"
 		}
-		names := make([]string, len(tasks))
-		for i, t := range tasks {
-			if names[i] = nameOf(t.ID); t.Payload != nil || t.Result != nil || t.State != state || t.Queue != q.Queue {
+		names := make([]string, len(page.Tasks))
+		for i, t := range page.Tasks {
+			if names[i] = nameOf(t.ID); t.Payload != nil || t.Result != nil || q.State != 0 && t.State != q.State || q.Queue != "" && t.Queue != q.Queue {
 				s.world.t.Errorf("listed %+v", t)
 			}
 		}
 		fmt.Fprintf(&b, "page: %s\n", strings.Join(names, " "))
-		if next == nil {
+		if page.Next == nil {
 			return b.String()
 		}
-		q.Cursor = next
+		q.Cursor = page.Next
 	}
 	return "pages never end\n"
 }

@@ -91,6 +91,10 @@ func writeBatchCreateRequest(w *restBody, m *pb.BatchCreateRequest) {
 	w.flag("atomic", m.GetAtomic())
 }
 
+func writeBatchGetRequest(w *restBody, m *pb.BatchGetRequest) {
+	w.texts("ids", m.GetIds())
+}
+
 func writeClaimRequest(w *restBody, m *pb.ClaimRequest) {
 	if m == nil {
 		return
@@ -753,6 +757,12 @@ var routes = map[string][]route{
 			answer: "task",
 		},
 	},
+	"/millrace.v1.TaskService/BatchGet": {
+		{
+			verb: "POST", path: []string{"/v1/tasks:get"},
+			body: func(w *restBody, in any) { writeBatchGetRequest(w, in.(*pb.BatchGetRequest)) },
+		},
+	},
 	"/millrace.v1.TaskService/ListAttempts": {
 		{
 			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/attempts"},
@@ -761,7 +771,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/List": {
 		{
 			verb: "GET", path: []string{"/v1/tasks"},
-			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.TaskService/Claim": {
