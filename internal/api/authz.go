@@ -3,8 +3,6 @@ package api
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 
 	"google.golang.org/grpc/metadata"
 	grpcpeer "google.golang.org/grpc/peer"
@@ -115,9 +113,6 @@ var methods = map[string]edge.Rule{
 // RefsService begins the methods of refs.
 const RefsService = "/millrace.v1.RefService/"
 
-// MethodNames lists the methods of all services.
-func MethodNames() []string { return slices.Sorted(maps.Keys(methods)) }
-
 // RuleOf says who may use a method. The rule of a method that does not exist is empty.
 func RuleOf(method string) edge.Rule { return methods[method] }
 
@@ -135,6 +130,9 @@ var frames = map[string]edge.Rule{
 	"puts":      edge.Needs(auth.KVWrite),
 	"gets":      edge.Needs(auth.KVRead),
 }
+
+// FrameRule says who may send a frame of a stream, by its name in the contract.
+func FrameRule(name string) edge.Rule { return frames[name] }
 
 // operates is who looks after tasks and queues; cancels is who may take back what a producer asked for.
 var (
@@ -163,6 +161,7 @@ func checkRules(known map[string]bool) error {
 	return sameNames("op", membersOf((&pb.Op{}).ProtoReflect().Descriptor()), opRules())
 }
 
+// membersOf are the names of the fields of a message, by which frames and ops are known.
 func membersOf(m protoreflect.MessageDescriptor) map[string]bool {
 	out := make(map[string]bool)
 	for i := range m.Fields().Len() {
@@ -171,6 +170,7 @@ func membersOf(m protoreflect.MessageDescriptor) map[string]bool {
 	return out
 }
 
+// sameNames holds a table of rules to the names of the contract: each has a rule that is not empty, and there is no other.
 func sameNames(kind string, known map[string]bool, rules map[string]edge.Rule) error {
 	for name := range known {
 		if r, ok := rules[name]; !ok || r.Empty() {

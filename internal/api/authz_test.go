@@ -18,7 +18,6 @@ import (
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/auth"
-	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 )
 
@@ -104,12 +103,6 @@ func goodRequests() map[string]proto.Message {
 	}
 }
 
-// notBuilt are methods of the contract that answer nothing yet, and with what.
-var notBuilt = map[string]codes.Code{
-	"/grpc.health.v1.Health/List":  codes.Unimplemented,
-	"/grpc.health.v1.Health/Watch": codes.Unimplemented,
-}
-
 // eachMethod calls fn for every method that the server has, with its descriptor.
 func eachMethod(t *testing.T, s *Server, fn func(full string, m protoreflect.MethodDescriptor)) {
 	t.Helper()
@@ -130,9 +123,9 @@ func eachMethod(t *testing.T, s *Server, fn func(full string, m protoreflect.Met
 func (r *rig) invoke(ctx context.Context, full string, m protoreflect.MethodDescriptor) error {
 	in, ok := goodRequests()[full]
 	if !ok {
-		in = newMessage(r.t, m.Input())
+		in = apitest.NewMessage(r.t, m.Input())
 	}
-	out := newMessage(r.t, m.Output())
+	out := apitest.NewMessage(r.t, m.Output())
 	if !m.IsStreamingServer() {
 		return r.conn.Invoke(ctx, full, in, out)
 	}
@@ -149,47 +142,20 @@ func (r *rig) invoke(ctx context.Context, full string, m protoreflect.MethodDesc
 	return ss.RecvMsg(out)
 }
 
-func newMessage(t *testing.T, d protoreflect.MessageDescriptor) proto.Message {
-	t.Helper()
-	mt, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return mt.New().Interface()
-}
-
-func (r *rig) addTask(tenant, id string) {
-	ns, err := r.n.Namespace(context.Background(), tenant, "default", true)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	task, err := core.ParseTaskID(id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.n.Mu.Lock()
-	defer r.n.Mu.Unlock()
-	p := ns.Partitions[0].Partition
-	if r.n.Stored[p] == nil {
-		r.n.Stored[p] = make(map[core.TaskID]core.Task)
-	}
-	r.n.Stored[p][task] = core.Task{ID: task, State: core.Completed}
-}
-
 func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	eachMethod(t, r.s, func(full string, m protoreflect.MethodDescriptor) {
 		if m.IsStreamingClient() {
 			return // its frames have a matrix of their own
 		}
 		rule := methods[full]
 		open := codes.OK
-		if code, ok := notBuilt[full]; ok {
+		if code, ok := apitest.NotBuilt[full]; ok {
 			open = code
 		}
 		if rule.Public {
-			expectCode(t, full+" without a token", r.invoke(context.Background(), full, m), open)
+			apitest.ExpectCode(t, full+" without a token", r.invoke(context.Background(), full, m), open)
 			return
 		}
 		for name, ctx := range map[string]context.Context{
@@ -203,10 +169,10 @@ func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
 			"an endless token":  apitest.As("acme/all" + strings.Repeat(" ", 1) + strings.Repeat("x", auth.MaxText)),
 		} {
 			r.tells(full+" with "+name, apitest.KnownToBeRefused[name], func() {
-				expectCode(t, full+" with "+name, r.invoke(ctx, full, m), codes.Unauthenticated)
+				apitest.ExpectCode(t, full+" with "+name, r.invoke(ctx, full, m), codes.Unauthenticated)
 			})
 		}
-		expectCode(t, full+" with every scope", r.invoke(apitest.As("acme/all"), full, m), open)
+		apitest.ExpectCode(t, full+" with every scope", r.invoke(apitest.As("acme/all"), full, m), open)
 		if rule.Any {
 			return
 		}
@@ -218,22 +184,15 @@ func TestEveryMethodIsClosedToWhoHasNoRight(t *testing.T) {
 			}
 		}
 		for _, name := range rule.Or.Names() {
-			expectCode(t, full+" with "+name+" alone", r.invoke(apitest.As("acme/"+name), full, m), open)
+			apitest.ExpectCode(t, full+" with "+name+" alone", r.invoke(apitest.As("acme/"+name), full, m), open)
 		}
-		expectCode(t, full+" with all scopes but its own", r.invoke(apitest.As("acme/"+strings.Join(others, ","), "x-role", "ADMIN"), full, m), codes.PermissionDenied)
-		expectCode(t, full+" with its own scope alone", r.invoke(apitest.As("acme/"+rule.Scope.String()), full, m), open)
+		apitest.ExpectCode(t, full+" with all scopes but its own", r.invoke(apitest.As("acme/"+strings.Join(others, ","), "x-role", "ADMIN"), full, m), codes.PermissionDenied)
+		apitest.ExpectCode(t, full+" with its own scope alone", r.invoke(apitest.As("acme/"+rule.Scope.String()), full, m), open)
 	})
 }
 
 func metadataOnly(kv ...string) context.Context {
 	return apitest.AsMetadata(context.Background(), kv...)
-}
-
-func expectCode(t *testing.T, what string, err error, want codes.Code) {
-	t.Helper()
-	if got := status.Code(err); got != want {
-		t.Errorf("%s: got %v (%v), want %v", what, got, err, want)
-	}
 }
 
 func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
@@ -249,7 +208,7 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 		"queue_pause":     {Op: &pb.Op_QueuePause{QueuePause: &pb.QueuePause{Queue: "mail"}}},
 		"kv_put":          {Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}},
 		"kv_delete":       {Op: &pb.Op_KvDelete{KvDelete: &pb.KVDelete{Keyspace: "ks", Key: []byte("k")}}},
-		"kv_check":        {Op: &pb.Op_KvCheck{KvCheck: goodCheck()}},
+		"kv_check":        {Op: &pb.Op_KvCheck{KvCheck: apitest.ExistsCheck()}},
 		"kv_add":          {Op: &pb.Op_KvAdd{KvAdd: &pb.KVAdd{Keyspace: "ks", Key: []byte("k"), Delta: 1}}},
 		"kv_delete_range": {Op: &pb.Op_KvDeleteRange{KvDeleteRange: &pb.KVDeleteRange{Keyspace: "ks"}}},
 		"ref_transaction": {Op: &pb.Op_RefTransaction{RefTransaction: &pb.RefTransaction{
@@ -289,7 +248,7 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 	})
 	checkScope(t, "condition", auth.TaskCreate|auth.KVWrite, func(ctx context.Context) error {
 		_, err := client.Commit(ctx, &pb.CommitRequest{
-			Conditions: []*pb.KVCheck{goodCheck()}, Ops: []*pb.Op{bodies["task_create"]},
+			Conditions: []*pb.KVCheck{apitest.ExistsCheck()}, Ops: []*pb.Op{bodies["task_create"]},
 		})
 		return err
 	})
@@ -301,24 +260,20 @@ func TestACommitNeedsTheScopeOfEachOfItsParts(t *testing.T) {
 	})
 }
 
-func goodCheck() *pb.KVCheck {
-	return &pb.KVCheck{Keyspace: "ks", Key: []byte("k"), Compare: pb.KVCheck_EXISTS}
-}
-
 // checkScope holds a call to exactly the scopes it needs: any one missing denies it.
 func checkScope(t *testing.T, name string, need auth.Scopes, call func(context.Context) error) {
 	t.Helper()
-	expectCode(t, name+" with its scopes", call(apitest.As("acme/"+need.String())), codes.OK)
+	apitest.ExpectCode(t, name+" with its scopes", call(apitest.As("acme/"+need.String())), codes.OK)
 	for _, scope := range need.Names() {
 		lacking, _ := auth.ParseScope(scope)
 		err := call(apitest.As("acme/" + (auth.All &^ lacking).String()))
-		expectCode(t, name+" without "+scope, err, codes.PermissionDenied)
+		apitest.ExpectCode(t, name+" without "+scope, err, codes.PermissionDenied)
 	}
 }
 
 func TestEffectsNeedTheScopesOfTheirOps(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1)) // so that the namespace exists
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // so that the namespace exists
 	item := &pb.SettleItem{
 		Id: apitest.ID(1), Token: 4, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}},
 		Effects: &pb.Effects{Ops: []*pb.Op{{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}}}},
@@ -337,8 +292,8 @@ func TestEffectsNeedTheScopesOfTheirOps(t *testing.T) {
 
 func TestAForeignTaskAnswersLikeAMissingOneByteForByte(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
-	r.addTask("rival", apitest.ID(2))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
+	r.n.AddTask(r.t, "rival", apitest.ID(2))
 	client := pb.NewTaskServiceClient(r.conn)
 	calls := map[string]func(ctx context.Context, id string) error{
 		"Get": func(ctx context.Context, id string) error {
@@ -399,6 +354,9 @@ func TestAMethodWithoutARuleKeepsTheServerFromBeingMade(t *testing.T) {
 		for _, m := range info.Methods {
 			known["/"+service+"/"+m.Name] = true
 		}
+	}
+	for _, desc := range added {
+		addMethods(known, desc)
 	}
 	if err := checkRules(known); err != nil {
 		t.Fatal(err)

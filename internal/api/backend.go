@@ -7,10 +7,44 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Backend is the node as this edge needs it. An error that satisfies core.Fact is for the client; any other is
-// INTERNAL, and its text stays in the log.
+// This file says what the services ask of the node, in an interface for each service. An error that satisfies core.Fact is for the
+// client; any other is INTERNAL, and its text stays in the log.
+
+// Backend is the whole node as this edge needs it, but for what RefBackend and Objects say.
 type Backend interface {
+	PlaceBackend
+	CommitBackend
+	NamespaceBackend
+	QueueBackend
+	TaskBackend
+	KeyBackend
+	TenantBackend
 	SearchBackend
+	NodeBackend
+}
+
+// PlaceBackend tells where a partition is led, and what time it is there. Every service asks it.
+type PlaceBackend interface {
+	// Leader tells who leads a partition: this node, which is here, or the one at an address. known is false when this node
+	// has not heard of any.
+	Leader(p core.Partition) (address string, here, known bool)
+	// Now is the shard time of a partition as this node has it.
+	Now(p core.Partition) core.ShardTime
+	// Shift is what wall clocks show beyond it. What a Backend reads is shown with it already, but for results of commits.
+	Shift(p core.Partition) core.Millis
+}
+
+// CommitBackend puts commits into the log. Every service that writes asks it.
+type CommitBackend interface {
+	// Propose puts independent commits of one partition into the log, in order; each is judged alone. done is called
+	// exactly once, perhaps before Propose returns, and must not block.
+	Propose(p core.Partition, commits []core.Commit, done func(core.Proposed))
+	// Forward is Propose at the node that leads the partition, whichever that is; it waits for the end, or for that of ctx.
+	Forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed
+}
+
+// NamespaceBackend finds and configures namespaces. Every call asks it where its partitions are.
+type NamespaceBackend interface {
 	// Namespace finds a namespace of a tenant by name; with create it makes one that is missing. NotFound otherwise.
 	Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error)
 	// CreateNamespace makes a namespace with that number of partitions; replayed says that it existed before. AlreadyExists
@@ -18,26 +52,24 @@ type Backend interface {
 	CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error)
 	// RemoveNamespace removes a namespace that is empty, and reports whether there was one. NotEmpty names what it holds.
 	RemoveNamespace(ctx context.Context, tenant, name string) (existed bool, err error)
-	// Leader tells who leads a partition: this node, which is here, or the one at an address. known is false when this node
-	// has not heard of any.
-	Leader(p core.Partition) (address string, here, known bool)
-	// Nodes lists the native addresses of all members of the cluster, this one too; none when this node is alone.
-	Nodes() []string
-	// Moved returns a channel that is closed when the leader of any partition changes, or begins to serve, or the members do.
-	Moved() <-chan struct{}
-	// Backlog reports whether this node's replica of a partition, which may lag, has ready tasks in one of the queues.
-	Backlog(p core.Partition, queues []core.GrantQueue) bool
-	// Propose puts independent commits of one partition into the log, in order; each is judged alone. done is called
-	// exactly once, perhaps before Propose returns, and must not block.
-	Propose(p core.Partition, commits []core.Commit, done func(core.Proposed))
-	// Forward is Propose at the node that leads the partition, whichever that is; it waits for the end, or for that of ctx.
-	Forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed
-	// Session opens or resumes a stream's session.
-	Session(ctx context.Context, p core.Partition, s core.SessionSpec, sink core.Sink) (core.Session, core.Welcome, error)
-	// Claim takes ready tasks for a unary caller, waiting up to s.Wait; none is an empty answer. Tasks that were
-	// granted after ctx ended are released.
-	Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error)
+	// NamespaceConfig reads the configuration of the partition's namespace.
+	NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (core.NamespaceConfig, core.At, error)
+	// KeyBytes reads what all keyspaces of the partition's namespace took on disk when that was measured last.
+	KeyBytes(ctx context.Context, p core.Partition, o core.ReadOptions) (uint64, core.At, error)
+	// KeyPace tells what all nodes let through of the rate of a partition's namespace, or of its tenant; zeros without one.
+	KeyPace(p core.Partition, ofTenant bool) core.KeyPace
+}
 
+// QueueBackend reads queues.
+type QueueBackend interface {
+	// Queue reads a queue's counters and configuration. NotFound when it is unknown.
+	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)
+	// Queues reads a page of queues by name, after the name given.
+	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
+}
+
+// TaskBackend reads tasks, and gives them to unary callers.
+type TaskBackend interface {
 	// Task reads one task. NotFound when it is unknown.
 	Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
@@ -46,14 +78,20 @@ type Backend interface {
 	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error)
 	// Wait answers when the task has ended, or ctx has.
 	Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error)
+	// Claim takes ready tasks for a unary caller, waiting up to s.Wait; none is an empty answer. Tasks that were
+	// granted after ctx ended are released.
+	Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error)
+	// Backlog reports whether this node's replica of a partition, which may lag, has ready tasks in one of the queues.
+	Backlog(p core.Partition, queues []core.GrantQueue) bool
+}
 
+// KeyBackend reads keys and keyspaces, and holds puts to their rates.
+type KeyBackend interface {
 	// Key reads one key; rev is 0 when it, or its keyspace, is absent.
 	Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error)
-
 	// Keys reads keys of one partition at one index, in the order given. It stops early once the values exceed a number
 	// of bytes, but returns at least one.
 	Keys(ctx context.Context, p core.Partition, keyspace string, keys [][]byte, bytes int, o core.ReadOptions) ([]core.KeyRead, core.At, error)
-
 	// KeyRange opens a range of keys of one partition as it is at o or later, to be read from there on. NotFound when a
 	// keyspace that was asked for by its incarnation is gone.
 	KeyRange(ctx context.Context, p core.Partition, r core.KeyRange, o core.ReadOptions) (core.KeyCursor, core.At, error)
@@ -67,29 +105,37 @@ type Backend interface {
 	// A change of a rate is known within about a second. At a node that does not lead the partition nothing is taken, unless the
 	// ops are carried to the one that does: its edge does not see them.
 	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string)
-	// KeyPace tells what all nodes let through of the rate of a partition's namespace, or of its tenant; zeros without one.
-	KeyPace(p core.Partition, ofTenant bool) core.KeyPace
+}
+
+// TenantBackend configures tenants.
+type TenantBackend interface {
 	// SetTenant replaces the configuration of a tenant, and returns its version; ifVersion is -1 for any.
 	SetTenant(ctx context.Context, tenant string, c core.TenantConfig, ifVersion int64) (version uint64, err error)
 	// Tenant reads what is known of a tenant; one that is not has no ID.
 	Tenant(ctx context.Context, name string) (core.TenantInfo, error)
+}
 
-	// Queue reads a queue's counters and configuration. NotFound when it is unknown.
-	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)
-	// Queues reads a page of queues by name, after the name given.
-	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
-	// NamespaceConfig reads the configuration of the partition's namespace.
-	NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (core.NamespaceConfig, core.At, error)
-
-	// KeyBytes reads what all keyspaces of the partition's namespace took on disk when that was measured last.
-	KeyBytes(ctx context.Context, p core.Partition, o core.ReadOptions) (uint64, core.At, error)
-
+// NodeBackend tells what the node itself is.
+type NodeBackend interface {
 	// Format is the format of entries that this node writes: what the cluster can do.
 	Format() uint16
 	// Status tells what this node is and has done.
 	Status() core.NodeStatus
-	// Now is the shard time of a partition as this node has it.
-	Now(p core.Partition) core.ShardTime
-	// Shift is what wall clocks show beyond it. What a Backend reads is shown with it already, but for results of commits.
-	Shift(p core.Partition) core.Millis
+}
+
+// parts is the node by what is asked of it, for what several services share.
+type parts struct {
+	places  PlaceBackend     // where partitions are led
+	commits CommitBackend    // into the log
+	spaces  NamespaceBackend // namespaces
+	queues  QueueBackend     // counters and configurations of queues
+	tasks   TaskBackend      // reads and claims
+	keys    KeyBackend       // reads and rates
+	search  SearchBackend    // collections and searches
+	self    NodeBackend      // what the node itself is
+}
+
+// newParts divides a node.
+func newParts(b Backend) parts {
+	return parts{places: b, commits: b, spaces: b, queues: b, tasks: b, keys: b, search: b, self: b}
 }

@@ -14,6 +14,9 @@ import (
 	"github.com/millrace/millrace/internal/errs"
 )
 
+// backupTick is how often a backup looks whether its client still reads, as a stream does.
+const backupTick = 10 * time.Second
+
 // Backups gives backups of the whole server.
 type Backups interface {
 	// Backup gives sink everything that was acknowledged before the call, at most rate bytes in a second; 0: its own bound. It
@@ -24,7 +27,8 @@ type Backups interface {
 // backupService streams backups to operators.
 type backupService struct {
 	pb.UnimplementedBackupServiceServer
-	s *Server
+	s       *Server // what all services share
+	backups Backups // nil: none can be taken
 }
 
 // Take streams one backup.
@@ -32,7 +36,7 @@ func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingS
 	if in.GetRate() < 0 {
 		return edge.Invalid("rate", "must not be negative")
 	}
-	if bs.s.o.Backups == nil {
+	if bs.backups == nil {
 		return core.Invalid{Field: "method", Reason: "not_supported", Message: "this server takes no backups"}
 	}
 	ctx, cancel := context.WithCancel(ss.Context())
@@ -40,7 +44,7 @@ func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingS
 	b := &backupStream{s: bs.s, ss: ss, objects: in.GetObjects()}
 	ended := make(chan error, 1)
 	// Not waited for when the reader takes nothing: the end of the stream ends a send that is stuck, and with it the backup.
-	bs.s.Work.Go(func() { ended <- b.run(ctx, in.GetRate()) })
+	bs.s.Work.Go(func() { ended <- b.run(ctx, bs.backups, in.GetRate()) })
 	return b.watch(ended)
 }
 
@@ -51,14 +55,15 @@ type backupStream struct {
 	// objects says that the caller takes files of repositories.
 	objects bool
 
-	mu    sync.Mutex // guards the fields below
-	busy  bool       // a part is being sent
-	since time.Duration
+	mu    sync.Mutex    // guards the fields below
+	busy  bool          // a part is being sent
+	since time.Duration // when the part was given to the transport, by the boot clock
 }
 
-func (b *backupStream) run(ctx context.Context, rate int64) (err error) {
+// run has the node give the backup, at most rate bytes in a second, and ends it.
+func (b *backupStream) run(ctx context.Context, from Backups, rate int64) (err error) {
 	defer b.s.Recovered(&err)
-	if err := b.s.o.Backups.Backup(ctx, rate, b); edge.Is[*errs.Corruption](err) {
+	if err := from.Backup(ctx, rate, b); edge.Is[*errs.Corruption](err) {
 		return edge.Show(err)
 	} else if err != nil {
 		return err
@@ -68,7 +73,7 @@ func (b *backupStream) run(ctx context.Context, rate int64) (err error) {
 
 // watch returns how the backup ended, or why it must end now: its reader takes nothing, the server stops.
 func (b *backupStream) watch(ended <-chan error) error {
-	tick := b.s.o.Clock.NewTimer(streamTick)
+	tick := b.s.o.Clock.NewTimer(backupTick)
 	defer tick.Stop()
 	for {
 		select {
@@ -80,11 +85,12 @@ func (b *backupStream) watch(ended <-chan error) error {
 			if fact := b.check(); fact != nil {
 				return fact
 			}
-			tick.Reset(streamTick)
+			tick.Reset(backupTick)
 		}
 	}
 }
 
+// check says that the client has taken nothing for too long, if so.
 func (b *backupStream) check() core.Fact {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,6 +100,7 @@ func (b *backupStream) check() core.Fact {
 	return nil
 }
 
+// send sends a part, and notes since when: the client may take as long as send_stall_ms.
 func (b *backupStream) send(p *pb.BackupPart) error {
 	b.mu.Lock()
 	b.busy, b.since = true, b.s.o.Clock.Boot()

@@ -59,7 +59,7 @@ func TestAnAdminOfATenantTakesNoBackup(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	stream, _ := r.take("acme/admin", 0)
 	_, err := stream.Recv()
-	expectCode(t, "an admin", err, codes.PermissionDenied)
+	apitest.ExpectCode(t, "an admin", err, codes.PermissionDenied)
 }
 
 func TestABackupIsRefusedByName(t *testing.T) {
@@ -107,7 +107,7 @@ func (r *rig) untilCut(stream pb.BackupService_TakeClient, pass func(), want cod
 		if err == nil {
 			continue
 		}
-		expectCode(r.t, "the backup", err, want)
+		apitest.ExpectCode(r.t, "the backup", err, want)
 		if e := apitest.ErrorOf(r.t, err); e.GetReason() != reason {
 			r.t.Errorf("it ended as %v, want reason %q", e, reason)
 		}

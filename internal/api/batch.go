@@ -6,37 +6,40 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
-// answers turns results of commits into the answers of a batch's items.
-type answers struct {
-	s      *Server
-	method string // for the log
-	values bool   // the caller may read values
-	budget int    // bytes of old values that still fit the answer
+// Answers turns results of commits into the answers of one batch's items: of a call, or of a frame.
+type Answers struct {
+	s      *Server // shows errors, and logs the internal ones
+	method string  // for the log
+	values bool    // the caller may read values
+	budget int     // bytes of old values that still fit the answer
 }
 
-func (s *Server) answers(method string, values bool) *answers {
-	return &answers{s: s, method: method, values: values, budget: prevBytes}
+// Answers begins the answers of one batch. values says that the caller may read values of keys: errors show them then.
+func (s *Server) Answers(method string, values bool) *Answers {
+	return &Answers{s: s, method: method, values: values, budget: AnswerBytes}
 }
 
-func (a *answers) err(err error) *pb.Error { return a.s.Wire(a.method, err, a.values) }
+// Err shows why an item, or the whole batch, was refused.
+func (a *Answers) Err(err error) *pb.Error { return a.s.Wire(a.method, err, a.values) }
 
-// creating is a batch of creates on its way: the commits it became, and what is answered already.
-type creating struct {
-	atomic  bool // all tasks are ops of the one commit
-	commits []core.Commit
-	results []*pb.CreateResult // nil: the next commit's, or op's
+// Creating is a batch of creates on its way: the commits it became, and what is answered already. One that is made of commits
+// alone, each of one create, has nothing answered yet.
+type Creating struct {
+	atomic  bool               // all tasks are ops of the one commit
+	Commits []core.Commit      // in the order of the tasks that are not answered yet; one of all with atomic
+	results []*pb.CreateResult // one for each task; nil: the next commit's, or op's
 }
 
-// creates reads a batch of tasks. Without atomic each stands alone, and one that cannot be used is refused alone.
-func (t *translator) creates(a *answers, in []*pb.TaskSpec, atomic bool) (*creating, core.Fact) {
-	if fact := t.items("tasks", len(in)); fact != nil {
+// Creates reads a batch of tasks. Without atomic each stands alone, and one that cannot be used is refused alone.
+func (t *Translator) Creates(a *Answers, in []*pb.TaskSpec, atomic bool) (*Creating, core.Fact) {
+	if fact := Items(t.l, "tasks", len(in)); fact != nil {
 		return nil, fact
 	}
-	b := &creating{atomic: atomic, results: make([]*pb.CreateResult, len(in))}
+	b := &Creating{atomic: atomic, results: make([]*pb.CreateResult, len(in))}
 	creates := make([]core.TaskCreate, len(in))
 	ops := make([]core.Op, 0, len(in))
 	if !atomic {
-		b.commits = make([]core.Commit, 0, len(in))
+		b.Commits = make([]core.Commit, 0, len(in))
 	}
 	for i, spec := range in {
 		op := &creates[i]
@@ -50,44 +53,46 @@ func (t *translator) creates(a *answers, in []*pb.TaskSpec, atomic bool) (*creat
 			if atomic {
 				return nil, fact
 			}
-			b.results[i] = &pb.CreateResult{Id: spec.GetId(), Error: a.err(fact)}
+			b.results[i] = &pb.CreateResult{Id: spec.GetId(), Error: a.Err(fact)}
 			continue
 		}
 		ops = append(ops, op)
 		if !atomic {
 			n := len(ops) - 1
-			b.commits = append(b.commits, t.commitIn(part, ops[n:n+1:n+1]))
+			b.Commits = append(b.Commits, t.commitIn(part, ops[n:n+1:n+1]))
 		}
 	}
 	if !atomic {
 		return b, nil
 	}
-	b.commits = []core.Commit{t.commitOf(ops)}
-	if fact := t.place(&b.commits[0], 0); fact != nil {
+	b.Commits = []core.Commit{t.commitOf(ops)}
+	if fact := t.place(&b.Commits[0], 0); fact != nil {
 		return nil, fact
 	}
-	return b, t.encoded(&b.commits[0])
+	return b, FitsLog(t.l, &b.Commits[0])
 }
 
-func (t *translator) commitOf(ops []core.Op) core.Commit { return t.commitIn(t.part, ops) }
+// commitOf makes a commit of ops in the translator's partition, by its caller.
+func (t *Translator) commitOf(ops []core.Op) core.Commit { return t.commitIn(t.part, ops) }
 
-func (t *translator) commitIn(p core.Partition, ops []core.Op) core.Commit {
+// commitIn is commitOf in another partition.
+func (t *Translator) commitIn(p core.Partition, ops []core.Op) core.Commit {
 	return core.Commit{Partition: p, Principal: t.who.Name, Ops: ops}
 }
 
-// items refuses an empty batch and one of too many items.
-func (t *translator) items(list string, n int) core.Fact {
+// Items refuses an empty batch and one of too many items; list is the field that holds them.
+func Items(l *edge.Limits, list string, n int) core.Fact {
 	if n == 0 {
 		return edge.Invalid(list, "must not be empty")
 	}
-	if int64(n) > t.l.FrameItems {
-		return edge.TooLarge(list, "frame_items", t.l.FrameItems)
+	if int64(n) > l.FrameItems {
+		return edge.TooLarge(list, "frame_items", l.FrameItems)
 	}
 	return nil
 }
 
 // answer gives each task its result. An error is the whole batch's: it was one commit, and was refused.
-func (b *creating) answer(a *answers, results []core.Result) ([]*pb.CreateResult, error) {
+func (b *Creating) Answer(a *Answers, results []core.Result) ([]*pb.CreateResult, error) {
 	if b.atomic {
 		r := results[0]
 		if r.Refusal != nil {
@@ -98,6 +103,9 @@ func (b *creating) answer(a *answers, results []core.Result) ([]*pb.CreateResult
 		}
 		return b.results, nil
 	}
+	if b.results == nil {
+		b.results = make([]*pb.CreateResult, len(b.Commits))
+	}
 	next := 0
 	for i := range b.results {
 		if b.results[i] != nil {
@@ -105,9 +113,9 @@ func (b *creating) answer(a *answers, results []core.Result) ([]*pb.CreateResult
 		}
 		r := results[next]
 		if r.Refusal != nil {
-			create := b.commits[next].Ops[0].(*core.TaskCreate) // creates puts no other op
+			create := b.Commits[next].Ops[0].(*core.TaskCreate) // creates puts no other op
 			// The item has but one op, so the fact alone says all.
-			b.results[i] = &pb.CreateResult{Id: create.ID.String(), Error: a.err(r.Refusal.Fact)}
+			b.results[i] = &pb.CreateResult{Id: create.ID.String(), Error: a.Err(r.Refusal.Fact)}
 		} else {
 			b.results[i] = createResult(r.Ops[0], r.Replayed)
 		}
@@ -116,41 +124,42 @@ func (b *creating) answer(a *answers, results []core.Result) ([]*pb.CreateResult
 	return b.results, nil
 }
 
+// createResult shows what a create did. replayed says that its whole commit is a repetition.
 func createResult(r core.OpResult, replayed bool) *pb.CreateResult {
 	return &pb.CreateResult{
 		Id: r.Task.String(), Replayed: r.Replayed || replayed, PayloadMatches: r.PayloadMatches,
 	}
 }
 
-// settling is a batch of settles on its way, as creating.
-type settling struct {
-	commits []core.Commit
-	holds   []core.TaskHold // one per commit
-	results []*pb.SettleResult
+// Settling is a batch of settles on its way, as Creating.
+type Settling struct {
+	Commits []core.Commit      // in the order of the items that are not answered yet
+	Holds   []core.TaskHold    // one per commit
+	results []*pb.SettleResult // one for each item; nil: the next commit's
 }
 
-// settles reads a batch of settles. Each is a commit of its own; one that cannot be used is refused alone.
-func (t *translator) settles(a *answers, in []*pb.SettleItem) (*settling, core.Fact) {
-	if fact := t.items("items", len(in)); fact != nil {
+// Settles reads a batch of settles. Each is a commit of its own; one that cannot be used is refused alone.
+func (t *Translator) Settles(a *Answers, in []*pb.SettleItem) (*Settling, core.Fact) {
+	if fact := Items(t.l, "items", len(in)); fact != nil {
 		return nil, fact
 	}
-	b := &settling{
-		commits: make([]core.Commit, 0, len(in)), holds: make([]core.TaskHold, 0, len(in)),
+	b := &Settling{
+		Commits: make([]core.Commit, 0, len(in)), Holds: make([]core.TaskHold, 0, len(in)),
 		results: make([]*pb.SettleResult, len(in)),
 	}
 	for i, it := range in {
 		c, h, fact := t.settle(it)
 		if fact != nil {
-			b.results[i] = &pb.SettleResult{Error: a.err(edge.Within(edge.Item("items", i), fact))}
+			b.results[i] = &pb.SettleResult{Error: a.Err(edge.Within(edge.Item("items", i), fact))}
 			continue
 		}
-		b.commits, b.holds = append(b.commits, c), append(b.holds, h)
+		b.Commits, b.Holds = append(b.Commits, c), append(b.Holds, h)
 	}
 	return b, nil
 }
 
 // settle reads one settle: the end of the attempt first, then the effects.
-func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, fact core.Fact) {
+func (t *Translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, fact core.Fact) {
 	if h, fact = hold("id", "token", in.GetId(), in.GetToken()); fact != nil {
 		return c, h, fact
 	}
@@ -187,7 +196,9 @@ func (t *translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 	return c, h, t.effects(&c, h, effects)
 }
 
-func (t *translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects) (fact core.Fact) {
+// effects reads the effects of a completion into the commit c, whose first op is the completion; ends is the lease that it ends. They
+// are held to the rates of keys here, because the completion and they are one.
+func (t *Translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects) (fact core.Fact) {
 	if most := t.l.CommitOps - 1; int64(len(in.GetConditions())+len(in.GetOps())) > most { // the completion is an op too
 		return edge.TooLarge("effects.ops", "commit_ops", most)
 	}
@@ -202,17 +213,20 @@ func (t *translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects)
 	if fact = t.place(c, 1); fact != nil {
 		return edge.Within("effects", fact)
 	}
-	if fact = t.encoded(c); fact != nil {
+	if fact = FitsLog(t.l, c); fact != nil {
 		return edge.Within("effects", fact)
 	}
 	if t.edge.s == nil { // of a test, without rates
 		return nil
 	}
-	return t.edge.s.rated(c, t.several() && !t.bound)
+	return t.edge.s.Rated(c, t.several() && !t.bound)
 }
 
 // answer gives each settle its result.
-func (b *settling) answer(a *answers, results []core.Result) []*pb.SettleResult {
+func (b *Settling) Answer(a *Answers, results []core.Result) []*pb.SettleResult {
+	if b.results == nil {
+		b.results = make([]*pb.SettleResult, len(b.Commits))
+	}
 	next := 0
 	for i := range b.results {
 		if b.results[i] != nil {
@@ -224,10 +238,11 @@ func (b *settling) answer(a *answers, results []core.Result) []*pb.SettleResult 
 	return b.results
 }
 
-func (a *answers) settleResult(r core.Result) *pb.SettleResult {
+// settleResult shows what became of one settle. The first op of its commit is the end of the attempt; those behind it are the effects.
+func (a *Answers) settleResult(r core.Result) *pb.SettleResult {
 	out := &pb.SettleResult{Replayed: r.Replayed, FailedInstead: r.FailedInstead}
 	if r.Refusal != nil {
-		out.Error = a.err(edge.Refused(r.Refusal, 1))
+		out.Error = a.Err(edge.Refused(r.Refusal, 1))
 	}
 	if len(r.Ops) == 0 {
 		return out
@@ -241,7 +256,7 @@ func (a *answers) settleResult(r core.Result) *pb.SettleResult {
 }
 
 // opResults answers the ops of a commit. Old values that do not fit the answer are left out.
-func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
+func (a *Answers) opResults(in []core.OpResult) []*pb.OpResult {
 	if len(in) == 0 {
 		return nil
 	}
@@ -269,23 +284,23 @@ func (a *answers) opResults(in []core.OpResult) []*pb.OpResult {
 	return out
 }
 
-// commitResponse answers one commit.
-func (a *answers) commitResponse(r core.Result, at core.At) (*pb.CommitResponse, error) {
+// CommitResponse answers one commit.
+func (a *Answers) CommitResponse(r core.Result, at core.At) (*pb.CommitResponse, error) {
 	if r.Refusal != nil {
 		return nil, edge.Refused(r.Refusal, 0)
 	}
-	return &pb.CommitResponse{Results: a.opResults(r.Ops), Replayed: r.Replayed, At: ShowAt(atOf(r, at))}, nil
+	return &pb.CommitResponse{Results: a.opResults(r.Ops), Replayed: r.Replayed, At: ShowAt(AtOf(r, at))}, nil
 }
 
-// heartbeats answers the renewals of some commits, in order. shift is what wall clocks show beyond shard time.
-func heartbeats(results []core.Result, shift core.Millis) []*pb.HeartbeatResult {
+// Heartbeats answers the renewals of some commits, in order. shift is what wall clocks show beyond shard time.
+func Heartbeats(results []core.Result, shift core.Millis) []*pb.HeartbeatResult {
 	var out []*pb.HeartbeatResult
 	for _, r := range results {
 		for _, op := range r.Ops {
 			for _, n := range op.Renewed {
 				h := &pb.HeartbeatResult{Lost: n.Lost, Cancel: n.Cancel}
 				if !n.Lost {
-					h.LeaseUntil = timeOf(n.Until.Add(shift))
+					h.LeaseUntil = TimeOf(n.Until.Add(shift))
 				}
 				out = append(out, h)
 			}

@@ -21,7 +21,7 @@ func BenchmarkCreateFrame(b *testing.B) {
 	for i := range byte(8) {
 		f.Tasks = append(f.Tasks, &pb.TaskSpec{Id: apitest.ID(i), Queue: "mail", Payload: []byte(`{"bench":true}`)})
 	}
-	tr := translator{l: &l, now: core.ShardTimeOf(apitest.Now)}
+	tr := Translator{l: &l, now: core.ShardTimeOf(apitest.Now)}
 	b.Run("unknown", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -33,7 +33,7 @@ func BenchmarkCreateFrame(b *testing.B) {
 	b.Run("translate", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, fact := tr.creates(s.answers("", false), f.GetTasks(), false); fact != nil {
+			if _, fact := tr.Creates(s.Answers("", false), f.GetTasks(), false); fact != nil {
 				b.Fatal(fact)
 			}
 		}

@@ -20,8 +20,8 @@ const defaultNamespace = "default"
 // has chosen another.
 type call struct {
 	s   *Server
-	who edge.Caller
-	t   translator
+	who edge.Caller // with the rights that the caller had when the call began
+	t   Translator  // reads the call's message
 
 	partitions []core.PartitionInfo // of the namespace
 }
@@ -33,7 +33,7 @@ func (s *Server) begin(ctx context.Context, create bool) (*call, error) {
 	if fact != nil {
 		return nil, fact
 	}
-	ns, err := s.namespace(ctx, who, name, create)
+	ns, err := s.Namespace(ctx, who, name, create)
 	if err != nil {
 		return nil, err
 	}
@@ -52,18 +52,34 @@ func (s *Server) asks(ctx context.Context) (who edge.Caller, namespace string, f
 		return who, "", core.Unauthenticated{}
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	namespace, fact = namespaceOf(md)
+	namespace, fact = NamespaceOf(md)
 	return who, namespace, fact
 }
 
-func (s *Server) translator(who edge.Caller, p core.Partition, parts int) translator {
-	return translator{
-		l: &s.Limits, who: who.Principal, part: p, parts: parts, now: s.o.Backend.Now(p).Add(s.o.Backend.Shift(p)), rand: s.o.Rand,
-		leads: s.o.Backend, edge: pointEdge{s, s.Life},
+// Home is the partition in which all that a stream sends must be.
+type Home struct {
+	Partition core.Partition
+	Of        int    // how many partitions its namespace has
+	Namespace string // its name
+}
+
+// Bound returns a translator for a stream of a caller. It refuses what belongs to another partition than home.
+func (s *Server) Bound(who edge.Caller, home Home) Translator {
+	t := s.translator(who, home.Partition, home.Of)
+	t.bound, t.space = true, home.Namespace
+	return t
+}
+
+// translator returns a translator for a caller in partition p of a namespace that has that many parts.
+func (s *Server) translator(who edge.Caller, p core.Partition, parts int) Translator {
+	return Translator{
+		l: &s.Limits, who: who.Principal, part: p, parts: parts, now: s.node.places.Now(p).Add(s.node.places.Shift(p)), rand: s.o.Rand,
+		leads: s.node.places, points: s.node.search, edge: pointEdge{s, s.Life},
 	}
 }
 
-func namespaceOf(md metadata.MD) (string, core.Fact) {
+// NamespaceOf reads which namespace the metadata of a call names; without one it is the default.
+func NamespaceOf(md metadata.MD) (string, core.Fact) {
 	switch values := md.Get(NamespaceKey); len(values) {
 	case 0:
 		return defaultNamespace, nil
@@ -73,11 +89,12 @@ func namespaceOf(md metadata.MD) (string, core.Fact) {
 	return "", edge.Invalid("namespace", "must be given only once")
 }
 
+// errNoPartition is a fault of the node: calls count on a first partition.
 var errNoPartition = errors.New("a namespace has no partition")
 
-// namespace finds a namespace, which has a partition. The tenant is the token's, always.
-func (s *Server) namespace(ctx context.Context, who edge.Caller, name string, create bool) (core.NamespaceInfo, error) {
-	ns, err := s.o.Backend.Namespace(ctx, who.Tenant, name, create)
+// Namespace finds a namespace, which has a partition. The tenant is the token's, always.
+func (s *Server) Namespace(ctx context.Context, who edge.Caller, name string, create bool) (core.NamespaceInfo, error) {
+	ns, err := s.node.spaces.Namespace(ctx, who.Tenant, name, create)
 	if err == nil && len(ns.Partitions) == 0 {
 		err = errNoPartition
 	}
@@ -120,13 +137,13 @@ func (c *call) propose(ctx context.Context, commits ...core.Commit) (core.Propos
 		return core.Proposed{}, edge.FactOf(err, false)
 	}
 	ended := make(chan core.Proposed, 1)
-	c.s.o.Backend.Propose(commits[0].Partition, commits, func(p core.Proposed) { ended <- p })
+	c.s.node.commits.Propose(commits[0].Partition, commits, func(p core.Proposed) { ended <- p })
 	select {
 	case p := <-ended:
 		if p.Err != nil {
 			return p, p.Err
 		}
-		return p, checkResults(p, len(commits))
+		return p, CheckResults(p, len(commits))
 	case <-ctx.Done():
 		return core.Proposed{}, edge.FactOf(ctx.Err(), true)
 	}
@@ -147,12 +164,14 @@ func (c *call) proposeOne(ctx context.Context, commit core.Commit) (core.OpResul
 	if r.Refusal != nil {
 		return core.OpResult{}, p.At, r.Refusal.Fact
 	}
-	return r.Ops[0], atOf(r, p.At), nil
+	return r.Ops[0], AtOf(r, p.At), nil
 }
 
+// errResults is a fault of the node: an answer could be given to the wrong item.
 var errResults = errors.New("a proposal ended with another number of results than it has commits")
 
-func checkResults(p core.Proposed, commits int) error {
+// CheckResults holds a proposal that has no error to one result for each of its commits.
+func CheckResults(p core.Proposed, commits int) error {
 	if len(p.Results) != commits {
 		return errResults
 	}

@@ -50,20 +50,19 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 		tasks, at, err = c.claimAny(ctx, spec, stay)
 	default:
 		c.t.part = c.partitions[in.GetPartition()].Partition
-		tasks, at, err = ts.s.o.Backend.Claim(ctx, c.t.part, spec)
+		tasks, at, err = ts.tasks.Claim(ctx, c.t.part, spec)
 	}
 	if err != nil {
 		return nil, waited(ctx, err)
 	}
 	tasks = c.fit(tasks)
-	return &pb.ClaimResponse{Tasks: showAssigned(tasks, ts.s.o.Backend.Now(c.t.part)), At: ShowAt(at)}, nil
+	return &pb.ClaimResponse{Tasks: ShowAssigned(tasks, ts.s.node.places.Now(c.t.part)), At: ShowAt(at)}, nil
 }
 
 // claimAny claims from whichever partition has ready tasks, those that this node leads first, in turn; then the call's
 // partition is that. One led elsewhere sends the caller there. Without ready tasks it waits at one partition after the
 // other, and looks at all in between.
 func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]core.Assigned, core.At, error) {
-	b := c.s.o.Backend
 	ends := c.s.o.Clock.Boot() + spec.Wait.Duration()
 	for {
 		l := c.look(spec.Queues)
@@ -81,7 +80,7 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 		}
 		left := ends - c.s.o.Clock.Boot()
 		if left <= 0 {
-			return nil, core.At{Stamp: b.Now(c.t.part)}, nil
+			return nil, core.At{Stamp: c.s.node.places.Now(c.t.part)}, nil
 		}
 		tasks, at, err := c.claimAt(ctx, l.here[0], spec, min(left, claimSlice))
 		if err != nil || len(tasks) > 0 {
@@ -94,7 +93,7 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 // has no tasks.
 func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpec, wait time.Duration) ([]core.Assigned, core.At, error) {
 	c.t.part, spec.Wait = p, core.MillisOf(wait)
-	tasks, at, err := c.s.o.Backend.Claim(ctx, p, spec)
+	tasks, at, err := c.s.node.tasks.Claim(ctx, p, spec)
 	if edge.Is[core.NotLeader](err) {
 		err = nil
 	}
@@ -114,22 +113,21 @@ type looked struct {
 
 // look looks at all partitions, from another one on each time.
 func (c *call) look(queues []core.GrantQueue) (l looked) {
-	b := c.s.o.Backend
 	first := int(c.s.turn.Add(1) % uint64(c.t.parts))
 	for i := range c.t.parts {
 		p := c.t.in((first + i) % c.t.parts)
-		leader, here, known := b.Leader(p)
+		leader, here, known := c.s.node.places.Leader(p)
 		switch {
 		case !known:
 		case here:
 			l.here = append(l.here, p)
-			if b.Backlog(p, queues) {
+			if c.s.node.tasks.Backlog(p, queues) {
 				l.ready = append(l.ready, p)
 			}
 		case leader == "":
 		case l.busy == "":
 			l.leader = leader
-			if b.Backlog(p, queues) {
+			if c.s.node.tasks.Backlog(p, queues) {
 				l.busy = leader
 			}
 		}
@@ -139,15 +137,15 @@ func (c *call) look(queues []core.GrantQueue) (l looked) {
 
 // claimSpec reads a claim.
 func (s *Server) claimSpec(in *pb.ClaimRequest) (spec core.ClaimSpec, fact core.Fact) {
-	t := translator{l: &s.Limits}
-	if spec.Queues, fact = t.queues(in.GetQueues()); fact != nil {
+	l := &s.Limits
+	if spec.Queues, fact = Queues(l, in.GetQueues()); fact != nil {
 		return spec, fact
 	}
 	if int64(in.GetMax()) > s.Limits.ClaimTasks {
 		return spec, edge.Beyond("max", "claim_tasks", s.Limits.ClaimTasks, "is out of range")
 	}
 	spec.Max = max(in.GetMax(), 1)
-	if spec.Lease, fact = Millis("lease", in.GetLease(), LeaseSpan(t.l)); fact != nil {
+	if spec.Lease, fact = Millis("lease", in.GetLease(), LeaseSpan(l)); fact != nil {
 		return spec, fact
 	}
 	if spec.Wait, fact = Millis("wait", in.GetWait(), Span{0, s.Limits.ClaimWaitMs, "claim_wait_ms"}); fact != nil {
@@ -184,23 +182,23 @@ func (s *Server) beginClaim(ctx context.Context, spec *core.ClaimSpec) (*call, e
 func (c *call) fit(tasks []core.Assigned) []core.Assigned {
 	bytes := 0
 	for i := range tasks {
-		bytes += assignedBytes(&tasks[i])
-		if i > 0 && bytes > prevBytes {
-			c.s.release(c.t.part, tasks[i:], func() {})
+		bytes += AssignedBytes(&tasks[i])
+		if i > 0 && bytes > AnswerBytes {
+			c.s.Release(c.t.part, tasks[i:], func() {})
 			return tasks[:i]
 		}
 	}
 	return tasks
 }
 
-// release gives back tasks that never reached a worker, and calls over when that is done.
-func (s *Server) release(p core.Partition, tasks []core.Assigned, over func()) {
+// Release gives back tasks that never reached a worker, and calls over when that is done.
+func (s *Server) Release(p core.Partition, tasks []core.Assigned, over func()) {
 	commits := make([]core.Commit, len(tasks))
 	for i, t := range tasks {
 		op := &core.TaskRelease{Task: t.Task, Token: t.Token, Undelivered: true}
 		commits[i] = core.Commit{Partition: p, Ops: []core.Op{op}}
 	}
-	s.o.Backend.Propose(p, commits, func(done core.Proposed) {
+	s.node.commits.Propose(p, commits, func(done core.Proposed) {
 		if done.Err != nil { // their leases end by themselves
 			s.Log.Warn("tasks that were not delivered stay leased", "tasks", len(tasks), "err", done.Err)
 		}

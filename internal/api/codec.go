@@ -14,30 +14,42 @@ import (
 // inbound receives one message. What is wrong with it is kept apart from errors of the transport, which ends a call
 // by itself as soon as it meets one.
 type inbound struct {
-	msg   protobuf.Message
-	bytes int       // on the wire
-	fact  core.Fact // the message cannot be used
-	limit int64     // of bytes
-	raw   bool      // keep the bytes in data and leave the message for decode
-	data  []byte
+	msg   protobuf.Message // what is received into; nil with raw
+	bytes int              // length on the wire
+	fact  core.Fact        // why the message cannot be used; nil: it can
+	limit int64            // of bytes
+	raw   bool             // keep the bytes in data and make no message of them
+	data  []byte           // the bytes, with raw; they are the receiver's
 }
 
-// decode makes the message of the bytes that were kept.
-func (in *inbound) decode() {
-	if in.fact == nil {
-		in.unmarshalled(protobuf.Unmarshal(in.data, in.msg))
+// Decode makes a message of bytes that RecvBytes returned. A fact says that they are none.
+func Decode(data []byte, m protobuf.Message) core.Fact {
+	return malformed(m, protobuf.Unmarshal(data, m))
+}
+
+// malformed turns an error of decoding m into a fact, which names the message: an error of the library may quote its bytes.
+func malformed(m protobuf.Message, err error) core.Fact {
+	if err == nil {
+		return nil
 	}
+	return edge.Invalid(string(m.ProtoReflect().Descriptor().Name()), "is malformed, or holds text that is not UTF-8")
 }
 
-func (in *inbound) unmarshalled(err error) {
-	if err != nil {
-		in.fact = edge.Invalid(string(in.msg.ProtoReflect().Descriptor().Name()), "is malformed, or holds text that is not UTF-8")
-	}
+// Encoded is a message that its sender has encoded: SendMsg takes it as it is.
+type Encoded struct {
+	// B is the message, in a buffer of gRPC's pool, to which it goes back once it is sent.
+	B []byte
 }
 
-// codec is gRPC's own for protobuf, for messages, inbound and wireOut.
+// NewEncoded returns an empty message with room for that many bytes.
+func NewEncoded(size int) *Encoded {
+	return &Encoded{(*mem.DefaultBufferPool().Get(size))[:0]}
+}
+
+// codec is gRPC's own for protobuf. It takes messages, and of this package inbound and Encoded.
 type codec struct{ encoding.CodecV2 }
 
+// newCodec returns a codec; it has no state.
 func newCodec() codec { return codec{encoding.GetCodecV2(proto.Name)} }
 
 // Unmarshal decodes into an inbound, or into a message.
@@ -55,14 +67,14 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 		in.data = data.Materialize()
 		return nil
 	}
-	in.unmarshalled(c.CodecV2.Unmarshal(data, in.msg))
+	in.fact = malformed(in.msg, c.CodecV2.Unmarshal(data, in.msg))
 	return nil
 }
 
 // Marshal encodes a message, or passes on a frame that is encoded already.
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
-	if f, ok := v.(*wireOut); ok {
-		return mem.BufferSlice{mem.NewBuffer(&f.b, mem.DefaultBufferPool())}, nil
+	if f, ok := v.(*Encoded); ok {
+		return mem.BufferSlice{mem.NewBuffer(&f.B, mem.DefaultBufferPool())}, nil
 	}
 	return c.CodecV2.Marshal(v)
 }
@@ -121,6 +133,9 @@ func (s shapes) check(in *inbound) core.Fact {
 	}
 	return s.checkMessage(in.msg)
 }
+
+// Known refuses a message of a stream, or a part of one, that holds fields which are not known.
+func (s *Server) Known(m protobuf.Message) core.Fact { return s.shapes.checkMessage(m) }
 
 // checkMessage is check for a message, or a part of one.
 func (s shapes) checkMessage(msg protobuf.Message) core.Fact {

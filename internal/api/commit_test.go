@@ -21,7 +21,7 @@ func TestACommitOfAllOps(t *testing.T) {
 		{Keyspace: "ks", Key: []byte("c"), Compare: pb.KVCheck_LESS, Operand: &pb.KVCheck_Value{Value: []byte("v")}},
 	}
 	out, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all"), &pb.CommitRequest{
-		RequestId: repeat(16, byte(1)), Conditions: checks, Ops: []*pb.Op{
+		RequestId: apitest.Repeat(16, byte(1)), Conditions: checks, Ops: []*pb.Op{
 			{Op: &pb.Op_TaskCreate{TaskCreate: &pb.TaskSpec{Queue: "q", Id: apitest.ID(2)}}},
 			{Op: &pb.Op_TaskComplete{TaskComplete: &pb.TaskComplete{Task: hold, Complete: &pb.Complete{Result: []byte("r")}}}},
 			{Op: &pb.Op_TaskFail{TaskFail: &pb.TaskFail{Task: hold, Fail: &pb.Fail{Fatal: true}}}},
@@ -38,7 +38,7 @@ func TestACommitOfAllOps(t *testing.T) {
 		t.Errorf("results: %v", out)
 	}
 	c := r.n.Proposed()[0]
-	if c.RequestID != core.RequestID(repeat(16, byte(1))) || len(c.Conditions) != 3 || c.Conditions[1].Target != core.TargetRev || c.Conditions[2].Compare != core.CompareLess {
+	if c.RequestID != core.RequestID(apitest.Repeat(16, byte(1))) || len(c.Conditions) != 3 || c.Conditions[1].Target != core.TargetRev || c.Conditions[2].Compare != core.CompareLess {
 		t.Errorf("commit: %+v", c)
 	}
 	put := c.Ops[4].(*core.KVPut)
@@ -48,7 +48,9 @@ func TestACommitOfAllOps(t *testing.T) {
 }
 
 func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
-	op := func(p *pb.KVPut) []*pb.Op { return []*pb.Op{putCommit().GetOps()[0], {Op: &pb.Op_KvPut{KvPut: p}}} }
+	op := func(p *pb.KVPut) []*pb.Op {
+		return []*pb.Op{apitest.PutCommit().GetOps()[0], {Op: &pb.Op_KvPut{KvPut: p}}}
+	}
 	check := func(c *pb.KVCheck) *pb.CommitRequest { return &pb.CommitRequest{Conditions: []*pb.KVCheck{c}} }
 	r := newRig(t, edge.Limits{})
 	for name, c := range map[string]struct {
@@ -56,10 +58,10 @@ func TestBadCommitsAreRefusedWithTheirPath(t *testing.T) {
 		field string
 	}{
 		"nothing":              {&pb.CommitRequest{}, "ops"},
-		"request id of 15":     {&pb.CommitRequest{RequestId: repeat(15, byte(1)), Ops: putCommit().GetOps()}, "request_id"},
-		"request id of zeroes": {&pb.CommitRequest{RequestId: make([]byte, 16), Ops: putCommit().GetOps()}, "request_id"},
-		"fence without token":  {&pb.CommitRequest{Fence: &pb.Fence{Task: apitest.ID(1)}, Ops: putCommit().GetOps()}, "fence.token"},
-		"fence without task":   {&pb.CommitRequest{Fence: &pb.Fence{Token: 1}, Ops: putCommit().GetOps()}, "fence.task"},
+		"request id of 15":     {&pb.CommitRequest{RequestId: apitest.Repeat(15, byte(1)), Ops: apitest.PutCommit().GetOps()}, "request_id"},
+		"request id of zeroes": {&pb.CommitRequest{RequestId: make([]byte, 16), Ops: apitest.PutCommit().GetOps()}, "request_id"},
+		"fence without token":  {&pb.CommitRequest{Fence: &pb.Fence{Task: apitest.ID(1)}, Ops: apitest.PutCommit().GetOps()}, "fence.token"},
+		"fence without task":   {&pb.CommitRequest{Fence: &pb.Fence{Token: 1}, Ops: apitest.PutCommit().GetOps()}, "fence.task"},
 		"empty key":            {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "ks"})}, "ops[1].key"},
 		"keyspace with colon":  {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a:b", Key: []byte("k")})}, "ops[1].keyspace"},
 		"rev and absent":       {&pb.CommitRequest{Ops: op(&pb.KVPut{Keyspace: "a", Key: []byte("k"), IfAbsent: true, IfRev: new(uint64(3))})}, "ops[1].if_rev"},
@@ -85,11 +87,11 @@ func TestARefusedCommitNamesOpAndRevision(t *testing.T) {
 	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Op: 2, Fact: core.RevMismatch{Rev: 41, Value: []byte("now")}}}
 	}
-	e := apitest.ErrorOf(t, commitOf(&pb.CommitRequest{Ops: repeat(3, putCommit().GetOps()[0])})(r))
+	e := apitest.ErrorOf(t, commitOf(&pb.CommitRequest{Ops: apitest.Repeat(3, apitest.PutCommit().GetOps()[0])})(r))
 	if e.GetCode() != "PRECONDITION_FAILED" || e.GetOp() != 2 || e.GetDetails()["rev"] != "41" || e.GetDetails()["value"] != "now" {
 		t.Errorf("got %v", e)
 	}
-	_, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/kv:write"), putCommit())
+	_, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/kv:write"), apitest.PutCommit())
 	if e := apitest.ErrorOf(t, err); e.GetDetails()["rev"] != "41" || e.GetDetails()["value"] != "" {
 		t.Errorf("to a caller who may not read: %v", e)
 	}
@@ -104,7 +106,7 @@ func TestOldValuesThatDoNotFitAnAnswerAreLeftOut(t *testing.T) {
 		}
 		return res
 	}
-	out, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all"), &pb.CommitRequest{Ops: repeat(9, putCommit().GetOps()[0])})
+	out, err := pb.NewCommitServiceClient(r.conn).Commit(apitest.As("acme/all"), &pb.CommitRequest{Ops: apitest.Repeat(9, apitest.PutCommit().GetOps()[0])})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +126,7 @@ func TestOldValuesThatDoNotFitAnAnswerAreLeftOut(t *testing.T) {
 
 // FuzzTranslateCommit feeds bytes that may be a commit to the way from the wire to core: it may refuse, never panic.
 func FuzzTranslateCommit(f *testing.F) {
-	for _, in := range []proto.Message{putCommit(), &pb.CommitRequest{Fence: &pb.Fence{Task: apitest.ID(1), Token: 1}, Conditions: []*pb.KVCheck{goodCheck()}}} {
+	for _, in := range []proto.Message{apitest.PutCommit(), &pb.CommitRequest{Fence: &pb.Fence{Task: apitest.ID(1), Token: 1}, Conditions: []*pb.KVCheck{apitest.ExistsCheck()}}} {
 		b, err := proto.Marshal(in)
 		if err != nil {
 			f.Fatal(err)
@@ -142,10 +144,10 @@ func FuzzTranslateCommit(f *testing.F) {
 		if proto.Unmarshal(b, in) != nil || known.checkMessage(in) != nil {
 			return
 		}
-		tr := translator{l: &l, now: core.ShardTimeOf(apitest.Now)}
+		tr := Translator{l: &l, now: core.ShardTimeOf(apitest.Now)}
 		tr.who.Scopes = ^tr.who.Scopes
 		tr.rand = zeroRand{}
-		c, fact := tr.commit(in)
+		c, fact := tr.Commit(in)
 		if fact == nil && int64(c.EncodedSize()) > l.CommitBytes {
 			t.Error("admitted beyond the limit")
 		}

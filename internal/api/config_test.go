@@ -14,7 +14,7 @@ import (
 
 func TestQueuesAreListedByName(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	var names []string
 	in := &pb.ListQueuesRequest{Limit: 2}
 	for {

@@ -80,7 +80,7 @@ func keyCursorOf(incarnation uint32, key []byte) string {
 }
 
 // readKeyCursor returns the key that the page before ended with; nil for the first page.
-func (t *translator) readKeyCursor(s string) (incarnation uint32, key []byte, fact core.Fact) {
+func (t *Translator) readKeyCursor(s string) (incarnation uint32, key []byte, fact core.Fact) {
 	b, fact := readCursorUpTo(s, 2*int(t.l.KeyBytes)+64)
 	if fact != nil || len(b) == 0 {
 		return 0, nil, fact

@@ -38,7 +38,7 @@ func readCursors(t testing.TB, s string, parts int) map[string]string {
 		}
 		out["repo"] = showPlaceCursor(place, []byte(after))
 	}
-	incarnation, key, fact := (&translator{l: l}).readKeyCursor(s)
+	incarnation, key, fact := (&Translator{l: l}).readKeyCursor(s)
 	switch {
 	case fact == nil && s == "":
 		out["key"] = ""

@@ -50,7 +50,7 @@ func (o *Options) enabled(service string) core.Fact {
 }
 
 // enabled refuses an op of a service that is disabled here.
-func (t *translator) enabled(service core.Service) core.Fact {
+func (t *Translator) enabled(service core.Service) core.Fact {
 	if t.edge.s == nil || len(t.edge.s.o.Closed) == 0 {
 		return nil
 	}

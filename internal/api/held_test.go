@@ -41,6 +41,15 @@ func stuck(began chan<- struct{}, free <-chan struct{}) map[string]grpc.StreamHa
 	}
 }
 
+// served are all services of the contract, also those that are added.
+func served(s *Server) []service {
+	out := s.services()
+	for _, desc := range added {
+		out = append(out, service{desc, nil})
+	}
+	return out
+}
+
 // serveStuck serves every method of the contract, each with the same handler, as the server would serve the real one.
 func serveStuck(r *rig, h grpc.StreamHandler) (*grpc.ClientConn, func()) {
 	r.t.Helper()
@@ -49,7 +58,7 @@ func serveStuck(r *rig, h grpc.StreamHandler) (*grpc.ClientConn, func()) {
 	}
 	own := r.s.grpc
 	r.s.grpc = grpc.NewServer(r.s.serverOptions()...)
-	for _, svc := range r.s.services() {
+	for _, svc := range served(r.s) {
 		desc := *svc.desc
 		desc.Methods, desc.Streams = nil, nil
 		for _, m := range svc.desc.Methods {
@@ -90,7 +99,7 @@ func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
 	for kind, h := range stuck(began, free) {
 		r := newRig(t, edge.Limits{})
 		conn, stop := serveStuck(r, h)
-		for _, svc := range r.s.services() {
+		for _, svc := range served(r.s) {
 			names := make(map[string]bool)
 			for _, m := range svc.desc.Streams {
 				if kind != "reads" || m.ClientStreams {
@@ -132,7 +141,7 @@ func TestEveryMethodOfTheContractEndsWithItsToken(t *testing.T) {
 						return false
 					}
 				})
-				expectCode(t, name+", which "+kind, err, codes.Unauthenticated)
+				apitest.ExpectCode(t, name+", which "+kind, err, codes.Unauthenticated)
 				cancel()
 			}
 		}

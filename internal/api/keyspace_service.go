@@ -13,7 +13,8 @@ import (
 // all have its configuration.
 type KeyspaceService struct {
 	pb.UnimplementedKeyspaceServiceServer
-	s *Server
+	s    *Server // what all services share
+	keys KeyBackend
 }
 
 // Set replaces a keyspace's configuration, or makes the keyspace.
@@ -39,7 +40,7 @@ func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (
 			return &core.KeyspaceSet{Keyspace: in.GetKeyspace(), Config: config, IfVersion: version}
 		},
 		now: func() (found, error) {
-			k, _, err := ks.s.o.Backend.Keyspace(ctx, c.t.part, in.GetKeyspace(), false, core.ReadOptions{})
+			k, _, err := ks.keys.Keyspace(ctx, c.t.part, in.GetKeyspace(), false, core.ReadOptions{})
 			f := found{version: k.Config.Version}
 			k.Config.Version = config.Version
 			f.same, f.op = k.Config == config, &core.KeyspaceSet{Keyspace: in.GetKeyspace(), Config: k.Config, IfVersion: -1}
@@ -74,6 +75,7 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 	return core.KeyspaceConfig{Bytes: q.GetBytes(), WriteRate: q.GetWritesPerSecond(), ByteRate: q.GetBytesPerSecond()}, nil
 }
 
+// showKeyspaceConfig shows a keyspace's configuration.
 func showKeyspaceConfig(c core.KeyspaceConfig) *pb.KeyspaceConfig {
 	out := &pb.KeyspaceConfig{Version: c.Version}
 	if c.Bytes != 0 || c.WriteRate != 0 || c.ByteRate != 0 {
@@ -103,7 +105,7 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 		if !c.t.several() {
 			p = c.t.part
 		}
-		k, oneAt, err := ks.s.o.Backend.Keyspace(ctx, p, name, true, core.ReadOptions{})
+		k, oneAt, err := ks.keys.Keyspace(ctx, p, name, true, core.ReadOptions{})
 		if edge.Is[core.NotFound](err) {
 			return nil
 		}
@@ -159,7 +161,7 @@ func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 		if !c.t.several() {
 			p = c.t.part
 		}
-		one, oneAt, err := ks.s.o.Backend.Keyspaces(ctx, p, after, limit, core.ReadOptions{})
+		one, oneAt, err := ks.keys.Keyspaces(ctx, p, after, limit, core.ReadOptions{})
 		if err != nil {
 			return err
 		}

@@ -19,23 +19,26 @@ const maxCounted = 10_000
 type keyCounts struct {
 	Backend
 
-	mu     sync.RWMutex // guards the fields below
-	spaces map[spaceKey]*spaceCount
-	names  map[nameKey]nameOf
-	rest   spaceCount // of keyspaces beyond maxCounted
+	mu     sync.RWMutex             // guards the fields below
+	spaces map[spaceKey]*spaceCount // at most maxCounted
+	names  map[nameKey]nameOf       // of the namespaces that were asked for
+	rest   spaceCount               // of keyspaces beyond maxCounted
 }
 
+// spaceKey names a keyspace of a namespace.
 type spaceKey struct {
 	tenant    core.TenantID
 	namespace core.NamespaceID
 	keyspace  string
 }
 
+// nameKey names a namespace.
 type nameKey struct {
 	tenant    core.TenantID
 	namespace core.NamespaceID
 }
 
+// nameOf is what clients call a namespace and its tenant.
 type nameOf struct{ tenant, namespace string }
 
 // spaceCount is what was done in one keyspace.
@@ -52,6 +55,7 @@ type KeyspaceCount struct {
 	WrittenBytes                uint64 // of keys and values
 }
 
+// newKeyCounts returns a backend that passes everything on to b.
 func newKeyCounts(b Backend) *keyCounts {
 	return &keyCounts{Backend: b, spaces: make(map[spaceKey]*spaceCount), names: make(map[nameKey]nameOf)}
 }
@@ -202,10 +206,11 @@ func (k *keyCounts) KeyRange(ctx context.Context, p core.Partition, r core.KeyRa
 	return &countedCursor{cursor, k, p, r.Keyspace}, at, nil
 }
 
+// countedCursor counts what is read of a range.
 type countedCursor struct {
 	core.KeyCursor
-	k        *keyCounts
-	p        core.Partition
+	k        *keyCounts     // counts
+	p        core.Partition // whose keys they are
 	keyspace string
 }
 
@@ -240,6 +245,7 @@ func (k *keyCounts) list() []KeyspaceCount {
 	return out
 }
 
+// as shows the counts under names.
 func (c *spaceCount) as(tenant, namespace, keyspace string) KeyspaceCount {
 	return KeyspaceCount{
 		Tenant: tenant, Namespace: namespace, Keyspace: keyspace,

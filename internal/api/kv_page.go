@@ -29,13 +29,13 @@ type KeyPageRequest struct {
 
 // CheckRange refuses a range that cannot be read.
 func (ks *KVService) CheckRange(r core.KeyRange) core.Fact {
-	t := translator{l: &ks.s.Limits}
+	t := Translator{l: &ks.s.Limits}
 	return t.keyRange(r.Keyspace, r.From, r.To, r.Prefix)
 }
 
 // ReadPage reads a page of a range, which checkRange has let pass.
 func (ks *KVService) ReadPage(ctx context.Context, in KeyPageRequest) (out KeyPage, err error) {
-	t := translator{l: &ks.s.Limits}
+	t := Translator{l: &ks.s.Limits}
 	limit, fact := ks.s.page(in.Limit)
 	if fact != nil {
 		return out, fact
@@ -95,7 +95,7 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 		}
 	}
 	out.At = r.at
-	if out.Pairs, err = r.next(limit, prevBytes); err != nil {
+	if out.Pairs, err = r.next(limit, AnswerBytes); err != nil {
 		return out, err
 	}
 	if n := len(out.Pairs); n > 0 && len(r.parts) > 0 {

@@ -27,7 +27,7 @@ const (
 // Range streams the keys of a range.
 func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[pb.KVRangeResponse]) error {
 	s, ctx := ks.s, ss.Context()
-	t := translator{l: &s.Limits}
+	t := Translator{l: &s.Limits}
 	if fact := t.keyRange(in.GetKeyspace(), in.GetFrom(), in.GetTo(), in.GetPrefix()); fact != nil {
 		return fact
 	}
@@ -187,7 +187,7 @@ func (c *call) openPart(ctx context.Context, r *keyMerge, i, place int, q rangeQ
 	}
 	own := q.o
 	own.MinIndex = max(own.MinIndex, minOf(q.min, p))
-	cursor, at, err := c.s.o.Backend.KeyRange(ctx, p, q.KeyRange, own)
+	cursor, at, err := c.s.node.keys.KeyRange(ctx, p, q.KeyRange, own)
 	if err != nil {
 		return unknownOf(q.min, p, err)
 	}

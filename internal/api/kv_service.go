@@ -22,7 +22,7 @@ const (
 )
 
 // Freshness reads how fresh a read must be; min is of one partition.
-func (t *translator) Freshness(min uint64, stale bool, max *durationpb.Duration) (core.ReadOptions, core.Fact) {
+func (t *Translator) Freshness(min uint64, stale bool, max *durationpb.Duration) (core.ReadOptions, core.Fact) {
 	o := core.ReadOptions{MinIndex: min, Stale: stale}
 	var fact core.Fact
 	if o.MaxStale, fact = Millis("max_staleness", max, PositiveSpan(t.l)); fact != nil {
@@ -59,7 +59,7 @@ func unknownOf(list []*pb.At, p core.Partition, err error) error {
 }
 
 // minsFact refuses a list of indexes that names no partition of the namespace.
-func (t *translator) minsFact(list []*pb.At) core.Fact {
+func (t *Translator) minsFact(list []*pb.At) core.Fact {
 	for i, at := range list {
 		if int(at.GetPartition()) >= max(t.parts, 1) {
 			return edge.Invalid(edge.Item("min", i)+".partition", "must be a partition of the namespace")
@@ -70,7 +70,7 @@ func (t *translator) minsFact(list []*pb.At) core.Fact {
 
 // BatchGet reads keys, those of each partition at one index.
 func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*pb.KVBatchGetResponse, error) {
-	t := translator{l: &ks.s.Limits}
+	t := Translator{l: &ks.s.Limits}
 	if fact := SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return nil, fact
 	}
@@ -81,7 +81,7 @@ func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*p
 		return nil, edge.TooLarge("keys", "batch_keys", BatchGetKeys)
 	}
 	for i, key := range in.GetKeys() {
-		if fact := t.keyOnly(edge.Item("keys", i), key); fact != nil {
+		if fact := KeyLength(t.l, edge.Item("keys", i), key); fact != nil {
 			return nil, fact
 		}
 	}
@@ -91,7 +91,7 @@ func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*p
 	}
 	c, err := ks.s.begin(ctx, false)
 	if unknownNamespace(err) {
-		return &pb.KVBatchGetResponse{Results: showReads(make([]core.KeyRead, len(in.GetKeys())))}, nil
+		return &pb.KVBatchGetResponse{Results: ShowReads(make([]core.KeyRead, len(in.GetKeys())))}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -103,16 +103,16 @@ func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	return &pb.KVBatchGetResponse{Results: showReads(reads), At: at}, nil
+	return &pb.KVBatchGetResponse{Results: ShowReads(reads), At: at}, nil
 }
 
 // keyShare is the part of a batch of keys that is one partition's.
 type keyShare struct {
 	part   core.Partition
-	keys   [][]byte
-	places []int // in the batch
+	keys   [][]byte // in the order of the call
+	places []int    // in the batch
 	reads  []core.KeyRead
-	at     core.At
+	at     core.At // where the reads stand
 }
 
 // batchGet reads each partition's keys, and answers the first ones for which all came.
@@ -129,7 +129,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 		}
 		s.keys, s.places = append(s.keys, key), append(s.places, i)
 	}
-	budget := max(prevBytes/len(all), batchShareBytes)
+	budget := max(AnswerBytes/len(all), batchShareBytes)
 	var mu sync.Mutex // guards failed
 	var failed error
 	var wait sync.WaitGroup
@@ -141,7 +141,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 			own := o
 			own.MinIndex = minOf(in.GetMin(), s.part)
 			err := c.s.Safely(func() (err error) {
-				s.reads, s.at, err = c.s.o.Backend.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own)
+				s.reads, s.at, err = c.s.node.keys.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own)
 				return unknownOf(in.GetMin(), s.part, err)
 			})
 			if err != nil {
@@ -168,7 +168,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 	}
 	bytes := 0
 	for i := range out[:whole] {
-		if bytes += len(out[i].Value); bytes > prevBytes && i > 0 {
+		if bytes += len(out[i].Value); bytes > AnswerBytes && i > 0 {
 			whole = i
 			break
 		}
@@ -178,7 +178,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 
 // single begins a call that commits one op on a key.
 func (ks *KVService) single(ctx context.Context, requestID []byte, op *pb.Op) (*pb.OpResult, *pb.At, error) {
-	out, err := (&CommitService{s: ks.s}).Commit(ctx, &pb.CommitRequest{Ops: []*pb.Op{op}, RequestId: requestID})
+	out, err := ks.s.Commits().Commit(ctx, &pb.CommitRequest{Ops: []*pb.Op{op}, RequestId: requestID})
 	if err != nil {
 		return nil, nil, edge.Unprefixed(edge.Item("ops", 0), err)
 	}
@@ -216,7 +216,7 @@ func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 	if in.GetRange() == nil {
 		return nil, edge.Invalid("range", "is required")
 	}
-	t := translator{l: &ks.s.Limits}
+	t := Translator{l: &ks.s.Limits}
 	op, fact := t.kvDeleteRange(in.GetRange())
 	if fact != nil {
 		return nil, edge.Within("range", fact)
@@ -247,7 +247,7 @@ func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 			}
 			return halfway(end.Results[0].Refusal.Fact)
 		}
-		out.At[p.Index] = ShowAt(atOf(end.Results[0], end.At))
+		out.At[p.Index] = ShowAt(AtOf(end.Results[0], end.At))
 		mu.Lock()
 		out.Count += countOf(end.Results[0].Ops[0])
 		mu.Unlock()
@@ -259,9 +259,19 @@ func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 	return out, nil
 }
 
+// countOf is how many keys an op has changed.
 func countOf(r core.OpResult) uint64 {
 	if r.KV == nil {
 		return 0
 	}
 	return r.KV.Count
+}
+
+// ShowReads shows what reads of keys found, in their order.
+func ShowReads(reads []core.KeyRead) []*pb.KVRead {
+	out := make([]*pb.KVRead, len(reads))
+	for i := range reads {
+		out[i] = &pb.KVRead{Value: reads[i].Value, Rev: reads[i].Rev, Found: reads[i].Rev != 0}
+	}
+	return out
 }

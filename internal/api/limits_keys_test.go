@@ -28,7 +28,7 @@ func TestWhatAKeyspaceCannotBeIsRefusedByItsField(t *testing.T) {
 	} {
 		r := newRig(t, edge.Limits{})
 		_, err := pb.NewKeyspaceServiceClient(r.conn).Set(apitest.As("acme/all"), &pb.SetKeyspaceRequest{Keyspace: "ks", Config: c.config})
-		expectCode(t, name, err, codes.InvalidArgument)
+		apitest.ExpectCode(t, name, err, codes.InvalidArgument)
 		if e := apitest.ErrorOf(t, err); e.GetField() != c.field || c.reason != "" && e.GetReason() != c.reason {
 			t.Errorf("%s: %v", name, e)
 		}
@@ -43,7 +43,7 @@ func TestHowOldAStaleAnswerMayBeIsAskedOfTheNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &translator{l: &l}
+	tr := &Translator{l: &l}
 	if o, fact := tr.Freshness(7, true, durationpb.New(2*time.Second)); fact != nil || o != (core.ReadOptions{MinIndex: 7, Stale: true, MaxStale: 2000}) {
 		t.Errorf("%+v, %v", o, fact)
 	}
@@ -82,7 +82,7 @@ func TestARangeThatNobodyReadsEndsAfterItsTime(t *testing.T) {
 	for err == nil {
 		_, err = stream.Recv()
 	}
-	expectCode(t, "the range", err, codes.Unavailable)
+	apitest.ExpectCode(t, "the range", err, codes.Unavailable)
 	if e := apitest.ErrorOf(t, err); e.GetReason() != "slow_consumer" || e.GetLimit() != "range_ms" {
 		t.Errorf("it ended as %v", e)
 	}

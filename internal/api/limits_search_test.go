@@ -19,20 +19,20 @@ func searchBounds() map[string]bound {
 	}
 	embed := func(n, size int) doer {
 		return func(r *rig) error {
-			_, err := pb.NewSearchServiceClient(r.conn).Embed(apitest.As("acme/all"), &pb.EmbedRequest{Texts: repeat(n, strings.Repeat("t", size))})
+			_, err := pb.NewSearchServiceClient(r.conn).Embed(apitest.As("acme/all"), &pb.EmbedRequest{Texts: apitest.Repeat(n, strings.Repeat("t", size))})
 			return err
 		}
 	}
 	points := func(n int) doer {
 		return func(r *rig) error {
-			_, err := pb.NewSearchServiceClient(r.conn).GetPoints(apitest.As("acme/all"), &pb.GetPointsRequest{Collection: "ws", Ids: repeat(n, "w1")})
+			_, err := pb.NewSearchServiceClient(r.conn).GetPoints(apitest.As("acme/all"), &pb.GetPointsRequest{Collection: "ws", Ids: apitest.Repeat(n, "w1")})
 			return err
 		}
 	}
 	rules := func(n int) doer {
 		return func(r *rig) error {
 			_, err := pb.NewSearchServiceClient(r.conn).PutRuleset(apitest.As("acme/all"), &pb.PutRulesetRequest{
-				Ruleset: "r", Collection: "ws", Rules: repeat(n, &pb.Rule{Id: "a", When: "true", Severity: "block"}),
+				Ruleset: "r", Collection: "ws", Rules: apitest.Repeat(n, &pb.Rule{Id: "a", When: "true", Severity: "block"}),
 			})
 			return err
 		}
@@ -50,12 +50,12 @@ func searchBounds() map[string]bound {
 		"embed_texts": {embed(2048, 1), embed(2049, 1), tooMuch, "texts"},
 		"embed_bytes": {embed(2048, 1536), embed(2048, 1537), tooMuch, "texts"},
 		"gate_names": {
-			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Roles: repeat(64, "a")} }),
-			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Roles: repeat(65, "a")} }), tooMuch, "gate.roles",
+			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Roles: apitest.Repeat(64, "a")} }),
+			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{Roles: apitest.Repeat(65, "a")} }), tooMuch, "gate.roles",
 		},
 		"gate_ids": {
-			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{IdsIn: repeat(10_000, "a")} }),
-			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{IdsIn: repeat(10_001, "a")} }), tooMuch, "gate.ids_in",
+			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{IdsIn: apitest.Repeat(10_000, "a")} }),
+			search(func(s *pb.SearchRequest) { s.Gate = &pb.Gate{IdsIn: apitest.Repeat(10_001, "a")} }), tooMuch, "gate.ids_in",
 		},
 		"ruleset_rules": {rules(64), rules(65), tooMuch, "rules"},
 		"search_timeout_ms": {

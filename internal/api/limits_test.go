@@ -75,17 +75,9 @@ func completeOf(result []byte) doer {
 	})
 }
 
-func repeat[T any](n int, v T) []T {
-	out := make([]T, n)
-	for i := range out {
-		out[i] = v
-	}
-	return out
-}
-
 func headersOf(n, bytes int) func(*pb.TaskSpec) {
 	return func(s *pb.TaskSpec) {
-		s.Headers = repeat(n, &pb.Header{Name: "n", Value: strings.Repeat("v", bytes/n-1)})
+		s.Headers = apitest.Repeat(n, &pb.Header{Name: "n", Value: strings.Repeat("v", bytes/n-1)})
 	}
 }
 
@@ -106,13 +98,13 @@ func requestBounds() map[string]bound {
 	}
 	batch := func(n int) doer {
 		return func(r *rig) error {
-			in := &pb.BatchCreateRequest{Tasks: repeat(n, &pb.TaskSpec{Queue: "q"})}
+			in := &pb.BatchCreateRequest{Tasks: apitest.Repeat(n, &pb.TaskSpec{Queue: "q"})}
 			_, err := pb.NewTaskServiceClient(r.conn).BatchCreate(apitest.As("acme/all"), in)
 			return err
 		}
 	}
 	queues := func(n int) doer {
-		return claimOf(&pb.ClaimRequest{Queues: repeat(n, &pb.QueueWeight{Name: "q"})})
+		return claimOf(&pb.ClaimRequest{Queues: apitest.Repeat(n, &pb.QueueWeight{Name: "q"})})
 	}
 	q := []*pb.QueueWeight{{Name: "q"}}
 	list := func(n uint32) doer {
@@ -130,8 +122,8 @@ func requestBounds() map[string]bound {
 	}
 	return map[string]bound{
 		"grpc_message": {
-			commitOf(&pb.CommitRequest{Ops: repeat(3, put(mib))}),
-			commitOf(&pb.CommitRequest{Ops: repeat(3, put(4*mib/3))}), tooMuch, "",
+			commitOf(&pb.CommitRequest{Ops: apitest.Repeat(3, put(mib))}),
+			commitOf(&pb.CommitRequest{Ops: apitest.Repeat(3, put(4*mib/3))}), tooMuch, "",
 		},
 		"frame_items":  {batch(512), batch(513), tooMuch, "tasks"},
 		"claim_queues": {queues(64), queues(65), tooMuch, "queues"},
@@ -153,7 +145,7 @@ func requestBounds() map[string]bound {
 		},
 		"key_bytes":   {putOf(make([]byte, 16*kib), nil), putOf(make([]byte, 16*kib+1), nil), tooMuch, "ops[0].key"},
 		"value_bytes": {putOf([]byte("k"), make([]byte, 3*mib/2)), putOf([]byte("k"), make([]byte, 3*mib/2+1)), tooMuch, "ops[0].value"},
-		"commit_ops":  {commitOf(&pb.CommitRequest{Ops: repeat(1024, put(1))}), commitOf(&pb.CommitRequest{Ops: repeat(1025, put(1))}), tooMuch, "ops"},
+		"commit_ops":  {commitOf(&pb.CommitRequest{Ops: apitest.Repeat(1024, put(1))}), commitOf(&pb.CommitRequest{Ops: apitest.Repeat(1025, put(1))}), tooMuch, "ops"},
 	}
 }
 
@@ -201,7 +193,7 @@ var elsewhere = map[string]string{
 
 func TestEveryLimitAnswersItsNameAndTheNextCallWorks(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	cases := requestBounds()
 	maps.Copy(cases, taskBounds())
 	maps.Copy(cases, searchBounds())
@@ -268,7 +260,7 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 		"negative ttl":        {func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", Ttl: ms(-1)} }, "task.unique.ttl"},
 	}
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	for name, c := range badCreates {
 		if e := apitest.ErrorOf(t, createOf(c.change)(r)); e.GetCode() != "INVALID_ARGUMENT" || e.GetField() != c.field {
 			t.Errorf("%s: %v", name, e)
@@ -356,7 +348,7 @@ func TestACommitLargerThanTheLogTakesIsRefused(t *testing.T) {
 	if err := commitOf(&pb.CommitRequest{Ops: []*pb.Op{op(90 * kib)}})(r); err != nil {
 		t.Error(err)
 	}
-	big := &pb.CommitRequest{Ops: repeat(2, op(60*kib))}
+	big := &pb.CommitRequest{Ops: apitest.Repeat(2, op(60*kib))}
 	if e := apitest.ErrorOf(t, commitOf(big)(r)); e.GetCode() != "TOO_LARGE" || e.GetLimit() != "commit_bytes" {
 		t.Errorf("commit: %v", e)
 	}
@@ -414,7 +406,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		if err := get(apitest.As("acme/all"), pb.NewKVServiceClient(r.conn)); err != nil {
 			t.Fatal(err)
 		}
-		second := r.dial()
+		second := apitest.Dial(r.t, r.lis)
 		if err := get(apitest.As("acme/all"), pb.NewKVServiceClient(second)); status.Code(err) != codes.Unavailable {
 			t.Errorf("%s: a second connection: %v", key, err)
 		}

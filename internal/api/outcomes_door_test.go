@@ -12,7 +12,7 @@ import (
 
 func TestCallsAreCountedByMethodAndCode(t *testing.T) {
 	r := newRig(t, edge.Limits{MessageBytes: 64 * kib})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	tasks := pb.NewTaskServiceClient(r.conn)
 	for range 3 {
 		if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {

@@ -16,10 +16,10 @@ const (
 )
 
 // several reports whether the namespace has partitions to choose from.
-func (t *translator) several() bool { return t.parts > 1 }
+func (t *Translator) several() bool { return t.parts > 1 }
 
 // in is a partition of the namespace.
-func (t *translator) in(index int) core.Partition {
+func (t *Translator) in(index int) core.Partition {
 	p := t.part
 	p.Index = uint16(index)
 	return p
@@ -27,7 +27,7 @@ func (t *translator) in(index int) core.Partition {
 
 // partOf returns the partition of a task that exists. It reports false if the id names a partition that the namespace
 // does not have: then the task does not exist.
-func (t *translator) partOf(id core.TaskID) (core.Partition, bool) {
+func (t *Translator) partOf(id core.TaskID) (core.Partition, bool) {
 	if !t.several() {
 		return t.part, true
 	}
@@ -35,7 +35,7 @@ func (t *translator) partOf(id core.TaskID) (core.Partition, bool) {
 	return t.in(max(place, 0)), place >= 0
 }
 
-func (t *translator) placeOfID(id core.TaskID) int {
+func (t *Translator) placeOfID(id core.TaskID) int {
 	if place := int(id.Partition()); place < t.parts {
 		return place
 	}
@@ -43,7 +43,7 @@ func (t *translator) placeOfID(id core.TaskID) int {
 }
 
 // partOfKey returns the partition of a key.
-func (t *translator) partOfKey(key []byte) core.Partition {
+func (t *Translator) partOfKey(key []byte) core.Partition {
 	if !t.several() {
 		return t.part
 	}
@@ -51,7 +51,7 @@ func (t *translator) partOfKey(key []byte) core.Partition {
 }
 
 // placeOf returns the partition that an op says it belongs to, or anywhere, nowhere or torn.
-func (t *translator) placeOf(op core.Op) int {
+func (t *Translator) placeOf(op core.Op) int {
 	if create, ok := op.(*core.TaskCreate); ok {
 		return t.placeOfCreate(create)
 	}
@@ -64,7 +64,7 @@ func (t *translator) placeOf(op core.Op) int {
 	return anywhere
 }
 
-func (t *translator) placeOfCreate(op *core.TaskCreate) int {
+func (t *Translator) placeOfCreate(op *core.TaskCreate) int {
 	if op.ID.IsZero() && op.Tag == "" && op.Unique.Key == "" {
 		return anywhere
 	}
@@ -91,7 +91,7 @@ const anyTries = 64
 
 // anyPlace draws a partition for a commit that names none: one that this node leads, if there is any, so that the client is not
 // redirected.
-func (t *translator) anyPlace() int {
+func (t *Translator) anyPlace() int {
 	first := int(t.rand.Uint64() % uint64(t.parts))
 	if t.leads == nil {
 		return first
@@ -105,13 +105,13 @@ func (t *translator) anyPlace() int {
 	return first
 }
 
-func (t *translator) idAt(place int) core.TaskID {
+func (t *Translator) idAt(place int) core.TaskID {
 	ms, random := t.draw()
 	return core.PlacedID(ms, uint16(place), t.parts, random)
 }
 
 // placeCreate returns the partition of a task that is made by itself, and gives it an id there if it has none.
-func (t *translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact) {
+func (t *Translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact) {
 	if !t.several() {
 		return t.part, nil
 	}
@@ -137,7 +137,7 @@ func (t *translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact
 }
 
 // placeHold returns the partition of a lease that is to be ended or extended.
-func (t *translator) placeHold(field string, h core.TaskHold) (core.Partition, core.Fact) {
+func (t *Translator) placeHold(field string, h core.TaskHold) (core.Partition, core.Fact) {
 	p, ok := t.partOf(h.Task)
 	switch {
 	case !ok:
@@ -151,7 +151,7 @@ func (t *translator) placeHold(field string, h core.TaskHold) (core.Partition, c
 // place puts a commit into the partition of its fence, else of its first part that says one, and refuses parts that
 // belong elsewhere. Tasks without an id get one. Of a completion with effects the first op is the edge's own, and says
 // the partition; ops are counted after it.
-func (t *translator) place(c *core.Commit, own int) core.Fact {
+func (t *Translator) place(c *core.Commit, own int) core.Fact {
 	if !t.several() {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (t *translator) place(c *core.Commit, own int) core.Fact {
 }
 
 // home chooses the partition of a commit. One that says none is put by its request id, so that its repetition is found.
-func (t *translator) home(c *core.Commit) (int, core.Fact) {
+func (t *Translator) home(c *core.Commit) (int, core.Fact) {
 	if c.Fence != nil {
 		p, ok := t.partOf(c.Fence.Task)
 		switch {

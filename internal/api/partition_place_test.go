@@ -55,7 +55,7 @@ func TestACommitGoesWhereItsFirstOpThatSaysAPlaceGoes(t *testing.T) {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		tr := translator{l: &limits, part: core.Partition{Tenant: 3, Namespace: 2}, parts: 4, now: 1e12, rand: env.NewSeededRand(1)}
+		tr := Translator{l: &limits, part: core.Partition{Tenant: 3, Namespace: 2}, parts: 4, now: 1e12, rand: env.NewSeededRand(1)}
 		if tr.bound = rapid.Bool().Draw(t, "stream"); tr.bound {
 			tr.part.Index = rapid.Uint16Range(0, 3).Draw(t, "of")
 		}

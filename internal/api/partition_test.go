@@ -14,33 +14,20 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
-// idIn is the id of a task in one of four partitions.
-func idIn(place uint16, n byte) string {
-	return core.PlacedID(apitest.Now.UnixMilli(), place, 4, [9]byte{n, n, n}).String()
-}
-
 // wideRig is a rig whose namespaces have four partitions, with leaders by partition: "" is this node, "?" no node.
 func wideRig(t *testing.T, leaders ...string) *rig {
 	t.Helper()
 	r := newRig(t, edge.Limits{})
-	r.n.Parts, r.n.Leaders = 4, leadersOf(leaders...)
-	r.addTask("acme", apitest.ID(1))
+	r.n.Parts, r.n.Leaders = 4, apitest.LeadersOf(leaders...)
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	return r
-}
-
-func leadersOf(leaders ...string) map[uint16]string {
-	out := make(map[uint16]string)
-	for i, l := range leaders {
-		out[uint16(i)] = l
-	}
-	return out
 }
 
 // batchOver is a batch of one task in each of some partitions.
 func batchOver(places ...uint16) *pb.BatchCreateRequest {
 	in := new(pb.BatchCreateRequest)
 	for i, p := range places {
-		in.Tasks = append(in.Tasks, &pb.TaskSpec{Queue: "q", Id: idIn(p, byte(i+1))})
+		in.Tasks = append(in.Tasks, &pb.TaskSpec{Queue: "q", Id: apitest.IDIn(p, byte(i+1))})
 	}
 	return in
 }
@@ -99,8 +86,8 @@ func TestAPartitionThatDoesNotAnswerFailsItsItemsAlone(t *testing.T) {
 	r.n.Strays = map[uint16]core.Proposed{1: {Err: gone}}
 	items := func(places ...uint16) (out []*pb.SettleItem, holds []*pb.Hold) {
 		for i, p := range places {
-			out = append(out, &pb.SettleItem{Id: idIn(p, byte(i+1)), Token: 3, Outcome: &pb.SettleItem_Release{}})
-			holds = append(holds, &pb.Hold{Id: idIn(p, byte(i+1)), Token: 3})
+			out = append(out, &pb.SettleItem{Id: apitest.IDIn(p, byte(i+1)), Token: 3, Outcome: &pb.SettleItem_Release{}})
+			holds = append(holds, &pb.Hold{Id: apitest.IDIn(p, byte(i+1)), Token: 3})
 		}
 		return out, holds
 	}
@@ -153,9 +140,9 @@ func TestHeartbeatsAreAnsweredInTheirOrder(t *testing.T) {
 	}
 	in := new(pb.HeartbeatRequest)
 	for i := range 40 {
-		in.Items = append(in.Items, &pb.Hold{Id: idIn(uint16(i*3%4), byte(i)), Token: uint64(4 + i%3)})
+		in.Items = append(in.Items, &pb.Hold{Id: apitest.IDIn(uint16(i*3%4), byte(i)), Token: uint64(4 + i%3)})
 	}
-	in.Items[7].Id = mustID(t, in.Items[7].GetId()).WithPartition(8).String()
+	in.Items[7].Id = apitest.MustID(t, in.Items[7].GetId()).WithPartition(8).String()
 	out, err := r.tasks().Heartbeat(apitest.As("acme/all"), in)
 	if err != nil || len(out.GetResults()) != 40 {
 		t.Fatal(out, err)
@@ -262,7 +249,7 @@ func TestAPageOfTasksGoesOnFromPartitionToPartition(t *testing.T) {
 				t.Fatal(page, err)
 			}
 			for _, task := range page.GetTasks() {
-				got = append(got, mustID(t, task.GetId()))
+				got = append(got, apitest.MustID(t, task.GetId()))
 			}
 			if cursor = page.GetCursor(); cursor == "" {
 				break

@@ -46,13 +46,13 @@ type guardedStream struct {
 	grpc.ServerStream
 	ctx    context.Context
 	s      *Server
-	raw    transportStream
-	tenant string
+	raw    transportStream // the transport's own stream
+	tenant string          // of the caller, whose share of memory a message takes
 	one    bool            // the client sends one message
 	begun  bool            // the first message was asked for
 	head   [headBytes]byte // of the message that is received
 	held   int64           // of the server's requests, until the call ends
-	state  atomic.Uint64
+	state  atomic.Uint64   // of receiving; see expired
 
 	// Of incoming, under its mutex.
 	prev, next *guardedStream
@@ -60,6 +60,7 @@ type guardedStream struct {
 	rounds     int32  // that it has been so
 }
 
+// errTransport ends every call of a build with another gRPC: without the transport's own methods nothing is bounded here.
 var errTransport = errors.New("the transport of gRPC has another kind of stream than this build knows")
 
 // guarding begins to guard a call; its leave must be called.
@@ -74,6 +75,7 @@ func (s *Server) guarding(ctx context.Context, ss grpc.ServerStream, tenant stri
 	return g, nil
 }
 
+// leave ends the guard of a call and gives back what it holds.
 func (g *guardedStream) leave() {
 	g.s.incoming.leave(g)
 	if g.held > 0 {
@@ -101,6 +103,19 @@ func (g *guardedStream) RecvMsg(m any) error {
 		return core.DeadlineExceeded{}
 	}
 	return err
+}
+
+// RecvBytes receives one message of a stream that Add serves, and does not decode it. The bytes are the caller's. An error that is a
+// fact says that the message is too large; io.EOF, that the client has ended its side.
+func (s *Server) RecvBytes(ss grpc.ServerStream) ([]byte, error) {
+	in := &inbound{limit: s.Limits.MessageBytes, raw: true}
+	if err := ss.RecvMsg(in); err != nil {
+		return nil, err
+	}
+	if in.fact != nil {
+		return nil, in.fact
+	}
+	return in.data, nil
 }
 
 // message receives a message whose head was read in part.
@@ -185,6 +200,7 @@ func (g *guardedStream) fill(b []byte) error {
 	return nil
 }
 
+// errCutShort is of a client that ended its side within a message.
 var errCutShort = edge.Invalid("message", "ends before its announced length")
 
 // cut is the error of a message that has begun.
@@ -249,6 +265,7 @@ func (g *guardedStream) reserve(n int64) (give func(), err error) {
 	}
 }
 
+// nothing gives back what was not taken.
 func nothing() {}
 
 // expire ends the call from outside: its message did not come.
@@ -259,10 +276,11 @@ func (g *guardedStream) expire() {
 
 // incoming are the calls that are under way.
 type incoming struct {
-	mu   sync.Mutex // guards all, and the streams' own fields
-	last *guardedStream
+	mu   sync.Mutex     // guards all, and the streams' own fields
+	last *guardedStream // the newest; the others by prev
 }
 
+// enter adds a call that begins.
 func (l *incoming) enter(g *guardedStream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -272,6 +290,7 @@ func (l *incoming) enter(g *guardedStream) {
 	l.last = g
 }
 
+// leave removes a call that ends.
 func (l *incoming) leave(g *guardedStream) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"testing"
@@ -14,7 +13,7 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// BenchmarkReceive is a call, and eight frames with their acks, over a socket, by the size of what is received; the node does nothing.
+// BenchmarkReceive is a call over a socket, by the size of what is received; the node does nothing.
 func BenchmarkReceive(b *testing.B) {
 	node := apitest.NewNode(new(apitest.Clock))
 	s, err := New(Options{Backend: node, Auth: &apitest.Auth{}, Clock: env.SystemClock{}})
@@ -46,39 +45,6 @@ func BenchmarkReceive(b *testing.B) {
 			for b.Loop() {
 				if _, err := pb.NewTaskServiceClient(conn).Create(ctx, in); err != nil {
 					b.Fatal(err)
-				}
-				node.Mu.Lock()
-				node.Commits = node.Commits[:0]
-				node.Mu.Unlock()
-			}
-		})
-		b.Run(fmt.Sprintf("frame/%d", size), func(b *testing.B) {
-			ctx, cancel := context.WithCancel(apitest.As("acme/all"))
-			defer cancel()
-			ws, err := pb.NewQueueStreamClient(conn).Open(ctx)
-			if err == nil {
-				err = ws.Send(helloOf(byte(size%251 + 1)))
-			}
-			if err == nil {
-				_, err = ws.Recv()
-			}
-			if err != nil {
-				b.Fatal(err)
-			}
-			<-node.Opened
-			f := createFrame(1, 1)
-			f.GetCreate().Tasks[0].Payload = make([]byte, size)
-			b.ReportAllocs()
-			for b.Loop() {
-				for range 8 {
-					if err := ws.Send(f); err != nil {
-						b.Fatal(err)
-					}
-				}
-				for range 8 {
-					if _, err := ws.Recv(); err != nil {
-						b.Fatal(err)
-					}
 				}
 				node.Mu.Lock()
 				node.Commits = node.Commits[:0]

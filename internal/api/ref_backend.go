@@ -6,7 +6,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// RefBackend is the node as the refs service needs it, in addition to Backend. An absent repository is a core.RefRefused.
+// RefBackend is the node as the refs service needs it, in addition to what all services share. An absent repository is a core.RefRefused.
 type RefBackend interface {
 	// Repo reads a repository.
 	Repo(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.RepoInfo, core.At, error)

@@ -16,16 +16,17 @@ import (
 // RefService keeps repositories and their refs.
 type RefService struct {
 	pb.UnimplementedRefServiceServer
-	s *Server
+	s    *Server    // what all services share
+	refs RefBackend // nil: the service is off
 }
 
 // beginRepo finds the caller, the namespace and the partition of a repository. One in a namespace that is not there is
 // not there either.
 func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bool) (*call, error) {
-	if rs.s.o.Refs == nil {
+	if rs.refs == nil {
 		return nil, core.NotFound{Kind: "service", ID: "refs"}
 	}
-	if fact := RepoName("repo", name); fact != nil {
+	if fact := repoName("repo", name); fact != nil {
 		return nil, fact
 	}
 	if fact := TextUpTo("tag", tag, "tag_bytes", rs.s.Limits.TagBytes); fact != nil {
@@ -45,6 +46,7 @@ func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bo
 	return c, nil
 }
 
+// noRepo says that a repository is not there, or not for this caller, who is not told which.
 func noRepo(name string) error {
 	return core.RefRefused{Repo: name, Failures: []core.RefFailure{{Change: -1, Reason: core.RefRepoNotFound}}}
 }
@@ -77,14 +79,15 @@ func (rs *RefService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) 
 	if made.Refusal != nil {
 		return nil, made.Refusal.Fact
 	}
-	at := atOf(made, p.At)
-	info, _, err := rs.s.o.Refs.Repo(ctx, c.t.part, op.Name, core.ReadOptions{MinIndex: at.Index, Stale: true})
+	at := AtOf(made, p.At)
+	info, _, err := rs.refs.Repo(ctx, c.t.part, op.Name, core.ReadOptions{MinIndex: at.Index, Stale: true})
 	if err != nil {
 		return nil, err
 	}
 	return &pb.CreateRepoResponse{Repo: showRepo(&info), Replayed: made.Replayed || made.Ops[0].Replayed, At: ShowAt(at)}, nil
 }
 
+// requestID reads the id by which a repetition of a call is known. The zero id says that there is none.
 func requestID(id []byte) (core.RequestID, core.Fact) {
 	switch {
 	case len(id) == 0:
@@ -95,6 +98,7 @@ func requestID(id []byte) (core.RequestID, core.Fact) {
 	return core.RequestID(id), nil
 }
 
+// readOptions are how fresh a read must be.
 func readOptions(minIndex uint64, stale bool) core.ReadOptions {
 	return core.ReadOptions{MinIndex: minIndex, Stale: stale}
 }
@@ -105,7 +109,7 @@ func (rs *RefService) GetRepo(ctx context.Context, in *pb.GetRepoRequest) (*pb.G
 	if err != nil {
 		return nil, err
 	}
-	info, at, err := rs.s.o.Refs.Repo(ctx, c.t.part, in.GetName(), readOptions(in.GetMinIndex(), in.GetStale()))
+	info, at, err := rs.refs.Repo(ctx, c.t.part, in.GetName(), readOptions(in.GetMinIndex(), in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +118,7 @@ func (rs *RefService) GetRepo(ctx context.Context, in *pb.GetRepoRequest) (*pb.G
 
 // ListRepos reads a page of repositories, by partition and name.
 func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*pb.ListReposResponse, error) {
-	if rs.s.o.Refs == nil {
+	if rs.refs == nil {
 		return nil, core.NotFound{Kind: "service", ID: "refs"}
 	}
 	limit, fact := rs.s.page(in.GetLimit())
@@ -139,7 +143,7 @@ func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 	out := &pb.ListReposResponse{At: ShowAt(core.At{})}
 	seen := 0 // of which the caller may not be shown all: a page may have fewer
 	for ; place < max(c.t.parts, 1); place, after = place+1, "" {
-		list, at, err := rs.s.o.Refs.Repos(ctx, c.t.in(place), after, limit-seen, in.GetDeleted(), core.ReadOptions{})
+		list, at, err := rs.refs.Repos(ctx, c.t.in(place), after, limit-seen, in.GetDeleted(), core.ReadOptions{})
 		if err != nil {
 			return nil, err
 		}
@@ -220,6 +224,7 @@ func (rs *RefService) UndeleteRepo(ctx context.Context, in *pb.UndeleteRepoReque
 	return &pb.UndeleteRepoResponse{Id: r.Refs.Repo.String(), At: ShowAt(at)}, nil
 }
 
+// refAdmin reports whether the caller sees hidden refs.
 func (c *call) refAdmin() bool { return c.who.Scopes.Has(auth.RefAdmin) }
 
 // GetRef reads one ref. A hidden one is not there.
@@ -231,18 +236,19 @@ func (rs *RefService) GetRef(ctx context.Context, in *pb.GetRefRequest) (*pb.Get
 	if err != nil {
 		return nil, err
 	}
-	info, refs, at, err := rs.s.o.Refs.Refs(
+	info, refs, at, err := rs.refs.Refs(
 		ctx, c.t.part, in.GetRepo(), []string{in.GetName()}, in.GetPeel(), readOptions(in.GetMinIndex(), in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
-	if refs[0].Name == "" || !c.refAdmin() && rs.s.o.Refs.RefHidden(&info, in.GetName()) {
+	if refs[0].Name == "" || !c.refAdmin() && rs.refs.RefHidden(&info, in.GetName()) {
 		f := core.RefFailure{Change: -1, Reason: core.RefNotFound, Name: in.GetName()}
 		return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{f}}
 	}
 	return &pb.GetRefResponse{Ref: ShowRef(&refs[0]), Rev: info.Stats.Rev, At: ShowAt(at)}, nil
 }
 
+// badRefName refuses the name of a ref, by the rule that it breaks.
 func badRefName(repo, name, rule string) error {
 	f := core.RefFailure{Change: -1, Reason: core.RefBadName, Name: name, Other: rule}
 	return core.RefRefused{Repo: repo, Failures: []core.RefFailure{f}}
@@ -263,14 +269,14 @@ func (rs *RefService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsReque
 	if err != nil {
 		return nil, err
 	}
-	info, refs, at, err := rs.s.o.Refs.Refs(
+	info, refs, at, err := rs.refs.Refs(
 		ctx, c.t.part, in.GetRepo(), in.GetNames(), in.GetPeel(), readOptions(in.GetMinIndex(), in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
 	out := &pb.BatchGetRefsResponse{Refs: make([]*pb.Ref, len(refs)), Rev: info.Stats.Rev, At: ShowAt(at)}
 	for i := range refs {
-		if refs[i].Name == "" || !c.refAdmin() && rs.s.o.Refs.RefHidden(&info, refs[i].Name) {
+		if refs[i].Name == "" || !c.refAdmin() && rs.refs.RefHidden(&info, refs[i].Name) {
 			refs[i] = core.Ref{Name: in.GetNames()[i]}
 		}
 		out.Refs[i] = ShowRef(&refs[i])
@@ -291,6 +297,7 @@ type listing struct {
 	limit    int
 }
 
+// listing reads which refs are asked for, and where a page goes on.
 func (rs *RefService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact core.Fact) {
 	switch {
 	case len(in.GetPrefix()) > core.MaxRefName:
@@ -324,7 +331,7 @@ var errEnough = core.Invalid{Field: "limit", Reason: "enough"}
 // each calls fn for the refs of a listing.
 func (rs *RefService) each(ctx context.Context, c *call, l listing, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
 	n := 0
-	err := rs.s.o.Refs.EachRef(ctx, c.t.part, l.q, o, begin, func(r core.Ref) error {
+	err := rs.refs.EachRef(ctx, c.t.part, l.q, o, begin, func(r core.Ref) error {
 		if !l.pointsAt.IsZero() && r.ID != l.pointsAt && r.Peeled != l.pointsAt {
 			return nil
 		}
@@ -422,7 +429,7 @@ func (rs *RefService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 	if op.Partial && len(commit.Conditions) > 0 {
 		return nil, edge.Invalid("allow_partial", "and conditions are mutually exclusive")
 	}
-	if fact := c.t.encoded(&commit); fact != nil {
+	if fact := FitsLog(c.t.l, &commit); fact != nil {
 		return nil, fact
 	}
 	if err := rs.s.refFacts(ctx, c.t.part, op, nil); err != nil {
@@ -438,7 +445,7 @@ func (rs *RefService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 	}
 	a := r.Ops[0].Refs
 	return &pb.UpdateRefsResponse{
-		Results: showChanged(a), Rev: a.Rev, Replayed: r.Replayed, At: ShowAt(atOf(r, p.At)),
+		Results: showChanged(a), Rev: a.Rev, Replayed: r.Replayed, At: ShowAt(AtOf(r, p.At)),
 	}, nil
 }
 
@@ -467,12 +474,12 @@ func (rs *RefService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 	if err != nil {
 		return nil, err
 	}
-	info, list, at, err := rs.s.o.Refs.RefLog(
+	info, list, at, err := rs.refs.RefLog(
 		ctx, c.t.part, in.GetRepo(), in.GetName(), before, read, readOptions(in.GetMinIndex(), in.GetStale()))
 	if err != nil {
 		return nil, err
 	}
-	if !c.refAdmin() && rs.s.o.Refs.RefHidden(&info, in.GetName()) {
+	if !c.refAdmin() && rs.refs.RefHidden(&info, in.GetName()) {
 		list = nil
 	}
 	if one {

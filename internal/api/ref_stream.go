@@ -35,25 +35,25 @@ const (
 // under way, and one goroutine that answers.
 type refStream struct {
 	rs      *RefService
-	c       *call
-	ctx     context.Context
-	repo    string
+	c       *call           // the call that opened it
+	ctx     context.Context // ends with the stream
+	repo    string          // name of the repository
 	tag     string
-	session core.SessionID
+	session core.SessionID // in which the commits are numbered
 
 	info core.RepoInfo // as of read, by the boot clock
 	read time.Duration
 	old  atomic.Bool // something was refused: the settings may have changed
 
-	flight  chan struct{} // a place for each commit under way
-	answers chan refAnswer
+	flight  chan struct{}  // a place for each commit under way
+	answers chan refAnswer // of the commits under way, in the order in which they end
 }
 
 // refAnswer is the end of one commit.
 type refAnswer struct {
-	number uint64
-	fact   error // it was not proposed for this, but its number was used up
-	p      core.Proposed
+	number uint64        // of the commit; 0: of a frame that has none
+	fact   error         // it was not proposed for this, but its number was used up
+	p      core.Proposed // how the proposal ended
 }
 
 func (rs *RefService) openStream(ctx context.Context, repo, tag string, session []byte, flight int) (*refStream, uint64, core.At, error) {
@@ -69,11 +69,11 @@ func (rs *RefService) openStream(ctx context.Context, repo, tag string, session 
 		rs: rs, c: c, ctx: ctx, repo: repo, tag: tag, session: core.SessionID(id),
 		flight: make(chan struct{}, flight), answers: make(chan refAnswer, flight),
 	}
-	if st.info, _, err = rs.s.o.Refs.Repo(ctx, c.t.part, repo, core.ReadOptions{}); err != nil {
+	if st.info, _, err = rs.refs.Repo(ctx, c.t.part, repo, core.ReadOptions{}); err != nil {
 		return nil, 0, core.At{}, err
 	}
 	st.read = rs.s.o.Clock.Boot()
-	applied, at, err := rs.s.o.Refs.RefSeq(ctx, c.t.part, st.session)
+	applied, at, err := rs.refs.RefSeq(ctx, c.t.part, st.session)
 	return st, applied, at, err
 }
 
@@ -92,7 +92,7 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 	}
 	if fact == nil {
 		commit.Ops = []core.Op{op}
-		if f := st.c.t.encoded(&commit); f != nil {
+		if f := FitsLog(st.c.t.l, &commit); f != nil {
 			fact, commit.Ops = f, nil
 		}
 	}
@@ -105,7 +105,7 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 			give() // it panicked
 		}
 	}()
-	st.rs.s.o.Backend.Propose(commit.Partition, []core.Commit{commit}, func(p core.Proposed) {
+	st.rs.s.node.commits.Propose(commit.Partition, []core.Commit{commit}, func(p core.Proposed) {
 		give()
 		st.answers <- refAnswer{number, fact, p}
 	})
@@ -136,7 +136,7 @@ func (st *refStream) enter() error {
 func (st *refStream) facts(op *core.RefTxn) error {
 	now := st.rs.s.o.Clock.Boot()
 	if st.old.Load() || now-st.read > infoAge {
-		info, _, err := st.rs.s.o.Refs.Repo(st.ctx, st.c.t.part, st.repo, core.ReadOptions{Stale: true})
+		info, _, err := st.rs.refs.Repo(st.ctx, st.c.t.part, st.repo, core.ReadOptions{Stale: true})
 		if err != nil {
 			return err
 		}
@@ -367,7 +367,7 @@ func (se *refSession) answer(a refAnswer) *pb.RefSessionResponse {
 		out.Error, out.Failures = se.st.showRefusal(err)
 		return out
 	}
-	out.Results, out.Rev, out.Replayed, out.At = showChanged(got), got.Rev, r.Replayed, ShowAt(atOf(r, a.p.At))
+	out.Results, out.Rev, out.Replayed, out.At = showChanged(got), got.Rev, r.Replayed, ShowAt(AtOf(r, a.p.At))
 	return out
 }
 
@@ -436,7 +436,7 @@ func (st *refStream) loaded(a refAnswer) *pb.LoadRefsResponse {
 		out.Error, _ = st.showRefusal(err)
 		return out
 	}
-	out.Rev, out.At = got.Rev, ShowAt(atOf(r, a.p.At))
+	out.Rev, out.At = got.Rev, ShowAt(AtOf(r, a.p.At))
 	for i := range got.Changes {
 		c := &got.Changes[i]
 		switch {

@@ -13,7 +13,7 @@ import (
 
 // refOps are the ops on refs. Updates of refs that do not move forward need ref:force too.
 var refOps = []opRow{
-	opOf(core.OpRefTxn, auth.RefWrite, func(t *translator, in *pb.Op_RefTransaction) (core.Op, core.Fact) {
+	opOf(core.OpRefTxn, auth.RefWrite, func(t *Translator, in *pb.Op_RefTransaction) (core.Op, core.Fact) {
 		return asOp(t.refTransaction(in.RefTransaction))
 	}),
 }
@@ -26,8 +26,8 @@ var refKinds = [...]core.OpKind{
 	pb.RefChange_SYMREF_VERIFY: core.OpSymrefVerify,
 }
 
-// RepoName holds names of repositories to their form.
-func RepoName(field, name string) core.Fact {
+// repoName holds names of repositories to their form.
+func repoName(field, name string) core.Fact {
 	if rule := core.CheckRepoName(name); rule != "" {
 		return core.Invalid{Field: field, Reason: "bad_name", Message: rule}
 	}
@@ -35,7 +35,7 @@ func RepoName(field, name string) core.Fact {
 }
 
 // repoAt returns the partition of a repository.
-func (t *translator) repoAt(name, tag string) core.Partition {
+func (t *Translator) repoAt(name, tag string) core.Partition {
 	if !t.several() {
 		return t.part
 	}
@@ -43,8 +43,8 @@ func (t *translator) repoAt(name, tag string) core.Partition {
 }
 
 // refTransaction reads an op of a commit, or an effect, facts included.
-func (t *translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.Fact) {
-	if fact := RepoName("repo", in.GetRepo()); fact != nil {
+func (t *Translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.Fact) {
+	if fact := repoName("repo", in.GetRepo()); fact != nil {
 		return nil, fact
 	}
 	if fact := TextUpTo("tag", in.GetTag(), "tag_bytes", t.l.TagBytes); fact != nil {
@@ -83,13 +83,13 @@ func refFactOf(err error) core.Fact {
 }
 
 // allow notes what the caller's scopes allow beyond writing.
-func (t *translator) allow(op *core.RefTxn) {
+func (t *Translator) allow(op *core.RefTxn) {
 	op.Admin = t.who.Scopes.Has(auth.RefAdmin)
 	op.NoForce = !t.who.Scopes.Has(auth.RefForce)
 }
 
 // refChanges reads the changes of a transaction.
-func (t *translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
+func (t *Translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
 	switch {
 	case len(in) == 0:
 		return edge.Invalid("changes", "must not be empty")
@@ -197,8 +197,8 @@ func repoConfig(in *pb.RepoConfig) (out core.RepoConfig, fact core.Fact) {
 
 func showRepo(r *core.RepoInfo) *pb.Repo {
 	out := &pb.Repo{
-		Name: r.Name, Id: r.ID.String(), Tag: r.Tag, Config: showRepoConfig(&r.Config), CreatedAt: timeOf(r.CreatedAt),
-		CreatedBy: r.CreatedBy, DeletedAt: timeOf(r.DeletedAt), Rev: r.Stats.Rev, Refs: r.Stats.Refs, Packs: r.Stats.Packs,
+		Name: r.Name, Id: r.ID.String(), Tag: r.Tag, Config: showRepoConfig(&r.Config), CreatedAt: TimeOf(r.CreatedAt),
+		CreatedBy: r.CreatedBy, DeletedAt: TimeOf(r.DeletedAt), Rev: r.Stats.Rev, Refs: r.Stats.Refs, Packs: r.Stats.Packs,
 		Bytes: r.Stats.Bytes,
 	}
 	const heads = "refs/heads/"
@@ -247,7 +247,7 @@ var causes = [...]string{
 func showRefLog(e *core.RefLog) *pb.RefLogEntry {
 	out := &pb.RefLogEntry{
 		Old: showID(e.Old), New: showID(e.New), OldTarget: e.OldTarget, NewTarget: e.NewTarget, Principal: e.Principal,
-		Message: e.Message, Time: timeOf(e.Stamp), Index: e.Index, Rev: e.Rev, Token: uint64(e.Token),
+		Message: e.Message, Time: TimeOf(e.Stamp), Index: e.Index, Rev: e.Rev, Token: uint64(e.Token),
 	}
 	if int(e.Cause) < len(causes) {
 		out.Cause = causes[e.Cause]

@@ -1,22 +1,18 @@
 package api
 
 import (
-	"context"
 	"log/slog"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/auth"
-	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 )
@@ -75,22 +71,9 @@ func newRigWith(t *testing.T, l edge.Limits, m edge.Memory) *rig {
 	}
 	go func() { r.served <- r.s.Serve(r.lis) }()
 	apitest.Eventually(t, "the sweep waits", func() bool { return r.clock.Armed() == 1 }) // so that tests can count their timers
-	r.conn = r.dial()
+	r.conn = apitest.Dial(r.t, r.lis)
 	t.Cleanup(r.close)
 	return r
-}
-
-func (r *rig) dial() *grpc.ClientConn {
-	r.t.Helper()
-	conn, err := grpc.NewClient("passthrough:///bufconn",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return r.lis.DialContext(ctx) }),
-		grpc.WithDefaultCallOptions(grpc.MaxCallSendMsgSize(1<<30)),
-	)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return conn
 }
 
 func (r *rig) close() {
@@ -123,13 +106,4 @@ func defaultLimits(t testing.TB) *edge.Limits {
 		t.Fatal(err)
 	}
 	return &l
-}
-
-func mustID(t *testing.T, s string) core.TaskID {
-	t.Helper()
-	id, err := core.ParseTaskID(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
 }

@@ -70,11 +70,12 @@ type Embedder interface {
 // SearchService serves collections, points, rulesets and searches.
 type SearchService struct {
 	pb.UnimplementedSearchServiceServer
-	s *Server
+	s      *Server // what all services share
+	search SearchBackend
 }
 
-// PointVersion reads what ShowVersion wrote.
-func PointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
+// pointVersion reads what ShowVersion wrote.
+func pointVersion(field, s string) (version uint64, has bool, fact core.Fact) {
 	if s == "" {
 		return 0, false, nil
 	}
@@ -101,7 +102,7 @@ func (ss *SearchService) SetCollection(ctx context.Context, in *pb.SetCollection
 		return nil, err
 	}
 	// A read, for the node's copy at hand may still have a collection whose removal was answered.
-	was, _, err := ss.s.o.Backend.Collection(ctx, c.t.part, def.Name, core.ReadOptions{})
+	was, _, err := ss.search.Collection(ctx, c.t.part, def.Name, core.ReadOptions{})
 	switch {
 	case err == nil:
 		ss.s.repeat(&def, &was.Collection, in.GetCollection())
@@ -194,7 +195,7 @@ func (c *call) newDefinition(ctx context.Context, def *core.Collection) error {
 	if fact := textFieldsFit(def); fact != nil {
 		return fact
 	}
-	if fact := c.s.o.Backend.CheckDefinition(def); fact != nil {
+	if fact := c.s.node.search.CheckDefinition(def); fact != nil {
 		return fact
 	}
 	dim, err := c.s.o.Embedder.Dim(ctx, c.who.Tenant, def.Embedder)
@@ -304,7 +305,7 @@ func (ss *SearchService) GetCollection(ctx context.Context, in *pb.GetCollection
 	if err != nil {
 		return nil, err
 	}
-	info, at, err := ss.s.o.Backend.Collection(ctx, c.t.part, in.GetCollection(), core.ReadOptions{})
+	info, at, err := ss.search.Collection(ctx, c.t.part, in.GetCollection(), core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -328,7 +329,7 @@ func (ss *SearchService) ListCollections(ctx context.Context, in *pb.ListCollect
 	if fact != nil {
 		return nil, fact
 	}
-	all, at, err := ss.s.o.Backend.Collections(ctx, c.t.part, core.ReadOptions{})
+	all, at, err := ss.search.Collections(ctx, c.t.part, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -376,11 +377,11 @@ func (ss *SearchService) CollectionStats(ctx context.Context, in *pb.CollectionS
 	var at core.At
 	for i := range c.t.parts {
 		p := c.t.in(i)
-		info, one, err := ss.s.o.Backend.Collection(ctx, p, in.GetCollection(), core.ReadOptions{})
+		info, one, err := ss.search.Collection(ctx, p, in.GetCollection(), core.ReadOptions{})
 		if err != nil {
 			return nil, err
 		}
-		st := ss.s.o.Backend.SearchStats(p, in.GetCollection())
+		st := ss.search.SearchStats(p, in.GetCollection())
 		out.Points += info.Points
 		out.Slots += info.Slots
 		out.Recordings += info.Recordings

@@ -11,28 +11,29 @@ import (
 // searchesPerCPU is how many searches run at once on each processor: more would only take its caches from each other.
 const searchesPerCPU = 4
 
-// SearchesAtOnce is how many searches run at once, and how many of them of one tenant: one less than run Go code at once, so
+// searchesAtOnce is how many searches run at once, and how many of them of one tenant: one less than run Go code at once, so
 // that calls that cost little do not stand in a queue with searches, which cost much.
-func SearchesAtOnce() (all, each int) {
+func searchesAtOnce() (all, each int) {
 	n := runtime.GOMAXPROCS(0)
 	return searchesPerCPU * n, max(1, n-1)
 }
 
 // admission lets a bounded number of searches run. Others wait: those of one tenant in their order, tenants in turn.
 type admission struct {
-	mu      sync.Mutex // guards the fields below
-	running int
-	holds   map[string]int // of running ones, by tenant
-	waiting int64          // for a turn, or aside
-	turns   []string       // tenants that have a search waiting for a turn, the next one first
-	queues  map[string][]*waiter
+	mu      sync.Mutex           // guards the fields below
+	running int                  // searches that have a turn
+	holds   map[string]int       // of running ones, by tenant
+	waiting int64                // for a turn, or aside
+	turns   []string             // tenants that have a search waiting for a turn, the next one first
+	queues  map[string][]*waiter // those that wait for a turn, by tenant
 }
 
+// waiter is a search that waits. turn is closed when it has one.
 type waiter struct{ turn chan struct{} }
 
 // enter waits for a turn; leave must follow.
 func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave func(), err error) {
-	all, each := SearchesAtOnce()
+	all, each := searchesAtOnce()
 	leave = func() { a.leave(tenant) }
 	a.mu.Lock()
 	if a.running < all && a.holds[tenant] < each && len(a.queues[tenant]) == 0 {
@@ -127,7 +128,7 @@ func (a *admission) leave(tenant string) {
 	if a.holds[tenant]--; a.holds[tenant] == 0 {
 		delete(a.holds, tenant)
 	}
-	all, each := SearchesAtOnce()
+	all, each := searchesAtOnce()
 	for i := 0; i < len(a.turns) && a.running < all; {
 		next := a.turns[i]
 		if a.holds[next] >= each {

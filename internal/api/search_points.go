@@ -17,10 +17,10 @@ import (
 
 // pointOps are the ops on points.
 var pointOps = []opRow{
-	opOf(core.OpVectorUpsert, auth.SearchWrite, func(t *translator, in *pb.Op_VectorUpsert) (core.Op, core.Fact) {
+	opOf(core.OpVectorUpsert, auth.SearchWrite, func(t *Translator, in *pb.Op_VectorUpsert) (core.Op, core.Fact) {
 		return asOp(t.vectorUpsert(in.VectorUpsert))
 	}),
-	opOf(core.OpVectorDelete, auth.SearchWrite, func(t *translator, in *pb.Op_VectorDelete) (core.Op, core.Fact) {
+	opOf(core.OpVectorDelete, auth.SearchWrite, func(t *Translator, in *pb.Op_VectorDelete) (core.Op, core.Fact) {
 		return asOp(t.vectorDelete(in.VectorDelete))
 	}),
 }
@@ -35,19 +35,19 @@ type pointEdge struct {
 const embedWait = 30 * time.Second
 
 // definitionOf finds the collection of a point in its partition. One that only other partitions have is not ready.
-func (t *translator) definitionOf(p core.Partition, name string) (*core.Collection, core.Fact) {
+func (t *Translator) definitionOf(p core.Partition, name string) (*core.Collection, core.Fact) {
 	if fact := SpaceName("collection", name); fact != nil {
 		return nil, fact
 	}
 	if t.edge.s != nil && t.edge.s.o.NoSearch {
 		return nil, errSearchOff
 	}
-	def, ok := t.leads.Definition(p, name)
+	def, ok := t.points.Definition(p, name)
 	if ok {
 		return &def, nil
 	}
 	if p.Index != 0 {
-		if _, ok := t.leads.Definition(t.in(0), name); ok {
+		if _, ok := t.points.Definition(t.in(0), name); ok {
 			return nil, core.Unavailable{Reason: "collection_not_ready"}
 		}
 	}
@@ -55,7 +55,7 @@ func (t *translator) definitionOf(p core.Partition, name string) (*core.Collecti
 }
 
 // partOfPoint returns the partition of a point.
-func (t *translator) partOfPoint(id string) core.Partition {
+func (t *Translator) partOfPoint(id string) core.Partition {
 	if !t.several() {
 		return t.part
 	}
@@ -63,15 +63,15 @@ func (t *translator) partOfPoint(id string) core.Partition {
 }
 
 // elsewhere names the node that leads a partition, when this one knows that it is another.
-func (t *translator) elsewhere(p core.Partition) core.Fact {
+func (t *Translator) elsewhere(p core.Partition) core.Fact {
 	if address, here, known := t.leads.Leader(p); known && !here {
 		return core.NotLeader{Leader: address}
 	}
 	return nil
 }
 
-// PointID refuses what cannot be the id of a point.
-func PointID(field, id string) core.Fact {
+// pointID refuses what cannot be the id of a point.
+func pointID(field, id string) core.Fact {
 	if id == "" || len(id) > NameBytes {
 		return edge.Invalid(field, "must have 1 to 128 characters")
 	}
@@ -80,21 +80,21 @@ func PointID(field, id string) core.Fact {
 			return edge.Invalid(field, "must not hold white space or control characters")
 		}
 	}
-	return Text(field, id)
+	return plainText(field, id)
 }
 
 // point reads a point, all but its vector. needs is the text that is to be embedded when it comes without one.
-func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorUpsert, needs string, fact core.Fact) {
+func (t *Translator) point(def *core.Collection, in *pb.Point) (op *core.VectorUpsert, needs string, fact core.Fact) {
 	if in == nil {
 		return nil, "", edge.Invalid("", "is required")
 	}
-	if fact = PointID("id", in.GetId()); fact != nil {
+	if fact = pointID("id", in.GetId()); fact != nil {
 		return nil, "", fact
 	}
 	op = &core.VectorUpsert{
 		Collection: def.Name, UID: def.UID, ID: in.GetId(), Model: def.Model, Payload: in.GetPayload(), IfAbsent: in.GetIfAbsent(),
 	}
-	if op.IfVersion, op.HasVersion, fact = PointVersion("if_version", in.GetIfVersion()); fact != nil {
+	if op.IfVersion, op.HasVersion, fact = pointVersion("if_version", in.GetIfVersion()); fact != nil {
 		return nil, "", fact
 	}
 	if op.IfAbsent && op.IfVersion != 0 {
@@ -103,7 +103,7 @@ func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 	if len(op.Payload) > core.MaxPointPayload {
 		return nil, "", edge.TooLarge("payload", "point_payload_bytes", core.MaxPointPayload)
 	}
-	whole, fact := t.leads.CheckPayload(def, op.Payload)
+	whole, fact := t.points.CheckPayload(def, op.Payload)
 	if fact != nil {
 		return nil, "", fact
 	}
@@ -124,7 +124,7 @@ func (t *translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 }
 
 // vector brings a client's own vector into the form that is stored.
-func (t *translator) vector(field string, def *core.Collection, model string, in []float32) ([]byte, core.Fact) {
+func (t *Translator) vector(field string, def *core.Collection, model string, in []float32) ([]byte, core.Fact) {
 	v, fact := t.ownVector(field, def, model, in)
 	if fact != nil {
 		return nil, fact
@@ -132,7 +132,9 @@ func (t *translator) vector(field string, def *core.Collection, model string, in
 	return packFloats(v), nil
 }
 
-func (t *translator) ownVector(field string, def *core.Collection, model string, in []float32) ([]float32, core.Fact) {
+// ownVector holds a client's own vector to the model and the length of its collection, and returns a copy in the form that is
+// searched.
+func (t *Translator) ownVector(field string, def *core.Collection, model string, in []float32) ([]float32, core.Fact) {
 	switch {
 	case model == "":
 		return nil, edge.Invalid("model", "is required: it names the model of the vector")
@@ -159,6 +161,7 @@ func packFloats(v []float32) []byte {
 	return out
 }
 
+// unpackFloats reads what packFloats wrote.
 func unpackFloats(b []byte) []float32 {
 	out := make([]float32, len(b)/4)
 	for i := range out {
@@ -225,7 +228,7 @@ func (s *Server) embeds(def *core.Collection) core.Fact {
 
 // vectorUpsert reads the op of a commit, and embeds its text: before it is proposed, and after it is known that this node
 // leads the partition.
-func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core.Fact) {
+func (t *Translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core.Fact) {
 	p := t.partOfPoint(in.GetPoint().GetId())
 	def, fact := t.definitionOf(p, in.GetCollection())
 	if fact != nil {
@@ -240,7 +243,7 @@ func (t *translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	if fact != nil {
 		return nil, edge.Within("point", fact)
 	}
-	if fact := t.leads.RoomFor(p, def, 1); fact != nil {
+	if fact := t.points.RoomFor(p, def, 1); fact != nil {
 		return nil, fact
 	}
 	if needs == "" {
@@ -274,16 +277,17 @@ func asFact(err error) core.Fact {
 	return core.Unavailable{Reason: "embed_unavailable"}
 }
 
-func (t *translator) vectorDelete(in *pb.VectorDelete) (*core.VectorDelete, core.Fact) {
+// vectorDelete reads an op that removes a point.
+func (t *Translator) vectorDelete(in *pb.VectorDelete) (*core.VectorDelete, core.Fact) {
 	if fact := SpaceName("collection", in.GetCollection()); fact != nil {
 		return nil, fact
 	}
-	if fact := PointID("id", in.GetId()); fact != nil {
+	if fact := pointID("id", in.GetId()); fact != nil {
 		return nil, fact
 	}
 	op := &core.VectorDelete{Collection: in.GetCollection(), ID: in.GetId()}
 	var fact core.Fact
-	op.IfVersion, op.HasVersion, fact = PointVersion("if_version", in.GetIfVersion())
+	op.IfVersion, op.HasVersion, fact = pointVersion("if_version", in.GetIfVersion())
 	return op, fact
 }
 
@@ -323,7 +327,7 @@ func (ss *SearchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRe
 		texts = texts || u.fact == nil && u.text != ""
 	}
 	for part, def := range defs {
-		if fact := s.o.Backend.RoomFor(c.t.in(int(part)), def, len(all)); fact != nil {
+		if fact := s.node.search.RoomFor(c.t.in(int(part)), def, len(all)); fact != nil {
 			return nil, fact
 		}
 	}
@@ -335,6 +339,7 @@ func (ss *SearchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRe
 	return c.upsertAll(ctx, in.GetAtomic(), all)
 }
 
+// namePoint says which point of a list a refusal is about.
 func namePoint(i int, f core.Fact) core.Fact {
 	if f == nil {
 		return nil
@@ -342,6 +347,7 @@ func namePoint(i int, f core.Fact) core.Fact {
 	return edge.Within(edge.Item("points", i), f)
 }
 
+// pointsSize refuses an empty list of points and one that is too long.
 func pointsSize(l *edge.Limits, n int) core.Fact {
 	switch {
 	case n == 0:
@@ -352,6 +358,7 @@ func pointsSize(l *edge.Limits, n int) core.Fact {
 	return nil
 }
 
+// pointIDs are the ids of points, in their order.
 func pointIDs(points []*pb.Point) []string {
 	out := make([]string, len(points))
 	for i, p := range points {
@@ -374,7 +381,7 @@ func (c *call) definitions(ctx context.Context, name string, ids []string) (map[
 		}
 		def, fact := c.t.definitionOf(p, name)
 		if _, missing := fact.(core.NotFound); missing {
-			info, _, err := c.s.o.Backend.Collection(ctx, p, name, core.ReadOptions{})
+			info, _, err := c.s.node.search.Collection(ctx, p, name, core.ReadOptions{})
 			if err != nil {
 				return nil, err
 			}
@@ -492,6 +499,7 @@ func (c *call) proposePoints(ctx context.Context, atomic bool, ops []core.Op, pa
 	return out, p.At, nil
 }
 
+// proposeAtomic proposes all points as one commit of one partition: all are written, or none.
 func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Partition) ([]pointResult, core.At, error) {
 	for i := range parts {
 		if parts[i] != parts[0] {
@@ -502,7 +510,7 @@ func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Pa
 	if fact := c.t.commitSize(0, len(ops)); fact != nil {
 		return nil, core.At{}, fact
 	}
-	if fact := c.t.encoded(&commit); fact != nil {
+	if fact := FitsLog(c.t.l, &commit); fact != nil {
 		return nil, core.At{}, fact
 	}
 	p, err := c.propose(ctx, commit)
@@ -573,7 +581,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		return nil, edge.TooLarge("ids", "points_request", ss.s.Limits.PointsRequest)
 	}
 	for i, id := range in.GetIds() {
-		if fact := PointID(edge.Item("ids", i), id); fact != nil {
+		if fact := pointID(edge.Item("ids", i), id); fact != nil {
 			return nil, fact
 		}
 	}
@@ -598,7 +606,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		if len(ids) == 0 {
 			continue
 		}
-		points, one, err := ss.s.o.Backend.Points(ctx, p, in.GetCollection(), ids, o)
+		points, one, err := ss.search.Points(ctx, p, in.GetCollection(), ids, o)
 		if err != nil {
 			return nil, err
 		}
@@ -621,11 +629,11 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		}
 	}
 	out := &pb.GetPointsResponse{At: ShowAt(at)}
-	room := prevBytes
+	room := AnswerBytes
 	for _, id := range in.GetIds() {
 		if pt := found[id]; pt != nil {
 			if room -= len(pt.GetPayload()) + 4*len(pt.GetVector()); room < 0 {
-				return nil, edge.TooLarge("ids", "answer_bytes", prevBytes)
+				return nil, edge.TooLarge("ids", "answer_bytes", AnswerBytes)
 			}
 			out.Points = append(out.Points, pt)
 			delete(found, id)

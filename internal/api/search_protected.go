@@ -58,7 +58,7 @@ func (c *call) mayReadRecording(ctx context.Context, uid uint64) error {
 	if c.who.Scopes.Has(mayReadProtected) {
 		return nil
 	}
-	all, _, err := c.s.o.Backend.Collections(ctx, c.t.part, core.ReadOptions{})
+	all, _, err := c.s.node.search.Collections(ctx, c.t.part, core.ReadOptions{})
 	if err != nil {
 		return err
 	}

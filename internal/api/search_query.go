@@ -25,7 +25,7 @@ const (
 )
 
 // gate reads who may be found.
-func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
+func (t *Translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 	if in == nil {
 		in = new(pb.Gate)
 	}
@@ -71,7 +71,7 @@ func (t *translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 }
 
 // query reads a search, all but its vector.
-func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core.Fact) {
+func (t *Translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core.Fact) {
 	q = &core.SearchQuery{
 		Collection: in.GetCollection(), K: int(cmp.Or(in.GetK(), searchKDefault)), Exact: in.GetExact(),
 		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(),
@@ -111,14 +111,14 @@ func (t *translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 	return q, nil
 }
 
-func (t *translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
+func (t *Translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 	if in == nil {
 		return nil
 	}
 	if in.GetRuleset() == "" {
 		return edge.Invalid("ruleset", "is required")
 	}
-	if q.Ruleset, q.Version, fact = RulesetName("ruleset", in.GetRuleset()); fact != nil {
+	if q.Ruleset, q.Version, fact = rulesetName("ruleset", in.GetRuleset()); fact != nil {
 		return fact
 	}
 	if q.JudgeParams = in.GetParams(); int64(len(q.JudgeParams)) > t.l.FilterBytes {
@@ -139,7 +139,7 @@ const WeightMax = 1e6
 
 func weightFits(w *float64) bool { return w == nil || *w >= 0 && *w <= WeightMax }
 
-func (t *translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
+func (t *Translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	if in == nil {
 		return nil
 	}
@@ -299,11 +299,11 @@ func (c *call) definition(ctx context.Context, q *core.SearchQuery) (*core.Colle
 
 // definitionIn finds a collection in a partition, reading as o says where this node's copy has none.
 func (c *call) definitionIn(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (*core.Collection, error) {
-	def, ok := c.s.o.Backend.Definition(p, name)
+	def, ok := c.s.node.search.Definition(p, name)
 	if ok {
 		return &def, nil
 	}
-	info, _, err := c.s.o.Backend.Collection(ctx, p, name, o)
+	info, _, err := c.s.node.search.Collection(ctx, p, name, o)
 	return &info.Collection, err
 }
 
@@ -353,7 +353,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, leave func(), err error) {
 	for i := range c.t.parts {
 		p := c.t.in(i)
-		if !c.s.o.Backend.Loading(p, q.Collection) {
+		if !c.s.node.search.Loading(p, q.Collection) {
 			continue
 		}
 		if err := c.awaitLoaded(ctx, p, q.Collection); err != nil {
@@ -378,7 +378,7 @@ func (c *call) awaitLoaded(ctx context.Context, p core.Partition, collection str
 		return err
 	}
 	defer back()
-	return c.s.o.Backend.Loaded(ctx, p, collection)
+	return c.s.node.search.Loaded(ctx, p, collection)
 }
 
 // searchInTurn waits for a turn and searches, and gives the turn back also if the search panics: the calls above recover.
@@ -408,12 +408,12 @@ func (c *call) settle(ctx context.Context, p core.Partition, q *core.SearchQuery
 		return settled{read: asks}
 	}
 	if !asks.Stale && asks.MinIndex == 0 {
-		may, err := c.s.o.Backend.Reading(p)
+		may, err := c.s.node.search.Reading(p)
 		if err != nil || may() {
 			return settled{core.ReadOptions{Stale: true}, err}
 		}
 	}
-	_, at, err := c.s.o.Backend.Collection(ctx, p, q.Collection, asks)
+	_, at, err := c.s.node.search.Collection(ctx, p, q.Collection, asks)
 	return settled{core.ReadOptions{Stale: true, MinIndex: at.Index}, err}
 }
 
@@ -431,7 +431,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settl
 		var one *core.SearchAnswer
 		err := reads[i].err
 		if err == nil {
-			one, err = c.s.o.Backend.Search(ctx, c.t.in(i), reads[i].of(q))
+			one, err = c.s.node.search.Search(ctx, c.t.in(i), reads[i].of(q))
 		}
 		if f, late := errors.AsType[core.DeadlineExceeded](err); late && q.Partial && all != nil {
 			noteGap(out, i, cmp.Or(f.Stage, "read"), 0)
@@ -560,7 +560,7 @@ func (ss *SearchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 		var oneAt core.At
 		err := reads[i].err
 		if err == nil {
-			one, oneAt, err = ss.s.o.Backend.Count(ctx, c.t.in(i), reads[i].of(q))
+			one, oneAt, err = ss.search.Count(ctx, c.t.in(i), reads[i].of(q))
 		}
 		if err != nil {
 			return nil, searchFailed(ctx, "read", err)

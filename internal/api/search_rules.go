@@ -16,8 +16,8 @@ import (
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
-// RulesetName reads NAME or NAME@VERSION; version 0 is the newest.
-func RulesetName(field, s string) (name string, version uint32, fact core.Fact) {
+// rulesetName reads NAME or NAME@VERSION; version 0 is the newest.
+func rulesetName(field, s string) (name string, version uint32, fact core.Fact) {
 	name, number, versioned := strings.Cut(s, "@")
 	if fact = SpaceName(field, name); fact != nil {
 		return "", 0, fact
@@ -38,7 +38,7 @@ func showRuleset(name string, version uint32) string {
 
 // PutRuleset publishes a version of a ruleset in the namespace's first partition, when it compiles.
 func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetRequest) (*pb.PutRulesetResponse, error) {
-	name, version, fact := RulesetName("ruleset", in.GetRuleset())
+	name, version, fact := rulesetName("ruleset", in.GetRuleset())
 	if fact != nil {
 		return nil, fact
 	}
@@ -59,11 +59,11 @@ func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetReques
 	if away := c.t.elsewhere(c.t.part); away != nil {
 		return nil, away
 	}
-	info, _, err := ss.s.o.Backend.Collection(ctx, c.t.part, in.GetCollection(), core.ReadOptions{})
+	info, _, err := ss.search.Collection(ctx, c.t.part, in.GetCollection(), core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
-	if fact := ss.s.o.Backend.CheckRules(&info.Collection, rules); fact != nil {
+	if fact := ss.search.CheckRules(&info.Collection, rules); fact != nil {
 		return nil, fact
 	}
 	stored := core.AppendRules(nil, &core.RulesetRules{Collection: in.GetCollection(), Rules: rules})
@@ -110,7 +110,7 @@ func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
 
 // GetRuleset reads a version of a ruleset.
 func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetRequest) (*pb.GetRulesetResponse, error) {
-	name, version, fact := RulesetName("ruleset", in.GetRuleset())
+	name, version, fact := rulesetName("ruleset", in.GetRuleset())
 	if fact != nil {
 		return nil, fact
 	}
@@ -118,7 +118,7 @@ func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 	if err != nil {
 		return nil, noCollection(err, "ruleset", name)
 	}
-	r, at, err := ss.s.o.Backend.Ruleset(ctx, c.t.part, name, version, core.ReadOptions{})
+	r, at, err := ss.search.Ruleset(ctx, c.t.part, name, version, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsReq
 	if err != nil {
 		return nil, err
 	}
-	all, at, err := ss.s.o.Backend.Rulesets(ctx, c.t.part, core.ReadOptions{})
+	all, at, err := ss.search.Rulesets(ctx, c.t.part, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -157,7 +157,7 @@ func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsReq
 
 // DeleteRuleset removes a ruleset with all its versions.
 func (ss *SearchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRulesetRequest) (*pb.DeleteRulesetResponse, error) {
-	name, version, fact := RulesetName("ruleset", in.GetRuleset())
+	name, version, fact := rulesetName("ruleset", in.GetRuleset())
 	if fact == nil && version != 0 {
 		fact = edge.Invalid("ruleset", "must be a name without a version: all versions are removed")
 	}
@@ -229,7 +229,7 @@ func (ss *SearchService) GetRecording(ctx context.Context, in *pb.GetRecordingRe
 	if err != nil {
 		return nil, err
 	}
-	r, at, err := ss.s.o.Backend.Recording(ctx, c.t.part, uid, id, core.ReadOptions{})
+	r, at, err := ss.search.Recording(ctx, c.t.part, uid, id, core.ReadOptions{})
 	if edge.Is[core.NotFound](err) {
 		return nil, unknown
 	}

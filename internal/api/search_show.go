@@ -57,7 +57,7 @@ func writeVersion(w *strictjson.Writer, name string, partition uint16, version u
 
 // WriteFound writes what a recording keeps of an answer too.
 func WriteFound(w *strictjson.Writer, out *pb.SearchResponse) {
-	w.Object("gate", func() { WriteGateCounts(w, out.GetGate()) })
+	w.Object("gate", func() { writeGateCounts(w, out.GetGate()) })
 	if j := out.GetJudge(); j != nil {
 		w.Object("judge", func() {
 			w.Count("judged", j.GetJudged())
@@ -92,7 +92,7 @@ func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *Found) {
 		w.Done()
 		w.Int("k", int64(q.K))
 		w.Bool("exact", q.Exact)
-		w.Object("gate", func() { WriteGate(w, in.GetGate()) })
+		w.Object("gate", func() { writeGate(w, in.GetGate()) })
 		if j := in.GetJudge(); j != nil {
 			w.Object("judge", func() {
 				w.Str("ruleset", j.GetRuleset())
@@ -106,8 +106,8 @@ func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *Found) {
 	WriteFound(w, f.Response)
 }
 
-// WriteGate writes who might be found.
-func WriteGate(w *strictjson.Writer, g *pb.Gate) {
+// writeGate writes who might be found.
+func writeGate(w *strictjson.Writer, g *pb.Gate) {
 	w.Strings("roles", g.GetRoles())
 	w.OptStr("role_mode", g.GetRoleMode())
 	w.Strings("credentials_all", g.GetCredentialsAll())
@@ -119,6 +119,7 @@ func WriteGate(w *strictjson.Writer, g *pb.Gate) {
 	w.JSON("params", g.GetParams())
 }
 
+// writeMerge writes how nearness and words were weighed.
 func writeMerge(w *strictjson.Writer, q *core.SearchQuery) {
 	w.Real("dense", q.Dense)
 	w.Real("lexical", q.Lexical)
@@ -134,8 +135,8 @@ func writeMerge(w *strictjson.Writer, q *core.SearchQuery) {
 	}
 }
 
-// WriteGateCounts writes how many passed a gate.
-func WriteGateCounts(w *strictjson.Writer, g *pb.GateCounts) {
+// writeGateCounts writes how many passed a gate.
+func writeGateCounts(w *strictjson.Writer, g *pb.GateCounts) {
 	w.Count("considered", g.GetConsidered())
 	w.Count("passed", g.GetPassed())
 	b := g.GetBlockedBy()

@@ -66,7 +66,7 @@ func (a *turns) end(t *testing.T, leaves []func()) {
 func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a turns
-		all, each := SearchesAtOnce()
+		all, each := searchesAtOnce()
 		var leaves []func()
 		for i := 0; len(leaves) < all; i++ {
 			leaves = append(leaves, a.take(t, fmt.Sprint("filler ", i), min(each, all-len(leaves)))...)
@@ -94,7 +94,7 @@ func TestSearchesWaitForTheirTurnAndTenantsTakeTurns(t *testing.T) {
 func TestATenantMayRunOneSearchLessThanThereAreThreads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var a turns
-		_, each := SearchesAtOnce()
+		_, each := searchesAtOnce()
 		if each != max(1, runtime.GOMAXPROCS(0)-1) {
 			t.Errorf("%d at once of a tenant", each)
 		}
@@ -146,7 +146,7 @@ func TestCredentialsAreJudgedAtTheLaterOfBothClocks(t *testing.T) {
 
 func TestAnAtomicUpsertWithOneBadPointWritesNoneAndOtherwiseTheOthersAreWritten(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	client := pb.NewSearchServiceClient(r.conn)
 	in := &pb.UpsertPointsRequest{Collection: "ws", Atomic: true}
 	for i := range 1000 {
@@ -182,7 +182,7 @@ func TestAnAtomicUpsertWithOneBadPointWritesNoneAndOtherwiseTheOthersAreWritten(
 
 func TestVectorsThatDoNotFitAreRefusedByName(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	nan := float32(math.NaN())
 	for name, c := range map[string]struct {
 		point         *pb.Point

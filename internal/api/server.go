@@ -25,19 +25,19 @@ import (
 
 // Options of the edge. Backend and Auth are required; a zero field else means its default.
 type Options struct {
-	Backend Backend
-	Auth    edge.Auth
+	Backend Backend                               // the node
+	Auth    edge.Auth                             // who holds a token
 	Calls   *auth.Calls                           // ends calls whose token does not allow them any more; default: one of its own, by Auth
 	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
 	Refs    RefBackend                            // the node again; nil: the refs service is off
 	Objects Objects                               // of its repositories; none: no object is held
 	Clock   env.Clock                             // default: the machine's
 	Rand    env.Rand                              // for the ids of tasks that come without; default: the machine's
-	Limits  edge.Limits
-	Memory  edge.Memory
-	Logger  *slog.Logger
-	Version string  // of the binary
-	Backups Backups // default: none can be taken
+	Limits  edge.Limits                           // of requests; zero fields are their defaults
+	Memory  edge.Memory                           // that frames, requests and answers may hold
+	Logger  *slog.Logger                          // of errors that are INTERNAL to clients
+	Version string                                // of the binary
+	Backups Backups                               // default: none can be taken
 	// Operator answers who operates the whole cluster; nil: this edge refuses to.
 	Operator Operator
 	TLS      *tls.Config // default: plain text
@@ -75,19 +75,17 @@ type Server struct {
 	*edge.Edge
 	o         Options
 	grpc      *grpc.Server
-	fronts    []Front
-	codec     codec
-	shapes    shapes
-	keys      *keyCounts    // what o.Backend is
+	fronts    []Front       // the other ways in that Shutdown ends
+	codec     codec         // of all messages
+	shapes    shapes        // of all messages that a client may send
+	node      parts         // the node; what passes to keyspaces is counted in keys
+	keys      *keyCounts    // counts what is done in keyspaces
 	turn      atomic.Uint64 // of claims that may take from any partition
-	searches  admission
-	embedding embedBudget
-	searched  searchCounts
-	incoming  incoming
-	sweeping  sync.Once
-
-	mu       sync.Mutex // guards the fields below
-	sessions map[sessionKey]*stream
+	searches  admission     // turns of searches
+	embedding embedBudget   // of texts that are being embedded
+	searched  searchCounts  // counts of searches
+	incoming  incoming      // calls that are under way
+	sweeping  sync.Once     // of StartSweep
 }
 
 // New makes the edge. It fails on limits out of bounds, and when a method, frame or op has no rule that says who may
@@ -108,23 +106,17 @@ func New(o Options) (*Server, error) {
 	o.Clock, o.Limits = e.Clock, e.Limits
 	counts := newKeyCounts(o.Backend)
 	o.Backend = counts
-	s := &Server{Edge: e, keys: counts, o: o, codec: newCodec(), shapes: make(shapes), sessions: make(map[sessionKey]*stream)}
+	s := &Server{Edge: e, keys: counts, node: newParts(counts), o: o, codec: newCodec(), shapes: make(shapes)}
 	s.grpc = grpc.NewServer(s.serverOptions()...)
 	known := make(map[string]bool)
 	for _, svc := range s.services() {
-		name := "/" + svc.desc.ServiceName + "/"
-		for _, m := range svc.desc.Methods {
-			known[name+m.MethodName] = true
-		}
-		for _, m := range svc.desc.Streams {
-			known[name+m.StreamName] = true
-		}
-		if !s.Enabled(name) {
-			continue
-		}
-		if err := s.register(svc.desc, svc.impl); err != nil {
+		addMethods(known, svc.desc)
+		if err := s.Add(svc.desc, svc.impl); err != nil {
 			return nil, err
 		}
+	}
+	for _, desc := range added {
+		addMethods(known, desc)
 	}
 	if err := checkRules(known); err != nil {
 		return nil, err
@@ -147,6 +139,7 @@ func (s *Server) window() int32 {
 	return int32(min(max(s.Frames.Most/s.Limits.StreamsTenant, streamWindowLeast), streamWindow))
 }
 
+// serverOptions are the bounds and the codec of gRPC's server.
 func (s *Server) serverOptions() []grpc.ServerOption {
 	out := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(s.codec),
@@ -168,28 +161,53 @@ func (s *Server) serverOptions() []grpc.ServerOption {
 	return append(out, grpc.Creds(edge.FrameCredentials(s.o.TLS)))
 }
 
+// service is a service of the contract, and what serves it.
 type service struct {
-	desc *grpc.ServiceDesc
-	impl any
+	desc *grpc.ServiceDesc // as it was compiled from the contract
+	impl any               // has the methods that desc wants
 }
 
+// added are the services that other packages serve, by Add: the streams. Their rules are here, with those of all others.
+var added = []*grpc.ServiceDesc{&pb.QueueStream_ServiceDesc, &pb.KVStream_ServiceDesc}
+
+// addMethods enters the full names of a service's methods.
+func addMethods(names map[string]bool, desc *grpc.ServiceDesc) {
+	prefix := "/" + desc.ServiceName + "/"
+	for _, m := range desc.Methods {
+		names[prefix+m.MethodName] = true
+	}
+	for _, m := range desc.Streams {
+		names[prefix+m.StreamName] = true
+	}
+}
+
+// services are those that this package serves.
 func (s *Server) services() []service {
 	return []service{
-		{&pb.TaskService_ServiceDesc, &TaskService{s: s}},
-		{&pb.CommitService_ServiceDesc, &CommitService{s: s}},
-		{&pb.KVService_ServiceDesc, &KVService{s: s}},
-		{&pb.QueueService_ServiceDesc, &QueueService{s: s}},
-		{&pb.RefService_ServiceDesc, &RefService{s: s}},
-		{&pb.ServerService_ServiceDesc, &ServerService{s: s}},
-		{&pb.SearchService_ServiceDesc, &SearchService{s: s}},
-		{&pb.QueueStream_ServiceDesc, &queueStream{s: s}},
-		{&pb.BackupService_ServiceDesc, &backupService{s: s}},
-		{&pb.ClusterService_ServiceDesc, &ClusterService{s: s}},
-		{&pb.KVStream_ServiceDesc, &keyStream{s: s}},
-		{&pb.KeyspaceService_ServiceDesc, &KeyspaceService{s: s}},
-		{&pb.TenantService_ServiceDesc, &TenantService{s: s}},
+		{&pb.TaskService_ServiceDesc, s.Tasks()},
+		{&pb.CommitService_ServiceDesc, s.Commits()},
+		{&pb.KVService_ServiceDesc, s.Keys()},
+		{&pb.QueueService_ServiceDesc, s.Queues()},
+		{&pb.RefService_ServiceDesc, s.Refs()},
+		{&pb.ServerService_ServiceDesc, s.Info()},
+		{&pb.SearchService_ServiceDesc, s.Searches()},
+		{&pb.BackupService_ServiceDesc, &backupService{s: s, backups: s.o.Backups}},
+		{&pb.ClusterService_ServiceDesc, s.Cluster()},
+		{&pb.KeyspaceService_ServiceDesc, s.Keyspaces()},
+		{&pb.TenantService_ServiceDesc, s.Tenants()},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
+}
+
+// Backend is the node with what passes to keyspaces counted, for services that other packages serve.
+func (s *Server) Backend() Backend { return s.keys }
+
+// Add serves a service of the contract behind the guard, unless it is disabled here. It must come before Serve.
+func (s *Server) Add(desc *grpc.ServiceDesc, impl any) error {
+	if !s.Enabled("/" + desc.ServiceName + "/") {
+		return nil
+	}
+	return s.register(desc, impl)
 }
 
 // register enters a service behind the guard. Its unary methods are served as streams of one message each way, which

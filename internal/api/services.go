@@ -25,29 +25,30 @@ func (cs *CommitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
-	commit, fact := c.t.commit(in)
+	commit, fact := c.t.Commit(in)
 	if fact != nil {
 		return nil, fact
 	}
-	if fact := cs.s.rated(&commit, false); fact != nil {
+	if fact := cs.s.Rated(&commit, false); fact != nil {
 		return nil, fact
 	}
 	p, err := c.proposeOnce(ctx, commit)
 	if err != nil {
 		return nil, err
 	}
-	return c.answers("Commit").commitResponse(p.Results[0], p.At)
+	return c.answers("Commit").CommitResponse(p.Results[0], p.At)
 }
 
 // KVService reads and writes keys (kv_service.go, kv_range.go).
 type KVService struct {
 	pb.UnimplementedKVServiceServer
-	s *Server
+	s    *Server // what all services share
+	keys KeyBackend
 }
 
 // Get reads one key.
 func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetResponse, error) {
-	t := translator{l: &ks.s.Limits}
+	t := Translator{l: &ks.s.Limits}
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
 	}
@@ -62,7 +63,7 @@ func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 	if fact != nil {
 		return nil, fact
 	}
-	value, rev, at, err := ks.s.o.Backend.Key(ctx, c.t.partOfKey(in.GetKey()), in.GetKeyspace(), in.GetKey(), o)
+	value, rev, at, err := ks.keys.Key(ctx, c.t.partOfKey(in.GetKey()), in.GetKeyspace(), in.GetKey(), o)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,9 @@ func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 // QueueService configures queues and counts what is in them.
 type QueueService struct {
 	pb.UnimplementedQueueServiceServer
-	s *Server
+	s      *Server // what all services share
+	queues QueueBackend
+	spaces NamespaceBackend
 }
 
 // List reads a page of queues, by name.
@@ -125,7 +128,7 @@ func (qs *QueueService) Get(ctx context.Context, in *pb.GetQueueRequest) (*pb.Ge
 		return nil, err
 	}
 	// All partitions have the configuration that was set in the first one. A queue that is not there has none.
-	q, at, err := qs.s.o.Backend.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
+	q, at, err := qs.queues.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
 	if edge.Is[core.NotFound](err) && c.t.several() {
 		q, at, err = c.queue(ctx, in.GetQueue())
 	}
@@ -157,7 +160,7 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	if fact != nil {
 		return nil, fact
 	}
-	t := translator{l: &qs.s.Limits}
+	t := Translator{l: &qs.s.Limits}
 	config, fact := t.queueConfig(in.GetConfig())
 	if fact == nil && config.Limits != (core.QueueLimits{}) {
 		fact = qs.s.operated("")
@@ -175,7 +178,7 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 			return &core.QueueSet{Queue: in.GetQueue(), Config: config, IfVersion: version}
 		},
 		now: func() (found, error) {
-			q, _, err := qs.s.o.Backend.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
+			q, _, err := qs.queues.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
 			f := found{version: q.Config.Version}
 			q.Config.Version = config.Version
 			f.same, f.op = q.Config == config, &core.QueueSet{Queue: in.GetQueue(), Config: q.Config, IfVersion: -1}
@@ -234,7 +237,8 @@ func (qs *QueueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (
 // ServerService tells what a server is.
 type ServerService struct {
 	pb.UnimplementedServerServiceServer
-	s *Server
+	s    *Server // what all services share
+	self NodeBackend
 }
 
 // Status tells what this server is. What it has done counts all tenants' work, so only admin is told that.
@@ -243,7 +247,7 @@ func (ss *ServerService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.S
 	if !ok {
 		return nil, core.Unauthenticated{}
 	}
-	st := ss.s.o.Backend.Status()
+	st := ss.self.Status()
 	out := &pb.StatusResponse{
 		Version: ss.s.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards),
 		StartedAt: timestamppb.New(time.UnixMilli(st.StartedMillis)), DiskFull: st.DiskFull,
@@ -281,7 +285,7 @@ func (h *healthService) Check(_ context.Context, in *healthpb.HealthCheckRequest
 
 // removes refuses the removal of a kind of thing until the cluster writes entries that may remove it.
 func (s *Server) removes(kind string) core.Fact {
-	if s.o.Backend.Format() >= core.FormatQueues {
+	if s.node.self.Format() >= core.FormatQueues {
 		return nil
 	}
 	return core.Invalid{Field: kind, Reason: "not_supported", Message: kind + "s are removed once the upgrade of the cluster is finalized"}
@@ -290,31 +294,33 @@ func (s *Server) removes(kind string) core.Fact {
 // The services, for other ways in: who calls them has done what guard does.
 
 // Tasks is the service of tasks.
-func (s *Server) Tasks() *TaskService { return &TaskService{s: s} }
+func (s *Server) Tasks() *TaskService { return &TaskService{s: s, tasks: s.node.tasks} }
 
 // Commits is the service of commits.
 func (s *Server) Commits() *CommitService { return &CommitService{s: s} }
 
 // Keys is the service of keys.
-func (s *Server) Keys() *KVService { return &KVService{s: s} }
+func (s *Server) Keys() *KVService { return &KVService{s: s, keys: s.node.keys} }
 
 // Keyspaces is the service of keyspaces.
-func (s *Server) Keyspaces() *KeyspaceService { return &KeyspaceService{s: s} }
+func (s *Server) Keyspaces() *KeyspaceService { return &KeyspaceService{s: s, keys: s.node.keys} }
 
 // Queues is the service of queues and namespaces.
-func (s *Server) Queues() *QueueService { return &QueueService{s: s} }
+func (s *Server) Queues() *QueueService {
+	return &QueueService{s: s, queues: s.node.queues, spaces: s.node.spaces}
+}
 
 // Refs is the service of repositories and refs.
-func (s *Server) Refs() *RefService { return &RefService{s: s} }
+func (s *Server) Refs() *RefService { return &RefService{s: s, refs: s.o.Refs} }
 
 // Searches is the service of collections, rulesets and searches.
-func (s *Server) Searches() *SearchService { return &SearchService{s: s} }
+func (s *Server) Searches() *SearchService { return &SearchService{s: s, search: s.node.search} }
 
 // Tenants is the service of tenants.
-func (s *Server) Tenants() *TenantService { return &TenantService{s: s} }
+func (s *Server) Tenants() *TenantService { return &TenantService{s: s, tenants: s.o.Backend} }
 
 // Cluster is the service of the cluster.
 func (s *Server) Cluster() *ClusterService { return &ClusterService{s: s} }
 
 // Info is the service of what this server is.
-func (s *Server) Info() *ServerService { return &ServerService{s: s} }
+func (s *Server) Info() *ServerService { return &ServerService{s: s, self: s.node.self} }

@@ -12,8 +12,8 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// timeOf shows a shard time; 0 and never are unset.
-func timeOf(t core.ShardTime) *timestamppb.Timestamp {
+// TimeOf shows a shard time; 0 and never are unset.
+func TimeOf(t core.ShardTime) *timestamppb.Timestamp {
 	if t <= 0 || t == core.Never {
 		return nil
 	}
@@ -38,29 +38,30 @@ func spanOrOff(d core.Millis) *durationpb.Duration {
 
 // ShowAt shows where an answer stands.
 func ShowAt(a core.At) *pb.At {
-	return &pb.At{Partition: uint32(a.Partition), Index: a.Index, Epoch: a.Epoch, Stamp: timeOf(a.Stamp)}
+	return &pb.At{Partition: uint32(a.Partition), Index: a.Index, Epoch: a.Epoch, Stamp: TimeOf(a.Stamp)}
 }
 
-// atOf is where one commit stands: a replayed one where it was applied first, when that is known.
-func atOf(r core.Result, a core.At) core.At {
+// AtOf is where one commit stands: a replayed one where it was applied first, when that is known.
+func AtOf(r core.Result, a core.At) core.At {
 	if r.Index != 0 {
 		a.Index = r.Index
 	}
 	return a
 }
 
+// showTask shows a task as it is stored.
 func showTask(t *core.Task) *pb.Task {
 	return &pb.Task{
 		Id: t.ID.String(), Queue: t.Queue, Kind: t.Kind, State: pb.State(t.State), Reason: t.Reason,
 		Payload: t.Payload, ContentType: t.ContentType, Headers: showHeaders(t.Headers), Priority: uint32(t.Priority),
-		RunAt: timeOf(t.RunAt), UniqueKey: t.Unique,
+		RunAt: TimeOf(t.RunAt), UniqueKey: t.Unique,
 		MaxAttempts: t.MaxAttempts, MaxCrashes: t.MaxCrashes, MaxDeliveries: max(t.MaxDeliveries, 0),
 		Lease: spanOf(t.Lease), MaxRun: spanOf(t.MaxRun),
 		Attempt: t.Attempt, Failures: t.Failures, Crashes: t.Crashes, Snoozes: t.Snoozes, Redrives: t.Redrives,
-		CreatedAt: timeOf(t.CreatedAt), ReadyAt: timeOf(t.ReadyAt), StartedAt: timeOf(t.StartedAt),
-		FinishedAt: timeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: timeOf(t.LeaseUntil),
+		CreatedAt: TimeOf(t.CreatedAt), ReadyAt: TimeOf(t.ReadyAt), StartedAt: TimeOf(t.StartedAt),
+		FinishedAt: TimeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: TimeOf(t.LeaseUntil),
 		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error), Tag: t.Tag,
-		Labels: showLabels(t.Labels), ExpiresAt: timeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
+		Labels: showLabels(t.Labels), ExpiresAt: TimeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
 	}
 }
 
@@ -81,9 +82,10 @@ func showCancel(c core.CancelAsked) *pb.CancelAsked {
 	if c.At == 0 {
 		return nil
 	}
-	return &pb.CancelAsked{At: timeOf(c.At), By: c.By, Reason: c.Reason, Force: c.Force, Until: timeOf(c.Until)}
+	return &pb.CancelAsked{At: TimeOf(c.At), By: c.By, Reason: c.Reason, Force: c.Force, Until: TimeOf(c.Until)}
 }
 
+// showHeaders shows a task's headers.
 func showHeaders(in []core.Header) []*pb.Header {
 	if len(in) == 0 {
 		return nil
@@ -95,6 +97,7 @@ func showHeaders(in []core.Header) []*pb.Header {
 	return out
 }
 
+// showError shows how an attempt failed; nil: it did not.
 func showError(e core.TaskError) *pb.TaskError {
 	if e == (core.TaskError{}) {
 		return nil
@@ -102,9 +105,10 @@ func showError(e core.TaskError) *pb.TaskError {
 	return &pb.TaskError{Code: e.Code, Message: e.Message, Stack: e.Stack}
 }
 
+// showAttempt shows one attempt of a task.
 func showAttempt(a core.Attempt) *pb.Attempt {
 	out := &pb.Attempt{
-		Number: a.Number, Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End), Outcome: pb.Outcome(a.Outcome),
+		Number: a.Number, Worker: a.Worker, Start: TimeOf(a.Start), End: TimeOf(a.End), Outcome: pb.Outcome(a.Outcome),
 		Error: showError(a.Error), Index: a.Index,
 	}
 	if a.End != 0 { // the token of one that runs is its worker's alone
@@ -116,8 +120,8 @@ func showAttempt(a core.Attempt) *pb.Attempt {
 	return out
 }
 
-// showAssigned shows tasks that a worker was given; now tells how much of each lease is left.
-func showAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
+// ShowAssigned shows tasks that a worker was given; now tells how much of each lease is left.
+func ShowAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
 	out := make([]*pb.Assignment, len(tasks))
 	for i := range tasks {
 		t := &tasks[i]
@@ -131,8 +135,8 @@ func showAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
 	return out
 }
 
-// assignedBytes bounds what one assigned task takes on the wire.
-func assignedBytes(t *core.Assigned) int {
+// AssignedBytes bounds what one assigned task takes on the wire.
+func AssignedBytes(t *core.Assigned) int {
 	n := 160 + len(t.Payload) + len(t.Queue) + len(t.Kind) + len(t.ContentType)
 	for _, h := range t.Headers {
 		n += 12 + len(h.Name) + len(h.Value)
@@ -153,20 +157,13 @@ func taskBytes(t *core.Task) int {
 	return n + len(t.Cancel.By) + len(t.Cancel.Reason)
 }
 
-func showHolds(in []core.TaskHold) []*pb.Hold {
-	out := make([]*pb.Hold, len(in))
-	for i, h := range in {
-		out[i] = &pb.Hold{Id: h.Task.String(), Token: uint64(h.Token)}
-	}
-	return out
-}
-
+// showStats shows a queue's counters.
 func showStats(q *core.QueueStats) *pb.QueueStats {
 	return &pb.QueueStats{
 		Queue: q.Queue, Blocked: q.States[core.Blocked], Scheduled: q.States[core.Scheduled], Ready: q.States[core.Ready],
 		Running: q.States[core.Running], Completed: q.States[core.Completed], Dead: q.States[core.Dead],
 		Cancelled: q.States[core.Cancelled], Created: q.Created, Purged: q.Purged, CompletedTotal: q.Completed,
-		FailedTotal: q.Failed, CrashedTotal: q.Crashed, Bytes: q.Bytes, OldestReady: timeOf(q.OldestReady),
+		FailedTotal: q.Failed, CrashedTotal: q.Crashed, Bytes: q.Bytes, OldestReady: TimeOf(q.OldestReady),
 		Paused: showPaused(q.Paused),
 	}
 }
@@ -176,7 +173,7 @@ func showPaused(p core.QueuePaused) *pb.QueuePaused {
 	if p.Since == 0 {
 		return nil
 	}
-	return &pb.QueuePaused{Since: timeOf(p.Since), Until: timeOf(p.Until), By: p.By, Reason: p.Reason}
+	return &pb.QueuePaused{Since: TimeOf(p.Since), Until: TimeOf(p.Until), By: p.By, Reason: p.Reason}
 }
 
 func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
@@ -208,6 +205,7 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 	return out
 }
 
+// showNamespaceConfig shows a namespace's configuration.
 func showNamespaceConfig(c core.NamespaceConfig) *pb.NamespaceConfig {
 	auto := !c.NoAutoCreate
 	return &pb.NamespaceConfig{

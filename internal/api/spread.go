@@ -16,9 +16,9 @@ import (
 type share struct {
 	part    core.Partition
 	commits []core.Commit
-	places  []int // of the commits in the batch
-	end     core.Proposed
-	broken  error // that it panicked
+	places  []int         // of the commits in the batch
+	end     core.Proposed // how its proposal ended
+	broken  error         // that it panicked
 }
 
 // shares divides a batch, in the order of its items.
@@ -38,6 +38,7 @@ func shares(commits []core.Commit) []*share {
 	return out
 }
 
+// onePartition reports whether all commits are of the same partition.
 func onePartition(commits []core.Commit) bool {
 	for i := range commits {
 		if commits[i].Partition != commits[0].Partition {
@@ -104,11 +105,11 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 // forward proposes at the node that leads a partition. It ends with a result for each commit, or with an error of this node,
 // which never redirects the caller to another node.
 func (s *Server) forward(ctx context.Context, p core.Partition, commits []core.Commit) core.Proposed {
-	out := s.o.Backend.Forward(ctx, p, commits)
+	out := s.node.commits.Forward(ctx, p, commits)
 	if edge.Is[core.NotLeader](out.Err) { // leaders changed faster than it could follow
 		out.Err = core.Unavailable{Reason: "no_leader"}
 	}
-	if out.Err == nil && checkResults(out, len(commits)) != nil {
+	if out.Err == nil && CheckResults(out, len(commits)) != nil {
 		s.Log.Error("call failed", "method", "forward", "err", errResults)
 		out.Err = core.Unavailable{Reason: "leader_unreached", Unknown: true}
 	}
@@ -118,7 +119,7 @@ func (s *Server) forward(ctx context.Context, p core.Partition, commits []core.C
 // oneElsewhere finds the one other node that leads all shares of a batch, if it is so.
 func (s *Server) oneElsewhere(all []*share) (leader string, ok bool) {
 	for _, sh := range all {
-		address, here, known := s.o.Backend.Leader(sh.part)
+		address, here, known := s.node.places.Leader(sh.part)
 		if here || !known || leader != "" && address != leader {
 			return "", false
 		}
@@ -305,7 +306,7 @@ func (c *call) ofSome(ctx context.Context, o *core.ReadOptions) error {
 	o.Elsewhere = true
 	var refused error
 	for i := range c.t.parts {
-		_, _, err := c.s.o.Backend.NamespaceConfig(ctx, c.t.in(i), core.ReadOptions{MinIndex: o.MinIndex, Stale: true})
+		_, _, err := c.s.node.spaces.NamespaceConfig(ctx, c.t.in(i), core.ReadOptions{MinIndex: o.MinIndex, Stale: true})
 		if !isUnknownIndex(err) {
 			return err
 		}
@@ -323,7 +324,7 @@ func merge(all *core.At, one core.At) {
 
 // queue counts what is in a queue, in all partitions. The configuration is that of the first one which has the queue.
 func (c *call) queue(ctx context.Context, name string) (q core.QueueStats, at core.At, err error) {
-	b := c.s.o.Backend
+	b := c.s.node.queues
 	if !c.t.several() {
 		return b.Queue(ctx, c.t.part, name, core.ReadOptions{})
 	}
@@ -371,7 +372,7 @@ func sum(q, one *core.QueueStats) {
 
 // queues reads a page of queues by name, each counted in all partitions.
 func (c *call) queues(ctx context.Context, after string, limit int) (page []core.QueueStats, at core.At, err error) {
-	b := c.s.o.Backend
+	b := c.s.node.queues
 	if !c.t.several() {
 		return b.Queues(ctx, c.t.part, after, limit, core.ReadOptions{})
 	}
@@ -424,7 +425,7 @@ func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse,
 	}
 	out := new(pb.ListResponse)
 	var at core.At
-	room := prevBytes
+	room := AnswerBytes
 	for last := place + listPartitions; place < min(last, c.t.parts) && q.Limit > 0 && room > 0; {
 		p, err := c.s.tasksUpTo(ctx, c.t.in(place), q, room)
 		if err != nil {

@@ -12,7 +12,8 @@ import (
 // TaskService is the unary door to tasks.
 type TaskService struct {
 	pb.UnimplementedTaskServiceServer
-	s *Server
+	s     *Server // what all services share
+	tasks TaskBackend
 }
 
 // Create makes one task.
@@ -30,7 +31,7 @@ func (ts *TaskService) CreateKeyed(ctx context.Context, in *pb.TaskSpec, request
 	if fact != nil {
 		return nil, edge.Within("task", fact)
 	}
-	op.Unique.Request = request && ts.s.o.Backend.Format() >= core.FormatQueues
+	op.Unique.Request = request && ts.s.node.self.Format() >= core.FormatQueues
 	if c.t.part, fact = c.t.placeCreate(op); fact != nil {
 		return nil, edge.Within("task", fact)
 	}
@@ -50,17 +51,17 @@ func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 		return nil, err
 	}
 	a := c.answers("BatchCreate")
-	b, fact := c.t.creates(a, in.GetTasks(), in.GetAtomic())
+	b, fact := c.t.Creates(a, in.GetTasks(), in.GetAtomic())
 	if fact != nil {
 		return nil, fact
 	}
 	p := core.Proposed{}
-	if len(b.commits) > 0 {
-		if p, err = c.proposeEach(ctx, b.commits); err != nil {
+	if len(b.Commits) > 0 {
+		if p, err = c.proposeEach(ctx, b.Commits); err != nil {
 			return nil, err
 		}
 	}
-	results, err := b.answer(a, p.Results)
+	results, err := b.Answer(a, p.Results)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +70,7 @@ func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 
 // Get reads one task.
 func (ts *TaskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetResponse, error) {
-	id, fact := TaskID("id", in.GetId())
+	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -81,7 +82,7 @@ func (ts *TaskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetRespo
 		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
 	}
 	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
-	task, at, err := ts.s.o.Backend.Task(ctx, c.t.part, id, o)
+	task, at, err := ts.tasks.Task(ctx, c.t.part, id, o)
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
@@ -98,7 +99,7 @@ func sameTask(err error, id string) error {
 
 // ListAttempts reads the last attempts of a task.
 func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequest) (*pb.ListAttemptsResponse, error) {
-	id, fact := TaskID("id", in.GetId())
+	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -109,7 +110,7 @@ func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 	if !c.goTo(id) {
 		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
 	}
-	attempts, at, err := ts.s.o.Backend.Attempts(ctx, c.t.part, id, core.ReadOptions{})
+	attempts, at, err := ts.tasks.Attempts(ctx, c.t.part, id, core.ReadOptions{})
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
@@ -132,7 +133,7 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 	ids := make([]core.TaskID, len(in.GetIds()))
 	for i, s := range in.GetIds() {
 		var fact core.Fact
-		if ids[i], fact = TaskID(edge.Item("ids", i), s); fact != nil {
+		if ids[i], fact = readTaskID(edge.Item("ids", i), s); fact != nil {
 			return nil, fact
 		}
 	}
@@ -237,7 +238,7 @@ func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact cor
 
 // listTasks reads a page of one partition's tasks.
 func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQuery) (*pb.ListResponse, error) {
-	page, err := s.tasksUpTo(ctx, p, q, prevBytes)
+	page, err := s.tasksUpTo(ctx, p, q, AnswerBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -254,14 +255,14 @@ func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQue
 type taskPage struct {
 	core.TaskPage
 	at    core.At
-	bytes int
+	bytes int  // about what the tasks take on the wire
 	cut   bool // it is shorter than it was asked for, to fit
 }
 
 // tasksUpTo reads a page of at most room bytes: a page of tasks with long errors is read again, with fewer tasks.
 func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQuery, room int) (page taskPage, err error) {
 	for {
-		page.TaskPage, page.at, err = s.o.Backend.Tasks(ctx, p, q)
+		page.TaskPage, page.at, err = s.node.tasks.Tasks(ctx, p, q)
 		if err != nil {
 			return page, err
 		}
@@ -289,7 +290,7 @@ func (s *Server) page(n uint32) (int, core.Fact) {
 
 // Wait answers when a task has ended.
 func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitResponse, error) {
-	id, fact := TaskID("id", in.GetId())
+	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -302,7 +303,7 @@ func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitRe
 	}
 	ctx, cancel := ts.s.waiting(ctx)
 	defer cancel()
-	task, at, err := ts.s.o.Backend.Wait(ctx, c.t.part, id)
+	task, at, err := ts.tasks.Wait(ctx, c.t.part, id)
 	if err != nil {
 		return nil, sameTask(waited(ctx, err), in.GetId())
 	}

@@ -88,7 +88,7 @@ func (ts *TaskService) operate(ctx context.Context, id string, request []byte, o
 // change proposes an op on a task that must exist. With a request id it is applied once, however often it is sent.
 func (ts *TaskService) change(ctx context.Context, id string, request []byte, op func(c *call, id core.TaskID) (core.Op, core.Fact)) (core.OpResult, *pb.At, error) {
 	none := core.OpResult{}
-	task, fact := TaskID("id", id)
+	task, fact := readTaskID("id", id)
 	if fact != nil {
 		return none, nil, fact
 	}
@@ -128,7 +128,7 @@ func (s *Server) operated(field string) core.Fact {
 func reason(s string) core.Fact { return TextUpTo("reason", s, "reason_bytes", core.MaxReason) }
 
 // taskUpdate reads an edit of a task.
-func (t *translator) taskUpdate(id core.TaskID, in *pb.UpdateRequest) (op *core.TaskUpdate, fact core.Fact) {
+func (t *Translator) taskUpdate(id core.TaskID, in *pb.UpdateRequest) (op *core.TaskUpdate, fact core.Fact) {
 	op = &core.TaskUpdate{Task: id}
 	if in.Priority != nil {
 		if int64(in.GetPriority()) > t.l.Priority {
@@ -163,7 +163,7 @@ func (t *translator) taskUpdate(id core.TaskID, in *pb.UpdateRequest) (op *core.
 }
 
 // updateTimes reads when an edited task becomes ready, and when it expires.
-func (t *translator) updateTimes(op *core.TaskUpdate, in *pb.UpdateRequest) (fact core.Fact) {
+func (t *Translator) updateTimes(op *core.TaskUpdate, in *pb.UpdateRequest) (fact core.Fact) {
 	switch {
 	case in.GetRunAt() != nil && in.GetDelay() != nil:
 		return edge.Invalid("delay", "and run_at are mutually exclusive")
@@ -229,7 +229,7 @@ func (qs *QueueService) Pause(ctx context.Context, in *pb.PauseQueueRequest) (*p
 	if fact := reason(in.GetReason()); fact != nil {
 		return nil, fact
 	}
-	replayed, at, err := qs.pause(ctx, op, func(t *translator) (fact core.Fact) {
+	replayed, at, err := qs.pause(ctx, op, func(t *Translator) (fact core.Fact) {
 		op.Until, fact = moment("until", in.GetUntil(), t.now, t.l.HorizonMs)
 		return fact
 	})
@@ -250,7 +250,7 @@ func (qs *QueueService) Resume(ctx context.Context, in *pb.ResumeQueueRequest) (
 
 // pause proposes op to all partitions, the first one first. A queue that some of them have is made in the others, so that it is
 // paused where its next task comes to be.
-func (qs *QueueService) pause(ctx context.Context, op *core.QueuePause, times func(t *translator) core.Fact) (replayed bool, at core.At, err error) {
+func (qs *QueueService) pause(ctx context.Context, op *core.QueuePause, times func(t *Translator) core.Fact) (replayed bool, at core.At, err error) {
 	if fact := QueueName("queue", op.Queue); fact != nil {
 		return false, at, fact
 	}

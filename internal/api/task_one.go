@@ -25,14 +25,14 @@ func (ts *TaskService) GiveBack(ctx context.Context, tasks []*pb.Assignment) {
 		back = append(back, core.Assigned{Task: id, Token: core.Token(t.GetToken())})
 	}
 	if len(back) > 0 && call.goTo(back[0].Task) { // a claim takes tasks of one partition
-		ts.s.release(call.t.part, back, func() {})
+		ts.s.Release(call.t.part, back, func() {})
 	}
 }
 
 // SettleOne settles one task, whose refusal is the answer's. outcome is what item asks for, and what the fields of errors are
 // within; method is for the log.
 func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outcome, method string) (*pb.SettleResult, *pb.At, error) {
-	id, fact := TaskID("id", item.GetId())
+	id, fact := readTaskID("id", item.GetId())
 	if fact != nil {
 		return nil, nil, fact
 	}
@@ -55,5 +55,5 @@ func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outco
 	if r.Refusal != nil {
 		return nil, nil, edge.SettleRefusal{Refusal: edge.Refused(r.Refusal, 1), Failed: r.FailedInstead}
 	}
-	return call.answers(method).settleResult(r), ShowAt(atOf(r, p.At)), nil
+	return call.answers(method).settleResult(r), ShowAt(AtOf(r, p.At)), nil
 }

@@ -12,7 +12,8 @@ import (
 // TenantService bounds tenants.
 type TenantService struct {
 	pb.UnimplementedTenantServiceServer
-	s *Server
+	s       *Server // what all services share
+	tenants TenantBackend
 }
 
 // Get reads the limits of a tenant, and its measured usage. A caller that may not read another tenant is told that the tenant is
@@ -33,7 +34,7 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if name != own && !who.Scopes.Has(auth.TenantAdmin) {
 		return nil, core.Denied{Scope: auth.TenantAdmin.String()}
 	}
-	t, err := ts.s.o.Backend.Tenant(ctx, name)
+	t, err := ts.tenants.Tenant(ctx, name)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +73,7 @@ func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 		}
 	}
 	config := core.TenantConfig{KeyBytes: c.GetKeyBytes(), KeyRate: c.GetKeyWritesPerSecond(), KeyByteRate: c.GetKeyBytesPerSecond()}
-	next, err := ts.s.o.Backend.SetTenant(ctx, in.GetTenant(), config, version)
+	next, err := ts.tenants.SetTenant(ctx, in.GetTenant(), config, version)
 	if err != nil {
 		return nil, err
 	}

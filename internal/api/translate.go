@@ -12,27 +12,29 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// translator turns messages of one caller into ops of one partition. Its methods check shape, limits and scopes; a
+// Translator turns messages of one caller into ops of one partition. Its methods check shape, limits and scopes; a
 // fact names the field by its path within the message.
-type translator struct {
-	l    *edge.Limits
-	who  auth.Principal
-	part core.Partition
+type Translator struct {
+	l    *edge.Limits   // what shape and size are held to
+	who  auth.Principal // whose scopes count
+	part core.Partition // where all is put that says nothing else
 	now  core.ShardTime // as wall clocks show it in the shard
-	rand env.Rand
+	rand env.Rand       // for ids of tasks that come without
 
-	space string    // name of the namespace
-	parts int       // partitions of the namespace; up to 1: everything is in part
-	leads Backend   // tells which partitions this node leads; may be nil
-	edge  pointEdge // looks up the facts of transactions of refs and the vectors of points
-	bound bool      // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
+	space  string        // name of the namespace
+	parts  int           // partitions of the namespace; up to 1: everything is in part
+	leads  PlaceBackend  // tells which partitions this node leads; nil: none is preferred
+	points SearchBackend // tells what points must be like
+	edge   pointEdge     // looks up the facts of transactions of refs and the vectors of points
+	bound  bool          // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
 
 	seed   [16]byte // of what makes the commit that is read repeatable; zero for nothing
 	seedMs int64    // the time of the ids of its tasks
 	drawn  uint64   // how many ids of its tasks were drawn
 }
 
-func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
+// taskCreate reads a task that is to be made.
+func (t *Translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
 	op := new(core.TaskCreate)
 	if fact := t.fillCreate(op, in); fact != nil {
 		return nil, fact
@@ -41,7 +43,7 @@ func (t *translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
 }
 
 // fillCreate is taskCreate into an op that the caller made.
-func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	if in == nil {
 		return edge.Invalid("", "is required")
 	}
@@ -83,7 +85,7 @@ func (t *translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 }
 
 // operatedFields reads the fields that a create has from core.FormatOperate on.
-func (t *translator) operatedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+func (t *Translator) operatedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	field := "labels"
 	if in.GetExpiresAt() != nil {
 		field = "expires_at"
@@ -98,6 +100,7 @@ func (t *translator) operatedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact 
 	return fact
 }
 
+// reservedOf refuses fields of a task that the contract has and no server heeds yet.
 func reservedOf(in *pb.TaskSpec) core.Fact {
 	switch {
 	case in.GetKey() != "":
@@ -114,7 +117,7 @@ func reservedOf(in *pb.TaskSpec) core.Fact {
 
 // newTaskID reads the id that a producer made, or makes one. Where there are several partitions, it is made when the
 // task's is known.
-func (t *translator) newTaskID(s string) (core.TaskID, core.Fact) {
+func (t *Translator) newTaskID(s string) (core.TaskID, core.Fact) {
 	switch {
 	case s == "" && t.several():
 		return core.TaskID{}, nil
@@ -122,14 +125,14 @@ func (t *translator) newTaskID(s string) (core.TaskID, core.Fact) {
 		ms, random := t.draw()
 		return core.NewTaskID(ms, t.part.Index, random), nil
 	}
-	return TaskID("id", s)
+	return readTaskID("id", s)
 }
 
 // draw returns the time and the random part of a new task's id. In a commit that can be repeated they follow from what
 // makes it repeatable and from the place of the task in it: a repetition must have the content of the first try, and its
 // answer must name the task that the first try made. The time is that of the task whose worker commits, so that what is
 // sorted by id stays nearly in order; without such a task it is 0.
-func (t *translator) draw() (ms int64, random [9]byte) {
+func (t *Translator) draw() (ms int64, random [9]byte) {
 	if t.seed == [16]byte{} {
 		t.rand.Fill(random[:])
 		return int64(t.now), random
@@ -142,7 +145,7 @@ func (t *translator) draw() (ms int64, random [9]byte) {
 
 // repeatableBy has the ids of the next commit's tasks follow from the lease that it ends, which no other commit ends, or else
 // from its request id. Without either they are random.
-func (t *translator) repeatableBy(id core.RequestID, ends core.TaskHold) {
+func (t *Translator) repeatableBy(id core.RequestID, ends core.TaskHold) {
 	t.seed, t.seedMs, t.drawn = id, ends.Task.Millis(), 0
 	if ends.Token != 0 {
 		sum := sha256.Sum256(binary.BigEndian.AppendUint64(ends.Task[:], uint64(ends.Token)))
@@ -150,7 +153,8 @@ func (t *translator) repeatableBy(id core.RequestID, ends core.TaskHold) {
 	}
 }
 
-func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
+// content reads what a task carries: payload, type and headers.
+func (t *Translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 	if int64(len(in.GetPayload())) > t.l.PayloadBytes {
 		return edge.TooLarge("payload", "payload_bytes", t.l.PayloadBytes)
 	}
@@ -171,10 +175,10 @@ func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 		if h.GetName() == "" {
 			return edge.Invalid(edge.Item("headers", i)+".name", "must not be empty")
 		}
-		if fact := Text("name", h.GetName()); fact != nil {
+		if fact := plainText("name", h.GetName()); fact != nil {
 			return edge.Within(edge.Item("headers", i), fact)
 		}
-		if fact := Text("value", h.GetValue()); fact != nil {
+		if fact := plainText("value", h.GetValue()); fact != nil {
 			return edge.Within(edge.Item("headers", i), fact)
 		}
 		bytes += int64(len(h.GetName()) + len(h.GetValue()))
@@ -186,7 +190,8 @@ func (t *translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 	return nil
 }
 
-func (t *translator) schedule(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+// schedule reads when a task is to run, and before which others.
+func (t *Translator) schedule(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	if int64(in.GetPriority()) > t.l.Priority {
 		return edge.Beyond("priority", "priority", t.l.Priority, "is out of range")
 	}
@@ -201,7 +206,8 @@ func (t *translator) schedule(op *core.TaskCreate, in *pb.TaskSpec) (fact core.F
 	return fact
 }
 
-func (t *translator) policy(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+// policy reads how often and for how long a task may be tried.
+func (t *Translator) policy(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
 	if fact = count("max_attempts", in.GetMaxAttempts(), "max_attempts", t.l.Attempts); fact != nil {
 		return fact
 	}
@@ -223,7 +229,7 @@ func (t *translator) policy(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fac
 }
 
 // deliveries reads a bound on deliveries: unset is the queue's, 0 is off.
-func (t *translator) deliveries(n *int32) (int32, core.Fact) {
+func (t *Translator) deliveries(n *int32) (int32, core.Fact) {
 	switch {
 	case n == nil:
 		return 0, nil
@@ -233,7 +239,9 @@ func (t *translator) deliveries(n *int32) (int32, core.Fact) {
 	return *n, count("max_deliveries", *n, "max_deliveries", t.l.Deliveries)
 }
 
-func (t *translator) retry(in *pb.Retry) (r core.Retry, fact core.Fact) {
+// retry reads the pauses between attempts. A factor is kept in percent: Apply
+// computes with no floats.
+func (t *Translator) retry(in *pb.Retry) (r core.Retry, fact core.Fact) {
 	if in == nil {
 		return r, nil
 	}
@@ -260,7 +268,8 @@ func (t *translator) retry(in *pb.Retry) (r core.Retry, fact core.Fact) {
 	return r, nil
 }
 
-func (t *translator) unique(in *pb.Unique) (u core.Unique, fact core.Fact) {
+// unique reads the key under which no second task is made for a while.
+func (t *Translator) unique(in *pb.Unique) (u core.Unique, fact core.Fact) {
 	if in == nil {
 		return u, nil
 	}
@@ -294,8 +303,8 @@ func HorizonSpan(l *edge.Limits) Span { return Span{0, l.HorizonMs, "horizon_ms"
 // PositiveSpan is HorizonSpan without 0.
 func PositiveSpan(l *edge.Limits) Span { return Span{1, l.HorizonMs, "horizon_ms"} }
 
-// holds reads the leases of a heartbeat.
-func (t *translator) holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fact) {
+// Holds reads leases, of a list that is a field.
+func Holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fact) {
 	out := make([]core.TaskHold, len(in))
 	for i, h := range in {
 		var fact core.Fact
@@ -306,13 +315,13 @@ func (t *translator) holds(list string, in []*pb.Hold) ([]core.TaskHold, core.Fa
 	return out, nil
 }
 
-// queues reads the queues of a claim or subscription.
-func (t *translator) queues(in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact) {
+// Queues reads the queues of a claim or subscription.
+func Queues(l *edge.Limits, in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact) {
 	if len(in) == 0 {
 		return nil, edge.Invalid("queues", "must name at least one queue")
 	}
-	if int64(len(in)) > t.l.ClaimQueues {
-		return nil, edge.TooLarge("queues", "claim_queues", t.l.ClaimQueues)
+	if int64(len(in)) > l.ClaimQueues {
+		return nil, edge.TooLarge("queues", "claim_queues", l.ClaimQueues)
 	}
 	out := make([]core.GrantQueue, len(in))
 	for i, q := range in {

@@ -16,26 +16,26 @@ const (
 
 // taskOps are the ops of tasks.
 var taskOps = []opRow{
-	opOf(core.OpTaskCreate, auth.TaskCreate, func(t *translator, in *pb.Op_TaskCreate) (core.Op, core.Fact) {
+	opOf(core.OpTaskCreate, auth.TaskCreate, func(t *Translator, in *pb.Op_TaskCreate) (core.Op, core.Fact) {
 		return asOp(t.taskCreate(in.TaskCreate))
 	}),
-	opOf(core.OpTaskComplete, auth.TaskWork, func(t *translator, in *pb.Op_TaskComplete) (core.Op, core.Fact) {
+	opOf(core.OpTaskComplete, auth.TaskWork, func(t *Translator, in *pb.Op_TaskComplete) (core.Op, core.Fact) {
 		return asOp(t.taskComplete(in.TaskComplete))
 	}),
-	opOf(core.OpTaskFail, auth.TaskWork, func(t *translator, in *pb.Op_TaskFail) (core.Op, core.Fact) { return asOp(t.taskFail(in.TaskFail)) }),
-	opOf(core.OpTaskSnooze, auth.TaskWork, func(t *translator, in *pb.Op_TaskSnooze) (core.Op, core.Fact) {
+	opOf(core.OpTaskFail, auth.TaskWork, func(t *Translator, in *pb.Op_TaskFail) (core.Op, core.Fact) { return asOp(t.taskFail(in.TaskFail)) }),
+	opOf(core.OpTaskSnooze, auth.TaskWork, func(t *Translator, in *pb.Op_TaskSnooze) (core.Op, core.Fact) {
 		return asOp(t.taskSnooze(in.TaskSnooze))
 	}),
-	opOf(core.OpTaskCancel, auth.TaskCreate, func(t *translator, in *pb.Op_TaskCancel) (core.Op, core.Fact) {
+	opOf(core.OpTaskCancel, auth.TaskCreate, func(t *Translator, in *pb.Op_TaskCancel) (core.Op, core.Fact) {
 		return asOp(t.taskCancel(in.TaskCancel))
 	}).orAny(auth.TaskOperate | auth.Admin),
-	opOf(core.OpQueuePause, auth.TaskWork, func(t *translator, in *pb.Op_QueuePause) (core.Op, core.Fact) { // a handler pauses its queue
+	opOf(core.OpQueuePause, auth.TaskWork, func(t *Translator, in *pb.Op_QueuePause) (core.Op, core.Fact) { // a handler pauses its queue
 		return asOp(t.queuePause(in.QueuePause))
 	}).orAny(auth.TaskOperate | auth.Admin),
 }
 
-// commit reads a commit, with a fence or without.
-func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact) {
+// Commit reads a commit, with a fence or without.
+func (t *Translator) Commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact) {
 	c = core.Commit{Partition: t.part, Principal: t.who.Name}
 	if fact = t.commitSize(len(in.GetConditions()), len(in.GetOps())); fact != nil {
 		return c, fact
@@ -67,7 +67,7 @@ func (t *translator) commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 	if fact = t.place(&c, 0); fact != nil {
 		return c, fact
 	}
-	return c, t.encoded(&c)
+	return c, FitsLog(t.l, &c)
 }
 
 // endedBy returns the first lease that ops end; without one the token is 0.
@@ -92,7 +92,7 @@ func endedBy(ops []*pb.Op) core.TaskHold {
 }
 
 // commitSize refuses a commit of nothing, and one of too many parts.
-func (t *translator) commitSize(conditions, ops int) core.Fact {
+func (t *Translator) commitSize(conditions, ops int) core.Fact {
 	if conditions+ops == 0 {
 		return edge.Invalid("ops", "must not be empty")
 	}
@@ -102,15 +102,16 @@ func (t *translator) commitSize(conditions, ops int) core.Fact {
 	return nil
 }
 
-// encoded refuses a commit that the log could not take.
-func (t *translator) encoded(c *core.Commit) core.Fact {
-	if int64(c.EncodedSize()) > t.l.CommitBytes {
-		return edge.TooLarge("ops", "commit_bytes", t.l.CommitBytes)
+// FitsLog refuses a commit that is too large for an entry of the log.
+func FitsLog(l *edge.Limits, c *core.Commit) core.Fact {
+	if int64(c.EncodedSize()) > l.CommitBytes {
+		return edge.TooLarge("ops", "commit_bytes", l.CommitBytes)
 	}
 	return nil
 }
 
-func (t *translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
+// conditions reads the conditions of a commit, which its caller must be allowed to ask.
+func (t *Translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
 	if len(in) == 0 {
 		return nil, nil
 	}
@@ -127,7 +128,7 @@ func (t *translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
 	return out, nil
 }
 
-func (t *translator) taskComplete(in *pb.TaskComplete) (*core.TaskComplete, core.Fact) {
+func (t *Translator) taskComplete(in *pb.TaskComplete) (*core.TaskComplete, core.Fact) {
 	h, fact := hold("task.id", "task.token", in.GetTask().GetId(), in.GetTask().GetToken())
 	if fact != nil {
 		return nil, fact
@@ -135,7 +136,8 @@ func (t *translator) taskComplete(in *pb.TaskComplete) (*core.TaskComplete, core
 	return t.complete(h, in.GetComplete())
 }
 
-func (t *translator) taskFail(in *pb.TaskFail) (*core.TaskFail, core.Fact) {
+// taskFail reads an op that fails the attempt of a lease.
+func (t *Translator) taskFail(in *pb.TaskFail) (*core.TaskFail, core.Fact) {
 	h, fact := hold("task.id", "task.token", in.GetTask().GetId(), in.GetTask().GetToken())
 	if fact != nil {
 		return nil, fact
@@ -143,7 +145,8 @@ func (t *translator) taskFail(in *pb.TaskFail) (*core.TaskFail, core.Fact) {
 	return t.fail(h, in.GetFail())
 }
 
-func (t *translator) taskSnooze(in *pb.TaskSnooze) (*core.TaskSnooze, core.Fact) {
+// taskSnooze reads an op that puts the task of a lease off.
+func (t *Translator) taskSnooze(in *pb.TaskSnooze) (*core.TaskSnooze, core.Fact) {
 	h, fact := hold("task.id", "task.token", in.GetTask().GetId(), in.GetTask().GetToken())
 	if fact != nil {
 		return nil, fact
@@ -151,7 +154,8 @@ func (t *translator) taskSnooze(in *pb.TaskSnooze) (*core.TaskSnooze, core.Fact)
 	return t.snooze(h, in.GetSnooze())
 }
 
-func (t *translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskComplete, core.Fact) {
+// complete reads the result of a task; nil is an empty one.
+func (t *Translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskComplete, core.Fact) {
 	if int64(len(in.GetResult())) > t.l.ResultBytes {
 		return nil, edge.TooLarge("complete.result", "result_bytes", t.l.ResultBytes)
 	}
@@ -162,7 +166,8 @@ func (t *translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskCompl
 	return &core.TaskComplete{Task: h.Task, Token: h.Token, Result: in.GetResult(), ResultType: in.GetResultType()}, nil
 }
 
-func (t *translator) fail(h core.TaskHold, in *pb.Fail) (*core.TaskFail, core.Fact) {
+// fail reads the error of an attempt. Texts that are too long are cut: an attempt must be able to end.
+func (t *Translator) fail(h core.TaskHold, in *pb.Fail) (*core.TaskFail, core.Fact) {
 	op := &core.TaskFail{Task: h.Task, Token: h.Token, Fatal: in.GetFatal(), HasRetry: in.GetRetryAfter() != nil}
 	op.Error = taskError(in.GetError())
 	var fact core.Fact
@@ -171,7 +176,7 @@ func (t *translator) fail(h core.TaskHold, in *pb.Fail) (*core.TaskFail, core.Fa
 }
 
 // stop reads the end of an attempt whose cancel was asked for.
-func (t *translator) stop(h core.TaskHold, in *pb.Stop) (*core.TaskStop, core.Fact) {
+func (t *Translator) stop(h core.TaskHold, in *pb.Stop) (*core.TaskStop, core.Fact) {
 	return &core.TaskStop{Task: h.Task, Token: h.Token, Error: taskError(in.GetError())}, t.operated("stop")
 }
 
@@ -184,7 +189,7 @@ func taskError(in *pb.TaskError) core.TaskError {
 	}
 }
 
-func (t *translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, core.Fact) {
+func (t *Translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, core.Fact) {
 	op := &core.TaskSnooze{Task: h.Task, Token: h.Token}
 	if (in.GetUntil() == nil) == (in.GetDelay() == nil) {
 		return nil, edge.Invalid("snooze", "give either until or delay")
@@ -197,20 +202,27 @@ func (t *translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, c
 	return op, fact
 }
 
-func (t *translator) key(keyspace string, key []byte) core.Fact {
+// key holds a keyspace and a key to their forms.
+func (t *Translator) key(keyspace string, key []byte) core.Fact {
 	if fact := SpaceName("keyspace", keyspace); fact != nil {
 		return fact
 	}
+	return KeyLength(t.l, "key", key)
+}
+
+// KeyLength refuses a key that is empty or too long; field names it.
+func KeyLength(l *edge.Limits, field string, key []byte) core.Fact {
 	if len(key) == 0 {
-		return edge.Invalid("key", "must not be empty")
+		return edge.Invalid(field, "must not be empty")
 	}
-	if int64(len(key)) > t.l.KeyBytes {
-		return edge.TooLarge("key", "key_bytes", t.l.KeyBytes)
+	if int64(len(key)) > l.KeyBytes {
+		return edge.TooLarge(field, "key_bytes", l.KeyBytes)
 	}
 	return nil
 }
 
-func (t *translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
+// kvPut reads a put. The old value is shown only to who may read values.
+func (t *Translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
 	}
@@ -229,7 +241,8 @@ func (t *translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
 	}, nil
 }
 
-func (t *translator) kvDelete(in *pb.KVDelete) (*core.KVDelete, core.Fact) {
+// kvDelete reads a delete of one key.
+func (t *Translator) kvDelete(in *pb.KVDelete) (*core.KVDelete, core.Fact) {
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
 	}
@@ -238,7 +251,8 @@ func (t *translator) kvDelete(in *pb.KVDelete) (*core.KVDelete, core.Fact) {
 	}, nil
 }
 
-func (t *translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
+// kvCheck reads a condition: whether a key is there, or how its revision or its value compares with an operand.
+func (t *Translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
 	}
@@ -270,8 +284,8 @@ func (t *translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 }
 
 // taskCancel reads the cancel of a task as an op of a commit.
-func (t *translator) taskCancel(in *pb.TaskCancel) (*core.TaskCancel, core.Fact) {
-	id, fact := TaskID("id", in.GetId())
+func (t *Translator) taskCancel(in *pb.TaskCancel) (*core.TaskCancel, core.Fact) {
+	id, fact := readTaskID("id", in.GetId())
 	if fact == nil {
 		fact = t.operated("id")
 	}
@@ -282,7 +296,7 @@ func (t *translator) taskCancel(in *pb.TaskCancel) (*core.TaskCancel, core.Fact)
 }
 
 // queuePause reads the pause of a queue as an op of a commit: it is that of the commit's partition.
-func (t *translator) queuePause(in *pb.QueuePause) (*core.QueuePause, core.Fact) {
+func (t *Translator) queuePause(in *pb.QueuePause) (*core.QueuePause, core.Fact) {
 	fact := QueueName("queue", in.GetQueue())
 	if fact == nil {
 		fact = t.operated("queue")
@@ -298,7 +312,7 @@ func (t *translator) queuePause(in *pb.QueuePause) (*core.QueuePause, core.Fact)
 }
 
 // operated is Server.operated, of which a test of translations has none.
-func (t *translator) operated(field string) core.Fact {
+func (t *Translator) operated(field string) core.Fact {
 	if t.edge.s == nil {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // queueConfig reads a queue's configuration; its version, which is read-only, is not looked at.
-func (t *translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact core.Fact) {
+func (t *Translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact core.Fact) {
 	if in == nil {
 		return c, edge.Invalid("", "is required")
 	}
@@ -45,7 +45,7 @@ func (t *translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact c
 }
 
 // queueLimits reads the bounds of a queue.
-func (t *translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact core.Fact) {
+func (t *Translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact core.Fact) {
 	if q.CancelGrace, fact = Millis("cancel_grace", in.GetCancelGrace(), Span{Max: core.MaxCancelGrace, Limit: "cancel_grace_ms"}); fact != nil {
 		return q, fact
 	}
@@ -69,7 +69,7 @@ func (t *translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact c
 }
 
 // ceilings reads what a task of a queue may ask for itself at most.
-func (t *translator) ceilings(q *core.QueueLimits, in *pb.QueueCeilings) (fact core.Fact) {
+func (t *Translator) ceilings(q *core.QueueLimits, in *pb.QueueCeilings) (fact core.Fact) {
 	for _, c := range [...]struct {
 		field string
 		n     int32
@@ -93,7 +93,7 @@ func (t *translator) ceilings(q *core.QueueLimits, in *pb.QueueCeilings) (fact c
 	q.CeilingMaxRun, fact = Millis("max_run", in.GetMaxRun(), PositiveSpan(t.l))
 	return fact
 }
-func (t *translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.Fact) {
+func (t *Translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.Fact) {
 	if c.Aging, fact = t.orOff("aging", in.GetAging()); fact != nil {
 		return fact
 	}
@@ -108,7 +108,7 @@ func (t *translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.F
 }
 
 // orOff reads a duration of which 0 means none at all, and unset the default.
-func (t *translator) orOff(field string, d *durationpb.Duration) (core.Millis, core.Fact) {
+func (t *Translator) orOff(field string, d *durationpb.Duration) (core.Millis, core.Fact) {
 	ms, fact := Millis(field, d, HorizonSpan(t.l))
 	if fact == nil && d != nil && ms == 0 {
 		return -1, nil
@@ -116,7 +116,7 @@ func (t *translator) orOff(field string, d *durationpb.Duration) (core.Millis, c
 	return ms, fact
 }
 
-func (t *translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceConfig, fact core.Fact) {
+func (t *Translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceConfig, fact core.Fact) {
 	if in == nil {
 		return c, edge.Invalid("", "is required")
 	}

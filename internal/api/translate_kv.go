@@ -9,16 +9,16 @@ import (
 
 // keyOps are the ops on keys.
 var keyOps = []opRow{
-	opOf(core.OpKVPut, auth.KVWrite, func(t *translator, in *pb.Op_KvPut) (core.Op, core.Fact) { return asOp(t.kvPut(in.KvPut)) }),
-	opOf(core.OpKVDelete, auth.KVWrite, func(t *translator, in *pb.Op_KvDelete) (core.Op, core.Fact) { return asOp(t.kvDelete(in.KvDelete)) }),
-	opOf(core.OpKVCheck, auth.KVWrite, func(t *translator, in *pb.Op_KvCheck) (core.Op, core.Fact) { return asOp(t.kvCheck(in.KvCheck)) }),
-	opOf(core.OpKVAdd, auth.KVWrite, func(t *translator, in *pb.Op_KvAdd) (core.Op, core.Fact) { return asOp(t.kvAdd(in.KvAdd)) }),
-	opOf(core.OpKVDeleteRange, auth.KVWrite, func(t *translator, in *pb.Op_KvDeleteRange) (core.Op, core.Fact) {
+	opOf(core.OpKVPut, auth.KVWrite, func(t *Translator, in *pb.Op_KvPut) (core.Op, core.Fact) { return asOp(t.kvPut(in.KvPut)) }),
+	opOf(core.OpKVDelete, auth.KVWrite, func(t *Translator, in *pb.Op_KvDelete) (core.Op, core.Fact) { return asOp(t.kvDelete(in.KvDelete)) }),
+	opOf(core.OpKVCheck, auth.KVWrite, func(t *Translator, in *pb.Op_KvCheck) (core.Op, core.Fact) { return asOp(t.kvCheck(in.KvCheck)) }),
+	opOf(core.OpKVAdd, auth.KVWrite, func(t *Translator, in *pb.Op_KvAdd) (core.Op, core.Fact) { return asOp(t.kvAdd(in.KvAdd)) }),
+	opOf(core.OpKVDeleteRange, auth.KVWrite, func(t *Translator, in *pb.Op_KvDeleteRange) (core.Op, core.Fact) {
 		return asOp(t.kvRangeOp(in.KvDeleteRange))
 	}),
 }
 
-func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
+func (t *Translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
 	}
@@ -32,7 +32,7 @@ func (t *translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
 }
 
 // kvRangeOp is kvDeleteRange for a commit, whose keys are of one partition.
-func (t *translator) kvRangeOp(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
+func (t *Translator) kvRangeOp(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
 	op, fact := t.kvDeleteRange(in)
 	if fact != nil || !t.several() {
 		return op, fact
@@ -45,7 +45,7 @@ func (t *translator) kvRangeOp(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.
 	return op, nil
 }
 
-func (t *translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
+func (t *Translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
 	if fact := t.keyRange(in.GetKeyspace(), in.GetFrom(), in.GetTo(), in.GetPrefix()); fact != nil {
 		return nil, fact
 	}
@@ -55,7 +55,7 @@ func (t *translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, c
 }
 
 // keyRange checks a keyspace and the bounds of a range of its keys.
-func (t *translator) keyRange(keyspace string, from, to, prefix []byte) core.Fact {
+func (t *Translator) keyRange(keyspace string, from, to, prefix []byte) core.Fact {
 	if fact := SpaceName("keyspace", keyspace); fact != nil {
 		return fact
 	}

@@ -16,12 +16,12 @@ type opRow struct {
 	kind   core.OpKind // its name is that of the contract's member, and its service must not be disabled
 	rule   edge.Rule   // who may use it
 	member reflect.Type
-	read   func(t *translator, member any) (core.Op, core.Fact)
+	read   func(t *Translator, member any) (core.Op, core.Fact)
 }
 
 // opOf is the row of the op that M, a member of the contract's Op, is read as.
-func opOf[M any](kind core.OpKind, needs auth.Scopes, read func(t *translator, member M) (core.Op, core.Fact)) opRow {
-	return opRow{kind, edge.Needs(needs), reflect.TypeFor[M](), func(t *translator, member any) (core.Op, core.Fact) {
+func opOf[M any](kind core.OpKind, needs auth.Scopes, read func(t *Translator, member M) (core.Op, core.Fact)) opRow {
+	return opRow{kind, edge.Needs(needs), reflect.TypeFor[M](), func(t *Translator, member any) (core.Op, core.Fact) {
 		return read(t, member.(M))
 	}}
 }
@@ -51,7 +51,7 @@ func opRules() map[string]edge.Rule {
 }
 
 // ops appends the ops of a commit, or of effects.
-func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
+func (t *Translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
 	for i, o := range in {
 		op, fact := t.op(o)
 		if fact != nil {
@@ -63,7 +63,7 @@ func (t *translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
 }
 
 // op reads one op, if the caller may use it.
-func (t *translator) op(in *pb.Op) (core.Op, core.Fact) {
+func (t *Translator) op(in *pb.Op) (core.Op, core.Fact) {
 	row, ok := ops[reflect.TypeOf(in.GetOp())]
 	if !ok {
 		return nil, edge.NotSupported("")

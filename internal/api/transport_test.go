@@ -2,7 +2,6 @@ package api
 
 import (
 	"io"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,58 +14,15 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
-// peer speaks HTTP/2 by hand, so that it may do what no client library does.
-type peer struct {
-	t    *testing.T
-	conn net.Conn
-	*http2.Framer
-}
-
-func (r *rig) peer() *peer {
-	r.t.Helper()
-	conn, err := r.lis.Dial()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	r.t.Cleanup(func() { _ = conn.Close() })
-	p := &peer{r.t, conn, http2.NewFramer(conn, conn)}
-	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
-		r.t.Fatal(err)
-	}
-	if err := p.WriteSettings(); err != nil {
-		r.t.Fatal(err)
-	}
-	return p
-}
-
-// goaway reads until the server tells the peer to go, and answers its pings meanwhile.
-func (p *peer) goaway() *http2.GoAwayFrame {
-	p.t.Helper()
-	for {
-		f, err := p.ReadFrame()
-		if err != nil {
-			p.t.Fatalf("the connection ended without a goodbye: %v", err)
-		}
-		switch f := f.(type) {
-		case *http2.GoAwayFrame:
-			return f
-		case *http2.PingFrame:
-			if !f.IsAck() {
-				_ = p.WritePing(true, f.Data) // what is wrong shows in the next frame
-			}
-		}
-	}
-}
-
 func TestAClientThatPingsTooOftenIsToldToGo(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	p := r.peer()
+	p := apitest.NewPeer(r.t, r.lis)
 	for range 10 {
 		if err := p.WritePing(false, [8]byte{1}); err != nil {
 			break // it has been closed meanwhile
 		}
 	}
-	if f := p.goaway(); f.ErrCode != http2.ErrCodeEnhanceYourCalm || !strings.Contains(string(f.DebugData()), "ping") {
+	if f := p.Goaway(); f.ErrCode != http2.ErrCodeEnhanceYourCalm || !strings.Contains(string(f.DebugData()), "ping") {
 		t.Errorf("%v %s", f, f.DebugData())
 	}
 	if err := createOf(func(*pb.TaskSpec) {})(r); err != nil {
@@ -78,9 +34,9 @@ func TestAClientThatPingsTooOftenIsToldToGo(t *testing.T) {
 func TestAConnectionIsToldToGoAfterAnHour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, edge.Limits{GRPCIdleMs: 10 * hour})
-		p := r.peer()
+		p := apitest.NewPeer(r.t, r.lis)
 		begin := time.Now()
-		f := p.goaway()
+		f := p.Goaway()
 		if age := time.Since(begin); f.ErrCode != http2.ErrCodeNo || age < 53*time.Minute || age > 67*time.Minute {
 			t.Errorf("after %s: %v", age, f)
 		}
@@ -93,9 +49,9 @@ func TestAConnectionIsToldToGoAfterAnHour(t *testing.T) {
 func TestAnIdleConnectionIsToldToGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, edge.Limits{})
-		p := r.peer()
+		p := apitest.NewPeer(r.t, r.lis)
 		begin := time.Now()
-		if f := p.goaway(); f.ErrCode != http2.ErrCodeNo || time.Since(begin) < 10*time.Minute || time.Since(begin) > 11*time.Minute {
+		if f := p.Goaway(); f.ErrCode != http2.ErrCodeNo || time.Since(begin) < 10*time.Minute || time.Since(begin) > 11*time.Minute {
 			t.Errorf("after %s: %v", time.Since(begin), f)
 		}
 	})

@@ -118,7 +118,7 @@ func TestAReplayStandsWhereItWasFirstApplied(t *testing.T) {
 func TestADeadlineAfterTheProposalIsUnknown(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	r.n.Holding = true
-	c := &call{s: r.s, t: translator{l: &r.s.Limits}}
+	c := &call{s: r.s, t: Translator{l: &r.s.Limits}}
 	past, cancel := context.WithDeadline(context.Background(), apitest.Now.AddDate(-20, 0, 0))
 	defer cancel()
 	_, err := c.propose(past, core.Commit{})
@@ -159,11 +159,11 @@ func TestBatchCreateAnswersEachItem(t *testing.T) {
 
 func TestClaimGivesBackWhatDoesNotFitItsAnswer(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	var spec core.ClaimSpec
 	r.n.OnClaim = func(_ context.Context, s core.ClaimSpec) ([]core.Assigned, error) {
 		spec = s
-		return assignedTasks(5, mib), nil
+		return apitest.AssignedTasks(5, mib), nil
 	}
 	out, err := r.tasks().Claim(apitest.As("acme/all"), &pb.ClaimRequest{
 		Queues: []*pb.QueueWeight{{Name: "a"}, {Name: "b", Weight: 1}}, Max: 5, Lease: ms(2000), Wait: ms(30),
@@ -191,7 +191,7 @@ func TestAClaimInAnUnknownNamespaceWaitsForItAndMakesNone(t *testing.T) {
 		if s.Wait != 28_000 {
 			return nil, errors.New("the wait so far was not taken off")
 		}
-		return assignedTasks(1, 1), nil
+		return apitest.AssignedTasks(1, 1), nil
 	}
 	in.Wait = ms(30_000)
 	ended := make(chan error)
@@ -205,7 +205,7 @@ func TestAClaimInAnUnknownNamespaceWaitsForItAndMakesNone(t *testing.T) {
 	for i := range 2 {
 		apitest.Eventually(t, "the claim waits", func() bool { return r.clock.Armed() == 2 }) // one of the claim, one of what sweeps
 		if i == 1 {
-			r.addTask("acme", apitest.ID(1))
+			r.n.AddTask(r.t, "acme", apitest.ID(1))
 		}
 		r.clock.Advance(time.Second)
 	}
@@ -220,7 +220,7 @@ func TestNothingIsHeldInAnUnknownNamespace(t *testing.T) {
 	if err != nil || !beat.GetResults()[0].GetLost() {
 		t.Errorf("heartbeat: %v, %v", beat, err)
 	}
-	out, err := r.tasks().Settle(apitest.As("acme/all"), &pb.SettleRequest{Items: []*pb.SettleItem{doneItem(1, 2), {}}})
+	out, err := r.tasks().Settle(apitest.As("acme/all"), &pb.SettleRequest{Items: []*pb.SettleItem{apitest.DoneItem(1, 2), {}}})
 	if err != nil || out.GetResults()[0].GetError().GetCode() != "NOT_FOUND" || out.GetResults()[1].GetError().GetField() != "items[1].id" {
 		t.Errorf("settle: %v, %v", out, err)
 	}
@@ -250,7 +250,7 @@ func TestNothingIsHeldInAnUnknownNamespace(t *testing.T) {
 			return err
 		}(),
 	} {
-		expectCode(t, "change", err, codes.NotFound)
+		apitest.ExpectCode(t, "change", err, codes.NotFound)
 	}
 	if r.n.Made != 0 || len(r.n.Proposed()) != 0 {
 		t.Errorf("%d namespaces, %d commits", r.n.Made, len(r.n.Proposed()))
@@ -278,7 +278,7 @@ func TestTheNamespaceIsNamedOnceAndWell(t *testing.T) {
 
 func TestAListIsPagedByAnOpaqueCursor(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	r.n.OnPage = func(q core.ListQuery) ([]core.Task, []byte, error) {
 		if q.State != core.Dead || q.Queue != "q" {
 			return nil, nil, errors.New("another query")
@@ -317,9 +317,9 @@ func TestAListIsPagedByAnOpaqueCursor(t *testing.T) {
 
 func TestALongListIsCutToOneMessage(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	r.n.OnPage = func(q core.ListQuery) ([]core.Task, []byte, error) {
-		return repeat(q.Limit, core.Task{Error: core.TaskError{Stack: strings.Repeat("s", 16*kib)}}), []byte{byte(q.Limit)}, nil
+		return apitest.Repeat(q.Limit, core.Task{Error: core.TaskError{Stack: strings.Repeat("s", 16*kib)}}), []byte{byte(q.Limit)}, nil
 	}
 	out, err := r.tasks().List(apitest.As("acme/all"), &pb.ListRequest{Queue: "q", State: pb.State_DEAD, Limit: 1000})
 	if err != nil || len(out.GetTasks()) != 125 || proto.Size(out) > 4*mib {
@@ -329,7 +329,7 @@ func TestALongListIsCutToOneMessage(t *testing.T) {
 
 func TestAnInternalErrorIsLoggedAndNotTold(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	for want, err := range map[string]error{"INTERNAL": errors.New("secret path"), "DATA_LOSS": errs.Corruptf("secret path")} {
 		r.n.KeyErr = err
 		_, err := pb.NewKVServiceClient(r.conn).Get(apitest.As("acme/all"), &pb.KVGetRequest{Keyspace: "k", Key: []byte("k")})
@@ -354,7 +354,7 @@ func TestAPanicIsOneFailedCall(t *testing.T) {
 
 func TestCallsThatWaitEndWhenTheServerStops(t *testing.T) {
 	r := newRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	id, err := core.ParseTaskID(apitest.ID(1))
 	if err != nil {
 		t.Fatal(err)
@@ -371,7 +371,7 @@ func TestCallsThatWaitEndWhenTheServerStops(t *testing.T) {
 		t.Errorf("health: %v, %v", h, err)
 	}
 	_, err = health.Check(context.Background(), &healthpb.HealthCheckRequest{Service: "x"})
-	expectCode(t, "health of another service", err, codes.NotFound)
+	apitest.ExpectCode(t, "health of another service", err, codes.NotFound)
 	ended := make(chan error)
 	go func() {
 		_, err := r.tasks().Wait(apitest.As("acme/all"), &pb.WaitRequest{Id: apitest.ID(1)})

@@ -14,9 +14,8 @@ const (
 const (
 	// leaseMinMs is the shortest lease: below it renewals at a third of it would be the whole load.
 	leaseMinMs = second
-	// RequestIDBytes and sessionBytes are the sizes of a request id and a session id.
+	// RequestIDBytes is the size of a request id.
 	RequestIDBytes = 16
-	sessionBytes   = 16
 	// MaxQuota bounds what bounds the keys of a tenant, a namespace or a keyspace: sums of two do not overflow.
 	MaxQuota = 1 << 62
 	// MaxShard is the highest number of a shard.
@@ -25,8 +24,6 @@ const (
 	ListDefault = 100
 	// CursorBytes bounds a cursor before it is decoded.
 	CursorBytes = 1 * kib
-	// prevBytes bounds the old values that one answer carries, so that it fits the message that a client accepts.
-	prevBytes = 3 * mib
-	// assignBytes is what one frame of assigned tasks aims at, so that small frames are not stuck behind large ones.
-	assignBytes = 1 * mib
+	// AnswerBytes bounds the values and tasks that one answer carries, so that it fits the message that a client accepts.
+	AnswerBytes = 3 * mib
 )

@@ -15,6 +15,7 @@ import (
 // NameBytes bounds the names of queues, kinds, keyspaces and namespaces.
 const NameBytes = 128
 
+// nameRule is the alphabet of names, in the words of a refusal.
 const nameRule = "letters, digits, dot, underscore and hyphen, from a letter or digit on, at most 128"
 
 // QueueName holds names of queues and kinds to their alphabet, which has the colon.
@@ -51,8 +52,8 @@ func isName(s string, colon bool) bool {
 	return true
 }
 
-// Text refuses control characters, which have no place in a name or a header.
-func Text(field, s string) core.Fact {
+// plainText refuses control characters, which have no place in a name or a header.
+func plainText(field, s string) core.Fact {
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 		return edge.Invalid(field, "must be UTF-8 without control characters")
 	}
@@ -64,11 +65,11 @@ func TextUpTo(field, s, limit string, top int64) core.Fact {
 	if int64(len(s)) > top {
 		return edge.TooLarge(field, limit, top)
 	}
-	return Text(field, s)
+	return plainText(field, s)
 }
 
-// TaskID reads the id of a task.
-func TaskID(field, s string) (core.TaskID, core.Fact) {
+// readTaskID reads the id of a task.
+func readTaskID(field, s string) (core.TaskID, core.Fact) {
 	id, err := core.ParseTaskID(s)
 	if err != nil || id.IsZero() {
 		return core.TaskID{}, edge.Invalid(field, core.ErrTaskID.Error())
@@ -78,7 +79,7 @@ func TaskID(field, s string) (core.TaskID, core.Fact) {
 
 // hold reads a lease's name. Any number may be somebody's guess at a token: which ones are live is not judged here.
 func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fact) {
-	task, fact := TaskID(idField, id)
+	task, fact := readTaskID(idField, id)
 	if fact != nil {
 		return core.TaskHold{}, fact
 	}
@@ -91,7 +92,7 @@ func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fac
 // Span is a range of durations, in milliseconds, and the name of the limit that ends it.
 type Span struct {
 	Min, Max int64
-	Limit    string
+	Limit    string // names Max in a refusal
 }
 
 // Millis reads a duration that must lie in a span; nil is 0.

@@ -10,15 +10,15 @@ import (
 
 // Heartbeat extends leases.
 func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (*pb.HeartbeatResponse, error) {
-	t := translator{l: &ts.s.Limits}
-	if fact := t.items("items", len(in.GetItems())); fact != nil {
+	l := &ts.s.Limits
+	if fact := Items(l, "items", len(in.GetItems())); fact != nil {
 		return nil, fact
 	}
-	holds, fact := t.holds("items", in.GetItems())
+	holds, fact := Holds("items", in.GetItems())
 	if fact != nil {
 		return nil, fact
 	}
-	extend, fact := Millis("extend", in.GetExtend(), LeaseSpan(t.l))
+	extend, fact := Millis("extend", in.GetExtend(), LeaseSpan(l))
 	if fact != nil {
 		return nil, fact
 	}
@@ -39,9 +39,10 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 	if r := p.Results[0].Refusal; r != nil {
 		return nil, edge.Refused(r, 0)
 	}
-	return &pb.HeartbeatResponse{Results: heartbeats(p.Results, ts.s.o.Backend.Shift(c.t.part)), At: ShowAt(p.At)}, nil
+	return &pb.HeartbeatResponse{Results: Heartbeats(p.Results, ts.s.node.places.Shift(c.t.part)), At: ShowAt(p.At)}, nil
 }
 
+// allLost answers heartbeats of tasks that cannot be held.
 func allLost(n int) []*pb.HeartbeatResult {
 	out := make([]*pb.HeartbeatResult, n)
 	for i := range out {
@@ -86,7 +87,7 @@ func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core
 		case r.Refusal != nil:
 			return nil, halfway(r.Refusal.Fact)
 		}
-		for i, result := range heartbeats(p.Results[n:n+1], c.s.o.Backend.Shift(commits[n].Partition)) {
+		for i, result := range Heartbeats(p.Results[n:n+1], c.s.node.places.Shift(commits[n].Partition)) {
 			out.Results[places[n][i]] = result
 		}
 	}
@@ -106,25 +107,26 @@ func (ts *TaskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.Se
 		c = &call{s: ts.s, who: who, t: ts.s.translator(who, core.Partition{}, 1)}
 	}
 	a := c.answers("Settle")
-	b, fact := c.t.settles(a, in.GetItems())
+	b, fact := c.t.Settles(a, in.GetItems())
 	if fact != nil {
 		return nil, fact
 	}
 	p := core.Proposed{}
 	switch {
 	case missing:
-		for _, h := range b.holds {
+		for _, h := range b.Holds {
 			f := core.NotFound{Kind: "task", ID: h.Task.String()}
 			p.Results = append(p.Results, core.Result{Refusal: &core.Refusal{Fact: f}})
 		}
-	case len(b.commits) > 0:
-		if p, err = c.proposeEach(ctx, b.commits); err != nil {
+	case len(b.Commits) > 0:
+		if p, err = c.proposeEach(ctx, b.Commits); err != nil {
 			return nil, err
 		}
 	}
-	return &pb.SettleResponse{Results: b.answer(a, p.Results), At: ShowAt(p.At)}, nil
+	return &pb.SettleResponse{Results: b.Answer(a, p.Results), At: ShowAt(p.At)}, nil
 }
 
-func (c *call) answers(method string) *answers {
-	return c.s.answers(method, c.who.Scopes.Has(edge.ReadsValues))
+// answers begins the answers of the call. method is for the log.
+func (c *call) answers(method string) *Answers {
+	return c.s.Answers(method, c.who.Scopes.Has(edge.ReadsValues))
 }

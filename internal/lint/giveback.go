@@ -11,7 +11,7 @@ import (
 // recovered are the packages whose code runs below a recover: of the API, of package http, or of a reader of what others wrote.
 // There a panic ends one call, and what that call holds must come back all the same.
 var recovered = []string{
-	"internal/api", "internal/auth", "internal/edge", "internal/embed", "internal/githttp", "internal/gitobj", "internal/retrieval", "internal/node",
+	"internal/api", "internal/api/stream", "internal/auth", "internal/edge", "internal/embed", "internal/githttp", "internal/gitobj", "internal/retrieval", "internal/node",
 	"internal/rest", "internal/rules", "internal/vector",
 }
 
@@ -27,9 +27,9 @@ var calm = []string{"internal/core", "internal/env", "internal/errs", "internal/
 // givenBackByHand are functions that give back without defer although something that can panic stands between, and why that is
 // right.
 var givenBackByHand = map[string]string{
-	"api.stream.push":            "what it calls under the lock is a counter of package edge, which runs no code of others",
-	"api.stream.Assign":          "as above",
-	"api.stream.sent":            "as above",
+	"api/stream.stream.push":     "what it calls under the lock is a counter of package edge, which runs no code of others",
+	"api/stream.stream.Assign":   "as above",
+	"api/stream.stream.sent":     "as above",
 	"node.shard.applyEntry":      "the applier: nothing recovers above it, and a panic there ends the process",
 	"node.shard.install":         "the applier, as above",
 	"retrieval.Index.BuildGraph": "one goroutine of the node's upkeep, above which nothing recovers; searches go on while it builds",

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
-	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/edge"
@@ -139,7 +138,7 @@ func eachRoute(t *testing.T, fn func(rt *Route, s sampleRequest)) {
 
 func TestEveryRouteIsClosedToWhoHasNoRight(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	r.auth.Revoke("acme/all/5s")
 	eachRoute(t, func(rt *Route, s sampleRequest) {
 		send := func(what, token string, want int, more ...string) {
@@ -183,8 +182,8 @@ func TestEveryMethodHasARoute(t *testing.T) {
 	for _, rt := range Routes() {
 		served[rt.Native] = true
 	}
-	for _, method := range api.MethodNames() {
-		reserved := strings.HasPrefix(method, "/grpc.") || strings.HasSuffix(method, "/Open") || strings.HasSuffix(method, "/Session") || strings.HasSuffix(method, "/LoadRefs") || notBuilt[method] != 0
+	for _, method := range apitest.Methods() {
+		reserved := strings.HasSuffix(method, "/Open") || strings.HasSuffix(method, "/Session") || strings.HasSuffix(method, "/LoadRefs") || apitest.NotBuilt[method] != 0
 		if !served[method] && !reserved && method != pb.BackupService_Take_FullMethodName { // gigabytes of files are no JSON
 			t.Errorf("method %s has no route", method)
 		}
@@ -203,7 +202,7 @@ func TestEveryRESTRouteReachesItsOwnTenantAlone(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
 	turns := []string{"acme", "rival", "acme"}
 	for _, tenant := range turns {
-		r.addTask(tenant, apitest.ID(1))
+		r.n.AddTask(r.t, tenant, apitest.ID(1))
 	}
 	eachRoute(t, func(rt *Route, s sampleRequest) {
 		if rt.rule.Public || rt.Path == "/v1/status" || strings.HasPrefix(rt.Path, "/v1/embed") || strings.HasPrefix(rt.Path, "/v1/models") || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") {
@@ -213,15 +212,15 @@ func TestEveryRESTRouteReachesItsOwnTenantAlone(t *testing.T) {
 			got := r.n.ReachedBy(func() {
 				r.send(r.request(rt.Method, s.path, tenant+"/all", s.body)).expect(t, rt.name(), s.status)
 			})
-			r.expectReached(rt.name(), tenant, got)
+			r.n.ExpectReached(r.t, rt.name(), tenant, got)
 		}
 	})
 }
 
 func TestAForeignTaskAnswersLikeAMissingOneInEveryByte(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
-	r.addTask("rival", apitest.ID(2))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
+	r.n.AddTask(r.t, "rival", apitest.ID(2))
 	bytesOf := func(path string) string {
 		a := r.do(http.MethodGet, path, "").expect(t, path, http.StatusNotFound)
 		a.header.Del("Date")

@@ -33,7 +33,7 @@ func TestOperatorsAreRefusedByNameWhatMakesNoSense(t *testing.T) {
 	if _, err := pb.NewClusterServiceClient(r.conn).Status(apitest.As("acme/admin"), &pb.ClusterStatusRequest{}); err == nil {
 		t.Error("the admin of a tenant sees the cluster")
 	} else {
-		expectCode(t, "status for an admin of a tenant", err, codes.PermissionDenied)
+		apitest.ExpectCode(t, "status for an admin of a tenant", err, codes.PermissionDenied)
 	}
 }
 

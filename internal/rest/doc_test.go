@@ -301,7 +301,7 @@ func (c *contract) checkAnswer(rt *Route, a answer) map[string]any {
 
 func TestAnswersAreWhatTheDocumentSays(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	c := readContract(t)
 	eachRoute(t, func(rt *Route, s sampleRequest) {
 		a := r.send(r.request(rt.Method, s.path, "acme/all", s.body)).expect(t, rt.name(), s.status)

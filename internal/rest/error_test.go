@@ -56,7 +56,7 @@ func TestEveryFactHasItsStatusAndItsShape(t *testing.T) {
 
 func TestRefusalsInApplyNameTheirOp(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Op: 1, Fact: core.RevMismatch{Keyspace: "ks", Key: []byte("k"), Rev: 1 << 60, Value: []byte("now")}}}
 	}
@@ -82,7 +82,7 @@ func TestRefusalsInApplyNameTheirOp(t *testing.T) {
 
 func TestWhatIsNoFactIsAnErrorThatSaysNothing(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	for want, err := range map[string]error{"INTERNAL": errors.New("open /data/secret"), "DATA_LOSS": errs.Corruptf("tenant rival")} {
 		r.n.KeyErr = err
 		a := r.do("GET", "/v1/kv/ks/keys/k", "").expect(t, want, http.StatusInternalServerError)
@@ -125,7 +125,7 @@ func TestUnknownPathsAndMethodsAreRefusedInTheSameShape(t *testing.T) {
 
 func TestQueriesAndHeadersAreReadStrictly(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	task := "/v1/tasks/" + apitest.ID(1)
 	for path, field := range map[string]string{
 		task + "?unknown=1":                        "unknown",
@@ -201,7 +201,7 @@ func TestQueriesAndHeadersAreReadStrictly(t *testing.T) {
 // TestWhatTellsOfAFailureIsCutAndNotRefused: a failure that cannot be told becomes a crash when its lease runs out.
 func TestWhatTellsOfAFailureIsCutAndNotRefused(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	for name, c := range map[string]struct{ body, message string }{
 		"one byte more than is kept":   {`{"message":"` + strings.Repeat("x", shownMessageBytes+1) + `"}`, strings.Repeat("x", shownMessageBytes)},
 		"half a letter at the end":     {`{"message":"` + strings.Repeat("x", shownMessageBytes-1) + `é"}`, strings.Repeat("x", shownMessageBytes-1)},
@@ -225,7 +225,7 @@ func TestWhatTellsOfAFailureIsCutAndNotRefused(t *testing.T) {
 // TestARefusalOfAnEffectNamesItsOp: without that it could be taken for one of the task.
 func TestARefusalOfAnEffectNamesItsOp(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	for op, code := range map[string]string{
 		`{"vector_upsert":{"collection":"gone","point":{"id":"a","payload":{}}}}`: "NOT_FOUND",
 		`{"kv_put":{"keyspace":"bad name","key":"a","value":"1"}}`:                "INVALID_ARGUMENT",

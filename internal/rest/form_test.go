@@ -2,6 +2,7 @@ package rest
 
 import (
 	"cmp"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"maps"
@@ -17,8 +18,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/api/apitest"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/strictjson"
@@ -68,26 +71,50 @@ func mutated(n int) []string {
 
 func TestTheFormsAreWhatIsRead(t *testing.T) {
 	isFact := func(fact core.Fact) bool { return fact == nil }
+	r := newRig(t, edge.Limits{})
+	r.n.AddTask(t, "acme", apitest.ID(1)) // makes the namespace
+	s := r.s
+	// A call that names a thing well goes on until it is found that it has no caller.
+	isRead := func(err error) bool { return edge.Is[core.Unauthenticated](err) }
+	ctx := context.Background()
 	l := defaults
 	for name, c := range map[string]struct {
 		form Form
 		read func(string) bool
 	}{
-		"queue":    {queueForm, func(s string) bool { return isFact(api.QueueName("", s)) }},
-		"space":    {spaceForm, func(s string) bool { return isFact(api.SpaceName("", s)) }},
-		"task":     {taskForm, func(s string) bool { _, fact := api.TaskID("", s); return isFact(fact) }},
-		"repo":     {repoForm, func(s string) bool { return isFact(api.RepoName("", s)) }},
+		"queue": {queueForm, func(s string) bool { return isFact(api.QueueName("", s)) }},
+		"space": {spaceForm, func(s string) bool { return isFact(api.SpaceName("", s)) }},
+		"task":  {taskForm, func(id string) bool { _, err := s.Tasks().Get(ctx, &pb.GetRequest{Id: id}); return isRead(err) }},
+		"repo": {repoForm, func(name string) bool {
+			_, err := s.Refs().GetRepo(ctx, &pb.GetRepoRequest{Name: name})
+			return isRead(err)
+		}},
 		"ref":      {refForm, func(s string) bool { return core.CheckRefName(s) == "" }},
 		"ref path": {refPathForm, func(s string) bool { return core.CheckRefName("refs/"+s) == "" }},
 		"branch":   {below("refs/heads/"), func(s string) bool { return core.CheckRefName("refs/heads/"+s) == "" }},
 		"object":   {objectForm, func(s string) bool { _, err := core.ParseObjectID(s); return err == nil }},
 		"repo id":  {repoIDForm, func(s string) bool { _, err := core.ParseRepoID(s); return err == nil }},
-		"point":    {pointForm, func(s string) bool { return isFact(api.PointID("", s)) }},
-		"version":  {versionForm, func(s string) bool { _, has, fact := api.PointVersion("", s); return has && isFact(fact) }},
-		"ruleset":  {rulesetForm, func(s string) bool { _, _, fact := api.RulesetName("", s); return isFact(fact) }},
-		"text":     {plainText, func(s string) bool { return isFact(api.Text("", s)) }},
-		"number":   {AnyUint64, func(s string) bool { _, wrong := strictjson.ParseUnsigned(s); return wrong == "" }},
-		"token":    {tokenForm, func(s string) bool { n, wrong := strictjson.ParseUnsigned(s); return wrong == "" && n > 0 }},
+		"point": {pointForm, func(id string) bool {
+			_, err := s.Searches().GetPoints(ctx, &pb.GetPointsRequest{Collection: "ws", Ids: []string{id}})
+			return isRead(err)
+		}},
+		"version": {versionForm, func(version string) bool {
+			who := edge.Caller{Principal: auth.Principal{Tenant: "acme", Scopes: auth.All}}
+			out, err := s.Searches().DeletePoints(edge.WithCaller(ctx, who), &pb.DeletePointsRequest{
+				Collection: "ws", Points: []*pb.PointVersion{{Id: "a", IfVersion: version}},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return version != "" && out.GetResults()[0].GetError().GetCode() != "INVALID_ARGUMENT"
+		}},
+		"ruleset": {rulesetForm, func(name string) bool {
+			_, err := s.Searches().GetRuleset(ctx, &pb.GetRulesetRequest{Ruleset: name})
+			return isRead(err)
+		}},
+		"text":   {plainText, func(s string) bool { return isFact(api.TextUpTo("", s, "", math.MaxInt64)) }},
+		"number": {AnyUint64, func(s string) bool { _, wrong := strictjson.ParseUnsigned(s); return wrong == "" }},
+		"token":  {tokenForm, func(s string) bool { n, wrong := strictjson.ParseUnsigned(s); return wrong == "" && n > 0 }},
 		"base64": {Form{Pattern: base64s}, func(s string) bool {
 			_, err := base64.StdEncoding.Strict().DecodeString(s)
 			return err == nil && !strings.ContainsAny(s, "\r\n")
@@ -179,7 +206,7 @@ func (a answer) blames(field string) bool {
 
 func TestARouteRefusesAParameterThatIsNotOfItsForm(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	checked := 0
 	eachRoute(t, func(rt *Route, s sampleRequest) {
 		path, query, _ := strings.Cut(s.path, "?")
@@ -372,7 +399,7 @@ var laterChecked = regexp.MustCompile(`(^|\.)(config|schema|text_fields|embedder
 
 func TestABodyRefusesAFieldThatIsNotOfItsForm(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	c := readContract(t)
 	checked := 0
 	eachRoute(t, func(rt *Route, s sampleRequest) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/edge"
 )
 
@@ -37,7 +38,7 @@ func forwardRig(t *testing.T, answer byNode) *restRig {
 	t.Helper()
 	r := newRESTRig(t, edge.Limits{})
 	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	r.n.Parts, r.n.Leaders = 1, leadersOf("n3.example:1")
+	r.n.Parts, r.n.Leaders = 1, apitest.LeadersOf("n3.example:1")
 	r.h.o.WebOf = func(string) string { return "http://stranger.example" }
 	r.h.o.PeerOf = func(address string) string {
 		if address != "n3.example:1" {

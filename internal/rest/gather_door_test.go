@@ -14,7 +14,7 @@ import (
 // Answers of all sizes come whole, one after the other over one connection.
 func TestAnswersOfAllSizesComeWholeOverOneConnection(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	size := 0
 	r.n.OnSearch = func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error) {
 		return &core.SearchAnswer{Plan: "scan", Hits: []core.SearchHit{{ID: "w1", Payload: []byte(`{"role":"` + strings.Repeat("r", size) + `"}`)}}}, nil
@@ -32,7 +32,7 @@ func TestAnswersOfAllSizesComeWholeOverOneConnection(t *testing.T) {
 
 func TestAQueryOfOneParameterIsReadAsAnyOther(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	for raw, want := range map[string]int{
 		"ns=default": 200, "ns=defaul%74": 200, "ns=other": 404, "ns=": 400, "ns": 400, "=x": 400, "what=1": 400, "ns=default&ns=default": 400, "limit=5": 400, "ns=a=b": 400,
 	} {

@@ -56,7 +56,7 @@ func TestACommitThatWasProposedKeepsItsOutcomeWhenItsTokenEnds(t *testing.T) {
 	r.auth.Revoke(token)
 	r.s.Live.Sweep()
 	err := <-grpcEnd
-	expectCode(t, "gRPC", err, codes.Unauthenticated)
+	apitest.ExpectCode(t, "gRPC", err, codes.Unauthenticated)
 	if e := apitest.ErrorOf(t, err); e.GetOutcome() != pb.Error_UNKNOWN {
 		t.Errorf("gRPC: its outcome is told as %v", e.GetOutcome())
 	}

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -12,48 +13,35 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
-// A put that is refused for a limit names it at each door, is counted, and is not the end of anything.
+// A put that is refused for a limit names it at both doors of requests, is counted, and is not the end of anything.
 func TestLimitsOfKeysAreNamedAtEachDoorAndCounted(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	ws := r.greetKeys("acme/all")
 	kv := pb.NewKVServiceClient(r.conn)
-	number := uint64(0)
-	frame := func() *pb.Ack {
-		number++
-		ws.send(putsFrame(number, number, "k"))
-		return ws.ack()
-	}
 	put := &pb.KVPutRequest{Put: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}
-	for _, c := range []struct {
-		fact    core.Exhausted
-		status  int
-		message string
-	}{
-		{core.Exhausted{Limit: "keyspaces", Max: 1000}, http.StatusTooManyRequests, "limit keyspaces of 1000 reached"},
-		{core.Exhausted{Limit: "keyspace_bytes", Max: 1 << 20}, http.StatusTooManyRequests, "limit keyspace_bytes of 1048576 reached"},
-		{core.Exhausted{Limit: "namespace_key_bytes", Max: 1 << 30}, http.StatusTooManyRequests, "limit namespace_key_bytes of 1073741824 reached"},
-		{core.Exhausted{Limit: "sessions", Max: 100_000}, http.StatusTooManyRequests, "limit sessions of 100000 reached"},
-		{core.Exhausted{Limit: "disk", Max: 5}, http.StatusInsufficientStorage, "limit disk of 5 reached"},
-	} {
-		r.n.Judge = func(core.Commit) core.Result { return core.Result{Refusal: &core.Refusal{Fact: c.fact}} }
-		before := r.s.Stats().Refusals[c.fact.Limit]
+	for _, full := range apitest.FullLimits() {
+		code, message := http.StatusTooManyRequests, fmt.Sprintf("limit %s of %d reached", full.Limit, full.Max)
+		if full.Limit == "disk" {
+			code = http.StatusInsufficientStorage
+		}
+		r.n.Judge = func(core.Commit) core.Result { return core.Result{Refusal: &core.Refusal{Fact: full}} }
+		before := r.s.Stats().Refusals[full.Limit]
 		_, err := kv.Put(apitest.As("acme/all"), put)
-		expectCode(t, c.fact.Limit, err, codes.ResourceExhausted)
-		web := failed(t, r.do("PUT", "/v1/kv/ks/keys/k", "v").expect(t, c.fact.Limit, c.status))
+		apitest.ExpectCode(t, full.Limit, err, codes.ResourceExhausted)
+		web := failed(t, r.do("PUT", "/v1/kv/ks/keys/k", "v").expect(t, full.Limit, code))
 		for door, e := range map[string]*pb.Error{
-			"gRPC": apitest.ErrorOf(t, err), "stream": frame().GetError(),
+			"gRPC": apitest.ErrorOf(t, err),
 			"REST": {Code: web.Code, Limit: web.Limit, Max: web.Max, Message: web.Message},
 		} {
-			if e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != c.fact.Limit || e.GetMax() != c.fact.Max || e.GetMessage() != c.message || e.GetOutcome() != pb.Error_REFUSED {
-				t.Errorf("%s over %s: %v", c.fact.Limit, door, e)
+			if e.GetCode() != "RESOURCE_EXHAUSTED" || e.GetLimit() != full.Limit || e.GetMax() != full.Max || e.GetMessage() != message || e.GetOutcome() != pb.Error_REFUSED {
+				t.Errorf("%s over %s: %v", full.Limit, door, e)
 			}
 		}
-		if got := r.s.Stats().Refusals[c.fact.Limit]; got != before+3 {
-			t.Errorf("%s: %d refusals are counted, want 3", c.fact.Limit, got-before)
+		if got := r.s.Stats().Refusals[full.Limit]; got != before+2 {
+			t.Errorf("%s: %d refusals are counted, want 2", full.Limit, got-before)
 		}
 		r.n.Judge = nil
 		if _, err := kv.Put(apitest.As("acme/all"), put); err != nil {
-			t.Errorf("after %s: %v", c.fact.Limit, err)
+			t.Errorf("after %s: %v", full.Limit, err)
 		}
 	}
 }
@@ -70,7 +58,7 @@ func TestPutsBeyondTheRateOfAKeyspaceAreToldWhenToComeAgain(t *testing.T) {
 			}
 		}
 		_, err := kv.Put(apitest.As("acme/all"), put)
-		expectCode(t, limit, err, codes.ResourceExhausted)
+		apitest.ExpectCode(t, limit, err, codes.ResourceExhausted)
 		if e := apitest.ErrorOf(t, err); e.GetCode() != "RATE_LIMITED" || e.GetLimit() != limit || e.GetRetryAfter().AsDuration() <= 0 {
 			t.Errorf("%s: %v", limit, e)
 		}

@@ -111,7 +111,7 @@ var restElsewhere = map[string]string{
 
 func TestEveryLimitOfRESTAnswersItsNameAndTheNextCallWorks(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	cases := restBounds()
 	maps.Copy(cases, restSearchBounds())
 	send := func(c restBound, more string) answer {
@@ -335,14 +335,14 @@ func TestSlowClientsAreCut(t *testing.T) {
 
 func TestAnAbandonedCallLeavesNothingBehind(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	p := r.n.Spaces["acme/default"].Partitions[0].Partition
-	r.n.Stored[p][mustID(t, apitest.ID(1))] = core.Task{ID: mustID(t, apitest.ID(1)), State: core.Ready}
+	r.n.Stored[p][apitest.MustID(t, apitest.ID(1))] = core.Task{ID: apitest.MustID(t, apitest.ID(1)), State: core.Ready}
 	claims := make(chan context.Context, 1)
 	r.n.OnClaim = func(ctx context.Context, _ core.ClaimSpec) ([]core.Assigned, error) {
 		claims <- ctx
 		<-ctx.Done()
-		return []core.Assigned{{Task: mustID(t, apitest.ID(7)), Token: 9}}, nil // granted as its caller left
+		return []core.Assigned{{Task: apitest.MustID(t, apitest.ID(7)), Token: 9}}, nil // granted as its caller left
 	}
 	claim := `{"queues":["mail"],"wait":"60s"}`
 	for what, text := range map[string]string{
@@ -374,9 +374,9 @@ func TestAnAbandonedCallLeavesNothingBehind(t *testing.T) {
 
 func TestShutdownEndsWhatWaitsAndServesTheRest(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	p := r.n.Spaces["acme/default"].Partitions[0].Partition
-	r.n.Stored[p][mustID(t, apitest.ID(1))] = core.Task{ID: mustID(t, apitest.ID(1)), State: core.Ready}
+	r.n.Stored[p][apitest.MustID(t, apitest.ID(1))] = core.Task{ID: apitest.MustID(t, apitest.ID(1)), State: core.Ready}
 	c := r.raw()
 	c.send("GET /v1/tasks/" + apitest.ID(1) + "/result?wait=60s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme/all\r\n\r\n")
 	apitest.Eventually(t, "the wait is in flight", func() bool { return r.s.Stats().Calls == 1 })

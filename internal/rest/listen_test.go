@@ -74,11 +74,11 @@ func TestAConnectionWithoutAnAuthenticatedCallEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.do("GET", "/v1/status", "").expect(t, "a good client", 200)
-	bare := r.peer()
-	pings := bare.statuses() // it answers pings
-	refused := r.peer()
-	ends := refused.statuses()
-	refused.open(1, putMethod, "unknown")
+	bare := apitest.NewPeer(r.t, r.lis)
+	pings := bare.Statuses() // it answers pings
+	refused := apitest.NewPeer(r.t, r.lis)
+	ends := refused.Statuses()
+	refused.Open(1, putMethod, "unknown")
 	if got := <-ends; got["grpc-status"] != "16" { // Unauthenticated
 		t.Errorf("%v", got)
 	}
@@ -87,7 +87,7 @@ func TestAConnectionWithoutAnAuthenticatedCallEnds(t *testing.T) {
 	told.send("GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
 	apitest.Eventually(t, "all are open", func() bool { return r.s.Stats().Connections == 7 })
 	r.pass("those without are closed", func() bool { return r.s.Stats().Connections == 2 })
-	for what, c := range map[string]net.Conn{"bare": bare.conn, "refused": refused.conn, "silent": silent, "half": half, "told": told} {
+	for what, c := range map[string]net.Conn{"bare": bare.Conn, "refused": refused.Conn, "silent": silent, "half": half, "told": told} {
 		if strings.Contains("silent half told", what) {
 			gone(t, what, c)
 		}
@@ -145,7 +145,7 @@ func TestShutdownDoesNotWaitForStrangers(t *testing.T) {
 	half := r.raw()
 	half.send("GET /v1/status HTTP/1.1\r\nHost:")
 	r.raw()
-	bare := r.peer()
+	bare := apitest.NewPeer(r.t, r.lis)
 	if f, err := bare.ReadFrame(); err != nil || f.Header().Type != http2.FrameSettings {
 		t.Fatalf("%v %v", f, err)
 	}

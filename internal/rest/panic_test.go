@@ -12,12 +12,12 @@ import (
 func TestAPanicBelowAnyRouteLeavesTheNextRequestWorking(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
 	r.s.Recovers = true
-	r.addTask("acme", apitest.ID(1))
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
 	eachRoute(t, func(rt *Route, s sampleRequest) {
 		if rt.rule.Public {
 			return
 		}
-		r.panicEverywhere(rt.name(), func() (string, bool) {
+		r.n.PanicEverywhere(t, rt.name(), r.free, func() (string, bool) {
 			a := r.send(r.request(rt.Method, s.path, "acme/all", s.body))
 			return http.StatusText(a.status), a.status >= 400
 		})

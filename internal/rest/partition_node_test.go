@@ -86,7 +86,7 @@ func parsed(t testing.TB, s string) core.TaskID {
 	return id
 }
 
-// IdIn is the id of a task in a partition.
+// idIn is the id of a task in a partition.
 func (w *wide) idIn(place uint32, n byte) string {
 	return core.PlacedID(1e12, uint16(place), w.parts, [9]byte{n, n, n}).String()
 }

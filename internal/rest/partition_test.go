@@ -6,17 +6,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/edge"
 )
 
 func TestABatchOverRESTGoesToItsOneLeaderOrIsCarried(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
 	r.h.o.WebOf = func(address string) string { return "http://" + address + ".example" }
-	r.n.Parts, r.n.Leaders = 4, leadersOf("", "b", "b", "c")
+	r.n.Parts, r.n.Leaders = 4, apitest.LeadersOf("", "b", "b", "c")
 	body := func(places ...uint16) string {
 		var items []string
 		for i, p := range places {
-			items = append(items, fmt.Sprintf(`{"queue":"q","id":%q}`, idIn(p, byte(i+1))))
+			items = append(items, fmt.Sprintf(`{"queue":"q","id":%q}`, apitest.IDIn(p, byte(i+1))))
 		}
 		return `{"tasks":[` + strings.Join(items, ",") + `]}`
 	}

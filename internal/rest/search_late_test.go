@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -17,20 +18,20 @@ import (
 // Beyond the searches that may wait one is sent away at once, and told when to come again; those that wait are served.
 func TestASearchThatFindsTooManyWaitingIsToldWhenToComeAgain(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{SearchesWaiting: 2})
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	release := make(chan struct{})
 	r.n.OnSearch = func(_ context.Context, _ *core.SearchQuery) (*core.SearchAnswer, error) {
 		<-release
 		return &core.SearchAnswer{Plan: "scan"}, nil
 	}
 	const body = `{"collection":"ws","query_text":"x"}`
-	_, each := api.SearchesAtOnce()
-	take := each + 2
-	answers := make(chan answer, take)
-	for range take {
+	answers := make(chan answer)
+	taken := int64(0)
+	for st := (api.SearchStats{}); st.Waiting < 2; { // those before have turns
 		go func() { answers <- r.send(r.request("POST", "/v1/matrix/search", "acme/all", body)) }()
+		taken++
+		apitest.Eventually(t, "it has a turn or waits", func() bool { st = r.s.SearchStats(); return int64(st.Running)+st.Waiting == taken })
 	}
-	apitest.Eventually(t, "two wait", func() bool { return r.s.SearchStats().Waiting == 2 })
 	for _, path := range []string{"/v1/matrix/search", "/v1/collections/ws/points:count"} {
 		ask := body
 		if strings.HasSuffix(path, "count") {
@@ -43,7 +44,7 @@ func TestASearchThatFindsTooManyWaitingIsToldWhenToComeAgain(t *testing.T) {
 		}
 	}
 	close(release)
-	for range take {
+	for range taken {
 		(<-answers).expect(t, "one that was let in", http.StatusOK)
 	}
 	if s := r.s.SearchStats(); s.Running != 0 || s.Waiting != 0 {
@@ -54,7 +55,7 @@ func TestASearchThatFindsTooManyWaitingIsToldWhenToComeAgain(t *testing.T) {
 // A search waits for its index within its deadline. It takes no turn meanwhile, but is one of those that may wait.
 func TestASearchWaitsForItsIndexWithinItsDeadlineAndTakesNoTurn(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{SearchesWaiting: 2})
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	r.n.IndexLoaded = make(chan struct{})
 	const body = `{"collection":"ws","query_text":"x"`
 	e := failed(t, r.do("POST", "/v1/matrix/search", body+`,"timeout":"1ms"}`).expect(t, "late", http.StatusServiceUnavailable))
@@ -90,7 +91,7 @@ func TestASearchWaitsForItsIndexWithinItsDeadlineAndTakesNoTurn(t *testing.T) {
 // reads this node's copy and asks no other node again.
 func TestASearchWaitsForWhatItMustSeeAndTakesNoTurn(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	r.n.Settles = make(chan struct{})
 	reads := make(chan core.ReadOptions, 100)
 	r.n.OnSearch = func(_ context.Context, q *core.SearchQuery) (*core.SearchAnswer, error) {
@@ -102,8 +103,7 @@ func TestASearchWaitsForWhatItMustSeeAndTakesNoTurn(t *testing.T) {
 	if e.Code != "DEADLINE_EXCEEDED" || e.Details["stage"] != "read" {
 		t.Errorf("late: %+v", e)
 	}
-	_, each := api.SearchesAtOnce()
-	answers := make(chan answer, each+3)
+	answers := make(chan answer, runtime.GOMAXPROCS(0)+2) // more than a tenant has turns
 	for range cap(answers) {
 		go func() { answers <- r.send(r.request("POST", "/v1/matrix/search", "acme/all", body+"}")) }()
 	}
@@ -132,7 +132,7 @@ func TestASearchWaitsForWhatItMustSeeAndTakesNoTurn(t *testing.T) {
 // A search whose time is up says where it was; with partial_ok it answers with what it has, and says what is missing.
 func TestASearchWhoseTimeIsUpNamesItsStage(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	const body = `{"collection":"ws","query_text":"x","timeout":"1ms"`
 	late := core.SearchAnswer{}
 	var fault error
@@ -180,7 +180,7 @@ func TestASearchWhoseTimeIsUpNamesItsStage(t *testing.T) {
 func TestASearchThatPanicsGivesItsTurnBack(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{SearchesWaiting: 2})
 	r.s.Recovers = true
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	r.n.IndexLoaded = make(chan struct{})
 	close(r.n.IndexLoaded) // indexes are asked for, and are there
 	client := pb.NewSearchServiceClient(r.conn)
@@ -202,10 +202,9 @@ func TestASearchThatPanicsGivesItsTurnBack(t *testing.T) {
 			return err
 		},
 	} {
-		all, _ := api.SearchesAtOnce()
 		reached := false
 		for at := int64(1); !reached; at++ {
-			for range all + 1 { // more than there are turns
+			for range 4*runtime.GOMAXPROCS(0) + 1 { // more than there are turns, which are four for each processor
 				r.n.PanicIn.Store(at)
 				err := call()
 				if reached = r.n.PanicIn.Swap(0) > 0; reached {
@@ -228,7 +227,7 @@ func TestASearchThatPanicsGivesItsTurnBack(t *testing.T) {
 // What a search is ranked by, where it does not say so itself, follows from what is known of the query.
 func TestNearnessAndWordsHaveTheWeightsThatSuitTheQuery(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	var got core.SearchQuery
 	r.n.OnSearch = func(_ context.Context, q *core.SearchQuery) (*core.SearchAnswer, error) {
 		got = *q

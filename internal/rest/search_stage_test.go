@@ -35,7 +35,7 @@ func labelled(t *testing.T) string {
 // Profiles tell the reading of a search from its embedding, and neither from what comes afterwards.
 func TestProfilesTellTheStagesOfASearchApart(t *testing.T) {
 	r := newRESTRig(t, edge.Limits{})
-	r.addTask("acme", apitest.ID(1)) // makes the namespace
+	r.n.AddTask(r.t, "acme", apitest.ID(1)) // makes the namespace
 	var parse, embed, search string
 	e := r.embedder
 	r.n.Looked = func() { parse = labelled(t) }

@@ -20,10 +20,10 @@ func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
 		return err
 	}
 	bounds := &pb.TenantConfig{KeyBytes: 50, KeyWritesPerSecond: 6, KeyBytesPerSecond: 7}
-	expectCode(t, "an admin", set("acme/admin", &pb.SetTenantRequest{Tenant: "acme", Config: bounds}), codes.PermissionDenied)
-	expectCode(t, "one who may", set("acme/all", &pb.SetTenantRequest{Tenant: "rival", Config: bounds}), codes.OK)
-	expectCode(t, "the version before", set("acme/all", &pb.SetTenantRequest{Tenant: "rival", IfVersion: proto.Uint64(0)}), codes.FailedPrecondition)
-	expectCode(t, "no name", set("acme/all", &pb.SetTenantRequest{}), codes.InvalidArgument)
+	apitest.ExpectCode(t, "an admin", set("acme/admin", &pb.SetTenantRequest{Tenant: "acme", Config: bounds}), codes.PermissionDenied)
+	apitest.ExpectCode(t, "one who may", set("acme/all", &pb.SetTenantRequest{Tenant: "rival", Config: bounds}), codes.OK)
+	apitest.ExpectCode(t, "the version before", set("acme/all", &pb.SetTenantRequest{Tenant: "rival", IfVersion: proto.Uint64(0)}), codes.FailedPrecondition)
+	apitest.ExpectCode(t, "no name", set("acme/all", &pb.SetTenantRequest{}), codes.InvalidArgument)
 	err := set("acme/all", &pb.SetTenantRequest{Tenant: "rival", Config: &pb.TenantConfig{KeyBytesPerSecond: -1}})
 	if e := apitest.ErrorOf(t, err); e.GetField() != "config.key_bytes_per_second" {
 		t.Errorf("a negative bound: %v", e)
@@ -41,7 +41,7 @@ func TestATenantIsBoundedByWhoMayAndReadByItsAdmin(t *testing.T) {
 		"its own, without a configuration": {"acme/admin", "", codes.OK}, "by a worker": {"rival/work", "", codes.PermissionDenied},
 	} {
 		_, err := tenants.Get(apitest.As(c.token), &pb.GetTenantRequest{Tenant: c.name})
-		expectCode(t, what, err, c.want)
+		apitest.ExpectCode(t, what, err, c.want)
 	}
 	a := r.do("PUT", "/v1/tenants/acme", `{"key_bytes":80,"key_writes_per_second":3}`).expect(t, "over REST", http.StatusOK)
 	if want := `{"version":"1"}` + "\n"; a.body != want {

@@ -1,6 +1,8 @@
 package rest_test
 
-import "testing"
+import (
+	"testing"
+)
 
 // An Idempotency-Key names a request, and a unique key a task: one text may be both. Another kind, time or priority is
 // another request.

@@ -38,6 +38,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/api"
+	"github.com/millrace/millrace/internal/api/stream"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/config"
 	"github.com/millrace/millrace/internal/edge"
@@ -222,6 +223,9 @@ func (r *Running) open(ctx context.Context) error {
 		Refs: r.node, Objects: r.objectsOf(),
 	})
 	if err != nil {
+		return errors.Join(err, lis.Close())
+	}
+	if err := stream.Add(r.api, r.node); err != nil {
 		return errors.Join(err, lis.Close())
 	}
 	r.rest, err = rest.New(r.api, rest.Options{

@@ -1,29 +1,22 @@
-package api
+package stream
 
 import (
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
 )
 
 // This file writes the two frames that carry a busy stream, acks and assigned tasks, straight into bytes: those that the
 // generated code would write of the messages that build makes. A test holds the two together.
 
-// wireOut is a frame that is encoded already, in a buffer of gRPC's pool.
-type wireOut struct{ b []byte }
-
-func newWireOut(size int) *wireOut {
-	return &wireOut{(*mem.DefaultBufferPool().Get(size))[:0]}
-}
-
 // Field numbers of what a server sends, as in the contract.
 const (
-	frameAck    = 2
-	frameAssign = 3
-	ackAt       = 2
-	ackCreated  = 3
-	ackSettled  = 4
+	frameAck    = 2 // in a ServerFrame
+	frameAssign = 3 // in a ServerFrame
+	ackAt       = 2 // in an Ack
+	ackCreated  = 3 // in an Ack: a list, of an item for each task
+	ackSettled  = 4 // in an Ack: a list, of an item for each settle
 )
 
 // plain reports whether the ack of a frame can be written the short way: everything was applied.
@@ -40,7 +33,9 @@ func (p *pending) plain(d core.Proposed) bool {
 	return true
 }
 
-func (p *pending) wireAck(d core.Proposed) *wireOut {
+// wireAck writes the ack of a frame whose results are plain. Each length is computed before what it precedes, so that the bytes are
+// written once, into a buffer of the right size.
+func (p *pending) wireAck(d core.Proposed) *api.Encoded {
 	if p.wire == framePuts {
 		return p.wirePutsAck(d)
 	}
@@ -50,8 +45,8 @@ func (p *pending) wireAck(d core.Proposed) *wireOut {
 	}
 	at := atSize(d.At)
 	size := uintSize(p.seq) + 1 + protowire.SizeBytes(at) + items
-	o := newWireOut(1 + protowire.SizeBytes(size))
-	b := appendHead(o.b, frameAck, size)
+	o := api.NewEncoded(1 + protowire.SizeBytes(size))
+	b := appendHead(o.B, frameAck, size)
 	b = appendUint(b, 1, p.seq)
 	b = appendAt(appendHead(b, ackAt, at), d.At)
 	list := protowire.Number(ackCreated)
@@ -71,10 +66,11 @@ func (p *pending) wireAck(d core.Proposed) *wireOut {
 		b = appendBool(b, 2, r.Replayed || op.Replayed)
 		b = appendBool(b, 3, op.PayloadMatches)
 	}
-	o.b = b
+	o.B = b
 	return o
 }
 
+// taskIDLen is the length of a task id in text.
 const taskIDLen = 26
 
 // itemSize is the length of one item of an ack, always below 128.
@@ -87,6 +83,7 @@ func (p *pending) itemSize(r *core.Result) int {
 	return n + 2 + taskIDLen + 2*one(op.PayloadMatches)
 }
 
+// one is 1 for true.
 func one(b bool) int {
 	if b {
 		return 1
@@ -95,23 +92,24 @@ func one(b bool) int {
 }
 
 // wireAssign writes tasks for a subscription; now tells how much of each lease is left.
-func wireAssign(sub uint32, tasks []core.Assigned, now core.ShardTime) *wireOut {
+func wireAssign(sub uint32, tasks []core.Assigned, now core.ShardTime) *api.Encoded {
 	size := uintSize(uint64(sub))
 	for i := range tasks {
 		n := assignmentSize(&tasks[i], now)
 		size += 1 + protowire.SizeBytes(n)
 	}
-	o := newWireOut(1 + protowire.SizeBytes(size))
-	b := appendHead(o.b, frameAssign, size)
+	o := api.NewEncoded(1 + protowire.SizeBytes(size))
+	b := appendHead(o.B, frameAssign, size)
 	b = appendUint(b, 1, uint64(sub))
 	for i := range tasks {
 		b = appendHead(b, 2, assignmentSize(&tasks[i], now))
 		b = appendAssignment(b, &tasks[i], now)
 	}
-	o.b = b
+	o.B = b
 	return o
 }
 
+// assignmentSize is the length of what appendAssignment appends.
 func assignmentSize(t *core.Assigned, now core.ShardTime) int {
 	n := 2 + taskIDLen + uintSize(uint64(t.Token)) + uintSize(uint64(t.Attempt)) + textSize(t.Queue) + textSize(t.Kind) +
 		textSize(t.Payload) + textSize(t.ContentType) + uintSize(uint64(t.Priority)) +
@@ -124,8 +122,10 @@ func assignmentSize(t *core.Assigned, now core.ShardTime) int {
 	return n
 }
 
+// headerSize is the length of a header of a task.
 func headerSize(h *core.Header) int { return textSize(h.Name) + textSize(h.Value) }
 
+// appendAssignment appends an Assignment. Of a lease it says what is left at now, because clocks of clients may be wrong.
 func appendAssignment(b []byte, t *core.Assigned, now core.ShardTime) []byte {
 	b = t.Task.Append(append(b, 1<<3|byte(protowire.BytesType), taskIDLen))
 	b = appendUint(b, 2, uint64(t.Token))
@@ -147,19 +147,21 @@ func appendAssignment(b []byte, t *core.Assigned, now core.ShardTime) []byte {
 	return appendUint(b, 15, uint64(t.CreatedAt))
 }
 
+// atSize is the length of what appendAt appends.
 func atSize(a core.At) int {
 	n := uintSize(uint64(a.Partition)) + uintSize(a.Index) + uintSize(uint64(a.Epoch))
-	if ts := timeOf(a.Stamp); ts != nil {
+	if ts := api.TimeOf(a.Stamp); ts != nil {
 		n += 2 + intSize(ts.Seconds) + intSize(int64(ts.Nanos))
 	}
 	return n
 }
 
+// appendAt appends an At: where an answer stands.
 func appendAt(b []byte, a core.At) []byte {
 	b = appendUint(b, 1, uint64(a.Partition))
 	b = appendUint(b, 2, a.Index)
 	b = appendUint(b, 3, uint64(a.Epoch))
-	if ts := timeOf(a.Stamp); ts != nil {
+	if ts := api.TimeOf(a.Stamp); ts != nil {
 		b = appendHead(b, 4, intSize(ts.Seconds)+intSize(int64(ts.Nanos)))
 		b = appendUint(appendUint(b, 1, uint64(ts.Seconds)), 2, uint64(ts.Nanos))
 	}
@@ -168,6 +170,7 @@ func appendAt(b []byte, a core.At) []byte {
 
 // The fields of proto3 that say their default are not written. All numbers here are below 16, so that a tag is a byte.
 
+// uintSize is the length of a field of an unsigned number.
 func uintSize(v uint64) int {
 	if v == 0 {
 		return 0
@@ -175,8 +178,10 @@ func uintSize(v uint64) int {
 	return 1 + protowire.SizeVarint(v)
 }
 
+// intSize is the length of a field of a signed number, whose negative values take ten bytes.
 func intSize(v int64) int { return uintSize(uint64(v)) }
 
+// textSize is the length of a field of text or bytes.
 func textSize[T string | []byte](s T) int {
 	if len(s) == 0 {
 		return 0
@@ -189,6 +194,7 @@ func appendHead(b []byte, num protowire.Number, size int) []byte {
 	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.BytesType)), uint64(size))
 }
 
+// appendUint appends a field of a number.
 func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	if v == 0 {
 		return b
@@ -196,6 +202,7 @@ func appendUint(b []byte, num protowire.Number, v uint64) []byte {
 	return protowire.AppendVarint(append(b, byte(num<<3)|byte(protowire.VarintType)), v)
 }
 
+// appendBool appends a field of a bool.
 func appendBool(b []byte, num protowire.Number, v bool) []byte {
 	if !v {
 		return b
@@ -203,6 +210,7 @@ func appendBool(b []byte, num protowire.Number, v bool) []byte {
 	return append(b, byte(num<<3)|byte(protowire.VarintType), 1)
 }
 
+// appendText appends a field of text or bytes.
 func appendText[T string | []byte](b []byte, num protowire.Number, s T) []byte {
 	if len(s) == 0 {
 		return b

@@ -1,29 +1,35 @@
-package api
+package stream
 
 import (
 	"sync"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
 )
 
 // outgoing is one frame to send: an ack, assigned tasks, a Directory, or a frame that is built already.
 type outgoing struct {
-	frame *pb.ServerFrame
+	frame *pb.ServerFrame // a frame that is built already
 
-	ack      *pending
-	proposed core.Proposed
+	ack      *pending      // a frame that is acknowledged
+	proposed core.Proposed // how its proposal ended
 
-	tasks []core.Assigned
-	sub   uint32
+	tasks []core.Assigned // what a subscription is given
+	sub   uint32          // the client's number of that subscription
 
 	leaders bool // a Directory, which is built when it is sent
 
-	bytes int64
+	bytes int64 // what it adds to the send buffer
 }
 
-// frameBytes is what a frame adds to the send buffer, in bytes, besides what it carries.
-const frameBytes = 64
+const (
+	// frameBytes is what a frame, or an item of one, adds to the send buffer, in bytes, besides what it carries: about what it takes
+	// in memory.
+	frameBytes = 64
+	// assignBytes is what one frame of assigned tasks aims at, so that small frames are not stuck behind large ones.
+	assignBytes = 1 << 20
+)
 
 // done queues the ack of a frame whose work has ended. It never blocks: the node calls it.
 func (st *stream) done(p *pending, d core.Proposed) {
@@ -60,7 +66,7 @@ func (st *stream) Assign(sub uint32, tasks []core.Assigned, _ core.At) bool {
 	for len(tasks) > 0 {
 		n, bytes := 0, frameBytes
 		for n < len(tasks) && (n == 0 || bytes < assignBytes) {
-			bytes += assignedBytes(&tasks[n])
+			bytes += api.AssignedBytes(&tasks[n])
 			n++
 		}
 		st.out = append(st.out, outgoing{tasks: tasks[:n:n], sub: sub, bytes: int64(bytes)})
@@ -87,7 +93,7 @@ func (st *stream) Cancel(h core.TaskHold, reason string, until core.ShardTime) {
 }
 
 func cancelFrame(h core.TaskHold, reason string, until core.ShardTime) outgoing {
-	cancel := &pb.Cancel{Id: h.Task.String(), Token: uint64(h.Token), Reason: reason, Until: timeOf(until)}
+	cancel := &pb.Cancel{Id: h.Task.String(), Token: uint64(h.Token), Reason: reason, Until: api.TimeOf(until)}
 	return outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: cancel}}, bytes: frameBytes + int64(len(reason))}
 }
 
@@ -95,7 +101,7 @@ func cancelFrame(h core.TaskHold, reason string, until core.ShardTime) outgoing 
 func (st *stream) Room() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	room := st.outBytes < st.s.Limits.SendBytes && (st.outBytes == 0 || !st.s.Sends.Full())
+	room := st.outBytes < st.d.Limits.SendBytes && (st.outBytes == 0 || !st.d.Sends.Full())
 	return !st.closed && !st.finishing && room
 }
 
@@ -103,9 +109,9 @@ func (st *stream) Room() bool {
 func (st *stream) weigh(bytes int64) {
 	st.outBytes += bytes
 	if bytes > 0 {
-		st.s.Sends.Add(bytes)
+		st.d.Sends.Add(bytes)
 	} else {
-		st.s.Sends.Give(-bytes)
+		st.d.Sends.Give(-bytes)
 	}
 }
 
@@ -113,7 +119,7 @@ func (st *stream) weigh(bytes int64) {
 func (st *stream) write() {
 	defer st.recovered()
 	unsent := append(st.writeFrames(), st.dropQueued()...)
-	leave := sync.OnceFunc(func() { st.s.leave(st) })
+	leave := sync.OnceFunc(func() { st.d.leave(st) })
 	handed := false
 	defer func() {
 		if !handed {
@@ -121,7 +127,7 @@ func (st *stream) write() {
 		}
 	}()
 	if len(unsent) > 0 {
-		st.s.release(st.part, unsent, leave)
+		st.d.Release(st.home.Partition, unsent, leave)
 		handed = true
 	}
 }
@@ -182,7 +188,7 @@ func (st *stream) next() (o outgoing, ok bool) {
 	o = st.out[0]
 	st.out[0] = outgoing{}
 	st.out = st.out[1:]
-	st.sending, st.sendSince = true, st.s.o.Clock.Boot()
+	st.sending, st.sendSince = true, st.d.Clock.Boot()
 	return o, true
 }
 
@@ -207,7 +213,7 @@ func (st *stream) encode(o *outgoing) any {
 	case o.ack != nil && o.ack.plain(o.proposed):
 		return o.ack.wireAck(o.proposed)
 	case o.tasks != nil:
-		return wireAssign(o.sub, o.tasks, st.s.o.Backend.Now(st.part))
+		return wireAssign(o.sub, o.tasks, st.d.backend.Now(st.home.Partition))
 	}
 	return st.build(o)
 }
@@ -218,24 +224,10 @@ func (st *stream) build(o *outgoing) *pb.ServerFrame {
 	case o.ack != nil:
 		return &pb.ServerFrame{Frame: &pb.ServerFrame_Ack{Ack: o.ack.ack(o.proposed)}}
 	case o.tasks != nil:
-		a := &pb.Assign{Sub: o.sub, Tasks: showAssigned(o.tasks, st.s.o.Backend.Now(st.part))}
+		a := &pb.Assign{Sub: o.sub, Tasks: api.ShowAssigned(o.tasks, st.d.backend.Now(st.home.Partition))}
 		return &pb.ServerFrame{Frame: &pb.ServerFrame_Assign{Assign: a}}
 	case o.leaders:
 		return st.directoryFrame()
 	}
 	return o.frame
-}
-
-// ack answers a frame by how its proposal ended.
-func (p *pending) ack(d core.Proposed) *pb.Ack {
-	ack := &pb.Ack{Seq: p.seq, At: ShowAt(d.At)}
-	switch {
-	case d.Err != nil:
-		ack.Error = p.answers.err(d.Err)
-	case len(d.Results) != p.commits:
-		ack.Error = p.answers.err(errResults)
-	default:
-		p.answer(ack, d)
-	}
-	return ack
 }

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"reflect"
@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
@@ -111,10 +112,9 @@ func TestTheShortWayReadsWhatTheLongWayReads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	long := translator{l: &limits, who: auth.Principal{Name: "p"}, part: core.Partition{Tenant: 3, Namespace: 2}, now: 1e12}
-	shapes := make(shapes)
-	shapes.add((&pb.ClientFrame{}).ProtoReflect().Descriptor())
-	s := &Server{}
+	r := newRig(t, limits)
+	who := edge.Caller{Principal: auth.Principal{Name: "p"}}
+	part := core.Partition{Tenant: 3, Namespace: 2}
 	plain, taken := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		raw, err := proto.Marshal(drawClientFrame(t))
@@ -129,11 +129,12 @@ func TestTheShortWayReadsWhatTheLongWayReads(t *testing.T) {
 		} else {
 			plain++
 		}
-		long := long
+		here := homeOf(part, 1)
 		if rapid.IntRange(0, 2).Draw(t, "several") == 0 {
-			long.parts, long.bound, long.part.Index = 4, true, 2
+			here.Of, here.Partition.Index = 4, 2
 		}
-		short := wireReader{t: long}
+		long := r.s.Bound(who, here.Home)
+		short := wireReader{l: &limits, home: here, principal: who.Name}
 		f := short.read(append([]byte{}, raw...))
 		if f.kind == 0 {
 			return
@@ -143,7 +144,7 @@ func TestTheShortWayReadsWhatTheLongWayReads(t *testing.T) {
 		if err := proto.Unmarshal(raw, want); err != nil {
 			t.Fatalf("taken, but the generated code says %v", err)
 		}
-		if fact := shapes.checkMessage(want); fact != nil {
+		if fact := r.s.Known(want); fact != nil {
 			t.Fatalf("taken, but %v", fact)
 		}
 		var commits []core.Commit
@@ -152,15 +153,15 @@ func TestTheShortWayReadsWhatTheLongWayReads(t *testing.T) {
 		var seq uint64
 		switch w := want.Frame.(type) {
 		case *pb.ClientFrame_Create:
-			var b *creating
-			if b, fact = long.creates(s.answers("create", false), w.Create.Tasks, w.Create.Atomic); fact == nil {
-				commits = b.commits
+			var b *api.Creating
+			if b, fact = long.Creates(r.s.Answers("create", false), w.Create.Tasks, w.Create.Atomic); fact == nil {
+				commits = b.Commits
 			}
 			seq = w.Create.Seq
 		case *pb.ClientFrame_Settle:
-			var b *settling
-			if b, fact = long.settles(s.answers("settle", false), w.Settle.Items); fact == nil {
-				commits, holds = b.commits, b.holds
+			var b *api.Settling
+			if b, fact = long.Settles(r.s.Answers("settle", false), w.Settle.Items); fact == nil {
+				commits, holds = b.Commits, b.Holds
 			}
 			seq = w.Settle.Seq
 		default:
@@ -188,10 +189,10 @@ func drawAt(t *rapid.T) core.At {
 // TestTheShortWayWritesWhatTheLongWayWrites holds the hand-written frames to the messages that build makes.
 func TestTheShortWayWritesWhatTheLongWayWrites(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var got *wireOut
+		var got *api.Encoded
 		var want *pb.ServerFrame
 		if rapid.Bool().Draw(t, "ack") {
-			p := &pending{seq: rapid.Uint64().Draw(t, "seq"), answers: (&Server{}).answers("create", false), wire: frameCreate}
+			p := &pending{seq: rapid.Uint64().Draw(t, "seq"), answers: (&api.Server{}).Answers("create", false), wire: frameCreate}
 			settles := rapid.Bool().Draw(t, "settles")
 			var d core.Proposed
 			d.At = drawAt(t)
@@ -207,9 +208,9 @@ func TestTheShortWayWritesWhatTheLongWayWrites(t *testing.T) {
 			}
 			p.answer = func(ack *pb.Ack, d core.Proposed) {
 				if settles {
-					ack.Settled = (&settling{results: make([]*pb.SettleResult, p.commits)}).answer(p.answers, d.Results)
+					ack.Settled = (&api.Settling{Commits: make([]core.Commit, p.commits)}).Answer(p.answers, d.Results)
 				} else {
-					ack.Created, _ = (&creating{results: make([]*pb.CreateResult, p.commits)}).answer(p.answers, d.Results)
+					ack.Created, _ = (&api.Creating{Commits: make([]core.Commit, p.commits)}).Answer(p.answers, d.Results)
 				}
 			}
 			if !p.plain(d) {
@@ -221,14 +222,14 @@ func TestTheShortWayWritesWhatTheLongWayWrites(t *testing.T) {
 			sub := rapid.Uint32().Draw(t, "sub")
 			tasks := rapid.SliceOfN(rapid.Custom(drawAssigned), 0, 4).Draw(t, "tasks")
 			got = wireAssign(sub, tasks, now)
-			want = &pb.ServerFrame{Frame: &pb.ServerFrame_Assign{Assign: &pb.Assign{Sub: sub, Tasks: showAssigned(tasks, now)}}}
+			want = &pb.ServerFrame{Frame: &pb.ServerFrame_Assign{Assign: &pb.Assign{Sub: sub, Tasks: api.ShowAssigned(tasks, now)}}}
 		}
 		b, err := proto.MarshalOptions{Deterministic: true}.Marshal(want)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(got.b) != string(b) {
-			t.Fatalf("wrote %x, want %x", got.b, b)
+		if string(got.B) != string(b) {
+			t.Fatalf("wrote %x, want %x", got.B, b)
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
@@ -49,7 +50,7 @@ func (r *rig) greet(ctx context.Context, session byte) (*wireStream, *apitest.Se
 }
 
 func helloOf(session byte) *pb.ClientFrame {
-	return &pb.ClientFrame{Frame: &pb.ClientFrame_Hello{Hello: &pb.Hello{Version: 1, Session: repeat(16, session)}}}
+	return &pb.ClientFrame{Frame: &pb.ClientFrame_Hello{Hello: &pb.Hello{Version: 1, Session: apitest.Repeat(16, session)}}}
 }
 
 func (ws *wireStream) send(f *pb.ClientFrame) {
@@ -87,7 +88,7 @@ func (ws *wireStream) end() error {
 }
 
 func createFrame(seq uint64, n int) *pb.ClientFrame {
-	tasks := repeat(n, &pb.TaskSpec{Queue: "q"})
+	tasks := apitest.Repeat(n, &pb.TaskSpec{Queue: "q"})
 	return &pb.ClientFrame{Frame: &pb.ClientFrame_Create{Create: &pb.CreateFrame{Seq: seq, Tasks: tasks}}}
 }
 
@@ -95,17 +96,8 @@ func commitFrame(f *pb.CommitFrame) *pb.ClientFrame {
 	return &pb.ClientFrame{Frame: &pb.ClientFrame_Commit{Commit: f}}
 }
 
-func putCommit() *pb.CommitRequest {
-	put := &pb.KVPut{Keyspace: "ks", Key: []byte("k"), Value: []byte("v")}
-	return &pb.CommitRequest{Ops: []*pb.Op{{Op: &pb.Op_KvPut{KvPut: put}}}}
-}
-
 func settleFrame(seq uint64, items ...*pb.SettleItem) *pb.ClientFrame {
 	return &pb.ClientFrame{Frame: &pb.ClientFrame_Settle{Settle: &pb.SettleFrame{Seq: seq, Items: items}}}
-}
-
-func doneItem(n byte, token uint64) *pb.SettleItem {
-	return &pb.SettleItem{Id: apitest.ID(n), Token: token, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}}
 }
 
 func subscribeFrame(sub, slots uint32) *pb.ClientFrame {
@@ -128,7 +120,7 @@ func TestATokenThatAStreamIsRefusedIsTold(t *testing.T) {
 	r.tells("a frame with an unknown token", 1, func() {
 		ws.send(authFrame("unknown"))
 		_, err := ws.Recv()
-		expectCode(t, "the stream", err, codes.Unauthenticated)
+		apitest.ExpectCode(t, "the stream", err, codes.Unauthenticated)
 	})
 }
 
@@ -159,7 +151,7 @@ func TestWelcomeTellsWhatTheSessionIs(t *testing.T) {
 		t.Errorf("limits: %v", w.GetLimits())
 	}
 	ses := <-r.n.Opened
-	if ses.Spec.Worker != "w1" || ses.Spec.Principal != "someone" || ses.Spec.ID != core.SessionID(repeat(16, byte(7))) || len(ses.Spec.Held) != 2 {
+	if ses.Spec.Worker != "w1" || ses.Spec.Principal != "someone" || ses.Spec.ID != core.SessionID(apitest.Repeat(16, byte(7))) || len(ses.Spec.Held) != 2 {
 		t.Errorf("session: %+v", ses.Spec)
 	}
 	if _, ok := r.n.Spaces["acme/prod"]; !ok {
@@ -184,7 +176,7 @@ func TestAStreamBeginsWithOneGoodHello(t *testing.T) {
 		"zero session":     {bad(func(h *pb.Hello) { h.Session = make([]byte, 16) }), "hello.session"},
 		"bad namespace":    {bad(func(h *pb.Hello) { h.Namespace = "a:b" }), "hello.namespace"},
 		"bad kind":         {bad(func(h *pb.Hello) { h.Worker = &pb.WorkerInfo{Kinds: []string{"a", ""}} }), "hello.worker.kinds[1]"},
-		"too many kinds":   {bad(func(h *pb.Hello) { h.Worker = &pb.WorkerInfo{Kinds: repeat(1001, "k")} }), "hello.worker.kinds"},
+		"too many kinds":   {bad(func(h *pb.Hello) { h.Worker = &pb.WorkerInfo{Kinds: apitest.Repeat(1001, "k")} }), "hello.worker.kinds"},
 		"bad worker":       {bad(func(h *pb.Hello) { h.Worker = &pb.WorkerInfo{Id: "\x00"} }), "hello.worker.id"},
 		"bad lease":        {bad(func(h *pb.Hello) { h.Held = []*pb.Hold{{Id: apitest.ID(1)}} }), "hello.held[0].token"},
 		"an unknown field": {bad(func(h *pb.Hello) { h.ProtoReflect().SetUnknown([]byte{0xf8, 0x3f, 0x01}) }), "hello"},
@@ -206,13 +198,16 @@ func TestAStreamBeginsWithOneGoodHello(t *testing.T) {
 
 func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 	samples := map[string]*pb.ClientFrame{
-		"create": createFrame(5, 1), "commit": commitFrame(&pb.CommitFrame{Seq: 5, Commit: putCommit(), CommitSeq: 1}),
-		"subscribe": subscribeFrame(1, 1), "slots": slotsFrame(1, 1), "settle": settleFrame(5, doneItem(1, 2)),
+		"create": createFrame(5, 1), "commit": commitFrame(&pb.CommitFrame{Seq: 5, Commit: apitest.PutCommit(), CommitSeq: 1}),
+		"subscribe": subscribeFrame(1, 1), "slots": slotsFrame(1, 1), "settle": settleFrame(5, apitest.DoneItem(1, 2)),
 		"renew": {Frame: &pb.ClientFrame_Renew{Renew: &pb.RenewFrame{Seq: 5, All: true}}},
 		"puts":  putsFrame(5, 0, "k"),
 		"gets":  {Frame: &pb.ClientFrame_Gets{Gets: &pb.GetsFrame{Seq: 5, Keyspace: "ks", Keys: [][]byte{[]byte("k")}}}},
 	}
-	for name, rule := range frames {
+	fields := (&pb.ClientFrame{}).ProtoReflect().Descriptor().Fields()
+	for i := range fields.Len() {
+		name := string(fields.Get(i).Name())
+		rule := api.FrameRule(name)
 		f, ok := samples[name]
 		switch {
 		case rule.Any && name != "commit": // commit's parts have rules
@@ -253,7 +248,7 @@ func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 		"no token": context.Background(), "an expired token": apitest.As("acme/all/-1s"), "an unknown token": apitest.As("x"),
 	} {
 		r := newRig(t, edge.Limits{})
-		expectCode(t, "open with "+name, r.open(ctx).end(), codes.Unauthenticated)
+		apitest.ExpectCode(t, "open with "+name, r.open(ctx).end(), codes.Unauthenticated)
 	}
 }
 
@@ -267,14 +262,14 @@ func TestAnExpiredTokenEndsTheStreamUnlessItIsReplaced(t *testing.T) {
 	if a := kept.ack(); a.GetError() != nil {
 		t.Errorf("after the new token: %v", a)
 	}
-	kept.send(settleFrame(2, doneItem(1, 2)))
+	kept.send(settleFrame(2, apitest.DoneItem(1, 2)))
 	if a := kept.ack(); a.GetError().GetCode() != "PERMISSION_DENIED" {
 		t.Errorf("the new token's scopes do not rule: %v", a)
 	}
 	r.auth.Revoke("acme/all")
 	r.tick(3, streamTick) // to the 30th second
-	expectCode(t, "expired", lost.end(), codes.Unauthenticated)
-	expectCode(t, "revoked", gone.end(), codes.Unauthenticated)
+	apitest.ExpectCode(t, "expired", lost.end(), codes.Unauthenticated)
+	apitest.ExpectCode(t, "revoked", gone.end(), codes.Unauthenticated)
 	r.tick(6, streamTick)
 	kept.send(createFrame(3, 1))
 	if a := kept.ack(); a.GetError() != nil || a.GetSeq() != 3 {
@@ -298,7 +293,7 @@ func TestATokenOfAnotherTenantEndsTheStream(t *testing.T) {
 		r := newRig(t, edge.Limits{})
 		ws, _ := r.greet(apitest.As("acme/all"), 1)
 		ws.send(authFrame(token))
-		expectCode(t, name, ws.end(), codes.Unauthenticated)
+		apitest.ExpectCode(t, name, ws.end(), codes.Unauthenticated)
 	}
 }
 
@@ -307,7 +302,7 @@ func TestAStreamThatNeverSaysHelloIsEnded(t *testing.T) {
 	ws := r.open(apitest.As("acme/all"))
 	apitest.Eventually(t, "the stream is open", func() bool { return r.s.Stats().Streams == 1 })
 	r.tick(6, streamTick)
-	expectCode(t, "silent", ws.end(), codes.DeadlineExceeded)
+	apitest.ExpectCode(t, "silent", ws.end(), codes.DeadlineExceeded)
 }
 
 func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
@@ -321,7 +316,7 @@ func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	apitest.Eventually(t, "the session drains", func() bool { _, drained, _ := ses.State(); return drained && r.n.Waiting() == 3 })
-	if ses.Sink.Assign(1, assignedTasks(1, 1), core.At{}) {
+	if ses.Sink.Assign(1, apitest.AssignedTasks(1, 1), core.At{}) {
 		t.Error("a client that closed its side was given a task")
 	}
 	for seq := range uint64(3) {

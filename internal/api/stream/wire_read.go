@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"math"
@@ -7,12 +7,13 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// This file reads the frames that carry a busy stream, creates and settles (kv_wire.go: and puts), from their bytes straight into commits.
-// Decision 0006 has the figures.
-// It takes only what needs no thought: every field known, of its type and within its limits, each at most once. Whatever
+// This file reads the frames that carry a busy stream, creates and settles (wire_puts.go: and puts), from their bytes straight into
+// commits. Decision 0006 has the figures. It takes only what needs no thought: every field known, of its type and within its limits, each at most once. Whatever
 // else comes is left to the generated code and the translator, which find the words for what is wrong. So the two can
 // only differ in speed, and a test holds them to it.
 
@@ -25,22 +26,26 @@ const (
 // wireFrame is a frame that was read the short way.
 type wireFrame struct {
 	kind protowire.Number // frameCreate, frameSettle or framePuts; 0: it must be read the long way
-	seq  uint64
+	seq  uint64           // by which the frame is acknowledged
 
-	commitSeq uint64 // of puts
-	commits   []core.Commit
+	commitSeq uint64          // of puts: the number of the commit in its session
+	commits   []core.Commit   // one per item, or one of all puts; they alias the frame's bytes
 	holds     []core.TaskHold // of a settle, one per commit
 }
 
 // wireReader reads frames of one stream. Names recur from task to task, so the last ones are kept instead of allocated again.
 type wireReader struct {
-	t                        translator
+	l         *edge.Limits // a frame beyond one of them is not plain
+	home      home         // where all that is read must be
+	principal string       // name of the caller, which commits carry; the stream's token may be replaced between frames
+
+	// The last name of each kind.
 	queue, task, contentType string
 	resultType, tag          string
 	keyspace                 string
 }
 
-// kept returns b as a string, the last one if it says the same.
+// kept returns b as a string, the last one if it says the same: then nothing is allocated.
 func kept(last *string, b []byte) string {
 	if *last != string(b) {
 		*last = string(b)
@@ -48,7 +53,7 @@ func kept(last *string, b []byte) string {
 	return *last
 }
 
-// read reads a whole frame. kind is 0 when it is not one of the two, or not plain.
+// read reads a whole frame. What it returns aliases b. kind is 0 when it is not one of the three, or not plain.
 func (r *wireReader) read(b []byte) (f wireFrame) {
 	num, typ, n := protowire.ConsumeTag(b)
 	if n < 0 || typ != protowire.BytesType {
@@ -90,13 +95,13 @@ func (r *wireReader) list(b []byte, seq *uint64) (items [][]byte, ok bool) {
 				return nil, false
 			}
 			seen = true
-		case num == 2 && typ == protowire.BytesType && int64(len(items)) < r.t.l.FrameItems:
+		case num == 2 && typ == protowire.BytesType && int64(len(items)) < r.l.FrameItems:
 			var item []byte
 			if item, n = protowire.ConsumeBytes(b); n < 0 {
 				return nil, false
 			}
-			if items == nil {
-				items = make([][]byte, 0, min(int64(len(b)/max(n, 1))+1, r.t.l.FrameItems))
+			if items == nil { // as many as there is room for, if all are as long as the first
+				items = make([][]byte, 0, min(int64(len(b)/max(n, 1))+1, r.l.FrameItems))
 			}
 			items = append(items, item)
 		default:
@@ -107,25 +112,32 @@ func (r *wireReader) list(b []byte, seq *uint64) (items [][]byte, ok bool) {
 	return items, len(items) > 0
 }
 
+// commitOf makes a commit of ops that are here.
+func (r *wireReader) commitOf(ops []core.Op) core.Commit {
+	return core.Commit{Partition: r.home.Partition, Principal: r.principal, Ops: ops}
+}
+
+// creates reads a frame of creates into a commit for each task. A frame that is atomic has a field that list does not take.
 func (r *wireReader) creates(f *wireFrame, b []byte) bool {
 	items, ok := r.list(b, &f.seq)
 	if !ok {
 		return false
 	}
+	// Three allocations for all items, not three for each.
 	tasks := make([]core.TaskCreate, len(items))
 	ops := make([]core.Op, len(items))
 	f.commits = make([]core.Commit, len(items))
 	for i, item := range items {
-		if !r.create(&tasks[i], item) || r.t.several() && r.t.placeOfCreate(&tasks[i]) != int(r.t.part.Index) {
+		if !r.create(&tasks[i], item) || !r.home.makes(&tasks[i]) {
 			return false
 		}
-		ops[i] = &tasks[i]
-		f.commits[i] = r.t.commitOf(ops[i : i+1 : i+1])
+		ops[i] = &tasks[i] // a slice of one op each, which no append can make reach the next
+		f.commits[i] = r.commitOf(ops[i : i+1 : i+1])
 	}
 	return true
 }
 
-// Bits of the fields that were seen.
+// fields has a bit for each field that was seen, by its number. All numbers that are read here are below 32.
 type fields uint32
 
 // once notes a field and reports whether it is the first of its number.
@@ -136,7 +148,7 @@ func (s *fields) once(num protowire.Number) bool {
 	return first
 }
 
-// create reads a TaskSpec.
+// create reads a TaskSpec. Its numbers without a case in createField are of fields that are not plain.
 func (r *wireReader) create(op *core.TaskCreate, b []byte) bool {
 	var seen fields
 	for len(b) > 0 {
@@ -147,7 +159,7 @@ func (r *wireReader) create(op *core.TaskCreate, b []byte) bool {
 		b = b[n:]
 		if typ == protowire.VarintType {
 			v, n := protowire.ConsumeVarint(b)
-			if n < 0 || num != 7 || v > uint64(r.t.l.Priority) {
+			if n < 0 || num != 7 || v > uint64(r.l.Priority) {
 				return false
 			}
 			op.Priority, b = uint8(v), b[n:]
@@ -165,6 +177,7 @@ func (r *wireReader) create(op *core.TaskCreate, b []byte) bool {
 	return op.Queue != "" && !op.ID.IsZero()
 }
 
+// createField reads a field of a TaskSpec that has a length: text, bytes, or a message.
 func (r *wireReader) createField(op *core.TaskCreate, num protowire.Number, v []byte) bool {
 	var fact core.Fact
 	switch num {
@@ -172,26 +185,26 @@ func (r *wireReader) createField(op *core.TaskCreate, num protowire.Number, v []
 		return parseID(&op.ID, v)
 	case 2:
 		op.Queue = kept(&r.queue, v)
-		return isName(op.Queue, true)
+		return api.QueueName("", op.Queue) == nil
 	case 3:
 		op.TaskKind = kept(&r.task, v)
-		return op.TaskKind == "" || isName(op.TaskKind, true)
+		return op.TaskKind == "" || api.QueueName("", op.TaskKind) == nil
 	case 4:
 		op.Payload = orNil(v)
-		return int64(len(v)) <= r.t.l.PayloadBytes
+		return int64(len(v)) <= r.l.PayloadBytes
 	case 5:
 		op.ContentType = kept(&r.contentType, v)
-		return TextUpTo("", op.ContentType, "", r.t.l.ContentTypeBytes) == nil
+		return api.TextUpTo("", op.ContentType, "", r.l.ContentTypeBytes) == nil
 	case 13:
 		var d durationpb.Duration
 		if !consumeDuration(&d, v) {
 			return false
 		}
-		op.Lease, fact = Millis("", &d, LeaseSpan(r.t.l))
+		op.Lease, fact = api.Millis("", &d, api.LeaseSpan(r.l))
 		return fact == nil
 	case 22:
 		op.Tag = kept(&r.tag, v)
-		return TextUpTo("", op.Tag, "", r.t.l.TagBytes) == nil
+		return api.TextUpTo("", op.Tag, "", r.l.TagBytes) == nil
 	}
 	return false
 }
@@ -218,7 +231,7 @@ func consumeDuration(d *durationpb.Duration, b []byte) bool {
 	return true
 }
 
-// orNil is how the generated code gives bytes that are there and empty.
+// orNil is how the generated code gives bytes that are there and empty. No append to what it returns reaches the bytes behind it.
 func orNil(b []byte) []byte {
 	if len(b) == 0 {
 		return nil
@@ -226,12 +239,14 @@ func orNil(b []byte) []byte {
 	return b[:len(b):len(b)]
 }
 
+// parseID reads a task id, which must not be zero.
 func parseID(id *core.TaskID, b []byte) bool {
 	var err error
 	*id, err = core.ParseTaskIDBytes(b)
 	return err == nil && !id.IsZero()
 }
 
+// settles reads a frame of settles that all complete their tasks without effects.
 func (r *wireReader) settles(f *wireFrame, b []byte) bool {
 	items, ok := r.list(b, &f.seq)
 	if !ok {
@@ -241,11 +256,11 @@ func (r *wireReader) settles(f *wireFrame, b []byte) bool {
 	ops := make([]core.Op, len(items))
 	f.commits, f.holds = make([]core.Commit, len(items)), make([]core.TaskHold, len(items))
 	for i, item := range items {
-		if !r.complete(&done[i], item) || r.t.several() && r.t.placeOfID(done[i].Task) != int(r.t.part.Index) {
+		if !r.complete(&done[i], item) || !r.home.hasTask(done[i].Task) {
 			return false
 		}
 		ops[i] = &done[i]
-		f.commits[i] = r.t.commitOf(ops[i : i+1 : i+1])
+		f.commits[i] = r.commitOf(ops[i : i+1 : i+1])
 		f.holds[i] = core.TaskHold{Task: done[i].Task, Token: done[i].Token}
 	}
 	return true
@@ -282,10 +297,10 @@ func (r *wireReader) complete(op *core.TaskComplete, b []byte) bool {
 		}
 		b = b[n:]
 	}
-	return seen == 1<<1|1<<2|1<<3
+	return seen == 1<<1|1<<2|1<<3 // id, token and outcome are all there
 }
 
-// result reads a Complete.
+// result reads a Complete: what the task gave, and of which type.
 func (r *wireReader) result(op *core.TaskComplete, b []byte) bool {
 	var seen fields
 	for len(b) > 0 {
@@ -304,7 +319,7 @@ func (r *wireReader) result(op *core.TaskComplete, b []byte) bool {
 		}
 		b = b[n+m:]
 	}
-	return int64(len(op.Result)) <= r.t.l.ResultBytes && TextUpTo("", op.ResultType, "", r.t.l.ContentTypeBytes) == nil
+	return int64(len(op.Result)) <= r.l.ResultBytes && api.TextUpTo("", op.ResultType, "", r.l.ContentTypeBytes) == nil
 }
 
 // takeWire handles a frame that was read the short way, as take does one that was not.
@@ -316,11 +331,10 @@ func (st *stream) takeWire(f *wireFrame, bytes int) {
 	r := received{name: "create", seq: f.seq, load: load{frames: 1, items: weight(len(f.commits)), bytes: int64(bytes)}}
 	if f.kind == frameCreate {
 		st.sequenced(r, func(p *pending) core.Fact {
-			b := &creating{commits: f.commits}
+			b := &api.Creating{Commits: f.commits}
 			p.wire = f.kind
 			p.answer = func(ack *pb.Ack, d core.Proposed) {
-				b.results = make([]*pb.CreateResult, len(b.commits))
-				ack.Created, _ = b.answer(p.answers, d.Results) // an error is an atomic batch's
+				ack.Created, _ = b.Answer(p.answers, d.Results) // an error is an atomic batch's
 			}
 			st.propose(p, f.commits)
 			return nil
@@ -329,11 +343,10 @@ func (st *stream) takeWire(f *wireFrame, bytes int) {
 	}
 	r.name = "settle"
 	st.sequenced(r, func(p *pending) core.Fact {
-		b := &settling{commits: f.commits, holds: f.holds}
+		b := &api.Settling{Commits: f.commits, Holds: f.holds}
 		p.wire = f.kind
 		p.answer = func(ack *pb.Ack, d core.Proposed) {
-			b.results = make([]*pb.SettleResult, len(b.commits))
-			ack.Settled = b.answer(p.answers, d.Results)
+			ack.Settled = b.Answer(p.answers, d.Results)
 		}
 		st.proposeSettles(p, b)
 		return nil

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"bytes"
@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/api/apitest"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
@@ -53,7 +54,7 @@ func TestAFrameOfPutsIsOneProposalUnderItsNumber(t *testing.T) {
 	}
 	c := r.n.Proposed()
 	want := &core.KVPuts{Keyspace: "ks", Items: []core.KVItem{{Key: []byte("a"), Value: []byte("a")}, {Key: []byte("b"), Value: []byte("b")}}}
-	if len(c) != 1 || c[0].Seq != 3 || c[0].Session != core.SessionID(repeat(16, byte(1))) || !reflect.DeepEqual(c[0].Ops, []core.Op{want}) {
+	if len(c) != 1 || c[0].Seq != 3 || c[0].Session != core.SessionID(apitest.Repeat(16, byte(1))) || !reflect.DeepEqual(c[0].Ops, []core.Op{want}) {
 		t.Errorf("proposed %+v", c)
 	}
 }
@@ -68,7 +69,7 @@ func TestARefusedFrameOfPutsUsesItsNumberUp(t *testing.T) {
 	}{
 		"no right":    {"acme/kv:read", putsFrame(9, 1, "a"), "PERMISSION_DENIED", ""},
 		"no items":    {"acme/all", putsFrame(9, 1), "INVALID_ARGUMENT", "items"},
-		"many items":  {"acme/all", putsFrame(9, 1, repeat(513, "k")...), "TOO_LARGE", "items"},
+		"many items":  {"acme/all", putsFrame(9, 1, apitest.Repeat(513, "k")...), "TOO_LARGE", "items"},
 		"no keyspace": {"acme/all", &pb.ClientFrame{Frame: &pb.ClientFrame_Puts{Puts: &pb.PutsFrame{Seq: 9, CommitSeq: 1}}}, "INVALID_ARGUMENT", "keyspace"},
 	} {
 		r := newRig(t, edge.Limits{})
@@ -113,7 +114,7 @@ func TestItemsThatCannotBeUsedAreRefusedAlone(t *testing.T) {
 }
 
 func TestAStreamOfKeysTakesNoTasks(t *testing.T) {
-	for name, f := range map[string]*pb.ClientFrame{"create": createFrame(1, 1), "settle": settleFrame(1, doneItem(1, 2)), "subscribe": subscribeFrame(1, 1)} {
+	for name, f := range map[string]*pb.ClientFrame{"create": createFrame(1, 1), "settle": settleFrame(1, apitest.DoneItem(1, 2)), "subscribe": subscribeFrame(1, 1)} {
 		r := newRig(t, edge.Limits{})
 		ws := r.greetKeys("acme/all")
 		ws.send(f)
@@ -185,7 +186,7 @@ func sameAsLong(t interface {
 ) (taken bool) {
 	part := core.Partition{Tenant: 3, Namespace: 2}
 	who := edge.Caller{Principal: auth.Principal{Name: "p"}}
-	short := wireReader{t: translator{l: l, who: who.Principal, part: part}}
+	short := wireReader{l: l, home: homeOf(part, 1), principal: who.Name}
 	f := short.read(append([]byte{}, raw...))
 	if f.kind != framePuts {
 		return false
@@ -194,10 +195,10 @@ func sameAsLong(t interface {
 	if err := proto.Unmarshal(raw, want); err != nil {
 		t.Fatalf("taken, but the generated code says %v", err)
 	}
-	s := &Server{Edge: &edge.Edge{Limits: *l}, o: Options{Backend: apitest.NewNode(new(apitest.Clock))}}
-	st := &stream{s: s, part: part, partitions: make([]core.PartitionInfo, 1)}
+	s := &api.Server{Edge: &edge.Edge{Limits: *l}}
+	st := &stream{d: &door{Server: s}, home: homeOf(part, 1)}
 	in := want.GetPuts()
-	b := st.puts(&pending{who: who, answers: s.answers("puts", false)}, in)
+	b := st.puts(&pending{who: who, answers: s.Answers("puts", false)}, in)
 	if b.fact != nil || len(b.refused) > 0 {
 		t.Fatalf("taken, but %v, %v", b.fact, b.refused)
 	}
@@ -208,7 +209,10 @@ func sameAsLong(t interface {
 }
 
 func TestTheShortWayReadsPutsAsTheLongWayDoes(t *testing.T) {
-	l := defaultLimits(t)
+	l, err := edge.Limits{}.WithDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
 	plain, taken := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		raw, err := proto.Marshal(&pb.ClientFrame{Frame: &pb.ClientFrame_Puts{Puts: drawPuts(t)}})
@@ -220,7 +224,7 @@ func TestTheShortWayReadsPutsAsTheLongWayDoes(t *testing.T) {
 		} else {
 			plain++
 		}
-		if sameAsLong(t, l, raw) {
+		if sameAsLong(t, &l, raw) {
 			taken++
 		}
 	})
@@ -247,7 +251,7 @@ func FuzzPutsFrames(f *testing.F) {
 func TestTheShortAckOfPutsIsThatOfTheLongWay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := &putting{}
-		p := &pending{seq: rapid.Uint64().Draw(t, "seq"), answers: (&Server{}).answers("puts", false), wire: framePuts, commits: 1}
+		p := &pending{seq: rapid.Uint64().Draw(t, "seq"), answers: (&api.Server{}).Answers("puts", false), wire: framePuts, commits: 1}
 		p.answer = func(ack *pb.Ack, d core.Proposed) { b.answer(p, ack, d) }
 		r := core.Result{Replayed: rapid.Bool().Draw(t, "replayed"), Ops: []core.OpResult{{Kind: core.OpKVPuts, Rev: rapid.Uint64().Draw(t, "rev")}}}
 		if r.Replayed {
@@ -258,8 +262,8 @@ func TestTheShortAckOfPutsIsThatOfTheLongWay(t *testing.T) {
 		if err != nil || !p.plain(d) {
 			t.Fatalf("plain %v, %v", p.plain(d), err)
 		}
-		if got := p.wireAck(d); !bytes.Equal(got.b, want) {
-			t.Fatalf("wrote %x, want %x", got.b, want)
+		if got := p.wireAck(d); !bytes.Equal(got.B, want) {
+			t.Fatalf("wrote %x, want %x", got.B, want)
 		}
 	})
 }

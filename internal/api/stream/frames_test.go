@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"strings"
@@ -88,8 +88,8 @@ func TestAnEmptyOrOverfullFrameIsRefusedByItsAck(t *testing.T) {
 func TestASettleIsOneCommitOfTheCompletionAndItsEffects(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	ws, ses := r.greet(apitest.As("acme/all"), 1)
-	full := doneItem(1, 2)
-	full.Effects = &pb.Effects{Conditions: []*pb.KVCheck{goodCheck()}, Ops: putCommit().GetOps(), FailOnRefusal: true}
+	full := apitest.DoneItem(1, 2)
+	full.Effects = &pb.Effects{Conditions: []*pb.KVCheck{apitest.ExistsCheck()}, Ops: apitest.PutCommit().GetOps(), FailOnRefusal: true}
 	retry := &pb.SettleItem{Id: apitest.ID(3), Token: 4, Outcome: &pb.SettleItem_Fail{Fail: &pb.Fail{
 		Error: &pb.TaskError{Code: strings.Repeat("c", 99), Message: "m"}, RetryAfter: ms(0),
 	}}}
@@ -138,7 +138,7 @@ func TestARefusedSettleNamesTheEffect(t *testing.T) {
 		next++
 		return core.Result{Refusal: refusals[next-1], FailedInstead: next == 1}
 	}
-	ws.send(settleFrame(1, doneItem(1, 2), doneItem(2, 3), doneItem(3, 4)))
+	ws.send(settleFrame(1, apitest.DoneItem(1, 2), apitest.DoneItem(2, 3), apitest.DoneItem(3, 4)))
 	got := ws.ack().GetSettled()
 	if e := got[0].GetError(); e.GetCode() != "PRECONDITION_FAILED" || e.GetOp() != 0 || e.Op == nil || e.GetDetails()["value"] != "now" || !got[0].GetFailedInstead() {
 		t.Errorf("effect: %v", got[0])
@@ -154,14 +154,14 @@ func TestARefusedSettleNamesTheEffect(t *testing.T) {
 func TestAStreamCommitCarriesItsSequence(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	ws, ses := r.greet(apitest.As("acme/all"), 3)
-	ws.send(commitFrame(&pb.CommitFrame{Seq: 1, Commit: putCommit(), CommitSeq: 9}))
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 1, Commit: apitest.PutCommit(), CommitSeq: 9}))
 	if a := ws.ack(); a.GetCommit().GetResults()[0].GetRev() != 7 || a.GetAt().GetIndex() == 0 {
 		t.Errorf("ack: %v", a)
 	}
 	if c := r.n.Proposed()[0]; c.Session != ses.Spec.ID || c.Seq != 9 {
 		t.Errorf("commit: %+v", c)
 	}
-	fenced := putCommit()
+	fenced := apitest.PutCommit()
 	fenced.Fence = &pb.Fence{Task: apitest.ID(1), Token: 2}
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 2, Commit: fenced, CommitSeq: 10}))
 	if a := ws.ack(); a.GetError() != nil || a.GetCommit() == nil {
@@ -174,8 +174,8 @@ func TestAStreamCommitCarriesItsSequence(t *testing.T) {
 	if a := ws.ack(); a.GetError() != nil || a.GetCommit() == nil {
 		t.Errorf("fenced: %v", a)
 	}
-	request := putCommit()
-	request.RequestId = repeat(16, byte(1))
+	request := apitest.PutCommit()
+	request.RequestId = apitest.Repeat(16, byte(1))
 	ws.send(commitFrame(&pb.CommitFrame{Seq: 4, Commit: request, CommitSeq: 11}))
 	if e := ws.ack().GetError(); e.GetField() != "commit_seq" {
 		t.Errorf("a sequence with a request id: %v", e)
@@ -187,7 +187,7 @@ func TestAStreamCommitCarriesItsSequence(t *testing.T) {
 	r.n.Judge = func(core.Commit) core.Result {
 		return core.Result{Refusal: &core.Refusal{Op: 0, Fact: core.SessionExpired{}}}
 	}
-	ws.send(commitFrame(&pb.CommitFrame{Seq: 6, Commit: putCommit(), CommitSeq: 11}))
+	ws.send(commitFrame(&pb.CommitFrame{Seq: 6, Commit: apitest.PutCommit(), CommitSeq: 11}))
 	if e := ws.ack().GetError(); e.GetCode() != "WRONG_STATE" || e.GetReason() != "session_expired" {
 		t.Errorf("expired: %v", e)
 	}
@@ -215,7 +215,7 @@ func TestRenewAnswersEachLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	ses.Mu.Lock()
-	ses.Holds = repeat(5, core.TaskHold{Task: id, Token: 2})
+	ses.Holds = apitest.Repeat(5, core.TaskHold{Task: id, Token: 2})
 	ses.Mu.Unlock()
 	if a := renew(&pb.RenewFrame{Seq: 3, All: true}); len(a.GetRenewed()) != 5 {
 		t.Errorf("all: %v", a)
@@ -262,8 +262,8 @@ func TestAProposalWithoutResultsIsAnsweredAsUnknownOrRefused(t *testing.T) {
 func TestANodeThatAnswersTooLittleIsInternal(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	ws, _ := r.greet(apitest.As("acme/all"), 1)
-	st := r.s.sessions[sessionKey{r.n.Sessions[0].Part, r.n.Sessions[0].Spec.ID}]
-	p := &pending{seq: 4, commits: 2, answers: r.s.answers("create", false), load: load{frames: 1}}
+	st := r.d.open[sessionKey{r.n.Sessions[0].Part, r.n.Sessions[0].Spec.ID}]
+	p := &pending{seq: 4, commits: 2, answers: r.s.Answers("create", false), load: load{frames: 1}}
 	st.admit(p.load)
 	st.done(p, core.Proposed{})
 	if a := ws.ack(); a.GetSeq() != 4 || a.GetError().GetCode() != "INTERNAL" {
@@ -280,7 +280,7 @@ func TestStreamFramesBeyondALimitEndTheStream(t *testing.T) {
 	for field, f := range map[string]*pb.ClientFrame{
 		"subscribe.slots":            sub(func(s *pb.Subscribe) { s.Slots = 4097 }),
 		"subscribe.batch":            sub(func(s *pb.Subscribe) { s.Batch = 129 }),
-		"subscribe.queues":           sub(func(s *pb.Subscribe) { s.Queues = repeat(65, s.Queues[0]) }),
+		"subscribe.queues":           sub(func(s *pb.Subscribe) { s.Queues = apitest.Repeat(65, s.Queues[0]) }),
 		"subscribe.queues[0].name":   sub(func(s *pb.Subscribe) { s.Queues = []*pb.QueueWeight{{Name: ""}} }),
 		"subscribe.queues[0].weight": sub(func(s *pb.Subscribe) { s.Queues[0].Weight = 2 }),
 		"subscribe.lease":            sub(func(s *pb.Subscribe) { s.Lease = ms(5) }),

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"context"
@@ -28,9 +28,9 @@ func TestEveryFrameIsAcknowledgedOnceWhateverTheOrderOfResults(t *testing.T) {
 		case 0:
 			ws.send(createFrame(seq, 2))
 		case 1:
-			ws.send(settleFrame(seq, doneItem(byte(seq), 3)))
+			ws.send(settleFrame(seq, apitest.DoneItem(byte(seq), 3)))
 		default:
-			ws.send(commitFrame(&pb.CommitFrame{Seq: seq, Commit: putCommit(), CommitSeq: seq}))
+			ws.send(commitFrame(&pb.CommitFrame{Seq: seq, Commit: apitest.PutCommit(), CommitSeq: seq}))
 		}
 	}
 	apitest.Eventually(t, "all frames are proposed", func() bool { return r.n.Waiting() == n })
@@ -79,7 +79,7 @@ func TestTheReaderStopsAtTheWindow(t *testing.T) {
 			return f
 		}, 3},
 		"commits": {edge.Limits{UnackedCommits: 2}, func(seq uint64) *pb.ClientFrame {
-			return commitFrame(&pb.CommitFrame{Seq: seq, Commit: putCommit()})
+			return commitFrame(&pb.CommitFrame{Seq: seq, Commit: apitest.PutCommit()})
 		}, 2},
 	} {
 		r := newRig(t, c.limits)
@@ -129,7 +129,7 @@ func TestAConnectionHoldsItsCallsBack(t *testing.T) {
 func TestAssignedTasksArePushedInFramesOfAboutAMebibyte(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	ws, ses := r.greet(apitest.As("acme/all"), 1)
-	if !ses.Sink.Assign(4, assignedTasks(5, 600*kib), core.At{}) {
+	if !ses.Sink.Assign(4, apitest.AssignedTasks(5, 600*kib), core.At{}) {
 		t.Fatal("refused")
 	}
 	ses.Sink.LeaseLost(core.TaskHold{Token: 8}, "expired")
@@ -150,17 +150,6 @@ func TestAssignedTasksArePushedInFramesOfAboutAMebibyte(t *testing.T) {
 	}
 }
 
-func assignedTasks(n, bytes int) []core.Assigned {
-	out := make([]core.Assigned, n)
-	for i := range out {
-		out[i] = core.Assigned{
-			Task: core.TaskID{1, byte(i)}, Token: core.Token(i + 1), Payload: make([]byte, bytes), Queue: "q",
-			Lease: 5000, LeaseUntil: core.ShardTimeOf(apitest.Now).Add(4000),
-		}
-	}
-	return out
-}
-
 // stall opens a stream whose client reads nothing, and fills it until its writer is stuck.
 func (r *rig) stall(session byte) (*wireStream, *apitest.Session) {
 	r.t.Helper()
@@ -169,7 +158,7 @@ func (r *rig) stall(session byte) (*wireStream, *apitest.Session) {
 		if n > 4*r.s.Limits.SendBytes/mib {
 			r.t.Fatalf("there is room after %d MiB that the client did not read", n)
 		}
-		if !ses.Sink.Assign(1, assignedTasks(1, mib), core.At{}) {
+		if !ses.Sink.Assign(1, apitest.AssignedTasks(1, mib), core.At{}) {
 			r.t.Fatal("refused with room")
 		}
 	}
@@ -187,7 +176,7 @@ func TestTasksAreGrantedOnlyWithRoomToSend(t *testing.T) {
 	}
 	ws.cancel()
 	apitest.Eventually(t, "the session is closed", func() bool { _, _, closed := ses.State(); return closed })
-	if ses.Sink.Room() || ses.Sink.Assign(1, assignedTasks(1, 1), core.At{}) {
+	if ses.Sink.Room() || ses.Sink.Assign(1, apitest.AssignedTasks(1, 1), core.At{}) {
 		t.Error("a stream that is gone takes tasks")
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"fmt"
@@ -35,7 +35,7 @@ func TestAStreamRefusesWhatIsOfAnotherPartition(t *testing.T) {
 		}
 	}
 	done := func(p uint16) *pb.SettleItem {
-		return &pb.SettleItem{Id: idIn(p, 1), Token: 3, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}}
+		return &pb.SettleItem{Id: apitest.IDIn(p, 1), Token: 3, Outcome: &pb.SettleItem_Complete{Complete: &pb.Complete{}}}
 	}
 	ws.send(settleFrame(1, done(2), done(1), done(2)))
 	settled := ws.ack().GetSettled()
@@ -44,7 +44,7 @@ func TestAStreamRefusesWhatIsOfAnotherPartition(t *testing.T) {
 		t.Errorf("settled %v", settled)
 	}
 	ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Renew{Renew: &pb.RenewFrame{
-		Seq: 2, Items: []*pb.Hold{{Id: idIn(2, 1), Token: 3}, {Id: idIn(0, 1), Token: 3}},
+		Seq: 2, Items: []*pb.Hold{{Id: apitest.IDIn(2, 1), Token: 3}, {Id: apitest.IDIn(0, 1), Token: 3}},
 	}}})
 	refused("a renewal", ws.ack().GetError(), "items[1].id")
 	put := func(key string) *pb.Op {
@@ -66,7 +66,7 @@ func TestAStreamRefusesWhatIsOfAnotherPartition(t *testing.T) {
 	if a := ws.ack(); a.GetError() != nil || a.GetAt().GetPartition() != 2 {
 		t.Errorf("a commit of its own: %v", a)
 	}
-	tasks := batchOver(2, 3).GetTasks()
+	tasks := []*pb.TaskSpec{{Queue: "q", Id: apitest.IDIn(2, 1)}, {Queue: "q", Id: apitest.IDIn(3, 2)}}
 	ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Create{Create: &pb.CreateFrame{Seq: 5, Tasks: tasks, Atomic: true}}})
 	if e := ws.ack().GetError(); e.GetCode() != "WRONG_PARTITION" || e.GetDetails()["ops"] != "1" {
 		t.Errorf("an atomic create: %v", e)
@@ -98,7 +98,7 @@ func TestOpenStreamsAreToldWhoLeadsWhenThatChanges(t *testing.T) {
 		{", , c, d", "0= 1= 2=c 3=d"},
 	} {
 		apitest.Eventually(t, "all streams follow the leaders", func() bool { return r.n.Followers() == len(all) })
-		r.n.Lead(leadersOf(strings.Split(c.leaders, ", ")...))
+		r.n.Lead(apitest.LeadersOf(strings.Split(c.leaders, ", ")...))
 		for i, ws := range all {
 			if c.want == "" {
 				if c.leaders == "?, ?, ?, ?" {
@@ -133,12 +133,12 @@ func TestAStreamOfOnePartitionIsToldOfMembersAndNotOfLeaders(t *testing.T) {
 	}
 	<-r.n.Opened
 	apitest.Eventually(t, "the stream follows", func() bool { return r.n.Followers() == 1 })
-	r.n.Lead(leadersOf("b"))
+	r.n.Lead(apitest.LeadersOf("b"))
 	apitest.Eventually(t, "the stream follows on", func() bool { return r.n.Followers() == 1 })
 	r.n.Mu.Lock()
 	r.n.Members = []string{"b", "c"}
 	r.n.Mu.Unlock()
-	r.n.Lead(leadersOf("b"))
+	r.n.Lead(apitest.LeadersOf("b"))
 	if d := ws.recv().GetDirectory(); !slices.Equal(d.GetNodes(), []string{"b", "c"}) || len(d.GetPartitions()) != 0 {
 		t.Errorf("after the members changed: %v", d)
 	}

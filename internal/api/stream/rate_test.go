@@ -1,4 +1,4 @@
-package api
+package stream
 
 import (
 	"testing"
@@ -18,13 +18,13 @@ func TestPutsOfEffectsAndOfCommitsOnStreamsAreHeldToRates(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	r.n.Rates[0].Store(2)
 	ws, _ := r.greet(apitest.As("acme/all"), 1)
-	item := doneItem(1, 3)
+	item := apitest.DoneItem(1, 3)
 	item.Effects = &pb.Effects{Ops: []*pb.Op{put("a"), put("b"), put("c")}} // more than a second's worth: in debt
 	ws.send(settleFrame(1, item))
 	if a := ws.ack(); a.GetSettled()[0].GetError() != nil {
 		t.Fatalf("the first effects: %v", a)
 	}
-	plain, other := doneItem(3, 3), doneItem(2, 3)
+	plain, other := apitest.DoneItem(3, 3), apitest.DoneItem(2, 3)
 	other.Effects = &pb.Effects{Ops: []*pb.Op{put("a")}}
 	ws.send(settleFrame(2, other, plain))
 	settled := ws.ack().GetSettled()

@@ -1,0 +1,105 @@
+package apitest
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Backlog answers as a test has set.
+func (n *Node) Backlog(p core.Partition, _ []core.GrantQueue) bool {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return n.Ready[p.Index]
+}
+
+// Claim answers as a test has set.
+func (n *Node) Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error) {
+	n.step()
+	n.reach(p)
+	if address, here, _ := n.Leader(p); !here {
+		return nil, core.At{}, core.NotLeader{Leader: address}
+	}
+	if n.OnClaimAt != nil {
+		tasks, err := n.OnClaimAt(ctx, p, s)
+		return tasks, core.At{Partition: p.Index}, err
+	}
+	if n.OnClaim == nil {
+		return nil, core.At{}, nil
+	}
+	tasks, err := n.OnClaim(ctx, s)
+	return tasks, core.At{}, err
+}
+
+// Task answers as a test has set.
+func (n *Node) Task(_ context.Context, p core.Partition, id core.TaskID, _ core.ReadOptions) (core.Task, core.At, error) {
+	n.step()
+	n.reach(p)
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	t, ok := n.Stored[p][id]
+	if !ok {
+		return t, core.At{}, core.NotFound{Kind: "task", ID: id.String()}
+	}
+	return t, core.At{Index: 1}, nil
+}
+
+// Attempts answers as a test has set.
+func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error) {
+	n.step()
+	_, at, err := n.Task(ctx, p, id, o)
+	return []core.Attempt{{Number: 1, Outcome: core.OutcomeFailed, Error: core.TaskError{Code: "x"}}}, at, err
+}
+
+// Tasks answers as a test has set.
+func (n *Node) Tasks(_ context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error) {
+	n.step()
+	n.reach(p)
+	if n.OnPageAt != nil {
+		tasks, next := n.OnPageAt(p, q)
+		return core.TaskPage{Tasks: tasks, Next: next, Inspected: len(tasks)}, core.At{}, nil
+	}
+	if n.OnPage == nil {
+		return core.TaskPage{}, core.At{}, nil
+	}
+	tasks, next, err := n.OnPage(q)
+	return core.TaskPage{Tasks: tasks, Next: next, Inspected: len(tasks)}, core.At{}, err
+}
+
+// Wait answers as a test has set.
+func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error) {
+	n.step()
+	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+	if err != nil || t.State.Terminal() {
+		return t, at, err
+	}
+	<-ctx.Done()
+	return t, at, ctx.Err()
+}
+
+// Queue answers as a test has set.
+func (n *Node) Queue(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.QueueStats, core.At, error) {
+	n.step()
+	n.reach(p)
+	if name != "mail" {
+		return core.QueueStats{}, core.At{}, core.NotFound{Kind: "queue", ID: name}
+	}
+	if n.Mail.Queue != "" {
+		return n.Mail, core.At{}, nil
+	}
+	return core.QueueStats{Queue: name, Config: core.QueueConfig{Version: 2, Aging: -1, MaxDeliveries: -1}}, core.At{}, nil
+}
+
+// Queues answers as a test has set.
+func (n *Node) Queues(_ context.Context, p core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
+	n.step()
+	n.reach(p)
+	for i := range 5 {
+		if name := fmt.Sprintf("q%d", i); name > after && len(out) < limit {
+			out = append(out, core.QueueStats{Queue: name})
+		}
+	}
+	return out, core.At{}, nil
+}
