@@ -67,15 +67,14 @@ func (st *stream) hello(ctx context.Context, in *pb.Hello) error {
 	if len(st.partitions) == 1 { // it is told once; later the client follows refusals
 		out.Directory = d.directory(st.partitions)
 	}
-	first := outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: out}}}
-	st.mu.Lock()
-	st.session, st.told = session, places
-	before := []outgoing{first}
+	before := []outgoing{{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: out}}}}
 	for _, c := range welcome.Cancelled {
 		f := cancelFrame(core.TaskHold{Task: c.Task, Token: c.Token}, c.Reason, c.Until)
 		f.bytes = 0 // as the welcome's: it does not wait for room
 		before = append(before, f)
 	}
+	st.mu.Lock()
+	st.session, st.told = session, places
 	st.out = append(before, st.out...) // tasks may have been assigned since the session is open
 	closed := st.closed
 	st.mu.Unlock()
