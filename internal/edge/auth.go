@@ -86,15 +86,20 @@ func (e *Edge) Authenticate(md metadata.MD, from string) (Caller, core.Fact) {
 	switch values := md.Get("authorization"); len(values) {
 	case 0:
 	case 1:
-		scheme, rest, _ := strings.Cut(values[0], " ")
-		if !strings.EqualFold(scheme, "bearer") {
+		var ok bool
+		if token, ok = Bearer(values[0]); !ok {
 			return Caller{}, core.Unauthenticated{}
 		}
-		token = strings.TrimSpace(rest)
 	default:
 		return Caller{}, core.Unauthenticated{}
 	}
 	return e.CallerBy(token, from)
+}
+
+// Bearer returns the token of a header Authorization; ok is false for another scheme.
+func Bearer(authorization string) (token string, ok bool) {
+	scheme, rest, _ := strings.Cut(authorization, " ")
+	return strings.TrimSpace(rest), strings.EqualFold(scheme, "bearer")
 }
 
 // CallerBy finds the caller, whose address is from, by a token's text.

@@ -28,7 +28,8 @@ type Budget struct {
 	anyone atomic.Bool   // any is not nil
 }
 
-func newBudget(most int64) *Budget { return &Budget{Most: cmp.Or(most, math.MaxInt64)} }
+// NewBudget makes a budget of that many bytes; 0: it has no bound.
+func NewBudget(most int64) *Budget { return &Budget{Most: cmp.Or(most, math.MaxInt64)} }
 
 // Full reports whether there is no room.
 func (b *Budget) Full() bool { return b.Held.Load() >= b.Most }

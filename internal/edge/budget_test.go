@@ -6,7 +6,7 @@ import (
 )
 
 func TestAShareWakesWhoWaitsWheneverThereIsRoomAgain(t *testing.T) {
-	h := newBudget(10)
+	h := NewBudget(10)
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {

@@ -70,7 +70,7 @@ func New(o Options) (*Edge, error) {
 		Calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
 		Streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
 		Forwards: newGauge(LimitForwards, ForwardsNode, "forwards_tenant", ForwardsTenant),
-		Frames:   newBudget(o.Memory.Frames), Requests: newBudget(o.Memory.Requests), Sends: newBudget(o.Memory.Sends),
+		Frames:   NewBudget(o.Memory.Frames), Requests: NewBudget(o.Memory.Requests), Sends: NewBudget(o.Memory.Sends),
 		Live: o.Calls,
 	}
 	largest := max(limits.MessageBytes, limits.RESTBodyBytes) + 1

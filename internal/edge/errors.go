@@ -124,26 +124,32 @@ const (
 	messageBytes = 512
 	// shownValueBytes bounds the value that a failed condition shows, for the same reason.
 	shownValueBytes = 1 * kib
+	// damagedText is what those are told who may not read what is damaged.
+	damagedText = "stored data is damaged"
 )
 
 // Wire gives an error its one shape. values says that the caller may read the values of keys.
 func Wire(err error, values bool) *pb.Error {
 	r := RowOf(err)
-	e := &pb.Error{Code: r.code.String()}
-	fact, ok := errors.AsType[core.Fact](err)
-	if !ok {
-		e.Message = "internal error"
-		if r.code == errs.DataLoss {
-			e.Message = "stored data is damaged"
-			if text, ok := errors.AsType[shown](err); ok {
-				e.Message = core.Cut(e.Message+": "+text.Error(), messageBytes)
-			}
-		}
-		return e
+	e := &pb.Error{Code: r.code.String(), Message: core.Cut(Text(err), messageBytes)}
+	if fact, ok := errors.AsType[core.Fact](err); ok {
+		describe(e, fact, values)
 	}
-	e.Message = core.Cut(fact.Error(), messageBytes)
-	describe(e, fact, values)
 	return e
+}
+
+// Text is what a caller may read of an error: the words of a fact, and of all else only of what kind it is.
+func Text(err error) string {
+	if fact, ok := errors.AsType[core.Fact](err); ok {
+		return fact.Error()
+	}
+	if !Is[*errs.Corruption](err) {
+		return "internal error"
+	}
+	if text, ok := errors.AsType[shown](err); ok {
+		return damagedText + ": " + text.Error()
+	}
+	return damagedText
 }
 
 func describe(e *pb.Error, fact core.Fact, values bool) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // body reads a request's body: inflated if it is deflated, and bounded. The limit counts inflated
@@ -88,7 +89,7 @@ func (t *timed) Read(p []byte) (int, error) {
 	if errors.Is(err, io.EOF) {
 		q.ended = true
 		_ = q.control.SetReadDeadline(time.Time{}) // from here reading only tells whether the client is there
-	} else if err != nil && !is[core.Exhausted](err) { // it is not too slow
+	} else if err != nil && !edge.Is[core.Exhausted](err) { // it is not too slow
 		err = q.broken(err)
 	}
 	return n, err

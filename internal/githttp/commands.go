@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // command is one change that a push asks for. It is open until it is refused, or is known to be
@@ -98,7 +99,7 @@ func (q *request) readCommands(in *bufio.Reader) (c *commands, err error) {
 		switch {
 		case errors.Is(err, io.EOF) && !c.chosen && !c.shallow:
 			return c, nil
-		case is[core.TooLarge](err):
+		case edge.Is[core.TooLarge](err):
 			c.deny(err)
 			return c, nil
 		case err != nil:
@@ -175,8 +176,7 @@ func (q *request) add(c *commands, line []byte) error {
 		return badCommands(errPkt)
 	}
 	cost := int64(len(parsed.name) + commandCost)
-	if held := q.s.held.Add(cost); held > q.s.l.HeldBytes {
-		q.s.held.Add(-cost)
+	if !q.s.held.Take(cost) {
 		c.deny(core.Unavailable{Reason: "overload", Limit: "git_command_bytes"})
 		return nil
 	}
@@ -198,7 +198,7 @@ func parseCommand(line []byte) (c command, ok bool) {
 
 // release gives back the memory of commands.
 func (q *request) release(c *commands) {
-	q.s.held.Add(-c.held)
+	q.s.held.Give(c.held)
 	c.held = 0
 }
 
@@ -207,7 +207,7 @@ func (c *commands) readOptions(p *pktReader) error {
 	for {
 		kind, payload, err := p.next()
 		switch {
-		case is[core.TooLarge](err):
+		case edge.Is[core.TooLarge](err):
 			c.deny(err)
 			return nil
 		case err != nil:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // reader is a request without a body, for reading commands.
@@ -49,11 +50,11 @@ func TestCommandsAreRead(t *testing.T) {
 	if sorted := c.sorted(); sorted[0].name != "refs/heads/b c" {
 		t.Errorf("first is %s", sorted[0].name)
 	}
-	if q.s.held.Load() == 0 {
+	if q.s.held.Held.Load() == 0 {
 		t.Error("nothing is accounted for")
 	}
-	if q.release(c); q.s.held.Load() != 0 {
-		t.Errorf("%d bytes stay accounted for", q.s.held.Load())
+	if q.release(c); q.s.held.Held.Load() != 0 {
+		t.Errorf("%d bytes stay accounted for", q.s.held.Held.Load())
 	}
 }
 
@@ -80,11 +81,11 @@ func TestWhatIsNoPushIsAnErrorAndLeavesNothing(t *testing.T) {
 		"options without an end": pushOf(good+"\x00push-options", flushPkt, "o"),
 	} {
 		q := reader(Limits{PushRefs: 3})
-		if _, err := q.readCommands(bufio.NewReader(bytes.NewReader(in))); !is[core.Invalid](err) || !strings.Contains(err.Error(), "must be a push") {
+		if _, err := q.readCommands(bufio.NewReader(bytes.NewReader(in))); !edge.Is[core.Invalid](err) || !strings.Contains(err.Error(), "must be a push") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if q.s.held.Load() != 0 {
-			t.Errorf("%s: %d bytes stay accounted for", name, q.s.held.Load())
+		if q.s.held.Held.Load() != 0 {
+			t.Errorf("%s: %d bytes stay accounted for", name, q.s.held.Held.Load())
 		}
 	}
 }
@@ -118,15 +119,15 @@ func TestAPushThatIsRefusedAsAWholeIsReadToItsPack(t *testing.T) {
 		q := reader(c.limits)
 		in := bufio.NewReaderSize(bytes.NewReader(append(c.in, "PACK"...)), 64<<10)
 		got, err := q.readCommands(in)
-		if err != nil || got.denied == nil || !strings.Contains(got.denied.Error(), c.want) || !is[core.Fact](got.denied) {
+		if err != nil || got.denied == nil || !strings.Contains(got.denied.Error(), c.want) || !edge.Is[core.Fact](got.denied) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
 		if rest, _ := in.Peek(4); string(rest) != "PACK" || len(got.list) != c.list || !got.caps["report-status"] {
 			t.Errorf("%s: %d commands, %v, then %q", name, len(got.list), got.caps, rest)
 		}
-		if q.release(got); q.s.held.Load() != 0 {
-			t.Errorf("%s: %d bytes stay accounted for", name, q.s.held.Load())
+		if q.release(got); q.s.held.Held.Load() != 0 {
+			t.Errorf("%s: %d bytes stay accounted for", name, q.s.held.Held.Load())
 		}
 	}
 }
@@ -149,7 +150,7 @@ func FuzzCommands(f *testing.F) {
 			_, _, _ = c.readOurs()
 			q.release(c)
 		}
-		if q.s.held.Load() != 0 {
+		if q.s.held.Held.Load() != 0 {
 			t.Error("memory stays accounted for")
 		}
 	})

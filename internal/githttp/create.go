@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // create makes the repository of a first push, once its pack is durable and whole: a push that is refused makes none. What
@@ -33,7 +34,7 @@ func (p *pushing) create(ctx context.Context) error {
 	made, err := p.s.o.Backend.Create(ctx, p.repo, p.who.Name)
 	if f, ok := errors.AsType[core.Fact](err); ok {
 		text := f.Error()
-		if is[core.RefRefused](err) {
+		if edge.Is[core.RefRefused](err) {
 			text = "the repository was made by somebody else just now: push again"
 		}
 		p.say(text)

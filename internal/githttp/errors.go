@@ -1,54 +1,38 @@
 package githttp
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strings"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/edge"
 )
 
-// row says how one fact leaves this edge when it ends a request. Git shows people the status only,
-// but for what it was told within an answer. The first row that matches counts, so rows of narrower
-// facts come first.
-type row struct {
-	is func(error) bool
-	// http is the status of the answer.
-	http int
-	text string // empty: the fact's own
+// exception is a fact that leaves this door with another status or text than the table of package edge gives it.
+type exception struct {
+	is     func(error) bool
+	status int    // 0: that of the table
+	text   string // empty: the fact's own
 }
 
-// facts is the only table from a fact to its status. What no row matches is 500, and its text stays in the log.
-var facts = []row{
-	{is[core.Unauthenticated], http.StatusUnauthorized, ""},
-	{isNoRepo, http.StatusNotFound, "repository not found"},
-	{is[core.NotFound], http.StatusNotFound, "repository not found"}, // a namespace too
-	{is[core.Denied], http.StatusForbidden, ""},
-	{is[core.TooLarge], http.StatusRequestEntityTooLarge, ""},
-	{is[core.Invalid], http.StatusBadRequest, ""},
-	{isDisk, http.StatusInsufficientStorage, ""},
+// exceptions are all of them, each with its reason; the first that matches counts.
+var exceptions = []exception{
+	// One text for all that is not there, a namespace too: it must not tell a repository that is hidden from one that does not exist.
+	{missing, 0, "repository not found"},
+	// 429 has the header that makes a client come again: this one would be as slow as before.
 	{isSlow, http.StatusRequestTimeout, ""},
-	{is[core.Exhausted], http.StatusTooManyRequests, ""},
-	{is[core.NotLeader], http.StatusServiceUnavailable, "no leader now"},
-	{is[core.Unavailable], http.StatusServiceUnavailable, ""},
-	{is[core.DeadlineExceeded], http.StatusServiceUnavailable, ""},
-	{is[*errs.Corruption], http.StatusInternalServerError, "stored data is damaged"},
-	{func(error) bool { return true }, http.StatusInternalServerError, "internal error"},
+	// Every node serves git and hands proposals on. The address of a leader is not one of git, so there is nothing to redirect to.
+	{edge.Is[core.NotLeader], http.StatusServiceUnavailable, "no leader now"},
+	// Nothing was proposed when this ends a request. 503 has the header that makes a client come again.
+	{edge.Is[core.DeadlineExceeded], http.StatusServiceUnavailable, ""},
 }
-
-func is[E error](err error) bool { _, ok := errors.AsType[E](err); return ok }
 
 // isNoRepo tells the refusal of a repository that is not there from others.
 func isNoRepo(err error) bool {
 	f, ok := errors.AsType[core.RefRefused](err)
 	return ok && len(f.Failures) > 0 && f.Failures[0].Reason == core.RefRepoNotFound
-}
-
-// isDisk tells a full disk from other limits that are used up.
-func isDisk(err error) bool {
-	f, ok := errors.AsType[core.Exhausted](err)
-	return ok && f.Limit == "disk"
 }
 
 // isSlow tells a client that sends or takes less than the least rate.
@@ -72,20 +56,16 @@ func describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.status, r.text
 	}
-	i := 0
-	for !facts[i].is(err) {
-		i++
-	}
-	if facts[i].text != "" {
-		return facts[i].http, facts[i].text
-	}
+	status, text = edge.RowOf(err).HTTP, edge.Text(err)
 	if u, ok := errors.AsType[core.Unavailable](err); ok && u.Limit != "" {
-		return facts[i].http, u.Error() + ": " + u.Limit
+		text += ": " + u.Limit // other doors have a field for it
 	}
-	if fact, ok := errors.AsType[core.Fact](err); ok {
-		return facts[i].http, fact.Error()
+	for _, e := range exceptions {
+		if e.is(err) {
+			return cmp.Or(e.status, status), cmp.Or(e.text, text)
+		}
 	}
-	return facts[i].http, err.Error()
+	return status, text
 }
 
 // count counts an error that ends a request, writes to the log what this server has to answer for, and returns the text
@@ -106,7 +86,7 @@ const retryAfter = "5"
 // fail ends a request that has no answer yet. A client that is gone gets no answer, except where
 // what ended the reading is itself the reason, such as a body that came too slowly.
 func (q *request) fail(err error) {
-	told := is[core.DeadlineExceeded](err) || is[core.Invalid](err) || isSlow(err) // though reading has ended
+	told := edge.Is[core.DeadlineExceeded](err) || edge.Is[core.Invalid](err) || isSlow(err) // though reading has ended
 	if q.gone(err) && !told {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 const (
@@ -138,7 +139,7 @@ func (q *request) pipe(version string, in io.Reader, byName bool) error {
 		func(r io.Reader) error {
 			return q.copyOut(r, &said)
 		})
-	refused := is[*RefusedPack](err)
+	refused := edge.Is[*RefusedPack](err)
 	switch whole, told := said.parse(); {
 	case err == nil && said.bytes == 0: // a client that only asked what is shallow
 		q.answer(uploadPack + result)

@@ -2,11 +2,11 @@ package githttp
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // longAgo is a deadline that has passed.
@@ -22,9 +22,7 @@ func (q *request) hold(token string, scope auth.Scopes) (release func()) {
 	if q.s.o.Calls == nil {
 		return func() {}
 	}
-	q.call = q.s.o.Calls.Begin(q.r.Context(), auth.Holder{Principal: q.who, Token: token}, auth.Rights{
-		Allows: func(have auth.Scopes) bool { return have.Has(scope) }, Keeps: scope.Family(), Repos: true,
-	})
+	q.call = q.s.o.Calls.Begin(q.r.Context(), auth.Holder{Principal: q.who, Token: token}, edge.RightsOf(edge.Needs(scope), true))
 	stop := context.AfterFunc(q.call, func() {
 		if q.call.Revoked() {
 			_ = q.control.SetReadDeadline(longAgo) // it may be waiting for what the client sends
@@ -49,11 +47,8 @@ func (q *request) revoked() bool { return q.call != nil && q.call.Revoked() }
 
 // outcome is the error of a request whose work ended with err: that of its token, if that is why.
 func (q *request) outcome(err error) error {
-	if !q.revoked() {
-		return err
+	if q.revoked() && isSlow(err) {
+		return core.Unauthenticated{} // the deadline that hold set
 	}
-	if isSlow(err) || is[core.DeadlineExceeded](err) || errors.Is(err, context.Canceled) || errors.Is(err, auth.ErrEnded) {
-		return core.Unauthenticated{}
-	}
-	return err
+	return edge.Revoked(q.call, err)
 }

@@ -114,7 +114,7 @@ func TestAPanicBelowAnyGitRouteLeavesTheNextRequestWorking(t *testing.T) {
 			if _, _, panicked := send(at); !panicked {
 				t.Errorf("%s %s: no panic at step %d", c.method, c.path, at)
 			}
-			if held := edge.held.Load(); held != 0 {
+			if held := edge.held.Held.Load(); held != 0 {
 				t.Errorf("%s %s: %d bytes are held after a panic at %s", c.method, c.path, held, whole[at-1])
 			}
 			if ended := s.dropped + s.published; ended != begun {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // pushing is one push on its way.
@@ -69,7 +70,7 @@ func (q *request) push() error {
 	case err == nil:
 	case p.gone(err):
 		return err
-	case is[core.Unauthenticated](p.outcome(err)):
+	case edge.Is[core.Unauthenticated](p.outcome(err)):
 		return err // by the status: git asks for another token, and sends the push again
 	default:
 		p.refuseAll(err)
@@ -343,7 +344,7 @@ func (p *pushing) examine(ctx context.Context) error {
 		var err error
 		c.kind, c.peeled, err = p.pack.Lookup(ctx, c.new)
 		switch {
-		case is[core.TooLarge](err), is[core.Exhausted](err): // a limit of this object, which does not concern the others
+		case edge.Is[core.TooLarge](err), edge.Is[core.Exhausted](err): // a limit of this object, which does not concern the others
 			c.refused = line(err.Error())
 			continue
 		case err != nil:

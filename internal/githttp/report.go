@@ -116,5 +116,8 @@ func (p *pushing) status(w io.Writer) error {
 	return err
 }
 
-// clip bounds a text for people.
-func clip(s string) string { return strings.ToValidUTF8(s[:min(len(s), 500)], "") }
+// textBytes bounds a text for people.
+const textBytes = 500
+
+// clip makes a text that may hold what a client sent UTF-8, and bounds it.
+func clip(s string) string { return core.Cut(strings.ToValidUTF8(s, ""), textBytes) }

@@ -9,11 +9,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 	"github.com/millrace/millrace/internal/env"
 )
 
@@ -66,10 +66,9 @@ func (l Limits) withDefaults() Limits {
 type Server struct {
 	o Options
 	// l are the limits with their defaults filled in.
-	l   Limits
-	log *slog.Logger
-	// held is how many bytes of commands are in memory, over all pushes.
-	held  atomic.Int64
+	l     Limits
+	log   *slog.Logger
+	held  *edge.Budget // bytes of commands that are in memory, of all pushes
 	stats counters
 }
 
@@ -81,7 +80,9 @@ func New(o Options) *Server {
 	if o.Refused == nil {
 		o.Refused = func(auth.Principal, string) {}
 	}
-	return &Server{o: o, l: o.Limits.withDefaults(), log: o.Logger}
+	s := &Server{o: o, l: o.Limits.withDefaults(), log: o.Logger}
+	s.held = edge.NewBudget(s.l.HeldBytes)
+	return s
 }
 
 // Services of git, as clients name them.
@@ -150,13 +151,13 @@ func (q *request) serve() error {
 	}
 	// A caller that may not reach the repository gets the same answer as if it were not there. One without any scope for
 	// repositories is told so.
-	if !q.who.Scopes.Has(scope) {
+	if fact := edge.Needs(scope).Missing(q.who.Scopes); fact != nil {
 		if q.who.Scopes.Any(auth.RefRead | auth.RefWrite) {
 			if _, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name); err != nil {
 				return err
 			}
 		}
-		return core.Denied{Scope: (scope &^ q.who.Scopes).String()}
+		return fact
 	}
 	defer q.hold(q.token, scope)()
 	if err := q.s.o.Objects.Ready(); err != nil {
@@ -178,7 +179,7 @@ func (q *request) serve() error {
 }
 
 // missing reports whether an error says that there is no such repository.
-func missing(err error) bool { return is[core.NotFound](err) || isNoRepo(err) }
+func missing(err error) bool { return edge.Is[core.NotFound](err) || isNoRepo(err) }
 
 // plan returns the repository that a push makes, which is not there: absent if none does, or where
 // the name is none. It needs the scope to create repositories, a namespace that has pushes make
@@ -265,18 +266,11 @@ func (q *request) authenticate() error {
 	if len(values) != 1 {
 		return core.Unauthenticated{}
 	}
-	scheme, token, _ := strings.Cut(values[0], " ")
-	switch {
-	case strings.EqualFold(scheme, "bearer"):
-		token = strings.TrimSpace(token)
-	case strings.EqualFold(scheme, "basic"):
-		_, password, ok := q.r.BasicAuth()
-		if !ok {
+	token, ok := edge.Bearer(values[0])
+	if !ok {
+		if _, token, ok = q.r.BasicAuth(); !ok {
 			return core.Unauthenticated{}
 		}
-		token = password
-	default:
-		return core.Unauthenticated{}
 	}
 	who, ok := auth.Find(q.s.o.Auth, token, q.r.RemoteAddr, q.s.o.Clock.Wall(), q.s.o.Refused)
 	if !ok {
