@@ -46,6 +46,7 @@ func (r Rule) Missing(have auth.Scopes) core.Fact {
 	switch {
 	case r.Public || r.Any || have.Any(r.Or):
 		return nil
+	// A zero rule allows nothing, so a method without a decision is closed.
 	case r.Scope == 0:
 		return core.Denied{Scope: "unknown"} // a zero rule allows nothing
 	case !have.Has(r.Scope):
@@ -57,6 +58,7 @@ func (r Rule) Missing(have auth.Scopes) core.Fact {
 // ReadsValues is what a caller must have to be shown the value of a key.
 const ReadsValues = auth.KVRead
 
+// callerKey is the key under which a context has its caller.
 type callerKey struct{}
 
 // Caller is who asks. It is made from the token alone.
@@ -73,6 +75,7 @@ func Asker(ctx context.Context) (who, from string) {
 
 // CallerOf is who makes the call that a context is of, with the rights that they have now.
 func CallerOf(ctx context.Context) (Caller, bool) {
+	// A call that is looked after knows what its token allows now, which may be less than at its begin.
 	if call, ok := auth.CallOf(ctx); ok {
 		return *call.Holder(), true
 	}

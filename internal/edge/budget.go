@@ -39,6 +39,7 @@ func (b *Budget) Add(n int64) { b.Held.Add(n) }
 
 // Take is add, unless that is more than there may be.
 func (b *Budget) Take(n int64) bool {
+	// Others may take at the same time: the bytes are counted only if the number has not changed since it was read.
 	for {
 		held := b.Held.Load()
 		if held+n > b.Most {
@@ -73,6 +74,7 @@ func (b *Budget) Give(n int64) {
 		}
 		b.Mu.Unlock()
 	}
+	// Those that wait for room are woken once, by the call that brings the number below the bound.
 	if now >= b.Most || now+n < b.Most {
 		return
 	}
@@ -110,13 +112,18 @@ type Held struct{ Frames, Requests, Sends int64 }
 
 // tenantShares are what each tenant has on its way of a budget.
 type tenantShares struct {
+	// limit is the name in errors, and Most what one tenant may have, in bytes.
 	limit string
 	Most  int64
 
-	mu   sync.Mutex // guards held
+	mu sync.Mutex // guards held
+	// held has a row for each tenant that has something on its way, and no others, so calls under way
+	// bound it.
 	held map[string]int64
 }
 
+// newShares makes the shares of a budget. most is that of one tenant, in bytes; limit is the name in
+// errors.
 func newShares(limit string, most int64) tenantShares {
 	return tenantShares{limit: limit, Most: most, held: make(map[string]int64)}
 }

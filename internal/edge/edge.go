@@ -15,36 +15,53 @@ import (
 
 // Options are the options of an edge. Auth is required; a zero field else means its default.
 type Options struct {
-	Auth    Auth
-	Calls   *auth.Calls                           // ends calls whose token does not allow them any more; default: one of its own, by Auth
-	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
-	Clock   env.Clock                             // default: the machine's
-	Limits  Limits
-	Memory  Memory
-	Logger  *slog.Logger
+	Auth Auth
+	// Calls ends calls whose token does not allow them any more. All doors of a node share one table;
+	// nil: the edge makes one of its own, by Auth.
+	Calls *auth.Calls
+	// Refused is told of each token that is refused, as auth.Refusals notes it; nil: nothing is told.
+	Refused func(who auth.Principal, from string)
+	// Clock is the machine's by default.
+	Clock  env.Clock
+	Limits Limits
+	Memory Memory
+	Logger *slog.Logger
 }
 
 // Edge is what all doors of a node share: who calls, how much is under way, and how errors leave. It is safe for concurrent use.
 type Edge struct {
-	o        Options
-	Clock    env.Clock
-	Limits   Limits
-	Log      *slog.Logger
-	Conns    connections
-	Calls    Gauge // unary calls, and requests of REST
-	Streams  Gauge
-	Forwards Gauge // requests that another node answers
+	o      Options
+	Clock  env.Clock
+	Limits Limits
+	Log    *slog.Logger
+	Conns  connections
+	// Calls are unary calls, and requests of REST; Streams are streams that are open.
+	Calls   Gauge
+	Streams Gauge
+	// Forwards are requests that another node answers.
+	Forwards Gauge
+	// Refusals counts answers by the limit that they name, Outcomes counts calls by method and code:
+	// both are for metrics.
 	Refusals refusals
 	Outcomes outcomes
-	Recovers bool // panics of calls become errors: not in builds that check invariants
+	// Recovers says that panics of calls become errors. Builds that check invariants let them end the
+	// process, so that no test passes over one.
+	Recovers bool
 
-	Frames, Requests, Sends    *Budget      // bytes that are held
-	RequestShares, FrameShares tenantShares // of requests and frames, by tenant, for what is on its way
+	// Frames, Requests and Sends are bytes that are held, as Memory says.
+	Frames, Requests, Sends *Budget
+	// RequestShares and FrameShares are what each tenant has of requests and frames that are on their
+	// way: half of the memory at most, so that one tenant that sends slowly does not keep all others
+	// out.
+	RequestShares, FrameShares tenantShares
 
-	Live *auth.Calls        // calls and streams under way
-	Life context.Context    // until the server stops
+	// Live are the calls and streams under way.
+	Live *auth.Calls
+	// Life ends when the server stops, by End. Calls that wait for something end with it.
+	Life context.Context
 	End  context.CancelFunc // of life
-	Work sync.WaitGroup     // goroutines that the server waits for
+	// Work counts goroutines that the server waits for at its end.
+	Work sync.WaitGroup
 }
 
 // New makes an edge. It fails on limits out of bounds.
@@ -73,6 +90,7 @@ func New(o Options) (*Edge, error) {
 		Frames:   NewBudget(o.Memory.Frames), Requests: NewBudget(o.Memory.Requests), Sends: NewBudget(o.Memory.Sends),
 		Live: o.Calls,
 	}
+	// A share has room for one message of the largest size, however little memory the node has.
 	largest := max(limits.MessageBytes, limits.RESTBodyBytes) + 1
 	e.RequestShares = newShares("requests_tenant", max(e.Requests.Most/2, largest))
 	e.FrameShares = newShares("frames_tenant", max(e.Frames.Most/2, largest))

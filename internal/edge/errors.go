@@ -64,6 +64,7 @@ type exception struct {
 	row
 }
 
+// exceptions are all of them; the first that matches counts.
 var exceptions = []exception{
 	{Is[WrongMethod], row{errs.InvalidArgument, codes.InvalidArgument, http.StatusMethodNotAllowed, never}},
 	{isHeaders, row{errs.TooLarge, codes.InvalidArgument, http.StatusRequestHeaderFieldsTooLarge, never}},
@@ -91,6 +92,7 @@ func Show(damage error) error { return shown{damage} }
 
 // RowOf finds the row of err. What is neither a fact nor damage is INTERNAL, and its text stays in the log.
 func RowOf(err error) row {
+	// Exceptions come first, since each is a fact that has a row by its code too.
 	for _, e := range exceptions {
 		if e.is(err) {
 			return e.row
@@ -152,6 +154,8 @@ func Text(err error) string {
 	return damagedText
 }
 
+// describe fills in what the contract tells of a fact besides its code and text. A fact without a case
+// has no more to tell.
 func describe(e *pb.Error, fact core.Fact, values bool) {
 	switch f := fact.(type) {
 	case core.Invalid:
@@ -221,6 +225,8 @@ func describe(e *pb.Error, fact core.Fact, values bool) {
 	}
 }
 
+// mismatch tells the revision that a key has, and its value if the caller may read it and it fits a
+// header.
 func mismatch(f core.RevMismatch, values bool) map[string]string {
 	d := map[string]string{"rev": strconv.FormatUint(f.Rev, 10)}
 	if values && !f.Missing && len(f.Value) <= shownValueBytes && utf8.Valid(f.Value) {
@@ -229,6 +235,7 @@ func mismatch(f core.RevMismatch, values bool) map[string]string {
 	return d
 }
 
+// showOutcome says whether a call has surely changed nothing, or may have been applied.
 func showOutcome(unknown bool) pb.Error_Outcome {
 	if unknown {
 		return pb.Error_UNKNOWN
@@ -350,6 +357,7 @@ func Within(prefix string, f core.Fact) core.Fact {
 // Item is the path of element i of a list.
 func Item(list string, i int) string { return list + "[" + strconv.Itoa(i) + "]" }
 
+// join puts a path before a field; an empty field is what the path names itself.
 func join(prefix, field string) string {
 	if field == "" {
 		return prefix
@@ -423,6 +431,7 @@ func Refielded(err error, field func(string) string) error {
 	return err
 }
 
+// cutPath takes a prefix off a path, if it is there as a whole: ops is not a prefix of opsets.
 func cutPath(prefix, field string) string {
 	if field == prefix {
 		return strictjson.Document

@@ -28,6 +28,7 @@ func Belongs(field string, place int) core.Fact {
 	}
 }
 
+// details names the partition where the field belongs, if there is one.
 func (f Misplaced) details() map[string]string {
 	if f.Place < 0 {
 		return nil

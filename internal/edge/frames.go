@@ -27,6 +27,7 @@ const (
 	// newShare is the share of the allowance that a connection has until a call on it was authenticated.
 	newShare = 5
 
+	// LimitFrames is the name of the allowance in configuration and errors.
 	LimitFrames = "http2_frames"
 )
 
@@ -39,13 +40,15 @@ const (
 	FlagPadded     = 8
 )
 
+// clientPreface is what each client of HTTP/2 sends first; RFC 9113, section 3.4.
 const clientPreface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // frameReader finds the frames in the bytes that a client sends over HTTP/2 after its preface, and adds up what they cost. The
 // payloads are skipped.
 type frameReader struct {
 	head [frameHeadBytes]byte
-	have int // bytes of head
+	// have is how many bytes of head have come, skip how many bytes of the payload have not.
+	have int
 	skip int // bytes of the payload that have not come
 	cost int64
 }
@@ -90,20 +93,29 @@ func (f *frameReader) price() int64 {
 // within framesWindow, and what its calls earn.
 type frameConn struct {
 	net.Conn
-	c       *Conn
-	preface int // bytes of it that have come
+	c *Conn
+	// preface is how many bytes of the client's preface have come.
+	preface int
 	frames  frameReader
-	most    int64         // of frames.cost
-	since   time.Duration // boot time when the allowance was whole
-	earned  int64         // bytes of written that were counted
+	// most is up to where frames.cost may rise: a share of the limit, and all of it once a call was
+	// authenticated.
+	most int64
+	// since is the boot time at which the allowance was whole.
+	since time.Duration
+	// earned is how many bytes of written were counted already. written is added to by those who write,
+	// all other fields belong to the reader.
+	earned  int64
 	written atomic.Int64
 }
 
 var (
+	// Both end a connection; its client sees only that.
 	errFrames  = errors.New("too many frames of HTTP/2 that carry nothing")
 	errPreface = errors.New("what follows the handshake must be HTTP/2")
 )
 
+// newFrameConn wraps a connection on which HTTP/2 is spoken. raw is what is read and written, above
+// TLS; c is the connection as it was counted. It begins with the share of a stranger.
 func newFrameConn(raw net.Conn, c *Conn) *frameConn {
 	return &frameConn{Conn: raw, c: c, most: max(c.s.Limits.HTTP2Frames/newShare, 1), since: c.s.Clock.Boot()}
 }

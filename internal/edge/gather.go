@@ -8,6 +8,7 @@ import (
 // headMost bounds what is held back in search of the end of a head.
 const headMost = 16 * kib
 
+// endOfHead is the empty line between the head of an answer and its body.
 var endOfHead = []byte("\r\n\r\n")
 
 // held are buffers of answers that are being gathered. A connection has one only while it writes: there are many of them.

@@ -9,6 +9,7 @@ import (
 
 // Gauge counts what is in use, by tenant and in all, within limits.
 type Gauge struct {
+	// The names of the limits in errors, and how many there may be.
 	nodeLimit, tenantLimit string
 	nodeMax, tenantMax     int64
 
@@ -17,6 +18,7 @@ type Gauge struct {
 	tenants map[string]int64 // of those above 0
 }
 
+// newGauge makes a gauge of two limits, each with its name.
 func newGauge(nodeLimit string, nodeMax int64, tenantLimit string, tenantMax int64) Gauge {
 	return Gauge{
 		nodeLimit: nodeLimit, tenantLimit: tenantLimit, nodeMax: nodeMax, tenantMax: tenantMax,
@@ -63,6 +65,7 @@ type refusals struct {
 	n  map[string]uint64
 }
 
+// count counts an answer if it names a limit.
 func (r *refusals) count(e *pb.Error) {
 	if e.GetLimit() != "" {
 		r.Add(e.GetLimit())

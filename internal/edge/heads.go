@@ -53,6 +53,7 @@ func (h *headReader) take(p []byte) (ambiguous bool) {
 	return false
 }
 
+// The names of the headers whose lines are looked at.
 var (
 	nameLength = []byte("Content-Length")
 	nameCoding = []byte("Transfer-Encoding")

@@ -6,87 +6,149 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Limits of this edge. A zero field means its default. Bytes, items and milliseconds say so in their names.
+// Limits of this edge. A zero field means its default. Bytes, items and milliseconds say so in their names. Each is checked where
+// the thing is counted or read; an error names it by its key in Rows. A limit of a tenant bounds what it may take from others; one
+// of the node bounds what the process can hold.
 type Limits struct {
-	MessageBytes       int64 // one gRPC message, also after inflating
-	StreamsConnection  int64 // calls and streams of one connection at once
-	StreamsTenant      int64
-	StreamsNode        int64
-	CallsTenant        int64 // unary calls in flight
-	CallsNode          int64
+	// MessageBytes bounds one gRPC message, also after inflating.
+	MessageBytes int64
+	// StreamsConnection is how many calls and streams one connection has at once.
+	StreamsConnection int64
+	// StreamsTenant and StreamsNode bound the streams that are open.
+	StreamsTenant int64
+	StreamsNode   int64
+	// CallsTenant and CallsNode bound unary calls, and requests of REST, that are under way.
+	CallsTenant int64
+	CallsNode   int64
+	// ConnectionsNode bounds the connections of all listeners, ConnectionsAddress those of one client address.
 	ConnectionsNode    int64
-	ConnectionsAddress int64 // of one client address
-	ConnectionsNew     int64 // of one client address, on which no call was authenticated yet
-	FirstCallMs        int64 // until a call on a connection is authenticated, or served without a token
-	ReceiveMs          int64 // until a gRPC call's message is there, or that of a stream once it has begun
-	GRPCIdleMs         int64 // of a gRPC connection without calls and streams
-	HTTP2Frames        int64 // of a connection in ten seconds that carry nothing, besides what its answers earn; see frameReader
+	ConnectionsAddress int64
+	// ConnectionsNew bounds those of one client address on which no call was authenticated yet. It is lower, because strangers can
+	// open them.
+	ConnectionsNew int64
+	// FirstCallMs is how long a connection is kept until a call on it is authenticated, or served without a token.
+	FirstCallMs int64
+	// ReceiveMs is how long a gRPC call may take until its message is there, and a message of a stream once it has begun.
+	ReceiveMs int64
+	// GRPCIdleMs is how long a gRPC connection is kept that has neither calls nor streams.
+	GRPCIdleMs int64
+	// HTTP2Frames is how many frames that carry nothing a connection may send in ten seconds, beyond what its answers earn; see
+	// frameReader.
+	HTTP2Frames int64
 
-	RESTBodyBytes   int64 // of one request
-	RESTBodiesBytes int64 // of all requests that the node holds at once
-	RESTCallMs      int64 // how long a request may take, besides what it asks to wait for
-	HTTPHeaderBytes int64 // request line and headers
-	HTTPHeaderMs    int64 // until they are there
-	HTTPBodyMs      int64 // until the body is there
-	HTTPIdleMs      int64 // of a connection between two requests
-	HTTPLingerMs    int64 // that a connection is read on after a refusal which left some of the body unread
-	JSONDepth       int64 // objects and lists within one another
-	ResultWaitMs    int64
+	// RESTBodyBytes bounds the body of one request.
+	RESTBodyBytes int64
+	// RESTBodiesBytes bounds the bodies of all requests that the node holds at once.
+	RESTBodiesBytes int64
+	// RESTCallMs is how long a request may take, beyond what it asks to wait for.
+	RESTCallMs int64
+	// HTTPHeaderBytes bounds the request line and the headers together.
+	HTTPHeaderBytes int64
+	// HTTPHeaderMs and HTTPBodyMs are how long a client may take to send them, and then the body.
+	HTTPHeaderMs int64
+	HTTPBodyMs   int64
+	// HTTPIdleMs is how long a connection is kept between two requests.
+	HTTPIdleMs int64
+	// HTTPLingerMs is how long a connection is read on after a refusal that left some of the body unread, so that the client sees
+	// the answer before the connection is closed.
+	HTTPLingerMs int64
+	// JSONDepth is how many objects and lists may be within one another.
+	JSONDepth int64
+	// ResultWaitMs is how long a request may wait for the end of a task.
+	ResultWaitMs int64
 
-	FrameItems     int64 // items of a frame, or of a batch
-	UnackedItems   int64 // of a stream; beyond it the server stops reading, as with the next two
+	// FrameItems is how many items a frame of a stream, or a batch, may have.
+	FrameItems int64
+	// UnackedItems, UnackedBytes and UnackedCommits bound what of one stream is not acknowledged. At any of them the server stops
+	// reading the stream.
+	UnackedItems   int64
 	UnackedBytes   int64
 	UnackedCommits int64
-	SendBytes      int64 // unsent in a stream; beyond it no tasks are granted to it
-	SendStallMs    int64 // a stream whose reader takes nothing for so long is cut
-	Subscriptions  int64 // of a stream
-	Slots          int64 // of a subscription
+	// SendBytes is how much of one stream may be unsent. Beyond it no tasks are granted to it.
+	SendBytes int64
+	// SendStallMs is after how long a client is cut off that takes nothing of what is written to it.
+	SendStallMs int64
+	// Subscriptions is how many a stream may have, Slots how many slots one of them may have.
+	Subscriptions int64
+	Slots         int64
 
-	Queues      int64 // of a partition of a namespace; the node that leads the partition goes by its own
-	Namespaces  int64 // of a tenant; the node that is asked to make one goes by its own
-	ClaimQueues int64 // queues of a claim or subscription
-	ClaimTasks  int64 // tasks of a claim or assignment
+	// Queues is how many a partition of a namespace may have. The node that leads the partition goes by its own limit.
+	Queues int64
+	// Namespaces is how many a tenant may have. The node that is asked to make one goes by its own limit.
+	Namespaces int64
+	// ClaimQueues is how many queues a claim or a subscription may name.
+	ClaimQueues int64
+	// ClaimTasks is how many tasks a claim may take, and one assignment may carry.
+	ClaimTasks int64
+	// ClaimWaitMs is how long a claim may wait for tasks.
 	ClaimWaitMs int64
-	WorkerBytes int64 // name of a worker, or of its host
+	// WorkerBytes bounds the name of a worker, and that of its host.
+	WorkerBytes int64
+	// WorkerKinds is how many kinds of tasks a worker may say that it knows.
 	WorkerKinds int64
-	ListItems   int64 // of a page
-	Partitions  int64 // of a namespace that is made
+	// ListItems is the length of a page at most.
+	ListItems int64
+	// Partitions is how many a namespace may be made with.
+	Partitions int64
 
+	// PayloadBytes, ResultBytes and ContentTypeBytes bound the parts of a task that the client fills.
 	PayloadBytes     int64
 	ResultBytes      int64
 	ContentTypeBytes int64
-	Headers          int64
-	HeaderBytes      int64 // names and values of all headers of a task
-	Priority         int64
-	HorizonMs        int64 // how far ahead a time may lie, and how long a duration may be that has no limit of its own
-	Attempts         int64
-	Crashes          int64
-	Deliveries       int64
-	LeaseMs          int64
-	RetryFactor      int64
-	RetryAfterMs     int64
-	UniqueKeyBytes   int64
-	TagBytes         int64
-	UniqueTTLMs      int64
+	// Headers is how many headers a task may have, HeaderBytes what all their names and values take together.
+	Headers     int64
+	HeaderBytes int64
+	// Priority is the highest priority of a task; the lowest is 0.
+	Priority int64
+	// HorizonMs is how far ahead a time may lie, and how long a duration may be that has no limit of its own.
+	HorizonMs int64
+	// Attempts, Crashes and Deliveries are the highest numbers that a task or queue may name as its own limits.
+	Attempts   int64
+	Crashes    int64
+	Deliveries int64
+	// LeaseMs is the longest lease.
+	LeaseMs int64
+	// RetryFactor is the highest factor by which pauses between attempts grow, RetryAfterMs the longest pause that a worker may ask
+	// for when it fails a task.
+	RetryFactor  int64
+	RetryAfterMs int64
+	// UniqueKeyBytes bounds a unique key or an Idempotency-Key.
+	UniqueKeyBytes int64
+	// TagBytes bounds the tag that places a task or a repository.
+	TagBytes int64
+	// UniqueTTLMs is the longest time for which a unique key is remembered.
+	UniqueTTLMs int64
 
-	KeyBytes    int64
-	ValueBytes  int64
-	CommitOps   int64 // conditions and ops together
-	CommitBytes int64 // as the log encodes it
+	// KeyBytes and ValueBytes bound a key of a keyspace and its value.
+	KeyBytes   int64
+	ValueBytes int64
+	// CommitOps bounds the conditions and ops of one commit together, CommitBytes what they take as the log encodes them.
+	CommitOps   int64
+	CommitBytes int64
 
-	PointsRequest    int64 // of an upsert, delete or get
-	SearchK          int64 // results of a search
-	SearchCandidates int64 // that are judged at first
-	QueryTextBytes   int64
-	FilterBytes      int64
-	EmbedTexts       int64 // of one request
-	EmbedBytes       int64 // of them all
-	EmbedNumbers     int64 // of the vectors that calls ask for at once, in all; of one tenant half of it
-	GateNames        int64 // roles, and credentials, of a gate
-	GateIDs          int64 // ids that a gate names
-	RulesetRules     int64
-	SearchTimeoutMs  int64
-	SearchesWaiting  int64 // for a turn, in all
+	// PointsRequest is how many points an upsert, a deletion or a read may name.
+	PointsRequest int64
+	// SearchK is how many results a search may ask for.
+	SearchK int64
+	// SearchCandidates is how many rows a search may have judged at first.
+	SearchCandidates int64
+	// QueryTextBytes and FilterBytes bound the text that is searched for, and one filter.
+	QueryTextBytes int64
+	FilterBytes    int64
+	// EmbedTexts is how many texts one request may have made into vectors, EmbedBytes what they take together.
+	EmbedTexts int64
+	EmbedBytes int64
+	// EmbedNumbers bounds the numbers of all vectors that calls ask for at the same time; one tenant may have half of it.
+	EmbedNumbers int64
+	// GateNames bounds the roles, and the credentials, that a gate names, GateIDs its ids.
+	GateNames int64
+	GateIDs   int64
+	// RulesetRules is how many rules a ruleset may have.
+	RulesetRules int64
+	// SearchTimeoutMs is the longest time that a search may ask for.
+	SearchTimeoutMs int64
+	// SearchesWaiting is how many searches of all tenants may wait for their turn.
+	SearchesWaiting int64
 }
 
 // Limit is one row of the table of limits: its key in configuration and in errors, its value, default and hard maximum.

@@ -24,12 +24,15 @@ type connections struct {
 
 // address is a client address with open connections.
 type address struct {
+	// n is how many are open, fresh which of them are new, the oldest first.
 	n     int64
 	fresh list.List // as connections.fresh
 }
 
+// oldest is the new connection that is open for longest; nil: there is no new one.
 func (a *address) oldest() *Conn { return oldestOf(&a.fresh) }
 
+// oldestOf is the first connection of a list; nil: the list is empty.
 func oldestOf(l *list.List) *Conn {
 	if e := l.Front(); e != nil {
 		c, _ := e.Value.(*Conn)
@@ -61,6 +64,7 @@ func (cs *connections) enter(c *Conn, l *Limits) (out *Conn, limit string) {
 			out = oldestOf(&cs.Fresh)
 		}
 	}
+	// All of them are in use by callers who have shown a token: the one that comes is refused.
 	if limit != "" && out == nil {
 		return nil, limit
 	}
@@ -97,6 +101,7 @@ func (cs *connections) grownUp(c *Conn) {
 	}
 }
 
+// leave counts c out, unless that was done.
 func (cs *connections) leave(c *Conn) {
 	cs.Mu.Lock()
 	defer cs.Mu.Unlock()
@@ -196,13 +201,20 @@ type Conn struct {
 	addr connAddr
 	host string
 
-	known  atomic.Bool  // a call on it was authenticated
-	rounds atomic.Int32 // of overdue, since something was served on it
-	Calls  atomic.Int64 // authenticated and under way
+	// known says that a call on it was authenticated: it is not new any more.
+	known atomic.Bool
+	// rounds counts calls of Overdue since something was served on it.
+	rounds atomic.Int32
+	// Calls is how many authenticated calls are under way on it. A connection with one is not closed to
+	// make room.
+	Calls atomic.Int64
 
-	Secure    bool        // TLS is above it
-	heads     *headReader // of what is read here; nil: that is not HTTP/1
-	Ambiguous atomic.Bool // a request whose body has two lengths has come
+	// Secure says that TLS is above it, so that what is read here is no text.
+	Secure bool
+	// heads looks at what is read here; nil: that is not HTTP/1.
+	heads *headReader
+	// Ambiguous says that a request has come whose body has two lengths.
+	Ambiguous atomic.Bool
 
 	// Of the server's connections, under their mutex.
 	from          *address
@@ -276,6 +288,7 @@ func ConnOf(ctx context.Context) *Conn {
 	return nil
 }
 
+// connKey is the key under which the context of a request over HTTP has its connection.
 type connKey struct{}
 
 // WithConn lets the requests of a connection find it.

@@ -26,6 +26,8 @@ func OutOfTurn(expected, actual string) core.Fact {
 // shownFailures bounds the bytes of further failures in an error, which may travel in a header.
 const shownFailures = 4 * kib
 
+// describeRefused tells the first failure of a transaction as the error itself, and as many others as
+// fit.
 func describeRefused(e *pb.Error, f core.RefRefused) {
 	if len(f.Failures) == 0 {
 		return
@@ -43,6 +45,7 @@ func describeRefused(e *pb.Error, f core.RefRefused) {
 	}
 	for i := range f.Failures {
 		one := ShowFailure(&f.Failures[i])
+		// About what it takes: a name may stand in the details twice.
 		if left -= len(one.GetMessage()) + 2*len(f.Failures[i].Name) + len(f.Failures[i].Other) + 200; left < 0 {
 			return
 		}

@@ -40,12 +40,15 @@ func (l secureListener) Accept() (net.Conn, error) {
 // sets for the first request. It does not show the state of TLS: package http would take it for one that has no preface.
 type secureConn struct {
 	net.Conn // a *tls.Conn
-	c        *Conn
-	open     bool       // the handshake was done
-	frames   *frameConn // of HTTP/2; nil: it speaks HTTP/1
-	heads    headReader
+	// c is the connection below TLS, as it was counted.
+	c      *Conn
+	open   bool       // the handshake was done
+	frames *frameConn // of HTTP/2; nil: it speaks HTTP/1
+	heads  headReader
 }
 
+// handshake does what TLS wants before the first byte, and finds out whether HTTP/2 was agreed on. A
+// client that speaks plain HTTP to the port is told so.
 func (s *secureConn) handshake() error {
 	t, ok := s.Conn.(*tls.Conn)
 	if !ok {
