@@ -209,7 +209,7 @@ type Conn struct {
 	// make room.
 	Calls atomic.Int64
 
-	// Secure says that TLS is above it, so that what is read here is no text.
+	// Secure says that TLS is above it, so that the bytes read here are encrypted.
 	Secure bool
 	// heads looks at what is read here; nil: that is not HTTP/1.
 	heads *headReader
