@@ -18,20 +18,25 @@ import (
 
 // content is the payload of a task, or a result, while it is read.
 type content struct {
+	// bytes are the value; nil: it was not given.
 	bytes []byte
-	raw   bool // it is a JSON value of the document
+	// raw says that it is a JSON value of the document, and not base64.
+	raw bool
 }
 
+// readRaw reads a JSON value as it stands in the document, byte for byte.
 func (c *content) readRaw(d *jsonReader) {
 	c.once(d)
 	c.bytes, c.raw = d.Raw(), true
 }
 
+// readBase64 reads a value that is any bytes.
 func (c *content) readBase64(d *jsonReader) {
 	c.once(d)
 	c.bytes = d.Base64()
 }
 
+// once refuses a second value: whichever of two were taken, a client could mean the other.
 func (c *content) once(d *jsonReader) {
 	if c.bytes != nil {
 		d.Refuse("must be given only once, as JSON or as base64")
@@ -57,6 +62,7 @@ func jsonType(s string) bool {
 // anyBytes reads text, or base64, into a field that holds any bytes and was not given yet.
 func (d *jsonReader) anyBytes(m *[]byte, base64 bool) {
 	switch {
+	// The two names of a field are two fields to the reader, which refuses a repeated one only.
 	case *m != nil:
 		d.Refuse("must be given only once, as text or as base64")
 	case base64:
@@ -79,11 +85,14 @@ var heartbeatOneFields = []jsonField[pb.HeartbeatRequest]{
 	{"extend", func(d *jsonReader, m *pb.HeartbeatRequest) { m.Extend = d.duration() }},
 }
 
+// readToken reads the token of an attempt, readEffects what commits together with its end. On these
+// routes they stand next to the fields of the outcome.
 func readToken(d *jsonReader, m *pb.SettleItem)   { m.Token = d.Unsigned() }
 func readEffects(d *jsonReader, m *pb.SettleItem) { m.Effects = readNew(d, effectsFields) }
 
 // oneBody is the body of a route that settles one task: the item, and the outcome whose fields stand next to the token.
 type oneBody[T any] struct {
+	// item has the token and the effects; outcome is a Complete, a Fail or the like.
 	item    *pb.SettleItem
 	outcome T
 }
@@ -91,6 +100,7 @@ type oneBody[T any] struct {
 // besideToken makes the fields of such a body.
 func besideToken[T any](fields []jsonField[T], more ...jsonField[pb.SettleItem]) []jsonField[oneBody[T]] {
 	var out []jsonField[oneBody[T]]
+	// Each field of either message becomes one of the body, which reads into its own part.
 	for _, f := range append([]jsonField[pb.SettleItem]{{"token", readToken}}, more...) {
 		out = append(out, jsonField[oneBody[T]]{f.name, func(d *jsonReader, m *oneBody[T]) { f.read(d, m.item) }})
 	}
@@ -101,6 +111,7 @@ func besideToken[T any](fields []jsonField[T], more ...jsonField[pb.SettleItem])
 }
 
 var (
+	// Only a completion has effects.
 	completeOneFields = besideToken(completeFields, jsonField[pb.SettleItem]{"effects", readEffects})
 	failOneFields     = besideToken(failFields)
 	snoozeOneFields   = besideToken(snoozeFields)
@@ -201,6 +212,7 @@ func writeErrorAnswer(w *jsonWriter, e *pb.Error) { w.Object("error", func() { w
 // writeResult is what became of a task, for those who wait for its end.
 func writeResult(w *jsonWriter, t *pb.Task) {
 	w.Str("state", wordOf(stateWords, int32(t.GetState())))
+	// States after Completed are ends too.
 	w.Bool("done", t.GetState() >= pb.State_COMPLETED)
 	w.OptStr("reason", t.GetReason())
 	if t.GetHasResult() {
@@ -217,6 +229,7 @@ func writeEmbedded(w *jsonWriter, m core.EmbedModel, out []core.Embedding) {
 	w.Str("model", m.Model)
 	w.Count("dim", uint64(len(out[0].Vector)))
 	w.Bool("semantic", m.Semantic)
+	// A text that was embedded before may have its vector as JSON already, which is not made again.
 	w.List("vectors", len(out), func(i int) {
 		if e := out[i]; e.Text != nil {
 			w.Raw(e.Text.JSON())
@@ -236,6 +249,7 @@ func writeSearch(w *jsonWriter, f *api.Found) {
 	api.WriteFound(&w.Writer, out)
 	w.OptStr("degraded", out.GetDegraded())
 	w.OptStr("search_id", out.GetSearchId())
+	// Microseconds of each stage.
 	t := out.GetTookUs()
 	w.Object("took_us", func() {
 		w.Count("embed", t.GetEmbed())

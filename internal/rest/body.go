@@ -37,11 +37,14 @@ func (c *restCall) body() ([]byte, error) {
 	if e := c.r.Header.Get("Content-Encoding"); e != "" && e != "identity" {
 		return nil, edge.Invalid("Content-Encoding", "is not supported: send the body as it is")
 	}
+	// A client may announce a large body and send nothing: room is made as the bytes come.
 	size := c.r.ContentLength
 	if size < 0 || size > firstRead {
 		size = firstRead
 	}
 	var b []byte
+	// The buffer doubles, and each step is counted before it is made, so that memory that is held is
+	// memory that is counted.
 	for {
 		if int64(len(b)) == int64(cap(b)) {
 			grown, fact := c.grow(b, size)
@@ -109,6 +112,7 @@ var (
 // leaveBody prepares a refusal: it is written at once. What has come of the body is taken; if that is not all, the connection
 // is closed after the answer, and read on for a short time only, so that the answer arrives.
 func (c *restCall) leaveBody() {
+	// Over HTTP/2 a stream ends by itself, and the connection goes on.
 	if c.ended || c.r.ContentLength == 0 || c.r.ProtoMajor != 1 || c.bodyCame() {
 		return
 	}
@@ -121,9 +125,11 @@ const cameBytes = 4 * kib
 
 // bodyCame reports whether the whole body has come already, and takes it. It does not wait.
 func (c *restCall) bodyCame() bool {
+	// A deadline in the past makes Read return what is buffered, and no more.
 	if n := c.r.ContentLength; n < 0 || n > cameBytes || c.r.Header.Get("Expect") != "" || c.control.SetReadDeadline(longAgo) != nil {
 		return false
 	}
+	// One byte more than fits, so that the end of the body shows.
 	_, err := io.CopyN(io.Discard, c.r.Body, cameBytes+1)
 	return errors.Is(err, io.EOF)
 }
@@ -139,6 +145,8 @@ func (c *restCall) grow(b []byte, first int64) ([]byte, core.Fact) {
 		size = min(size, c.s.Limits.RESTBodyBytes+1)
 	}
 	more := size - int64(cap(b))
+	// Three counters bound it: bodies of this door, requests of all doors, and the tenant's share of
+	// those on their way. What was taken is given back by ServeHTTP, refused or not.
 	if c.h.bodies.Add(more) > c.s.Limits.RESTBodiesBytes {
 		c.h.bodies.Add(-more)
 		return nil, core.Unavailable{Reason: "overload", Limit: limitBodies}
@@ -148,6 +156,7 @@ func (c *restCall) grow(b []byte, first int64) ([]byte, core.Fact) {
 		return nil, edge.ErrRequests
 	}
 	c.held += more
+	// The first piece is free of the share: it is small, and most bodies fit into it.
 	if len(b) > 0 {
 		if fact := c.s.RequestShares.Take(c.who.Tenant, more); fact != nil {
 			return nil, fact
@@ -172,10 +181,13 @@ func (c *restCall) setDeadline(set func(time.Time) error, ms int64) {
 
 // Header names, as package http writes them.
 const (
+	// headerIndex says where an answer stands in the log of its partition; headerRev is the revision of
+	// a key, or of a repository's refs.
 	headerIndex = "Millrace-Index"
 	headerRev   = "Millrace-Rev"
 )
 
+// Values of headers that do not change. All answers share them: package http does not write to them.
 var (
 	contentJSON   = []string{"application/json"}
 	contentBytes  = []string{"application/octet-stream"}
@@ -188,6 +200,8 @@ var (
 func (c *restCall) head(status int, contentType []string, length int) {
 	c.written = true
 	h := c.w.Header()
+	// Payloads are whatever clients have stored: a browser must not guess that one is a page, and no
+	// cache may keep it.
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
 	if contentType != nil {
@@ -217,6 +231,7 @@ func (c *restCall) ok(status int, at *pb.At, fields func(w *jsonWriter)) error {
 
 // object answers with an object. An error is of a caller who is gone.
 func (c *restCall) object(status int, fields func(w *jsonWriter)) error {
+	// The whole answer is in memory before the status is written: its length stands in a header.
 	w, _ := c.h.writers.Get().(*jsonWriter)
 	w.Reset()
 	w.lean = false
@@ -227,6 +242,7 @@ func (c *restCall) object(status int, fields func(w *jsonWriter)) error {
 	c.head(status, contentJSON, len(w.B))
 	c.gather(len(w.B))
 	_, err := c.w.Write(w.B)
+	// One large answer must not keep its buffer for ever.
 	if cap(w.B) <= pooledBytes {
 		c.h.writers.Put(w)
 	}
@@ -244,6 +260,7 @@ func (c *restCall) fail(err error) {
 	if c.written {
 		return
 	}
+	// A leader may be found first: it makes another answer of NotLeader, or answers itself.
 	if err = c.elsewhere(edge.FactOf(err, false)); err == nil {
 		return
 	}
@@ -254,6 +271,7 @@ func (c *restCall) fail(err error) {
 		name = c.route.name()
 	}
 	e := c.s.Wire(name, err, c.who.Scopes.Has(edge.ReadsValues))
+	// The worker must learn that its attempt has ended all the same.
 	if f, ok := errors.AsType[edge.SettleRefusal](err); ok && f.Failed {
 		if e.Details == nil {
 			e.Details = make(map[string]string)
@@ -268,11 +286,13 @@ func (c *restCall) fail(err error) {
 		if f, ok := errors.AsType[edge.WrongMethod](err); ok {
 			h["Allow"] = []string{f.Allow}
 		}
+	// HTTP's own words for when to try again; the pause is in the answer too.
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		h["Retry-After"] = []string{retryAfter(e.GetRetryAfter())}
 	}
 	c.leaveBody()
 	_ = c.object(row.HTTP, func(w *jsonWriter) { // an error is of a caller who is gone
+		// Clients of OpenAI's API read their own form of errors.
 		if c.route != nil && c.route.failure != nil {
 			c.route.failure(w, row.HTTP, e)
 			return
@@ -283,6 +303,7 @@ func (c *restCall) fail(err error) {
 
 // retryAfter is a pause in whole seconds, one where none is known.
 func retryAfter(d *durationpb.Duration) string {
+	// Rounded up: a client that comes early is refused again.
 	s := int64((d.AsDuration() + time.Second - 1) / time.Second)
 	return strconv.FormatInt(max(s, 1), 10)
 }

@@ -19,15 +19,21 @@ import (
 // the form may still be refused for what it means. Expressions are read alike by RE2, ECMA 262 and Python. Bounds that are
 // limits of the server's configuration are their defaults. In a list, words about texts hold for its elements.
 type Form struct {
-	Pattern              string // expression that the text matches
-	Not                  string // expression that it does not match
-	MinLength, MaxLength int64  // characters; 0 means no bound
-	Minimum, Maximum     json.Number
-	MultipleOf           json.Number
-	Words                []string // the whole set of texts
-	MinItems, MaxItems   int64    // of a list; 0 means no bound
-	Note                 string   // a bound in words, where no expression says it
-	Examples             []string
+	// Pattern is an expression that the text matches, Not one that it does not match.
+	Pattern string
+	Not     string
+	// MinLength and MaxLength count characters; 0: there is no bound.
+	MinLength, MaxLength int64
+	// Minimum, Maximum and MultipleOf are of numbers; empty: there is no bound.
+	Minimum, Maximum json.Number
+	MultipleOf       json.Number
+	// Words is the whole set of texts.
+	Words []string
+	// MinItems and MaxItems are of a list; 0: there is no bound.
+	MinItems, MaxItems int64
+	// Note is a bound in words, where no expression says it.
+	Note     string
+	Examples []string
 }
 
 // urlKeyBytes is how long a key may be in an address to be sure to fit, whatever must be escaped in it.
@@ -38,13 +44,18 @@ const float32Max = "3.4028234663852886e38"
 
 // Expressions of texts.
 const (
-	controls  = `\x00-\x08\x0a-\x1f\x7f` // of a class: what text refuses
-	refBytes  = `[^\x00-\x20\x7f~^:?*\[\\/]`
+	controls = `\x00-\x08\x0a-\x1f\x7f` // of a class: what text refuses
+	// refBytes is of the characters of a ref's name that is not a separator; see core.CheckRefName.
+	refBytes = `[^\x00-\x20\x7f~^:?*\[\\/]`
+	// durations is what package time reads, without a sign.
 	durations = `^(0|([0-9]{1,9}(\.[0-9]{1,9})?(ns|us|ms|s|m|h)){1,6})$`
 	noDigits  = `^[^1-9]*$` // of a duration: it is 0
+	// base64s ends with the padding that the last group needs, whose unused bits are 0. packed32s is
+	// base64 of whole numbers of four bytes.
 	base64s   = `^([0-9A-Za-z+/]{4})*([0-9A-Za-z+/][AQgw]==|[0-9A-Za-z+/]{2}[AEIMQUYcgkosw048]=)?$`
 	packed32s = `^([0-9A-Za-z+/]{16})*([0-9A-Za-z+/]{5}[AQgw]==|[0-9A-Za-z+/]{10}[AEIMQUYcgkosw048]=)?$`
-	taskIDs   = `^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$`
+	// taskIDs is Crockford's base 32, of which the first digit has three bits.
+	taskIDs = `^[0-7][0-9A-HJKMNP-TV-Za-hjkmnp-tv-z]{25}$`
 )
 
 // Forms that values of a body have which have no other. A text may not hold NUL; AnyUint64 is of numbers that are exact.
@@ -56,22 +67,28 @@ var (
 
 // Forms that several fields have.
 var (
-	plainText     = Form{Pattern: `^[^` + controls + `]*$`}
-	queueForm     = Form{Pattern: names(`._:-`)}
-	spaceForm     = Form{Pattern: names(`._-`)}
-	taskForm      = Form{Pattern: taskIDs, Not: `^0*$`}
-	repoForm      = Form{Pattern: names(`._-`), Not: `\.\.|\.git$|\.lock$`}
-	refForm       = Form{Pattern: `^(HEAD|refs(/` + refBytes + `+)+)$`, Not: refRules(core.MaxRefComponents), MaxLength: core.MaxRefName}
-	refPathForm   = below("refs/")
-	globForm      = Form{Pattern: `^[^\x00]+$`, Not: fmt.Sprintf(`(\*[^*]*){%d}`, core.MaxRefStars+1), MaxLength: core.MaxRefGlob}
-	objectForm    = Form{Pattern: `^[0-9a-f]{40}$`}
-	objectOrNone  = Form{Pattern: `^([0-9a-f]{40})?$`}
-	repoIDForm    = Form{Pattern: `^[0-9A-Fa-f]{32}$`}
+	// plainText is of names and headers: no control characters.
+	plainText = Form{Pattern: `^[^` + controls + `]*$`}
+	queueForm = Form{Pattern: names(`._:-`)}
+	spaceForm = Form{Pattern: names(`._-`)}
+	// An id that is 0 means none.
+	taskForm = Form{Pattern: taskIDs, Not: `^0*$`}
+	repoForm = Form{Pattern: names(`._-`), Not: `\.\.|\.git$|\.lock$`}
+	refForm  = Form{Pattern: `^(HEAD|refs(/` + refBytes + `+)+)$`, Not: refRules(core.MaxRefComponents), MaxLength: core.MaxRefName}
+	// refPathForm is of a path, which says refs/ itself.
+	refPathForm  = below("refs/")
+	globForm     = Form{Pattern: `^[^\x00]+$`, Not: fmt.Sprintf(`(\*[^*]*){%d}`, core.MaxRefStars+1), MaxLength: core.MaxRefGlob}
+	objectForm   = Form{Pattern: `^[0-9a-f]{40}$`}
+	objectOrNone = Form{Pattern: `^([0-9a-f]{40})?$`}
+	repoIDForm   = Form{Pattern: `^[0-9A-Fa-f]{32}$`}
+	// requestIDForm lets hyphens stand anywhere, as in a UUID. All digits 0 mean none.
 	requestIDForm = Form{Pattern: fmt.Sprintf(`^(-*[0-9A-Fa-f]){%d}-*$`, 2*api.RequestIDBytes), Not: `^[0-]*$`}
 	pointForm     = Form{Pattern: fmt.Sprintf(`^[^\x00-\x20\x7f]{1,%d}$`, api.NameBytes)}
-	versionForm   = Form{Pattern: `^` + digitsUpTo(math.MaxUint64) + `/` + digitsUpTo(math.MaxUint64) + `$|^0$`}
-	fieldForm     = Form{Pattern: fmt.Sprintf(`^[A-Za-z_][0-9A-Za-z_]{0,%d}$`, api.NameBytes-1)}
-	rulesetForm   = Form{Pattern: strings.TrimSuffix(names(`._-`), `$`) + `(@` + positiveUpTo(math.MaxUint32) + `)?$`}
+	// versionForm is of a point: partition and number, or 0 for none.
+	versionForm = Form{Pattern: `^` + digitsUpTo(math.MaxUint64) + `/` + digitsUpTo(math.MaxUint64) + `$|^0$`}
+	fieldForm   = Form{Pattern: fmt.Sprintf(`^[A-Za-z_][0-9A-Za-z_]{0,%d}$`, api.NameBytes-1)}
+	rulesetForm = Form{Pattern: strings.TrimSuffix(names(`._-`), `$`) + `(@` + positiveUpTo(math.MaxUint32) + `)?$`}
+	// etagForm is a version, in the quotes of an ETag or without.
 	etagForm      = Form{Pattern: `^(` + digitsUpTo(math.MaxInt64) + `|"` + digitsUpTo(math.MaxInt64) + `")$`}
 	cursorForm    = Form{Pattern: `^[0-9A-Za-z_-]*$`, MaxLength: api.CursorBytes}
 	stalenessForm = Form{Pattern: durations, Not: noDigits, Examples: []string{"1.5s", "90s"}}
@@ -79,7 +96,8 @@ var (
 	reasonForm    = plainText.upTo(core.MaxReason)
 	labelQuery    = Form{Pattern: fmt.Sprintf(`^[0-9A-Za-z][0-9A-Za-z._/-]{0,%d}=[^`+controls+`]{0,%d}$`, core.MaxLabelName-1, core.MaxLabelValue)}
 	labelForm     = Form{MaxLength: core.MaxLabelValue, Pattern: plainText.Pattern}
-	tokenForm     = wholes[uint64](1, math.MaxUint64)
+	// A token counts from 1.
+	tokenForm = wholes[uint64](1, math.MaxUint64)
 )
 
 // names is the expression of a name: up to NameBytes letters, digits and others, of which the others do not come first.
@@ -105,6 +123,8 @@ func digitsUpTo(top uint64) string { return `(0|` + positiveUpTo(top) + `)` }
 
 // positiveUpTo is digitsUpTo from 1 on.
 func positiveUpTo(top uint64) string {
+	// JSON Schema has no bounds for numbers in texts, so the expression lists them: all shorter
+	// numbers, and for each digit those that are lower there.
 	digits := strconv.FormatUint(top, 10)
 	ways := []string{fmt.Sprintf(`[1-9][0-9]{0,%d}`, len(digits)-2)} // all that are shorter
 	for i, d := range digits {
@@ -112,6 +132,7 @@ func positiveUpTo(top uint64) string {
 		if i == 0 {
 			least = '1'
 		}
+		// No number is lower at this digit.
 		if d == least {
 			continue
 		}
@@ -161,6 +182,7 @@ func spans(s api.Span) Form {
 	if s.Min > 0 {
 		f.Not = noDigits
 	}
+	// Examples that are within the bounds.
 	for _, example := range []string{"1.5s", "90s", "1h30m"} {
 		if d, _ := time.ParseDuration(example); d.Milliseconds() <= s.Max {
 			f.Examples = append(f.Examples, example)
@@ -169,6 +191,7 @@ func spans(s api.Span) Form {
 	return f
 }
 
+// showSpan writes a time in milliseconds as clients write it; long ones with their days.
 func showSpan(ms int64) string {
 	switch {
 	case ms > 0 && ms%day == 0:
@@ -233,6 +256,7 @@ func FieldForms() map[string]Form {
 	return out
 }
 
+// taskForms are the forms of tasks, attempts and commits.
 func taskForms(l *edge.Limits) map[string]Form {
 	attempts, crashes, deliveries := wholes(0, l.Attempts), wholes(0, l.Crashes), wholes(0, l.Deliveries)
 	return map[string]Form{
@@ -261,11 +285,13 @@ func taskForms(l *edge.Limits) map[string]Form {
 	}
 }
 
-// base64Form is the form of base64 of at most top bytes.
+// base64Len is how long the base64 of n bytes is.
 func base64Len(n int64) int64 { return int64(base64.StdEncoding.EncodedLen(int(n))) }
 
+// base64Form is the form of base64 of at most top bytes.
 func base64Form(top int64) Form { return Form{Pattern: base64s, MaxLength: base64Len(top)} }
 
+// keyForms are the forms of keys and values. A key has the same form in every message.
 func keyForms(l *edge.Limits) map[string]Form {
 	out := map[string]Form{
 		".keyspace": spaceForm, ".key": AnyText.filled().upTo(l.KeyBytes), ".key_base64": base64Form(l.KeyBytes).filled(),
@@ -280,6 +306,7 @@ func keyForms(l *edge.Limits) map[string]Form {
 	return out
 }
 
+// configForms are the forms of configurations, and of changes of the cluster.
 func configForms(l *edge.Limits) map[string]Form {
 	bytes := wholes[int64](0, api.MaxQuota)
 	return map[string]Form{
@@ -302,6 +329,7 @@ func configForms(l *edge.Limits) map[string]Form {
 	}
 }
 
+// refForms are the forms of repositories and refs.
 func refForms() map[string]Form {
 	message := plainText.upTo(core.MaxRefMessage)
 	changes := Form{}.many(1, core.MaxRefChanges)
@@ -321,6 +349,7 @@ func refForms() map[string]Form {
 	}
 }
 
+// searchForms are the forms of collections, points, rulesets and searches.
 func searchForms(l *edge.Limits) map[string]Form {
 	horizon := spans(api.Span{Min: 1, Max: l.HorizonMs})
 	params := Form{}

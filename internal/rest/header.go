@@ -18,13 +18,19 @@ type Repeat string
 
 // How requests are repeated.
 const (
-	RepeatByKey     Repeat = "with the same Idempotency-Key"
-	RepeatByID      Repeat = "as it is where each of its tasks has an id or a unique key"
-	RepeatByToken   Repeat = "as it is: the token of the lease tells a repetition"
-	RepeatSame      Repeat = "as it is: what it asks for is a state, in which a repetition finds things"
+	// RepeatByKey is of what makes another thing each time it is asked for.
+	RepeatByKey Repeat = "with the same Idempotency-Key"
+	// RepeatByID is of a batch, in which each task has a name of its own, or none.
+	RepeatByID Repeat = "as it is where each of its tasks has an id or a unique key"
+	// RepeatByToken is of the end of an attempt: a token ends one attempt, once.
+	RepeatByToken Repeat = "as it is: the token of the lease tells a repetition"
+	// RepeatSame is of what can be asked for twice and is done once.
+	RepeatSame Repeat = "as it is: what it asks for is a state, in which a repetition finds things"
+	// RepeatCondition is of a change with a condition that the first try may have made untrue.
 	RepeatCondition Repeat = "as it is: a refusal of the repetition can mean that the first try was applied"
-	RepeatClaim     Repeat = "as it is: what a claim took that was not heard of returns to its queue when the lease ends"
-	RepeatRead      Repeat = "as it is: it changes nothing"
+	// RepeatClaim is of claims, RepeatRead of reads that are posted.
+	RepeatClaim Repeat = "as it is: what a claim took that was not heard of returns to its queue when the lease ends"
+	RepeatRead  Repeat = "as it is: it changes nothing"
 )
 
 // headerKey names a request, so that its repetition is known.
@@ -47,17 +53,20 @@ var meaningful = map[string]string{
 	"Millrace-Namespace": "the parameter ns",
 }
 
+// ownHeaders begins the names of the product's headers, in requests and answers.
 const ownHeaders = "Millrace-"
 
 // checkHeaders refuses headers that ask for what the route does not do, and one that is given twice.
 func (c *restCall) checkHeaders() core.Fact {
 	for name, values := range c.r.Header {
+		// Names come in the form of package http: capitals after hyphens.
 		instead, known := meaningful[name]
 		switch {
 		case c.route.takesHeader(name):
 			if len(values) > 1 {
 				return edge.Invalid(name, "must be given only once")
 			}
+		// Package http answers 100-continue by itself.
 		case name == "Expect" && !strings.EqualFold(strings.Join(values, ","), "100-continue"):
 			return edge.Invalid(name, "must be 100-continue")
 		case known || strings.HasPrefix(name, ownHeaders):
@@ -67,6 +76,7 @@ func (c *restCall) checkHeaders() core.Fact {
 	return nil
 }
 
+// takesHeader reports whether a route has a header as a parameter.
 func (r *Route) takesHeader(name string) bool {
 	return slices.ContainsFunc(r.Header, func(p Param) bool { return p.Name == name })
 }
@@ -95,6 +105,7 @@ func (c *restCall) requestKey(given []byte) ([]byte, core.Fact) {
 	case len(given) > 0:
 		return nil, edge.Invalid(headerKey, "and request_id are mutually exclusive")
 	}
+	// The bounds of a unique key: both are named by the client and kept by the server.
 	if fact := api.TextUpTo(headerKey, values[0], "unique_key_bytes", c.s.Limits.UniqueKeyBytes); fact != nil {
 		return nil, fact
 	}
@@ -104,6 +115,7 @@ func (c *restCall) requestKey(given []byte) ([]byte, core.Fact) {
 
 // keyTaken names the Idempotency-Key in the refusal of one that was used for other content.
 func (c *restCall) keyTaken(err error) error {
+	// The service knows only the request id, which the client has not seen.
 	f, ok := errors.AsType[core.AlreadyExists](err)
 	if values := c.r.Header[headerKey]; ok && f.Kind == "request" && len(values) > 0 {
 		return core.AlreadyExists{Kind: headerKey, ID: values[0]}

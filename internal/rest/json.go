@@ -12,9 +12,11 @@ import (
 // jsonReader reads the body of a request, whose lists have the limits of the edge.
 type jsonReader struct {
 	strictjson.Reader
+	// l has the limits of lists, which generated code asks by name.
 	l *edge.Limits
 }
 
+// newJSONReader returns a reader of a body. Its limits of nesting are those of the server.
 func newJSONReader(b []byte, l *edge.Limits) *jsonReader {
 	return &jsonReader{strictjson.NewReader(b, l.JSONDepth), l}
 }
@@ -42,6 +44,7 @@ func readObject[T any](d *jsonReader, m *T, fields []jsonField[T]) {
 				return i, fields[i].name
 			}
 		}
+		// Objects have few fields: to walk the list costs less than a map.
 		return -1, ""
 	}, func(i int) {
 		if fields[i].read == nil {
@@ -73,8 +76,10 @@ func (d *jsonReader) time() *timestamppb.Timestamp {
 // jsonWriter writes the body of an answer.
 type jsonWriter struct {
 	strictjson.Writer
-	l    *edge.Limits
-	lean bool // the answer leaves out what only one of its own has: payloads and results in a list, counters of the node
+	l *edge.Limits
+	// lean says that an answer leaves out what only one of its own has: payloads and results in a list,
+	// and the counters of the node for those who may not see them.
+	lean bool
 }
 
 // time is a time in RFC 3339, left out when unset.

@@ -16,6 +16,7 @@ import (
 
 // Parameters of routes of keys.
 var (
+	// Bounds of a range stand in an address, where keys have a length that is sure to fit.
 	boundForm = Form{MaxLength: urlKeyBytes}
 	maxStale  = Param{Name: "max_staleness", Type: "duration", Form: stalenessForm, Doc: "With consistency=stale: ask a majority when what this node has may be older."}
 	ifRevOf   = Param{Name: "if_rev", Type: "integer", Form: AnyUint64, Doc: "Refuse unless the key is at this revision; 0: absent."}
@@ -27,12 +28,14 @@ var (
 	}
 )
 
+// keyspacesService begins the methods of keyspaces.
 const keyspacesService = "/millrace.v1.KeyspaceService/"
 
 // keyRoutes read and write keys, and configure keyspaces.
 func keyRoutes() []*Route {
 	return []*Route{
 		{
+			// Keys are any bytes: percent-encoded in a path, so that a slash within one is no separator.
 			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev"}, Status: statusOK, Query: keyReads,
 			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
 			handle: (*restCall).getKey,
@@ -48,6 +51,7 @@ func keyRoutes() []*Route {
 			Doc: "Remove a key. An absent key is not an error.", Query: []Param{ifRevOf}, handle: (*restCall).deleteKey,
 		},
 		{
+			// It is posted, because many keys do not fit an address.
 			Method: http.MethodPost, Path: "/v1/kv/{keyspace}/get", Repeat: RepeatRead, Native: keysService + "BatchGet", Body: "KVBatchGetRequest", Answer: "KVBatchGetResponse", Status: statusOK,
 			Doc:    "Read up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.",
 			fields: fieldNames(kvBatchGetRequestFields), handle: (*restCall).kvBatchGet,
@@ -100,6 +104,7 @@ func (c *restCall) maxStaleness() (*durationpb.Duration, core.Fact) {
 	return durationpb.New(d), nil
 }
 
+// ifRev reads the revision that a key must have to be changed; nil: any.
 func (c *restCall) ifRev() (*uint64, core.Fact) {
 	s, ok := c.query.get("if_rev")
 	if !ok {
@@ -119,7 +124,9 @@ func (c *restCall) flag(name string) bool {
 }
 
 // putKey serves PUT /v1/kv/{keyspace}/keys/{key}.
+// It is written by hand: the body is the value.
 func (c *restCall) putKey() error {
+	// The value is the body, so everything else of the op stands in the address.
 	put := &pb.KVPut{Keyspace: c.params[0], Key: []byte(c.params[1])}
 	var fact core.Fact
 	if put.IfRev, fact = c.ifRev(); fact != nil {
@@ -143,6 +150,7 @@ func (c *restCall) putKey() error {
 }
 
 // deleteKey serves DELETE /v1/kv/{keyspace}/keys/{key}.
+// It is written by hand: its fields are those of a message within the request.
 func (c *restCall) deleteKey() error {
 	in := &pb.KVDelete{Keyspace: c.params[0], Key: []byte(c.params[1])}
 	var fact core.Fact
@@ -162,6 +170,7 @@ func (c *restCall) deleteKey() error {
 
 // ats answers with an object of several partitions, or of one.
 func (c *restCall) ats(list []*pb.At, fields func(w *jsonWriter)) error {
+	// A header says one place only. Where there are several partitions the body has the list.
 	if len(list) == 1 {
 		c.showIndex(list[0])
 	}
@@ -194,7 +203,9 @@ func (c *restCall) keyRange() (r core.KeyRange, given bool) {
 }
 
 // listKeys serves GET /v1/kv/{keyspace}.
+// It is written by hand: it is a page of what is a stream over gRPC.
 func (c *restCall) listKeys() error {
+	// Over gRPC a range is a stream. Here it is a page, which the service reads by itself.
 	in := api.KeyPageRequest{Values: !c.flag("keys_only")}
 	in.Range, _ = c.keyRange()
 	if fact := c.s.Keys().CheckRange(in.Range); fact != nil {
@@ -231,8 +242,11 @@ func (c *restCall) listKeys() error {
 }
 
 // deleteKeys serves DELETE /v1/kv/{keyspace}.
+// It is written by hand: a range must be named, so that a lost query does not remove all keys.
 func (c *restCall) deleteKeys() error {
 	r, given := c.keyRange()
+	// All keys of a keyspace go only for a client that says so: an address that lost its query must not
+	// do it.
 	if !given {
 		return edge.Invalid("prefix", "is required, or from and to: prefix= (empty) means all keys")
 	}

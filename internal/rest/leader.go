@@ -27,6 +27,7 @@ const (
 	forwardParam = "forward"
 )
 
+// asks reports whether a parameter of 0 or 1 is given, and 1.
 func (c *restCall) asks(name string) bool {
 	v, _ := c.query.get(name)
 	return v == "1"
@@ -50,6 +51,7 @@ func (c *restCall) leaderAddress(f core.NotLeader, baseOf func(address string) s
 	if err != nil || base == "" {
 		return nil, false
 	}
+	// The leader answers by itself, whatever this node was asked to do.
 	q := c.r.URL.Query()
 	q.Del(forwardParam)
 	q.Set(hopParam, "1")
@@ -73,20 +75,28 @@ var ErrForwards = errors.New("too many requests are forwarded to this node")
 // forward answers with what the leader answers. An answer that did not come leaves the outcome unknown, unless nothing was
 // sent.
 func (c *restCall) forward(to *url.URL) error {
+	// Places are counted by tenant too: claims wait for long, and one tenant's must not take all
+	// connections to the leader.
 	if fact := c.s.Forwards.Enter(c.who.Tenant); fact != nil {
 		return fact
 	}
 	defer c.s.Forwards.Leave(c.who.Tenant)
+	// Of the call, which has no deadline of its own: the leader has all the time that a request there
+	// may take.
 	ctx, cancel := context.WithTimeout(c.call, time.Duration(c.s.Limits.RESTCallMs+max(c.s.Limits.ClaimWaitMs, c.s.Limits.ResultWaitMs))*time.Millisecond)
 	defer cancel()
+	// What was not sent has changed nothing. Package http sets this on a goroutine of its own.
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
 	req, err := http.NewRequestWithContext(ctx, c.r.Method, to.String(), bytes.NewReader(c.sent))
 	if err != nil {
 		return err
 	}
+	// Headers that the route takes are passed on, and few others: they are all that the leader looks
+	// at.
 	names := passedOn
 	for _, p := range c.route.Header {
+		// The capacity is cut, so that the shared list is not written to.
 		names = append(names[:len(names):len(names)], p.Name)
 	}
 	for _, name := range names {
@@ -94,8 +104,11 @@ func (c *restCall) forward(to *url.URL) error {
 			req.Header[http.CanonicalHeaderKey(name)] = v
 		}
 	}
+	// The leader notes the client's address, not that of this node.
 	req.Header[headerClient] = []string{c.r.RemoteAddr}
 	resp, err := c.h.o.Peers.Do(req)
+	// An answer that did not come: only of what was not sent, or only reads, is it known that nothing
+	// was changed.
 	switch {
 	case errors.Is(err, ErrForwards) && !sent.Load():
 		return core.Unavailable{Reason: "overload", Limit: edge.LimitForwards}
@@ -114,6 +127,7 @@ func (c *restCall) passBack(resp *http.Response) error {
 			h[http.CanonicalHeaderKey(name)] = v
 		}
 	}
+	// Else package http sends the answer in chunks, as it came.
 	if resp.ContentLength >= 0 {
 		h["Content-Length"] = []string{strconv.FormatInt(resp.ContentLength, 10)}
 	}
@@ -156,9 +170,12 @@ func (c *restCall) elsewhere(err error) error {
 	if !ok {
 		return err
 	}
+	// A node that took this one for the leader has sent it. To send it on could go on for as long as
+	// there is no leader.
 	if c.asks(hopParam) {
 		return core.Unavailable{Reason: "no_leader"}
 	}
+	// Where forwarding is not possible, a redirect is the next best answer.
 	if c.forwards() && c.h.o.Peers != nil {
 		if to, ok := c.leaderAddress(f, c.h.o.PeerOf); ok {
 			return c.forward(to)

@@ -19,13 +19,19 @@ import (
 // embeddingsBody is the body of POST /v1/embeddings, whose requests, answers and errors are those of OpenAI's API: programs
 // that are written for that need a base address and a token, and no change.
 type embeddingsBody struct {
-	input  []string
-	tokens bool   // each of them is a JSON array of the model's tokens
-	model  string // of an embedder; empty: the default one
-	base64 bool   // vectors are numbers of 32 bits, little-endian, in base64
-	dim    uint32 // of the vectors; 0: the model's
+	input []string
+	// tokens says that each of them is a JSON array of the model's tokens.
+	tokens bool
+	// model is the name of an embedder, or of its model; empty: the default one.
+	model string
+	// base64 says that vectors are written as base64 of numbers of 32 bits, little-endian.
+	base64 bool
+	// dim is how many numbers the client wants in a vector; 0: as many as the model makes. Any other
+	// number is refused.
+	dim uint32
 }
 
+// embeddingsFields are the fields of that API. Its clients send null for what they leave out.
 var embeddingsFields = nullable([]jsonField[embeddingsBody]{
 	{"input", func(d *jsonReader, m *embeddingsBody) { m.input, m.tokens = d.oneOrMoreTexts() }},
 	{"model", func(d *jsonReader, m *embeddingsBody) { m.model = d.Text() }},
@@ -56,6 +62,8 @@ func (d *jsonReader) oneOrMoreTexts() (out []string, tokens bool) {
 		return []string{d.Text()}, false
 	}
 	var one []byte // a single list of tokens
+	// A list is of one kind: texts, tokens, or lists of tokens. What is mixed is counted first and
+	// refused at the end, with one message.
 	lists, texts := 0, 0
 	d.Array("embed_bytes", d.l.EmbedBytes, func() {
 		switch c := d.Peek(); {
@@ -63,10 +71,12 @@ func (d *jsonReader) oneOrMoreTexts() (out []string, tokens bool) {
 			lists++
 			list := []byte{'['}
 			d.Array("embed_bytes", d.l.EmbedBytes, func() { list = d.token(list) })
+			// An empty list of tokens is a text without content.
 			if len(list) == 1 {
 				d.Refuse("must not be empty")
 			}
 			out = append(out, string(append(list, ']')))
+		// The list itself is one text of tokens.
 		case c >= '0' && c <= '9':
 			if one == nil {
 				one = append(make([]byte, 0, 256), '[')
@@ -109,6 +119,7 @@ func (c *restCall) embeddings() error {
 	}
 	m, out, give, err := c.s.Searches().EmbedTexts(c.ctx, &pb.EmbedRequest{Texts: in.input, Model: in.model}, in.tokens)
 	if err != nil {
+		// An error names the field as this API has it.
 		return edge.Refielded(err, func(field string) string {
 			if rest, ok := strings.CutPrefix(field, "texts"); ok {
 				return "input" + rest
@@ -116,15 +127,18 @@ func (c *restCall) embeddings() error {
 			return field
 		})
 	}
+	// The vectors are counted until they are written.
 	defer give()
 	if dim := len(out[0].Vector); in.dim != 0 && int(in.dim) != dim {
 		return edge.Invalid("dimensions", fmt.Sprintf("is not what the model makes, which is %d", dim))
 	}
+	// This API tells one sum; of vectors that were known before the tokens are counted too.
 	tokens := uint64(0)
 	for i := range out {
 		tokens += uint64(out[i].Tokens)
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
+		// Field by field what clients of that API look for.
 		w.Str("object", "list")
 		w.List("data", len(out), func(i int) {
 			w.Open('{')

@@ -14,6 +14,7 @@ import (
 )
 
 // getKey serves GET /v1/kv/{keyspace}/keys/{key}.
+// It is written by hand: the answer is the value.
 func (c *restCall) getKey() error {
 	minIndex, stale, fact := c.readOptions()
 	if fact != nil {
@@ -46,6 +47,7 @@ func (c *restCall) bytes(contentType []string, b []byte) error {
 }
 
 // setQueue serves PUT /v1/queues/{queue}. It is 201 for a queue that had no configuration of its own before.
+// It is written by hand: it says whether the queue is new.
 func (c *restCall) setQueue() error {
 	in := &pb.SetQueueRequest{Queue: c.params[0], Config: new(pb.QueueConfig)}
 	var fact core.Fact
@@ -56,6 +58,8 @@ func (c *restCall) setQueue() error {
 		return err
 	}
 	status := http.StatusOK
+	// Asked before the change. Of two changes at once both may say that they made the queue; nothing
+	// depends on it.
 	before, err := c.s.Queues().Get(c.ctx, &pb.GetQueueRequest{Queue: c.params[0]})
 	if edge.Is[core.NotFound](err) || before.GetConfig().GetVersion() == 0 && err == nil {
 		status = http.StatusCreated
@@ -91,6 +95,8 @@ func (c *restCall) ifMatch() (*uint64, core.Fact) {
 		return nil, nil
 	}
 	s := values[0]
+	// A version that came as an ETag is sent back as one. Without quotes it is taken too, as people
+	// write it.
 	bare, quoted := strings.CutPrefix(s, `"`)
 	if quoted {
 		bare, quoted = strings.CutSuffix(bare, `"`)
@@ -103,12 +109,14 @@ func (c *restCall) ifMatch() (*uint64, core.Fact) {
 }
 
 // status serves GET /v1/status.
+// It is written by hand: what is told depends on who asks.
 func (c *restCall) status() error {
 	out, err := c.s.Info().Status(c.ctx, new(pb.StatusRequest))
 	if err != nil {
 		return err
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) {
+		// Counters of the node are of all tenants: only an operator sees them.
 		w.lean = !api.SeesNode(c.who.Principal)
 		writeStatusResponse(w, out)
 	})

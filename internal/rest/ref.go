@@ -17,6 +17,8 @@ import (
 )
 
 var (
+	// A repository that was made with a tag lies where the tag says, so each request for it needs the
+	// tag.
 	tagOf  = Param{Name: "tag", Type: "string", Form: plainText.filled().upTo(defaults.TagBytes), Doc: "Of the repository, if it has one."}
 	peelOf = Param{Name: "peel", Type: "true|false", Doc: "A symbolic ref has the id of what it finally points to."}
 )
@@ -117,12 +119,14 @@ func joinName(path string) string {
 	return path
 }
 
+// tagParam is the tag of the repository; empty: it has none.
 func (c *restCall) tagParam() string {
 	tag, _ := c.query.get("tag")
 	return tag
 }
 
 // getRef serves GET /v1/repos/{repo}/refs/{name}.
+// It is written by hand: the path itself says refs/.
 func (c *restCall) getRef() error {
 	in := &pb.GetRefRequest{Repo: c.params[0], Tag: c.tagParam(), Name: c.params[1]}
 	var fact core.Fact
@@ -130,6 +134,7 @@ func (c *restCall) getRef() error {
 		return fact
 	}
 	in.Peel = c.flag("peel")
+	// HEAD is the one ref outside of refs/.
 	if in.GetName() != "HEAD" && !strings.HasPrefix(in.GetName(), "refs/") {
 		in.Name = "refs/" + in.GetName() // the path itself says refs/
 	}
@@ -141,6 +146,7 @@ func (c *restCall) getRef() error {
 }
 
 // batchGetRefs serves POST /v1/repos/{repo}/refs:get.
+// It is written by hand: its schema is that of a page.
 func (c *restCall) batchGetRefs() error {
 	in := &pb.BatchGetRefsRequest{}
 	if err := readBody(c, in, batchGetRefsBodyFields); err != nil {
@@ -163,6 +169,7 @@ func (c *restCall) batchGetRefs() error {
 }
 
 // listRefs serves GET /v1/repos/{repo}/refs.
+// It is written by hand: it is a page of a stream, or lines.
 func (c *restCall) listRefs() error {
 	in := &pb.ListRefsRequest{Repo: c.params[0], Tag: c.tagParam()}
 	var fact core.Fact
@@ -175,8 +182,10 @@ func (c *restCall) listRefs() error {
 	in.Prefix, _ = c.query.get("prefix")
 	in.PointsAt, _ = c.query.get("points_at")
 	in.After, _ = c.query.get("after")
+	// The one parameter that may come several times.
 	in.Globs = c.query.values["glob"]
 	format, _ := c.query.get("format")
+	// Lines have no end of a page: all refs are written. A page needs one.
 	if format != "ndjson" && in.GetLimit() == 0 {
 		in.Limit = api.ListDefault
 	}
@@ -199,6 +208,7 @@ func (c *restCall) listRefs() error {
 	return c.ok(http.StatusOK, api.ShowAt(at), func(w *jsonWriter) {
 		writeRefs(w, refs)
 		w.Exact("rev", info.Stats.Rev)
+		// There may be more; the page after the last one is empty.
 		if len(refs) == int(in.GetLimit()) {
 			w.Str("after", refs[len(refs)-1].GetName())
 		}
@@ -206,14 +216,17 @@ func (c *restCall) listRefs() error {
 	})
 }
 
+// contentLines is the media type of answers of one JSON value a line.
 var contentLines = []string{"application/x-ndjson"}
 
 // streamRefs answers with one ref a line. The header Millrace-Rev is their rev. One that ends without a line break was
 // cut.
 func (c *restCall) streamRefs(in *pb.ListRefsRequest) error {
+	// The writer's buffer is written out piece by piece; it never holds all refs.
 	w, _ := c.h.writers.Get().(*jsonWriter)
 	defer c.h.writers.Put(w)
 	w.B = w.B[:0]
+	// Each piece has the time of a stall to be taken, however long the whole answer is.
 	flush := func() error {
 		c.setDeadline(c.control.SetWriteDeadline, c.s.Limits.SendStallMs)
 		_, err := c.w.Write(w.B)
@@ -228,6 +241,8 @@ func (c *restCall) streamRefs(in *pb.ListRefsRequest) error {
 		h := c.w.Header()
 		h[headerRev] = []string{strconv.FormatUint(info.Stats.Rev, 10)}
 		h["Content-Type"] = contentLines
+		// Nothing can be told by a status after this. A client knows from the missing line break that an
+		// answer was cut.
 		c.head(http.StatusOK, nil, 0)
 		return nil
 	}, func(r *core.Ref) error {
@@ -247,6 +262,7 @@ func (c *restCall) streamRefs(in *pb.ListRefsRequest) error {
 }
 
 // readReflog serves GET /v1/repos/{repo}/reflog.
+// It is written by hand: it has parameters of its own.
 func (c *restCall) readReflog() error {
 	in := &pb.ReadReflogRequest{Repo: c.params[0], Tag: c.tagParam()}
 	var fact core.Fact
@@ -257,6 +273,7 @@ func (c *restCall) readReflog() error {
 		return fact
 	}
 	in.Name, _ = c.query.get("name")
+	// A record by its number, or by a time, is what git writes as name@{n} and name@{time}.
 	if s, ok := c.query.get("n"); ok {
 		n, wrong := strictjson.ParseUnsigned(s)
 		if wrong != "" || n > math.MaxUint32 {

@@ -17,26 +17,45 @@ import (
 
 // Route is one row of the table of REST routes, from which requests are served and the OpenAPI document is made.
 type Route struct {
-	Method  string
-	Path    string // in which {name} stands for one segment, percent-encoded
-	Native  string // the gRPC method that does the same, whose rule is the same too; empty for none
-	Doc     string // one sentence
-	Query   []Param
-	Header  []Param
-	Repeat  Repeat   // how its requests are repeated; empty for GET
-	Body    string   // name of the schema of the request; empty for none
-	Raw     bool     // the body is any bytes, and may be empty
-	Bare    bool     // the body may be left out
-	Answer  string   // name of the schema of the answer; empty for one that is not an object
-	Lines   string   // of the answer where lines are asked for: name of the schema of each
-	Status  []int    // of answers other than errors, the most frequent first
-	Headers []string // of such answers, those with a meaning of their own besides Millrace-Index
-	Failed  string   // name of the schema of errors; empty for that of all other routes
+	// Method and Path say what a request must be to come here. In Path {name} stands for one segment,
+	// percent-encoded.
+	Method string
+	Path   string
+	// Native is the gRPC method that does the same, whose rule is the same too; empty for none.
+	Native string
+	// Doc is one sentence, or a few: what stands in the OpenAPI document.
+	Doc string
+	// Query and Header are the parameters of its own, besides those that all routes have.
+	Query  []Param
+	Header []Param
+	// Repeat says how its requests are repeated; empty for GET.
+	Repeat Repeat
+	// Body is the name of the schema of the request; empty for none.
+	Body string
+	// Raw says that the body is any bytes, and may be empty.
+	Raw bool
+	// Bare says that the body may be left out.
+	Bare bool
+	// Answer is the name of the schema of the answer; empty for one that is not an object.
+	Answer string
+	// Lines is the name of the schema of each line, of an answer where lines are asked for.
+	Lines string
+	// Status lists the statuses of answers other than errors, the most frequent first.
+	Status []int
+	// Headers lists those of such answers that have a meaning of their own, besides Millrace-Index.
+	Headers []string
+	// Failed is the name of the schema of errors; empty for that of all other routes.
+	Failed string
 
-	rule   edge.Rule   // of its method; of the route itself where Native is empty
-	rights auth.Rights // that a call needs to go on
-	waits  bool        // for a task, or its end
-	fields []string    // that the body may have
+	// rule is that of its method, or of the route itself where Native is empty.
+	rule edge.Rule
+	// rights are what a call needs to go on, by its rule.
+	rights auth.Rights
+	// waits says that the request may wait for a task, or for its end: it gets more time.
+	waits bool
+	// fields are those that the body may have: a test holds the document to them.
+	fields []string
+	// handle serves a request that was let in. An error is the answer, unless one was begun.
 	handle func(*restCall) error
 	// failure writes errors in another form than all other routes have.
 	failure func(w *jsonWriter, status int, e *pb.Error)
@@ -44,6 +63,7 @@ type Route struct {
 
 // Indexed says whether answers have the header Millrace-Index: those about one partition.
 func (r *Route) Indexed() bool {
+	// These answer for the whole server or namespace.
 	for _, whole := range []string{api.ClusterMethods, tenantsService, serversService, searchesService + "Embed", queuesService + "CreateNamespace", queuesService + "DeleteNamespace"} {
 		if strings.HasPrefix(r.Native, whole) {
 			return false
@@ -54,12 +74,15 @@ func (r *Route) Indexed() bool {
 
 // Param is a parameter of a query, or a header, of one route.
 type Param struct {
-	Name     string
-	Type     string // string, integer, number of a version, duration, time, or words joined by |
+	Name string
+	// Type is string, integer, number of a version, duration, time, or words joined by |.
+	Type string
+	// Form is what a value looks like.
 	Form     Form
 	Required bool
-	Many     bool // it may be given several times
-	Doc      string
+	// Many says that it may be given several times.
+	Many bool
+	Doc  string
 }
 
 // check refuses a word that is not of the set, and an empty text where that would count as left out: that the sender meant
@@ -90,6 +113,7 @@ func (p *Param) Words() []string {
 // Shared lists the parameters that every route takes.
 func Shared() []Param { return slices.Clone(sharedParams) }
 
+// sharedParams are the parameters of every route.
 var sharedParams = []Param{
 	{Name: "ns", Type: "string", Form: spaceForm, Doc: "The namespace; default \"default\"."},
 	{Name: forwardParam, Type: "0|1", Doc: "1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's."},
@@ -127,16 +151,20 @@ type params [2]string
 
 // router finds the route of a request. There are few routes, so it looks at each of the same length.
 type router struct {
+	// byLength has the patterns of paths of that many segments, in the order in which they are tried.
 	byLength [8][]*pattern
 }
 
+// pattern is one path of the table, with the routes of its methods.
 type pattern struct {
-	segments []string // empty for a parameter
+	// segments are those of the path; empty for a parameter.
+	segments []string
 	// suffix is what the last segment, which is a parameter, ends with, such as :pause; empty for none.
 	suffix string
 	routes []*Route
 }
 
+// add puts a route into the table. Routes of one path share a pattern.
 func (rt *router) add(r *Route) {
 	segments := strings.Split(r.Path[1:], "/")
 	suffix := ""
@@ -163,6 +191,7 @@ func (rt *router) add(r *Route) {
 
 // find returns the route of a request and fills in the parameters of its path.
 func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
+	// As it was sent: a segment may hold an escaped slash.
 	path := joinName(r.URL.EscapedPath())
 	var buf [len(rt.byLength)]string
 	if segments, ok := splitPath(path, buf[:0]); ok {
@@ -179,6 +208,7 @@ func (rt *router) find(r *http.Request, out *params) (*Route, core.Fact) {
 func splitPath(path string, out []string) ([]string, bool) {
 	rest, ok := strings.CutPrefix(path, "/")
 	for more := ok; more; {
+		// No route is so long: out is not grown for what a stranger sends.
 		if len(out) == cap(out)-1 {
 			return nil, false
 		}
@@ -197,6 +227,7 @@ func (p *pattern) match(segments []string, out *params) bool {
 			return false
 		}
 	}
+	// Only a path that fits is unescaped.
 	n := 0
 	for i, s := range p.segments {
 		if s != "" {
@@ -223,6 +254,7 @@ func (p *pattern) fits(method string, out *params) bool {
 	if !slices.ContainsFunc(p.routes, func(r *Route) bool { return r.Method == method }) {
 		return false
 	}
+	// The suffix ends the last parameter: the second one, where there are two.
 	last := &out[0]
 	for _, s := range p.segments[:len(p.segments)-1] {
 		if s == "" {
@@ -237,6 +269,7 @@ func (p *pattern) fits(method string, out *params) bool {
 	return true
 }
 
+// route finds the route of a method, or refuses the method and names those that there are.
 func (p *pattern) route(method string) (*Route, core.Fact) {
 	var allow []string
 	for _, r := range p.routes {
@@ -253,12 +286,14 @@ func (p *pattern) route(method string) (*Route, core.Fact) {
 
 // query holds the parameters of one request: mostly there is one, of which no table is made.
 type query struct {
+	// name and value are the only parameter, where there is one; values are all of them otherwise.
 	name, value string
 	values      url.Values // of any others
 }
 
 // single reads a query of one parameter without escapes.
 func (q *query) single(raw string) bool {
+	// What needs unescaping, or is long, goes the usual way.
 	if len(raw) > api.NameBytes || strings.ContainsAny(raw, "%+&;") {
 		return false
 	}
@@ -267,6 +302,7 @@ func (q *query) single(raw string) bool {
 	return ok && q.name != ""
 }
 
+// takes reports whether a route has a parameter of the query.
 func (r *Route) takes(name string) bool {
 	named := func(p Param) bool { return p.Name == name }
 	return slices.ContainsFunc(sharedParams, named) || slices.ContainsFunc(r.Query, named)
@@ -285,6 +321,7 @@ func (q *query) parse(raw string, r *Route) core.Fact {
 	if q.values, err = url.ParseQuery(raw); err != nil {
 		return edge.Invalid("query", "is malformed")
 	}
+	// In order, so that of two mistakes the same one is told each time.
 	for _, name := range sortedKeys(q.values) {
 		if !r.takes(name) {
 			return core.Invalid{Field: core.Cut(name, api.NameBytes), Reason: "unknown_field", Message: "is not known"}
@@ -313,10 +350,12 @@ func (r *Route) checkParam(name, value string) core.Fact {
 	return nil
 }
 
+// many reports whether a parameter of a route may be given several times.
 func (r *Route) many(name string) bool {
 	return slices.ContainsFunc(r.Query, func(p Param) bool { return p.Name == name && p.Many })
 }
 
+// sortedKeys lists the names in a query, in order.
 func sortedKeys(v url.Values) []string {
 	out := make([]string, 0, len(v))
 	for name := range v {

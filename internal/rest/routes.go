@@ -10,13 +10,18 @@ import (
 
 // Parameters that several routes have.
 var (
+	// min_index and consistency say how fresh an answer must be: as fresh as an answer before, or as
+	// this node has it.
 	minIndex = Param{Name: "min_index", Type: "integer", Form: AnyUint64, Doc: "Wait until this index of the partition is applied."}
 	freshly  = Param{Name: "consistency", Type: "linearizable|stale", Doc: "stale reads what this node has, without asking a majority."}
+	// A page has a length, and a cursor for the next one, which names a place and not a number of rows.
 	limitOf  = Param{Name: "limit", Type: "integer", Form: wholes(1, defaults.ListItems), Doc: "Length of the page, 1 to 1,000; default 100."}
 	cursorOf = Param{Name: "cursor", Type: "string", Form: cursorForm, Doc: "Of the page before; empty for the first page."}
-	ifMatch  = Param{Name: "If-Match", Type: "string", Form: etagForm, Doc: "The version that the change expects, as its ETag; 0 for none yet."}
+	// Versions guard configurations. Keys have revisions, and their own parameter.
+	ifMatch = Param{Name: "If-Match", Type: "string", Form: etagForm, Doc: "The version that the change expects, as its ETag; 0 for none yet."}
 )
 
+// The services of the contract, as prefixes of their methods.
 const (
 	tasksService    = "/millrace.v1.TaskService/"
 	commitsService  = "/millrace.v1.CommitService/"
@@ -36,6 +41,7 @@ var (
 
 // routes makes the table.
 func routes() []*Route {
+	// The order is that of the document.
 	return slices.Concat(
 		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
 	)
@@ -45,6 +51,8 @@ func routes() []*Route {
 func producerRoutes() []*Route {
 	return []*Route{
 		{
+			// The key is not the request id of other routes: it is remembered as a unique key of the
+			// queue, and so longer.
 			Method: http.MethodPost, Path: "/v1/tasks", Repeat: RepeatByKey, Native: tasksService + "Create", Body: "TaskSpec", Answer: "Created", Headers: []string{"Location"}, Status: statusMade,
 			Doc: "Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.",
 			Header: []Param{{
@@ -54,11 +62,14 @@ func producerRoutes() []*Route {
 			fields: fieldNames(taskSpecFields), handle: (*restCall).create,
 		},
 		{
+			// A colon begins what is done with a whole collection: no name of a thing below it can be the
+			// same.
 			Method: http.MethodPost, Path: "/v1/tasks:batch", Repeat: RepeatByID, Native: tasksService + "BatchCreate", Body: "BatchCreateRequest", Answer: "BatchCreateResponse", Status: statusOK,
 			Doc:    "Make up to 512 tasks, each by itself, or all or none of them.",
 			fields: fieldNames(batchCreateRequestFields), handle: (*restCall).taskBatchCreate,
 		},
 		{
+			// A list is of one queue and one state, since that is how tasks are stored.
 			Method: http.MethodGet, Path: "/v1/tasks", Native: tasksService + "List", Answer: "ListResponse", Status: statusOK,
 			Doc: "List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.",
 			Query: append([]Param{
@@ -88,6 +99,7 @@ func producerRoutes() []*Route {
 			Doc: "List the last 20 attempts of a task, oldest first.", handle: (*restCall).taskListAttempts,
 		},
 		{
+			// It has the rule of Wait, though it may answer without waiting.
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/result", Native: tasksService + "Wait", Answer: "Result", Status: statusOK, waits: true,
 			Doc:    "Read what became of a task, waiting for its end.",
 			Query:  []Param{{Name: "wait", Type: "duration", Form: spans(api.Span{Max: defaults.ResultWaitMs}), Doc: "How long to wait for the end; default 0s."}},
@@ -100,6 +112,7 @@ func producerRoutes() []*Route {
 func workerRoutes() []*Route {
 	return []*Route{
 		{
+			// What a lost answer named comes back when its leases end: a claim needs no key.
 			Method: http.MethodPost, Path: "/v1/tasks:claim", Repeat: RepeatClaim, Native: tasksService + "Claim", Body: "ClaimRequest", Answer: "ClaimResponse",
 			Status: []int{http.StatusOK, http.StatusNoContent}, waits: true,
 			Doc:    "Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.",
@@ -114,6 +127,8 @@ func workerRoutes() []*Route {
 			Doc: "Extend up to 512 leases.", fields: fieldNames(heartbeatRequestFields), handle: (*restCall).taskHeartbeat,
 		},
 		{
+			// This and the next ones are for one task each: a refusal of it is the answer, with its status, where a
+			// batch answers 200 and tells item by item.
 			Method: http.MethodPost, Path: "/v1/tasks/{id}/complete", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "CompleteOne", Answer: "Settled", Status: statusOK,
 			Doc:    "End an attempt with its result. Its effects commit with it, or nothing does.",
 			fields: fieldNames(completeOneFields), handle: (*restCall).complete,
@@ -186,18 +201,22 @@ func dataRoutes() []*Route {
 			Doc: "Read a queue's configuration. The ETag is its version.", handle: (*restCall).queueGet,
 		},
 		{
+			// It makes the queue where there is none, and says so by its status.
 			Method: http.MethodPut, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Set", Body: "QueueConfig", Answer: "Configured",
 			Headers: []string{"ETag"}, Status: []int{http.StatusOK, http.StatusCreated}, Header: []Param{ifMatch},
 			Doc:    "Replace a queue's configuration, or make the queue. The version rises only when something changes.",
 			fields: fieldNames(queueConfigFields), handle: (*restCall).setQueue,
 		},
 		{
+			// No content: what it removed is not counted.
 			Method: http.MethodDelete, Path: "/v1/queues/{queue}", Repeat: RepeatCondition, Native: queuesService + "Delete",
 			Status: []int{http.StatusNoContent}, Header: []Param{ifMatch},
 			Query: []Param{{Name: "purge", Type: "true|false", Doc: "Remove the queue also while it has tasks that have not ended: they are cancelled, and their workers lose them."}},
 			Doc:   "Remove a queue with its tasks and its configuration. Its name is free at once. Without purge it is refused while the queue has tasks that have not ended.", handle: (*restCall).queueDelete,
 		},
 		{
+			// A verb on one thing stands behind its name. The router tries it before the route of the
+			// name alone.
 			Method: http.MethodPost, Path: "/v1/queues/{queue}:pause", Repeat: RepeatSame, Native: queuesService + "Pause", Body: "PauseQueueRequest", Bare: true, Answer: "PauseQueueResponse", Status: statusOK,
 			Doc:    "Stop giving out a queue's tasks, until it is resumed or until a time. Tasks that run go on, and delays come due.",
 			fields: fieldNames(pauseQueueRequestFields), handle: (*restCall).queuePause,
@@ -217,6 +236,7 @@ func dataRoutes() []*Route {
 func serverRoutes() []*Route {
 	return []*Route{
 		{
+			// The namespace is that of the parameter ns, as on all routes, so it is not in the path.
 			Method: http.MethodPost, Path: "/v1/namespace", Repeat: RepeatSame, Native: queuesService + "CreateNamespace", Body: "CreateNamespaceRequest", Answer: "CreateNamespaceResponse", Status: statusMade,
 			Doc:    "Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.",
 			fields: fieldNames(createNamespaceRequestFields), handle: (*restCall).queueCreateNamespace,
@@ -240,6 +260,7 @@ func serverRoutes() []*Route {
 			Doc: "Tell what this server is, and, to an operator (a token with the scope cluster or tenant:admin), what it has done for all tenants.", handle: (*restCall).status,
 		},
 		{
+			// The one route without a token: it tells nothing of what is stored.
 			Method: http.MethodGet, Path: "/v1/openapi.json", rule: edge.Public(), Status: statusOK,
 			Doc: "This document.", handle: (*restCall).openAPI,
 		},

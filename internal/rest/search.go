@@ -14,6 +14,7 @@ func collectionRoutes() []*Route {
 	const collection = "/v1/collections/{collection}"
 	return []*Route{
 		{
+			// A collection is made once and never changed, so its route is PUT with the whole definition.
 			Method: http.MethodPut, Path: collection, Repeat: RepeatCondition, Native: searchesService + "SetCollection", Body: "Collection", Answer: "SetCollectionResponse", Status: statusMade,
 			Doc:    "Make a collection. Its definition is fixed: the same again is answered with 200, another one is refused.",
 			fields: fieldNames(collectionFields), handle: (*restCall).setCollection,
@@ -44,6 +45,7 @@ func collectionRoutes() []*Route {
 			Doc: "Remove up to 1,000 points, each by itself, or all or none of them.", fields: fieldNames(deletePointsFields), handle: (*restCall).searchDeletePoints,
 		},
 		{
+			// Reads by ids, and counts, are posted: ids and gates do not fit an address.
 			Method: http.MethodPost, Path: collection + "/points:get", Repeat: RepeatRead, Native: searchesService + "GetPoints", Body: "GetPoints", Answer: "GetPointsResponse", Status: statusOK,
 			Doc: "Read points by their ids. Those that are absent are left out.", fields: fieldNames(getPointsFields), handle: (*restCall).searchGetPoints,
 		},
@@ -52,6 +54,7 @@ func collectionRoutes() []*Route {
 			Doc: "Count exactly the points that pass a gate.", fields: fieldNames(countPointsFields), handle: (*restCall).searchCountPoints,
 		},
 		{
+			// The version is not in the path: the server counts them.
 			Method: http.MethodPut, Path: "/v1/rulesets/{ruleset}", Repeat: RepeatSame, Native: searchesService + "PutRuleset", Body: "PutRuleset", Answer: "PutRulesetResponse", Status: statusMade,
 			Doc:    "Publish the next version of a ruleset. A rule that does not compile is refused with its line and column. The newest rules again are answered with 200.",
 			fields: fieldNames(putRulesetFields), handle: (*restCall).searchPutRuleset,
@@ -104,11 +107,13 @@ func searchRoutes() []*Route {
 }
 
 // setCollection serves PUT /v1/collections/{collection}.
+// It is written by hand: the name may stand in the body too.
 func (c *restCall) setCollection() error {
 	in := new(pb.Collection)
 	if err := readBody(c, in, collectionFields); err != nil {
 		return err
 	}
+	// A client may send back what it read, where the name is a part of the collection.
 	if in.GetName() != "" && in.GetName() != c.params[0] {
 		return edge.Invalid("name", "must be the name in the path")
 	}
@@ -120,6 +125,8 @@ func (c *restCall) setCollection() error {
 	return c.ok(madeOr(out.GetReplayed()), out.GetAt(), func(w *jsonWriter) { writeSetCollectionResponse(w, out) })
 }
 
+// madeOr is the status of an answer to what may be repeated: 201 for what was made, 200 for what was
+// there.
 func madeOr(replayed bool) int {
 	if replayed {
 		return http.StatusOK
@@ -128,7 +135,9 @@ func madeOr(replayed bool) int {
 }
 
 // embed serves POST /v1/embed.
+// It is written by hand: vectors are written without a message in between.
 func (c *restCall) embed() error {
+	// Profiles tell the reading of large vectors from the search.
 	pprof.SetGoroutineLabels(api.ParseStage)
 	defer pprof.SetGoroutineLabels(c.ctx)
 	in := new(pb.EmbedRequest)
@@ -144,6 +153,7 @@ func (c *restCall) embed() error {
 }
 
 // search serves POST /v1/matrix/search.
+// It is written by hand: rows are written without a message in between.
 func (c *restCall) search() error {
 	pprof.SetGoroutineLabels(api.ParseStage)
 	defer pprof.SetGoroutineLabels(c.ctx)
@@ -155,6 +165,7 @@ func (c *restCall) search() error {
 	if err != nil {
 		return err
 	}
+	// One partition has one place, which the header can say.
 	if at := f.Response.GetAt(); len(at) == 1 {
 		c.showIndex(&pb.At{Partition: at[0].GetPartition(), Index: at[0].GetIndex()})
 	}

@@ -24,8 +24,11 @@ import (
 
 // Options are the options of the HTTP side. A zero field means its default.
 type Options struct {
-	Git     http.Handler // serves git clients, below /git/; none: nothing does
-	Forward bool         // requests for another node are forwarded unless they say otherwise; else their callers are sent there
+	// Git serves git clients, below /git/; nil: nothing does.
+	Git http.Handler
+	// Forward says what happens to a request for another node that says nothing itself: it is
+	// forwarded, or else its caller is sent to that node.
+	Forward bool
 	// Peers sends what is forwarded, by the bases of PeerOf alone: over connections whose other end has proved which node it is. None:
 	// nothing is forwarded.
 	Peers *http.Client
@@ -39,13 +42,19 @@ type Options struct {
 // Server is the HTTP side of the edge: each route reads JSON into the message that the gRPC method takes, calls that
 // method, and writes its answer as JSON. So both doors have one set of rules, limits and errors.
 type Server struct {
-	s        *api.Server
-	o        Options
-	http     *http.Server // HTTP/1
-	secure   *http.Server // HTTP/1 and HTTP/2 above TLS
-	routes   router
-	bodies   atomic.Int64 // bytes of request bodies that are held
-	writers  sync.Pool    // of *jsonWriter
+	// s has the services, and what all doors share.
+	s *api.Server
+	o Options
+	// http and secure serve the same routes: HTTP/1 without TLS, and HTTP/1 and HTTP/2 above it.
+	// Package http cannot be told one set of protocols for each listener.
+	http   *http.Server
+	secure *http.Server
+	routes router
+	// bodies is how many bytes of request bodies are held; RESTBodiesBytes bounds it.
+	bodies atomic.Int64
+	// writers are *jsonWriter that wait for an answer to write.
+	writers sync.Pool
+	// outcomes has the counters of each route. It is filled in New and only read afterwards.
 	outcomes map[*Route]*edge.Ended
 
 	mu     sync.Mutex // guards closed, and requests while it grows
@@ -77,6 +86,7 @@ func New(s *api.Server, o Options) (*Server, error) {
 		if !r.checkRepeats() {
 			return nil, fmt.Errorf("route %s does not say how its requests are repeated, or says what its headers do not", r.name())
 		}
+		// What a call needs is the same for all requests of a route, so it is made once.
 		r.rights = edge.RightsOf(r.rule, false)
 		h.outcomes[r] = s.Outcomes.Of(r.name())
 		h.routes.add(r)
@@ -100,7 +110,9 @@ func (h *Server) server(protocols *http.Protocols) *http.Server {
 		ConnContext:       edge.WithConn,
 		ReadHeaderTimeout: time.Duration(s.Limits.HTTPHeaderMs) * time.Millisecond,
 		IdleTimeout:       time.Duration(s.Limits.HTTPIdleMs) * time.Millisecond,
-		MaxHeaderBytes:    int(s.Limits.HTTPHeaderBytes) * headerFactor,
+		// The limit itself is checked by serve, which names it.
+		MaxHeaderBytes: int(s.Limits.HTTPHeaderBytes) * headerFactor,
+		// The same bounds as connections of gRPC have.
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: int(s.Limits.StreamsConnection),
 			WriteByteTimeout:     time.Duration(s.Limits.SendStallMs) * time.Millisecond,
@@ -130,6 +142,7 @@ func (h *Server) Shutdown() {
 	for _, server := range []*http.Server{h.http, h.secure} {
 		_ = server.Shutdown(context.Background()) // of its listeners, whose errors Serve returned; Cut ends the wait
 	}
+	// Requests that came before are counted in work already; later ones find closed.
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
@@ -143,6 +156,7 @@ func (h *Server) Cut() {
 	}
 }
 
+// enter counts a request in, unless the server has stopped.
 func (h *Server) enter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,22 +168,35 @@ func (h *Server) enter() bool {
 
 // restCall is one request.
 type restCall struct {
-	h       *Server
-	s       *api.Server
-	w       http.ResponseWriter
-	r       *http.Request
+	// h is the door, s the server behind it.
+	h *Server
+	s *api.Server
+	// w, r and control belong to package http. control sets the deadlines of the connection.
+	w http.ResponseWriter
+	r *http.Request
+	// ctx is what the request's work runs under. It is narrowed on the way: by the token, by the
+	// deadline of the route.
 	ctx     context.Context
 	control *http.ResponseController
-	conn    *edge.Conn // nil: no listener accepted it
-	who     edge.Caller
-	call    *auth.Call // of who; nil before they are known
-	route   *Route
-	params  params
-	query   query
-	held    int64  // bytes of its body
-	shared  int64  // of them, of the tenant's share of what is on its way
-	sent    []byte // the body, once it is read
-	ended   bool   // the body was read to its end
+	// conn is the connection as it was counted; nil: no listener accepted it.
+	conn *edge.Conn
+	who  edge.Caller
+	// call ends the request when the token of who ends; nil before they are known.
+	call *auth.Call
+	// route is nil until it is found: errors before that have no route to be counted for.
+	route *Route
+	// params are the values in the path, query those behind it.
+	params params
+	query  query
+	// held is how many bytes of its body are held, and shared how many of them count to the tenant's
+	// share of what is on its way.
+	held   int64
+	shared int64
+	// sent is the body, once it is read: it is sent again where the request is forwarded.
+	sent []byte
+	// ended says that the body was read to its end, written that an answer was begun, so that none can
+	// follow.
+	ended   bool
 	written bool
 }
 
@@ -179,6 +206,7 @@ func (h *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler) // only after Cut: the connection is closed
 	}
 	defer h.work.Done()
+	// First, so that limits and logs below see the client's address.
 	clientAddress(r)
 	c := &restCall{h: h, s: h.s, w: w, r: r, ctx: r.Context(), control: http.NewResponseController(w)}
 	c.conn = edge.HTTPConn(c.ctx)
@@ -187,11 +215,13 @@ func (h *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		c.fail(edge.Invalid("Transfer-Encoding", "and Content-Length are mutually exclusive"))
 		return
 	}
+	// The door of git finds its caller by itself: its clients send tokens in other ways.
 	if h.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
 		c.setDeadline(c.control.SetWriteDeadline, h.s.Limits.SendStallMs)
 		h.o.Git.ServeHTTP(w, r)
 		return
 	}
+	// Deferred, so that a panic of a handler gives back all that its request held.
 	defer func() {
 		h.bodies.Add(-c.held)
 		c.s.Requests.Give(c.held)
@@ -212,6 +242,7 @@ func (h *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // serve finds the route and stands before it: who calls, whether they may, whether there is room.
 func (c *restCall) serve() (err error) {
+	// Before anything is looked up: larger headers must not cost more.
 	if n := headerBytes(c.r); n > c.s.Limits.HTTPHeaderBytes {
 		return core.TooLarge{Field: "headers", Limit: edge.LimitHeader, Max: c.s.Limits.HTTPHeaderBytes}
 	}
@@ -226,6 +257,8 @@ func (c *restCall) serve() (err error) {
 		}
 		c.conn.Begin()
 		defer c.conn.End()
+		// In this order, so that a stranger learns nothing of scopes, and a caller without a scope takes
+		// no place.
 		if fact := route.rule.Missing(c.who.Scopes); fact != nil {
 			return fact
 		}
@@ -233,6 +266,7 @@ func (c *restCall) serve() (err error) {
 			return fact
 		}
 		defer c.s.Calls.Leave(c.who.Tenant)
+		// From here the end of the token ends the request.
 		c.call = c.s.Live.Begin(c.ctx, c.who, route.rights)
 		c.ctx = c.call
 	} else {
@@ -244,10 +278,14 @@ func (c *restCall) serve() (err error) {
 	if fact := c.checkHeaders(); fact != nil {
 		return fact
 	}
+	// A body that would be passed over is a mistake of the client: it asked for something that is not
+	// done.
 	if c.r.ContentLength != 0 && route.Body == "" && !route.Raw {
 		return edge.Invalid(strictjson.Document, "is not allowed on this route")
 	}
 	limit := time.Duration(c.s.Limits.RESTCallMs) * time.Millisecond
+	// What a client asks to wait for comes on top: here the longer of both limits, for the handler holds
+	// the client to its own.
 	if route.waits {
 		limit += time.Duration(max(c.s.Limits.ClaimWaitMs, c.s.Limits.ResultWaitMs)) * time.Millisecond
 	}
@@ -273,6 +311,7 @@ func (c *restCall) readQuery() core.Fact {
 	if fact := c.query.parse(c.r.URL.RawQuery, c.route); fact != nil {
 		return fact
 	}
+	// The services find the namespace where gRPC has it.
 	ns, ok := c.query.get("ns")
 	if !ok {
 		return nil

@@ -57,6 +57,7 @@ func readWhole[T any](c *restCall, read func(d *jsonReader) *T) (*T, error) {
 }
 
 // create serves POST /v1/tasks.
+// It is written by hand: it has a key in a header, and tells where the task is.
 func (c *restCall) create() error {
 	b, err := c.body()
 	if err != nil {
@@ -68,6 +69,7 @@ func (c *restCall) create() error {
 	if d.Fact() != nil {
 		return d.Fact()
 	}
+	// It becomes a unique key, so that the queue remembers it as long as one.
 	key, fact := c.idempotencyKey(spec)
 	if fact != nil {
 		return fact
@@ -76,6 +78,8 @@ func (c *restCall) create() error {
 	if err != nil {
 		return edge.Unprefixed("task", err)
 	}
+	// The same key for another task is a mistake of the client: it must not take the first task for its
+	// own.
 	if key != "" && out.GetReplayed() && !out.GetPayloadMatches() {
 		return core.AlreadyExists{Kind: "Idempotency-Key", ID: key}
 	}
@@ -83,6 +87,7 @@ func (c *restCall) create() error {
 	if out.GetReplayed() {
 		status = http.StatusOK
 	}
+	// Where the task is read from, in the namespace of the request.
 	c.w.Header()["Location"] = []string{c.location("/v1/tasks/" + out.GetId())}
 	return c.ok(status, out.GetAt(), func(w *jsonWriter) { writeCreateResponse(w, out) })
 }
@@ -110,6 +115,7 @@ func (c *restCall) idempotencyKey(spec *pb.TaskSpec) (string, core.Fact) {
 	if fact := api.TextUpTo(name, values[0], "unique_key_bytes", c.s.Limits.UniqueKeyBytes); fact != nil {
 		return "", fact
 	}
+	// The service keeps such keys apart from those that clients name as unique keys.
 	spec.Unique = &pb.Unique{Key: values[0]}
 	return values[0], nil
 }
@@ -138,6 +144,8 @@ func (c *restCall) page() (limit uint32, cursor string, fact core.Fact) {
 	switch {
 	case wrong != "":
 		return 0, "", edge.Invalid("limit", wrong)
+	// A page of more is refused, and not cut: a client would take the end of a page for the end of the
+	// list.
 	case n == 0 || n > uint64(c.s.Limits.ListItems):
 		return 0, "", edge.Beyond("limit", "list_items", c.s.Limits.ListItems, "is out of range")
 	}
@@ -145,6 +153,7 @@ func (c *restCall) page() (limit uint32, cursor string, fact core.Fact) {
 }
 
 // listTasks serves GET /v1/tasks.
+// It is written by hand: tasks of a list are written without payload and result.
 func (c *restCall) listTasks() error {
 	in := new(pb.ListRequest)
 	var fact core.Fact
@@ -153,6 +162,7 @@ func (c *restCall) listTasks() error {
 	}
 	in.Queue, _ = c.query.get("queue")
 	if s, ok := c.query.get("state"); ok {
+		// The word is one of the parameter's set: that was checked before.
 		state, _ := core.ParseState(s)
 		in.State = pb.State(state)
 	}
@@ -213,6 +223,7 @@ func (c *restCall) wait() (time.Duration, core.Fact) {
 	if !ok {
 		return 0, nil
 	}
+	// The same form as durations in bodies.
 	d, err := time.ParseDuration(s)
 	if err != nil {
 		return 0, edge.Invalid("wait", strictjson.NotDuration)
@@ -223,6 +234,7 @@ func (c *restCall) wait() (time.Duration, core.Fact) {
 
 // result serves GET /v1/tasks/{id}/result: it is woken when the task ends, and answers with how it stands when the time
 // is over.
+// It is written by hand: it waits.
 func (c *restCall) result() error {
 	wait, fact := c.wait()
 	if fact != nil {
@@ -238,6 +250,7 @@ func (c *restCall) result() error {
 	})
 }
 
+// waitFor waits for the end of a task, or reads how it stands once the time is over.
 func (c *restCall) waitFor(wait time.Duration) (*pb.Task, *pb.At, error) {
 	if wait > 0 {
 		ctx, cancel := context.WithTimeout(c.ctx, wait)
@@ -246,6 +259,7 @@ func (c *restCall) waitFor(wait time.Duration) (*pb.Task, *pb.At, error) {
 		if err == nil {
 			return out.GetTask(), out.GetAt(), nil
 		}
+		// The time of the wait is over, not that of the request.
 		over := errors.Is(ctx.Err(), context.DeadlineExceeded) && c.ctx.Err() == nil
 		if !over || edge.Is[core.NotFound](err) {
 			return nil, nil, err

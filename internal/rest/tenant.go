@@ -4,6 +4,7 @@ import (
 	"net/http"
 )
 
+// tenantsService begins the methods of tenants.
 const tenantsService = "/millrace.v1.TenantService/"
 
 // tenantRoutes bound tenants.

@@ -9,20 +9,24 @@ import (
 )
 
 // claim serves POST /v1/tasks:claim. Tasks go back to their queues at once if the client does not get the answer.
+// It is written by hand: what was taken goes back when the caller is gone.
 func (c *restCall) claim() error {
 	in := new(pb.ClaimRequest)
 	if err := readBody(c, in, claimRequestFields); err != nil {
 		return err
 	}
+	// A node that was named as the leader by another does not send the claim on.
 	out, err := c.s.Tasks().ClaimFor(c.ctx, in, c.asks(hopParam))
 	if err != nil {
 		return err
 	}
+	// No content; where the answer stands is in its header, as in all others.
 	if len(out.GetTasks()) == 0 {
 		c.showIndex(out.GetAt())
 		c.head(http.StatusNoContent, nil, 0)
 		return nil
 	}
+	// Tasks that were granted to a client which is gone would be lost to all until their leases end.
 	if c.r.Context().Err() == nil {
 		err = c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeClaimResponse(w, out) })
 		if err == nil {
@@ -34,6 +38,7 @@ func (c *restCall) claim() error {
 }
 
 // complete serves POST /v1/tasks/{id}/complete.
+// It is written by hand: it is one item of a batch.
 func (c *restCall) complete() error {
 	m := oneBody[completeBody]{item: new(pb.SettleItem), outcome: completeBody{Complete: new(pb.Complete)}}
 	b, err := c.body()
@@ -43,6 +48,7 @@ func (c *restCall) complete() error {
 	d := newJSONReader(b, &c.s.Limits)
 	readObject(d, &m, completeOneFields)
 	d.End()
+	// The result's type may come after the result, so both are held together only at the end.
 	m.outcome.finish(d)
 	if d.Fact() != nil {
 		return d.Fact()
@@ -52,6 +58,7 @@ func (c *restCall) complete() error {
 }
 
 // failTask serves POST /v1/tasks/{id}/fail.
+// It is written by hand: it is one item of a batch.
 func (c *restCall) failTask() error {
 	m := oneBody[pb.Fail]{item: new(pb.SettleItem)}
 	if err := readBody(c, &m, failOneFields); err != nil {
@@ -62,6 +69,7 @@ func (c *restCall) failTask() error {
 }
 
 // snooze serves POST /v1/tasks/{id}/snooze.
+// It is written by hand: it is one item of a batch.
 func (c *restCall) snooze() error {
 	m := oneBody[pb.Snooze]{item: new(pb.SettleItem)}
 	if err := readBody(c, &m, snoozeOneFields); err != nil {
@@ -72,6 +80,7 @@ func (c *restCall) snooze() error {
 }
 
 // release serves POST /v1/tasks/{id}/release.
+// It is written by hand: it is one item of a batch.
 func (c *restCall) release() error {
 	m := oneBody[pb.Release]{item: new(pb.SettleItem)}
 	if err := readBody(c, &m, releaseOneFields); err != nil {
@@ -82,6 +91,7 @@ func (c *restCall) release() error {
 }
 
 // stopTask serves POST /v1/tasks/{id}/stop.
+// It is written by hand: it is one item of a batch.
 func (c *restCall) stopTask() error {
 	m := oneBody[pb.Stop]{item: new(pb.SettleItem)}
 	if err := readBody(c, &m, stopOneFields); err != nil {
@@ -105,11 +115,14 @@ func (c *restCall) settleOne(item *pb.SettleItem, outcome string) error {
 }
 
 // heartbeatOne serves POST /v1/tasks/{id}/heartbeat.
+// It is written by hand: it is one item of a batch.
 func (c *restCall) heartbeatOne() error {
+	// The token comes from the body, the id from the path.
 	in := new(pb.HeartbeatRequest)
 	if err := readBody(c, in, heartbeatOneFields); err != nil {
 		return err
 	}
+	// Without a token: the service refuses it by its name.
 	if len(in.GetItems()) == 0 {
 		in.Items = []*pb.Hold{{}}
 	}
@@ -117,6 +130,7 @@ func (c *restCall) heartbeatOne() error {
 	hold.Id = c.params[0]
 	out, err := c.s.Tasks().Heartbeat(c.ctx, in)
 	if err != nil {
+		// The body is the one item.
 		return edge.Unprefixed("items[0]", err)
 	}
 	r := out.GetResults()[0]
