@@ -317,7 +317,7 @@ func TestAForeignTaskAnswersLikeAMissingOneByteForByte(t *testing.T) {
 		r.n.Stored = nil
 		r.n.Mu.Unlock()
 		missing := statusBytes(t, call(apitest.As("acme/all"), apitest.ID(2)))
-		nowhere := statusBytes(t, call(apitest.As("acme/all", NamespaceKey, "never-made"), apitest.ID(2)))
+		nowhere := statusBytes(t, call(apitest.As("acme/all", edge.NamespaceKey, "never-made"), apitest.ID(2)))
 		r.n.Mu.Lock()
 		r.n.Stored = kept
 		r.n.Mu.Unlock()

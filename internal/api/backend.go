@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // This file says what the services ask of the node, in an interface for each service. An error that satisfies core.Fact is for the
@@ -45,8 +46,7 @@ type CommitBackend interface {
 
 // NamespaceBackend finds and configures namespaces. Every call asks it where its partitions are.
 type NamespaceBackend interface {
-	// Namespace finds a namespace of a tenant by name; with create it makes one that is missing. NotFound otherwise.
-	Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error)
+	edge.Directory
 	// CreateNamespace makes a namespace with that number of partitions; replayed says that it existed before. AlreadyExists
 	// if it has another number of partitions.
 	CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error)

@@ -10,12 +10,6 @@ import (
 	"github.com/millrace/millrace/internal/edge"
 )
 
-// NamespaceKey is the metadata key that names the namespace of a unary call.
-const NamespaceKey = "millrace-namespace"
-
-// defaultNamespace is where calls go that name none.
-const defaultNamespace = "default"
-
 // call is one unary call: who asks, and in which namespace. The translator's partition is the first one, until the call
 // has chosen another.
 type call struct {
@@ -52,7 +46,7 @@ func (s *Server) asks(ctx context.Context) (who edge.Caller, namespace string, f
 		return who, "", core.Unauthenticated{}
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
-	namespace, fact = NamespaceOf(md)
+	namespace, fact = edge.NamespaceOf(md)
 	return who, namespace, fact
 }
 
@@ -78,27 +72,9 @@ func (s *Server) translator(who edge.Caller, p core.Partition, parts int) Transl
 	}
 }
 
-// NamespaceOf reads which namespace the metadata of a call names; without one it is the default.
-func NamespaceOf(md metadata.MD) (string, core.Fact) {
-	switch values := md.Get(NamespaceKey); len(values) {
-	case 0:
-		return defaultNamespace, nil
-	case 1:
-		return values[0], SpaceName("namespace", values[0])
-	}
-	return "", edge.Invalid("namespace", "must be given only once")
-}
-
-// errNoPartition is a fault of the node: calls count on a first partition.
-var errNoPartition = errors.New("a namespace has no partition")
-
 // Namespace finds a namespace, which has a partition. The tenant is the token's, always.
 func (s *Server) Namespace(ctx context.Context, who edge.Caller, name string, create bool) (core.NamespaceInfo, error) {
-	ns, err := s.node.spaces.Namespace(ctx, who.Tenant, name, create)
-	if err == nil && len(ns.Partitions) == 0 {
-		err = errNoPartition
-	}
-	return ns, err
+	return edge.FindNamespace(ctx, s.node.spaces, who, name, create)
 }
 
 // goTo chooses the partition of a task. It reports false if the task cannot exist: no partition of the
@@ -106,12 +82,6 @@ func (s *Server) Namespace(ctx context.Context, who edge.Caller, name string, cr
 func (c *call) goTo(id core.TaskID) (ok bool) {
 	c.t.part, ok = c.t.partOf(id)
 	return ok
-}
-
-// unknownNamespace reports whether err says that the namespace of a call does not exist.
-func unknownNamespace(err error) bool {
-	f, ok := errors.AsType[core.NotFound](err)
-	return ok && f.Kind == "namespace"
 }
 
 // ignoreNotFound drops the error that says that what was looked for is not there.
@@ -124,7 +94,7 @@ func ignoreNotFound(err error) error {
 
 // noTask makes of an unknown namespace an unknown task: a reader cannot tell which, nor whose.
 func noTask(err error, id string) error {
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return core.NotFound{Kind: "task", ID: id}
 	}
 	return err

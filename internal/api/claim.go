@@ -33,7 +33,7 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	}
 	c, err := ts.s.beginClaim(ctx, &spec)
 	if err != nil {
-		if unknownNamespace(err) {
+		if edge.UnknownNamespace(err) {
 			return &pb.ClaimResponse{At: ShowAt(core.At{})}, nil
 		}
 		return nil, waited(ctx, err)
@@ -163,7 +163,7 @@ func (s *Server) claimSpec(in *pb.ClaimRequest) (spec core.ClaimSpec, fact core.
 func (s *Server) beginClaim(ctx context.Context, spec *core.ClaimSpec) (*call, error) {
 	for {
 		c, err := s.begin(ctx, false)
-		if err == nil || !unknownNamespace(err) || spec.Wait <= 0 {
+		if err == nil || !edge.UnknownNamespace(err) || spec.Wait <= 0 {
 			return c, err
 		}
 		pause := min(spec.Wait.Duration(), namespaceWait)

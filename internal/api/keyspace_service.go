@@ -19,7 +19,7 @@ type KeyspaceService struct {
 
 // Set replaces a keyspace's configuration, or makes the keyspace.
 func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (*pb.SetKeyspaceResponse, error) {
-	if fact := SpaceName("keyspace", in.GetKeyspace()); fact != nil {
+	if fact := edge.SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)
@@ -87,11 +87,11 @@ func showKeyspaceConfig(c core.KeyspaceConfig) *pb.KeyspaceConfig {
 // Get reads a keyspace's configuration, and counts what is in it, in all partitions.
 func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (*pb.GetKeyspaceResponse, error) {
 	name := in.GetKeyspace()
-	if fact := SpaceName("keyspace", name); fact != nil {
+	if fact := edge.SpaceName("keyspace", name); fact != nil {
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return nil, core.NotFound{Kind: "keyspace", ID: name}
 	}
 	if err != nil {
@@ -148,7 +148,7 @@ func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.ListKeyspacesResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
@@ -216,11 +216,11 @@ func mergeKeyspaces(all, one []core.KeyspaceInfo, limit int) []core.KeyspaceInfo
 // call is repeated.
 func (ks *KeyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequest) (*pb.DeleteKeyspaceResponse, error) {
 	name := in.GetKeyspace()
-	if fact := SpaceName("keyspace", name); fact != nil {
+	if fact := edge.SpaceName("keyspace", name); fact != nil {
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.DeleteKeyspaceResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // KeyPage is one page of a range.
@@ -54,7 +55,7 @@ func (ks *KVService) ReadPage(ctx context.Context, in KeyPageRequest) (out KeyPa
 // KeyPage reads a page of a range, after a key of the keyspace of that incarnation; nil is from the front.
 func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnation uint32, after []byte) (out KeyPage, err error) {
 	c, err := s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		if after != nil {
 			err = core.NotFound{Kind: "keyspace", ID: q.Keyspace}
 		} else {

@@ -36,7 +36,7 @@ func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 		return fact
 	}
 	c, err := s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return ss.Send(&pb.KVRangeResponse{})
 	}
 	if err != nil {

@@ -71,7 +71,7 @@ func (t *Translator) minsFact(list []*pb.At) core.Fact {
 // BatchGet reads keys, those of each partition at one index.
 func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*pb.KVBatchGetResponse, error) {
 	t := Translator{l: &ks.s.Limits}
-	if fact := SpaceName("keyspace", in.GetKeyspace()); fact != nil {
+	if fact := edge.SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return nil, fact
 	}
 	switch n := len(in.GetKeys()); {
@@ -90,7 +90,7 @@ func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*p
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.KVBatchGetResponse{Results: ShowReads(make([]core.KeyRead, len(in.GetKeys())))}, nil
 	}
 	if err != nil {

@@ -115,7 +115,7 @@ func requestBounds() map[string]bound {
 	}
 	space := func(n uint32) doer {
 		return func(r *rig) error {
-			ctx := apitest.As("acme/all", NamespaceKey, fmt.Sprintf("of-%d", n))
+			ctx := apitest.As("acme/all", edge.NamespaceKey, fmt.Sprintf("of-%d", n))
 			_, err := pb.NewQueueServiceClient(r.conn).CreateNamespace(ctx, &pb.CreateNamespaceRequest{Partitions: n})
 			return err
 		}

@@ -239,7 +239,7 @@ func TestAPageOfTasksGoesOnFromPartitionToPartition(t *testing.T) {
 		}
 		return out, nil
 	}
-	ctx := apitest.As("acme/all", NamespaceKey, "many")
+	ctx := apitest.As("acme/all", edge.NamespaceKey, "many")
 	for _, limit := range []uint32{1, 2, 5, 1000} {
 		var got []core.TaskID
 		pages := 0

@@ -33,7 +33,7 @@ func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bo
 		return nil, fact
 	}
 	c, err := rs.s.begin(ctx, create)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return nil, noRepo(name)
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 		return nil, fact
 	}
 	c, err := rs.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.ListReposResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {

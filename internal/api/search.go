@@ -131,7 +131,7 @@ func (s *Server) definition(in *pb.Collection) (def core.Collection, fact core.F
 	if in == nil {
 		return def, edge.Invalid("collection", "is required")
 	}
-	if fact = SpaceName("name", in.GetName()); fact != nil {
+	if fact = edge.SpaceName("name", in.GetName()); fact != nil {
 		return def, fact
 	}
 	def = core.Collection{
@@ -284,7 +284,7 @@ func (ss *SearchService) begin(ctx context.Context, makes bool) (*call, error) {
 
 // noCollection makes of an unknown namespace an unknown thing of it: a reader cannot tell which, nor whose.
 func noCollection(err error, kind, id string) error {
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return core.NotFound{Kind: kind, ID: id}
 	}
 	return err
@@ -292,7 +292,7 @@ func noCollection(err error, kind, id string) error {
 
 // ofCollection begins a call about a collection that need not exist.
 func (ss *SearchService) ofCollection(ctx context.Context, name string) (*call, error) {
-	if fact := SpaceName("collection", name); fact != nil {
+	if fact := edge.SpaceName("collection", name); fact != nil {
 		return nil, fact
 	}
 	c, err := ss.begin(ctx, false)
@@ -319,7 +319,7 @@ func (ss *SearchService) ListCollections(ctx context.Context, in *pb.ListCollect
 		return nil, fact
 	}
 	c, err := ss.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.ListCollectionsResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {

@@ -36,7 +36,7 @@ const embedWait = 30 * time.Second
 
 // definitionOf finds the collection of a point in its partition. One that only other partitions have is not ready.
 func (t *Translator) definitionOf(p core.Partition, name string) (*core.Collection, core.Fact) {
-	if fact := SpaceName("collection", name); fact != nil {
+	if fact := edge.SpaceName("collection", name); fact != nil {
 		return nil, fact
 	}
 	if t.edge.s != nil && t.edge.s.o.NoSearch {
@@ -279,7 +279,7 @@ func asFact(err error) core.Fact {
 
 // vectorDelete reads an op that removes a point.
 func (t *Translator) vectorDelete(in *pb.VectorDelete) (*core.VectorDelete, core.Fact) {
-	if fact := SpaceName("collection", in.GetCollection()); fact != nil {
+	if fact := edge.SpaceName("collection", in.GetCollection()); fact != nil {
 		return nil, fact
 	}
 	if fact := pointID("id", in.GetId()); fact != nil {

@@ -77,7 +77,7 @@ func (t *Translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(),
 		Read: core.ReadOptions{MinIndex: in.GetMinIndex()},
 	}
-	if fact = SpaceName("collection", q.Collection); fact != nil {
+	if fact = edge.SpaceName("collection", q.Collection); fact != nil {
 		return nil, fact
 	}
 	switch in.GetConsistency() {

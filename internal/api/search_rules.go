@@ -19,7 +19,7 @@ import (
 // rulesetName reads NAME or NAME@VERSION; version 0 is the newest.
 func rulesetName(field, s string) (name string, version uint32, fact core.Fact) {
 	name, number, versioned := strings.Cut(s, "@")
-	if fact = SpaceName(field, name); fact != nil {
+	if fact = edge.SpaceName(field, name); fact != nil {
 		return "", 0, fact
 	}
 	if !versioned {
@@ -138,7 +138,7 @@ func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 // ListRulesets lists rulesets by name.
 func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
 	c, err := ss.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.ListRulesetsResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
@@ -165,7 +165,7 @@ func (ss *SearchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRuleset
 		return nil, fact
 	}
 	c, err := ss.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.DeleteRulesetResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
@@ -223,7 +223,7 @@ func (ss *SearchService) GetRecording(ctx context.Context, in *pb.GetRecordingRe
 	unknown := core.NotFound{Kind: "recording", ID: core.Cut(in.GetSearchId(), NameBytes)}
 	uid, id, ok := searchID(in.GetSearchId())
 	c, err := ss.begin(ctx, false)
-	if unknownNamespace(err) || err == nil && !ok {
+	if edge.UnknownNamespace(err) || err == nil && !ok {
 		return nil, unknown
 	}
 	if err != nil {

@@ -53,7 +53,7 @@ func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 		return nil, fact
 	}
 	c, err := ks.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.KVGetResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
@@ -89,7 +89,7 @@ func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 		return nil, fact
 	}
 	c, err := qs.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.ListQueuesResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
@@ -115,7 +115,7 @@ func (qs *QueueService) beginQueue(ctx context.Context, name string) (*call, err
 		return nil, fact
 	}
 	c, err := qs.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return nil, core.NotFound{Kind: "queue", ID: name}
 	}
 	return c, err
@@ -204,7 +204,7 @@ func (qs *QueueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (
 	}
 	c, err := qs.s.begin(ctx, false)
 	unknown := core.NotFound{Kind: "queue", ID: name}
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return nil, unknown
 	}
 	if err != nil {

@@ -140,7 +140,7 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 	out := new(pb.BatchGetResponse)
 	c, err := ts.s.begin(ctx, false)
 	if err != nil {
-		if unknownNamespace(err) {
+		if edge.UnknownNamespace(err) {
 			out.At = ShowAt(core.At{})
 			return out, nil
 		}
@@ -176,7 +176,7 @@ func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 	}
 	c, err := ts.s.begin(ctx, false)
 	if err != nil {
-		if unknownNamespace(err) {
+		if edge.UnknownNamespace(err) {
 			return &pb.ListResponse{At: ShowAt(core.At{})}, nil
 		}
 		return nil, err

@@ -258,7 +258,7 @@ func (qs *QueueService) pause(ctx context.Context, op *core.QueuePause, times fu
 		return false, at, fact
 	}
 	c, err := qs.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return false, at, core.NotFound{Kind: "queue", ID: op.Queue}
 	}
 	if err != nil {

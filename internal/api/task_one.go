@@ -37,7 +37,7 @@ func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outco
 		return nil, nil, fact
 	}
 	call, err := ts.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return nil, nil, core.NotFound{Kind: "task", ID: id.String()}
 	}
 	if err != nil {

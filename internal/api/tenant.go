@@ -28,7 +28,7 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if name == "" {
 		name = own
 	}
-	if fact := SpaceName("tenant", name); fact != nil {
+	if fact := edge.SpaceName("tenant", name); fact != nil {
 		return nil, fact
 	}
 	if name != own && !who.Scopes.Has(auth.TenantAdmin) {
@@ -56,7 +56,7 @@ func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 	if _, _, fact := ts.s.asks(ctx); fact != nil {
 		return nil, fact
 	}
-	if fact := SpaceName("tenant", in.GetTenant()); fact != nil {
+	if fact := edge.SpaceName("tenant", in.GetTenant()); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)

@@ -204,7 +204,7 @@ func (t *Translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, c
 
 // key holds a keyspace and a key to their forms.
 func (t *Translator) key(keyspace string, key []byte) core.Fact {
-	if fact := SpaceName("keyspace", keyspace); fact != nil {
+	if fact := edge.SpaceName("keyspace", keyspace); fact != nil {
 		return fact
 	}
 	return KeyLength(t.l, "key", key)

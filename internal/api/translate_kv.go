@@ -56,7 +56,7 @@ func (t *Translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, c
 
 // keyRange checks a keyspace and the bounds of a range of its keys.
 func (t *Translator) keyRange(keyspace string, from, to, prefix []byte) core.Fact {
-	if fact := SpaceName("keyspace", keyspace); fact != nil {
+	if fact := edge.SpaceName("keyspace", keyspace); fact != nil {
 		return fact
 	}
 	for _, bound := range []struct {

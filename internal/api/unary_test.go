@@ -260,15 +260,15 @@ func TestNothingIsHeldInAnUnknownNamespace(t *testing.T) {
 func TestTheNamespaceIsNamedOnceAndWell(t *testing.T) {
 	r := newRig(t, edge.Limits{})
 	for name, ctx := range map[string]context.Context{
-		"colon": apitest.As("acme/all", NamespaceKey, "a:b"), "empty": apitest.As("acme/all", NamespaceKey, ""),
-		"twice": apitest.As("acme/all", NamespaceKey, "a", NamespaceKey, "b"),
+		"colon": apitest.As("acme/all", edge.NamespaceKey, "a:b"), "empty": apitest.As("acme/all", edge.NamespaceKey, ""),
+		"twice": apitest.As("acme/all", edge.NamespaceKey, "a", edge.NamespaceKey, "b"),
 	} {
 		_, err := r.tasks().Create(ctx, &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}})
 		if e := apitest.ErrorOf(t, err); e.GetField() != "namespace" {
 			t.Errorf("%s: %v", name, e)
 		}
 	}
-	if _, err := r.tasks().Create(apitest.As("acme/all", NamespaceKey, "prod"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}}); err != nil {
+	if _, err := r.tasks().Create(apitest.As("acme/all", edge.NamespaceKey, "prod"), &pb.CreateRequest{Task: &pb.TaskSpec{Queue: "q"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, ok := r.n.Spaces["acme/prod"]; !ok || r.n.Made != 1 {

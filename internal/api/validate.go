@@ -15,22 +15,10 @@ import (
 // NameBytes bounds the names of queues, kinds, keyspaces and namespaces.
 const NameBytes = 128
 
-// nameRule is the alphabet of names, in the words of a refusal.
-const nameRule = "letters, digits, dot, underscore and hyphen, from a letter or digit on, at most 128"
-
 // QueueName holds names of queues and kinds to their alphabet, which has the colon.
 func QueueName(field, s string) core.Fact {
 	if !isName(s, true) {
-		return edge.Invalid(field, "must be made of colon, "+nameRule)
-	}
-	return nil
-}
-
-// SpaceName holds names of namespaces and keyspaces to their alphabet, which lacks the colon: it separates them where
-// they are written together.
-func SpaceName(field, s string) core.Fact {
-	if !core.ValidName(s) {
-		return edge.Invalid(field, "must be made of "+nameRule)
+		return edge.Invalid(field, "must be made of colon, "+edge.NameRule)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 		return nil, fact
 	}
 	c, err := ts.s.begin(ctx, false)
-	if unknownNamespace(err) {
+	if edge.UnknownNamespace(err) {
 		return &pb.HeartbeatResponse{Results: allLost(len(holds)), At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
@@ -98,7 +98,7 @@ func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core
 // Settle ends attempts.
 func (ts *TaskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.SettleResponse, error) {
 	c, err := ts.s.begin(ctx, false)
-	missing := unknownNamespace(err)
+	missing := edge.UnknownNamespace(err)
 	if err != nil && !missing {
 		return nil, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
 )
 
 // Place says where a repository is. Shard and partition are those whose log has the repository's
@@ -25,11 +26,12 @@ type Repo struct {
 
 // Backend is the node as this edge needs it. Reads are linearizable. An error that satisfies core.Fact is for the client.
 type Backend interface {
-	// Repo finds a repository by name. core.NotFound, or a core.RefRefused that says so, when the tenant has none.
-	Repo(ctx context.Context, tenant, namespace, name string) (Repo, error)
+	edge.Directory
+	// Repo finds a repository of a namespace by name. core.NotFound, or a core.RefRefused that says so, when there is none.
+	Repo(ctx context.Context, ns core.NamespaceInfo, name string) (Repo, error)
 	// Plan returns a repository that is not there as a push would make it, with its id and place; ok is false where the
 	// namespace does not have pushes make any.
-	Plan(ctx context.Context, tenant, namespace, name string) (planned Repo, ok bool, err error)
+	Plan(ctx context.Context, ns core.NamespaceInfo, name string) (planned Repo, ok bool, err error)
 	// Create makes what was planned. A core.RefRefused says that somebody else made one of that name.
 	Create(ctx context.Context, planned Repo, principal string) (Repo, error)
 	// Refs calls begin with the repository, then fn for each of its refs whose name starts with prefix: HEAD first, then in

@@ -45,7 +45,11 @@ func (s *stage) Lookup(string, time.Time) (auth.Principal, bool) {
 	return auth.Principal{Name: "a", Tenant: "t", Scopes: auth.RefRead | auth.RefWrite | auth.RefForce}, true
 }
 
-func (s *stage) Repo(ctx context.Context, _, _, name string) (Repo, error) {
+func (s *stage) Namespace(context.Context, string, string, bool) (core.NamespaceInfo, error) {
+	return core.NamespaceInfo{Partitions: make([]core.PartitionInfo, 1)}, nil
+}
+
+func (s *stage) Repo(ctx context.Context, _ core.NamespaceInfo, name string) (Repo, error) {
 	s.mu.Lock()
 	s.asked = name
 	s.mu.Unlock()
@@ -53,7 +57,7 @@ func (s *stage) Repo(ctx context.Context, _, _, name string) (Repo, error) {
 	return Repo{RepoInfo: core.RepoInfo{Repo: core.Repo{Name: "app", ID: core.RepoID{1}, Config: core.RepoConfig{State: s.state}}}}, ctx.Err()
 }
 
-func (s *stage) Plan(context.Context, string, string, string) (Repo, bool, error) {
+func (s *stage) Plan(context.Context, core.NamespaceInfo, string) (Repo, bool, error) {
 	return Repo{}, false, nil
 }
 

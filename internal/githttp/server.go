@@ -153,7 +153,7 @@ func (q *request) serve() error {
 	// repositories is told so.
 	if fact := edge.Needs(scope).Missing(q.who.Scopes); fact != nil {
 		if q.who.Scopes.Any(auth.RefRead | auth.RefWrite) {
-			if _, err := q.s.o.Backend.Repo(q.r.Context(), q.who.Tenant, namespace, name); err != nil {
+			if _, _, err := q.find(q.r.Context(), namespace, name); err != nil {
 				return err
 			}
 		}
@@ -163,9 +163,9 @@ func (q *request) serve() error {
 	if err := q.s.o.Objects.Ready(); err != nil {
 		return err
 	}
-	repo, err := q.s.o.Backend.Repo(q.context(), q.who.Tenant, namespace, name)
+	ns, repo, err := q.find(q.context(), namespace, name)
 	if missing(err) && service == receivePack {
-		repo, err = q.plan(namespace, name, err)
+		repo, err = q.plan(ns, name, err)
 		q.fresh = err == nil
 	}
 	if err != nil {
@@ -178,17 +178,27 @@ func (q *request) serve() error {
 	return handle()
 }
 
+// find finds a repository and the namespace that it is in; without the repository the namespace alone, in which a push may make it.
+func (q *request) find(ctx context.Context, namespace, name string) (core.NamespaceInfo, Repo, error) {
+	ns, err := edge.FindNamespace(ctx, q.s.o.Backend, auth.Holder{Principal: q.who}, namespace, false)
+	if err != nil {
+		return core.NamespaceInfo{}, Repo{}, err
+	}
+	repo, err := q.s.o.Backend.Repo(ctx, ns, name)
+	return ns, repo, err
+}
+
 // missing reports whether an error says that there is no such repository.
 func missing(err error) bool { return edge.Is[core.NotFound](err) || isNoRepo(err) }
 
 // plan returns the repository that a push makes, which is not there: absent if none does, or where
 // the name is none. It needs the scope to create repositories, a namespace that has pushes make
 // them, and a name that a repository may have.
-func (q *request) plan(namespace, name string, absent error) (Repo, error) {
-	if !q.who.Scopes.Has(auth.RefCreate) {
+func (q *request) plan(ns core.NamespaceInfo, name string, absent error) (Repo, error) {
+	if len(ns.Partitions) == 0 || !q.who.Scopes.Has(auth.RefCreate) {
 		return Repo{}, absent
 	}
-	planned, ok, err := q.s.o.Backend.Plan(q.context(), q.who.Tenant, namespace, name)
+	planned, ok, err := q.s.o.Backend.Plan(q.context(), ns, name)
 	switch {
 	case missing(err), err == nil && !ok:
 		return Repo{}, absent

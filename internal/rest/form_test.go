@@ -83,7 +83,7 @@ func TestTheFormsAreWhatIsRead(t *testing.T) {
 		read func(string) bool
 	}{
 		"queue": {queueForm, func(s string) bool { return isFact(api.QueueName("", s)) }},
-		"space": {spaceForm, func(s string) bool { return isFact(api.SpaceName("", s)) }},
+		"space": {spaceForm, func(s string) bool { return isFact(edge.SpaceName("", s)) }},
 		"task":  {taskForm, func(id string) bool { _, err := s.Tasks().Get(ctx, &pb.GetRequest{Id: id}); return isRead(err) }},
 		"repo": {repoForm, func(name string) bool {
 			_, err := s.Refs().GetRepo(ctx, &pb.GetRepoRequest{Name: name})

@@ -316,9 +316,9 @@ func (c *restCall) readQuery() core.Fact {
 	if !ok {
 		return nil
 	}
-	if fact := api.SpaceName("ns", ns); fact != nil {
+	if fact := edge.SpaceName("ns", ns); fact != nil {
 		return fact
 	}
-	c.ctx = metadata.NewIncomingContext(c.ctx, metadata.MD{api.NamespaceKey: {ns}})
+	c.ctx = edge.WithNamespace(c.ctx, ns)
 	return nil
 }

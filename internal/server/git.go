@@ -179,13 +179,14 @@ type gitBackend struct {
 	rand env.Rand
 }
 
+// Namespace finds a namespace of a tenant; see edge.Directory.
+func (b gitBackend) Namespace(ctx context.Context, tenant, name string, create bool) (core.NamespaceInfo, error) {
+	return b.n.Namespace(ctx, tenant, name, create)
+}
+
 // Repo finds a repository by name. Its name decides the partition, unless it was created with a
 // tag; so it looks into the partition of the name first and then into the others.
-func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (githttp.Repo, error) {
-	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
-	if err != nil {
-		return githttp.Repo{}, err
-	}
+func (b gitBackend) Repo(ctx context.Context, ns core.NamespaceInfo, name string) (githttp.Repo, error) {
 	first := int(core.PlaceRepo(name, "", len(ns.Partitions)))
 	for i := range ns.Partitions {
 		at := ns.Partitions[(first+i)%len(ns.Partitions)]
@@ -201,11 +202,7 @@ func (b gitBackend) Repo(ctx context.Context, tenant, namespace, name string) (g
 
 // Plan returns the repository that a push to a new name would create, with a fresh id; false if the
 // namespace does not allow that. Nothing is created yet.
-func (b gitBackend) Plan(ctx context.Context, tenant, namespace, name string) (githttp.Repo, bool, error) {
-	ns, err := b.n.Namespace(ctx, tenant, namespace, false)
-	if err != nil {
-		return githttp.Repo{}, false, err
-	}
+func (b gitBackend) Plan(ctx context.Context, ns core.NamespaceInfo, name string) (githttp.Repo, bool, error) {
 	config, _, err := b.n.NamespaceConfig(ctx, ns.Partitions[0].Partition, core.ReadOptions{})
 	if err != nil || !config.CreateOnPush {
 		return githttp.Repo{}, false, err

@@ -16,7 +16,7 @@ type asked struct {
 // gets reads keys. One goroutine of the stream does that, frame after frame, as long as what it has answered goes out.
 func (st *stream) gets(p *pending, in *pb.GetsFrame) core.Fact {
 	l := &st.d.Limits
-	if fact := api.SpaceName("keyspace", in.GetKeyspace()); fact != nil {
+	if fact := edge.SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return fact
 	}
 	if fact := api.Items(l, "keys", len(in.GetKeys())); fact != nil {

@@ -101,11 +101,11 @@ func (d *door) sessionSpec(ctx context.Context, who edge.Caller, in *pb.Hello) (
 	}
 	if name = in.GetNamespace(); name == "" {
 		md, _ := metadata.FromIncomingContext(ctx)
-		if name, fact = api.NamespaceOf(md); fact != nil {
+		if name, fact = edge.NamespaceOf(md); fact != nil {
 			return spec, "", fact
 		}
 	}
-	if fact = api.SpaceName("namespace", name); fact != nil {
+	if fact = edge.SpaceName("namespace", name); fact != nil {
 		return spec, "", fact
 	}
 	if fact = d.worker(in.GetWorker()); fact != nil {

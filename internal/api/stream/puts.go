@@ -68,7 +68,7 @@ func (st *stream) takePuts(r received, read func(p *pending) *putting) {
 func (st *stream) puts(p *pending, in *pb.PutsFrame) *putting {
 	l := &st.d.Limits
 	b := new(putting)
-	if b.fact = api.SpaceName("keyspace", in.GetKeyspace()); b.fact != nil {
+	if b.fact = edge.SpaceName("keyspace", in.GetKeyspace()); b.fact != nil {
 		return b
 	}
 	if b.fact = api.Items(l, "items", len(in.GetItems())); b.fact != nil {
