@@ -47,7 +47,7 @@ func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bo
 }
 
 // noRepo says that a repository is not there, or not for this caller, who is not told which.
-func noRepo(name string) error {
+func noRepo(name string) core.Fact {
 	return core.RefRefused{Repo: name, Failures: []core.RefFailure{{Change: -1, Reason: core.RefRepoNotFound}}}
 }
 

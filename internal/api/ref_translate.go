@@ -51,7 +51,7 @@ func (t *Translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.F
 		return nil, fact
 	}
 	if !t.who.ReachesRepo(t.space, in.GetRepo()) {
-		return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{{Change: -1, Reason: core.RefRepoNotFound}}}
+		return nil, noRepo(in.GetRepo())
 	}
 	op := &core.RefTxn{Repo: in.GetRepo(), Tag: in.GetTag(), Message: in.GetMessage(), Via: core.ViaAPI}
 	if fact := t.refChanges(op, in.GetChanges()); fact != nil {

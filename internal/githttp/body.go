@@ -6,7 +6,6 @@ import (
 	"compress/gzip"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -97,14 +96,11 @@ func (t *timed) Read(p []byte) (int, error) {
 
 // broken is the error of a body that could not be read to its end.
 func (q *request) broken(err error) error {
-	if e, ok := errors.AsType[net.Error](err); ok {
-		if e.Timeout() {
-			return core.DeadlineExceeded{}
-		}
-		return err // the connection is lost
-	}
-	if q.r.ProtoMajor > 1 && q.r.Context().Err() != nil {
-		return err // the stream is lost; in HTTP/1 any error ends the context
+	switch edge.EndOfBody(q.r, err) {
+	case edge.BodySlow:
+		return core.DeadlineExceeded{}
+	case edge.BodyLost:
+		return err
 	}
 	return core.Invalid{Field: "body", Message: "ends early, or its chunks are not as announced"}
 }
@@ -122,10 +118,8 @@ func (q *request) leave() {
 	}
 }
 
-// unread reports whether the client may still be sending the body. Over HTTP/2 that ends with the answer.
-func (q *request) unread() bool {
-	return q.r.ContentLength != 0 && !q.ended && q.r.ProtoMajor == 1
-}
+// unread reports whether the client may still be sending the body.
+func (q *request) unread() bool { return edge.BodyLeft(q.r, q.ended) }
 
 // Write writes to the client, and holds it to the least rate.
 func (q *request) Write(p []byte) (int, error) {

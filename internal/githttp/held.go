@@ -2,15 +2,11 @@ package githttp
 
 import (
 	"context"
-	"time"
 
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 )
-
-// longAgo is a deadline that has passed.
-var longAgo = time.Unix(1, 0)
 
 // hold has the token looked at while the request is served: once it does not allow scope, or the repository, any more, the
 // request's work ends. A commit that was proposed by then is waited for all the same.
@@ -25,7 +21,7 @@ func (q *request) hold(token string, scope auth.Scopes) (release func()) {
 	q.call = q.s.o.Calls.Begin(q.r.Context(), auth.Holder{Principal: q.who, Token: token}, edge.RightsOf(edge.Needs(scope), true))
 	stop := context.AfterFunc(q.call, func() {
 		if q.call.Revoked() {
-			_ = q.control.SetReadDeadline(longAgo) // it may be waiting for what the client sends
+			_ = q.control.SetReadDeadline(edge.LongAgo) // it may be waiting for what the client sends
 		}
 	})
 	return func() {

@@ -17,9 +17,6 @@ import (
 	"github.com/millrace/millrace/internal/env"
 )
 
-// Prefix begins the paths that this edge serves.
-const Prefix = "/git/"
-
 // Options of the edge. A zero field means its default where one is named.
 type Options struct {
 	Backend Backend
@@ -62,7 +59,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// Server serves git clients. It is an http.Handler for the paths below Prefix.
+// Server serves git clients. It is an http.Handler for the paths below edge.GitPrefix.
 type Server struct {
 	o Options
 	// l are the limits with their defaults filled in.
@@ -135,7 +132,7 @@ func (q *request) serve() error {
 		return err
 	}
 	// No name and no action needs an escape. A rule of a proxy in front, which compares paths, sees what is served.
-	rest, ok := strings.CutPrefix(q.r.URL.EscapedPath(), Prefix)
+	rest, ok := strings.CutPrefix(q.r.URL.EscapedPath(), edge.GitPrefix)
 	namespace, rest, ok2 := strings.Cut(rest, "/")
 	name, action, ok3 := strings.Cut(rest, "/")
 	name = strings.TrimSuffix(name, ".git") // as most hosts, this one takes both

@@ -3,7 +3,6 @@ package rest
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -71,17 +70,14 @@ func (c *restCall) body() ([]byte, error) {
 
 // bodyFact is the fact of a body that could not be read to its end.
 func (c *restCall) bodyFact(err error) core.Fact {
-	if e, ok := errors.AsType[net.Error](err); ok {
-		if e.Timeout() {
-			return core.DeadlineExceeded{}
-		}
-		return core.Unavailable{Reason: "cancelled"} // the connection is lost, and with it the reader of this
-	}
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return edge.Invalid(strictjson.Document, "ends before its announced length")
 	}
-	if c.r.ProtoMajor > 1 && c.r.Context().Err() != nil {
-		return core.Unavailable{Reason: "cancelled"} // the stream is lost; in HTTP/1 any error ends the context
+	switch edge.EndOfBody(c.r, err) {
+	case edge.BodySlow:
+		return core.DeadlineExceeded{}
+	case edge.BodyLost:
+		return core.Unavailable{Reason: "cancelled"}
 	}
 	return edge.Invalid(strictjson.Document, "is malformed: its chunks or its length differ from what was announced")
 }
@@ -104,16 +100,14 @@ func (c *restCall) ambiguous() bool {
 	return c.conn != nil && c.r.ProtoMajor == 1 && (len(c.r.TransferEncoding) > 0 || c.r.ProtoMinor == 0) && c.conn.Ambiguous.Load()
 }
 
-var (
-	connectionClose = []string{"close"}
-	longAgo         = time.Unix(1, 0)
-)
+// connectionClose ends a connection of HTTP/1 after an answer.
+var connectionClose = []string{"close"}
 
 // leaveBody prepares a refusal: it is written at once. What has come of the body is taken; if that is not all, the connection
 // is closed after the answer, and read on for a short time only, so that the answer arrives.
 func (c *restCall) leaveBody() {
 	// Over HTTP/2 a stream ends by itself, and the connection goes on.
-	if c.ended || c.r.ContentLength == 0 || c.r.ProtoMajor != 1 || c.bodyCame() {
+	if !edge.BodyLeft(c.r, c.ended) || c.bodyCame() {
 		return
 	}
 	c.w.Header()["Connection"] = connectionClose
@@ -126,7 +120,7 @@ const cameBytes = 4 * kib
 // bodyCame reports whether the whole body has come already, and takes it. It does not wait.
 func (c *restCall) bodyCame() bool {
 	// A deadline in the past makes Read return what is buffered, and no more.
-	if n := c.r.ContentLength; n < 0 || n > cameBytes || c.r.Header.Get("Expect") != "" || c.control.SetReadDeadline(longAgo) != nil {
+	if n := c.r.ContentLength; n < 0 || n > cameBytes || c.r.Header.Get("Expect") != "" || c.control.SetReadDeadline(edge.LongAgo) != nil {
 		return false
 	}
 	// One byte more than fits, so that the end of the body shows.

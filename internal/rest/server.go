@@ -63,8 +63,6 @@ type Server struct {
 }
 
 const (
-	// gitPrefix begins the paths of git clients, which speak no JSON and have a handler of their own.
-	gitPrefix = "/git/"
 	// headerFactor is how much larger than their limit headers may be to be refused by name. What is larger still is
 	// refused unread by package http, in words of its own.
 	headerFactor = 4
@@ -216,7 +214,7 @@ func (h *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The door of git finds its caller by itself: its clients send tokens in other ways.
-	if h.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), gitPrefix) {
+	if h.o.Git != nil && strings.HasPrefix(r.URL.EscapedPath(), edge.GitPrefix) {
 		c.setDeadline(c.control.SetWriteDeadline, h.s.Limits.SendStallMs)
 		h.o.Git.ServeHTTP(w, r)
 		return
