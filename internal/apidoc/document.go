@@ -12,6 +12,7 @@ import (
 	"github.com/millrace/millrace/internal/rest"
 )
 
+// about is what the document says first: what all routes have in common.
 const about = `A durable work queue whose side effects commit with the task.
 
 Every request but that of this document needs a token: "Authorization: Bearer ...". The namespace is the query
@@ -29,10 +30,11 @@ what that answer saw.
 An error is {"error": {...}}. Its outcome is "refused" when nothing was changed. It is "unknown" when the request may
 have been applied: repeat it under the same id, token, key or request id.`
 
-// document makes the whole of it.
+// document makes the whole of it, as an object that keeps the order of its fields. Schemas are made as routes name them; since a schema of requests is stricter than one of answers,
+// and a name has one schema, those of all requests are made first.
 func document(c *contract.Contract, routes []*rest.Route) (object, error) {
 	s := &schemas{contract: c, made: make(map[string]object), forms: rest.FieldForms()}
-	s.input = true // what requests and answers share is made for requests, which are stricter
+	s.input = true
 	for _, r := range routes {
 		if r.Body != "" {
 			s.ref(r.Body)
@@ -43,6 +45,7 @@ func document(c *contract.Contract, routes []*rest.Route) (object, error) {
 	var paths object
 	for _, r := range routes {
 		op := operation(s, r)
+		// Routes of one path are methods of it, in the order of the table.
 		if i := indexOf(paths, r.Path); i >= 0 {
 			paths[i].value = append(paths[i].value.(object), op)
 		} else {
@@ -53,6 +56,7 @@ func document(c *contract.Contract, routes []*rest.Route) (object, error) {
 		return nil, s.err
 	}
 	var made object
+	// In the order in which they were asked for first, so that a new route changes few lines.
 	for _, name := range s.order {
 		made = append(made, field{name, s.made[name]})
 	}
@@ -75,6 +79,7 @@ func document(c *contract.Contract, routes []*rest.Route) (object, error) {
 // failures tells the statuses of the codes.
 func failures() string {
 	var out strings.Builder
+	// In the order of the table of errors.
 	out.WriteString("Codes and their statuses:")
 	for i, c := range edge.Codes() {
 		if i > 0 {
@@ -87,14 +92,18 @@ func failures() string {
 }
 
 var (
+	// parameter is {name} in a path; separator is what stands between the words of one.
 	parameter = regexp.MustCompile(`\{(\w+)\}`)
 	separator = regexp.MustCompile(`[^a-zA-Z]+`)
 )
 
-// operation documents one route.
+// operation documents one route: its name and words, its parameters, its body, all of its answers, and who may call it. x-grpc is the
+// method of gRPC that does the same.
 func operation(s *schemas, r *rest.Route) field {
 	scopes, public := r.Scopes()
+	// The summary is the first sentence of the description.
 	op := object{{"operationId", operationID(r)}, {"summary", strings.SplitAfter(r.Doc, ". ")[0]}}
+	// What a client does without an answer belongs to each request that may change something.
 	doc := r.Doc
 	if r.Repeat != "" {
 		doc += " When no answer came, it is repeated " + string(r.Repeat) + "."
@@ -102,6 +111,7 @@ func operation(s *schemas, r *rest.Route) field {
 	op = op.with("description", doc)
 	var parameters []any
 	for _, m := range parameter.FindAllStringSubmatch(r.Path, -1) {
+		// Parameters of the path first, then those that all routes have, then the route's own.
 		parameters = append(parameters, object{
 			{"name", m[1]},
 			{"in", "path"},
@@ -122,6 +132,7 @@ func operation(s *schemas, r *rest.Route) field {
 	if r.Body != "" {
 		content := object{{"application/json", object{{"schema", s.ref(r.Body)}}}}
 		body := object{{"content", content}}
+		// Only a body that may be left out is not required.
 		if !r.Bare {
 			body = object{{"required", true}, {"content", content}}
 		}
@@ -134,6 +145,7 @@ func operation(s *schemas, r *rest.Route) field {
 	if public {
 		op = append(op, field{"security", []any{}})
 	} else {
+		// An empty list says that any token will do; a missing one would say that none is needed.
 		if scopes == nil {
 			scopes = []string{}
 		}
@@ -153,11 +165,14 @@ func operationID(r *rest.Route) string {
 	return id
 }
 
+// parameterOf documents a parameter: where it stands, its schema, and its bounds in words where a
+// schema cannot say them.
 func parameterOf(in string, p rest.Param) object {
 	out := object{{"name", p.Name}, {"in", in}}.with("description", p.Doc)
 	if p.Required {
 		out = append(out, field{"required", true})
 	}
+	// Types of parameters are words of the table: two of them are texts in JSON.
 	schema := object{{"type", p.Type}}
 	switch p.Type {
 	case "duration":
@@ -172,17 +187,21 @@ func parameterOf(in string, p rest.Param) object {
 		out = out.set("description", p.Doc+" "+p.Form.Note)
 		p.Form.Note = ""
 	}
+	// Its form is then that of each value.
 	if p.Many {
 		schema = object{{"type", "array"}, {"items", schema}}
 	}
 	return append(out, field{"schema", shaped(schema, p.Form)})
 }
 
+// responses documents all answers of a route: the good ones, those refusals that it may have, and any
+// other error.
 func responses(s *schemas, r *rest.Route) object {
 	var out object
 	for _, status := range r.Status {
 		answer := object{{"description", http.StatusText(status)}}.with("headers", answerHeaders(r, status))
 		switch {
+		// It has no body, whatever the route answers otherwise.
 		case status == http.StatusNoContent:
 		case r.Answer != "":
 			content := object{{"application/json", object{{"schema", s.ref(r.Answer)}}}}
@@ -190,6 +209,7 @@ func responses(s *schemas, r *rest.Route) object {
 				content = append(content, field{"application/x-ndjson", object{{"schema", object{{"type", "string"}, {"description", "A line is a " + r.Lines + "."}}}}})
 			}
 			answer = append(answer, field{"content", content})
+		// The document itself.
 		case r.Native == "":
 			answer = append(answer, field{"content", object{{"application/json", object{}}}})
 		default:
@@ -198,12 +218,14 @@ func responses(s *schemas, r *rest.Route) object {
 		out = append(out, field{strconv.Itoa(status), answer})
 	}
 	for _, status := range refused(r) {
+		// Refusals that all routes have alike are shared by their status.
 		if r.Failed == "" {
 			out = append(out, field{strconv.Itoa(status), object{{"$ref", "#/components/responses/" + refusalName(status)}}})
 			continue
 		}
 		out = append(out, field{strconv.Itoa(status), refusal(status, s.ref(r.Failed))})
 	}
+	// Any other status is that of an error too.
 	failure := object{{"$ref", "#/components/schemas/" + errorAnswer}}
 	if r.Failed != "" {
 		failure = s.ref(r.Failed)

@@ -16,6 +16,7 @@ import (
 func (s *schemas) shaped(f protoreflect.FieldDescriptor, name string, schema object) object {
 	form, ok := s.forms[string(f.Parent().Name())+"."+name]
 	if !ok && s.input {
+		// A name such as key has one form in all requests.
 		if form, ok = s.forms["."+name]; !ok {
 			form = typeForm(f, elementOf(schema))
 		}
@@ -26,6 +27,7 @@ func (s *schemas) shaped(f protoreflect.FieldDescriptor, name string, schema obj
 // typeForm is the form of a value of a request of which only the type is known. A text may not hold NUL.
 func typeForm(f protoreflect.FieldDescriptor, schema object) rest.Form {
 	switch {
+	// Numbers of 64 bits have bounds that readers of the document cannot know otherwise.
 	case f.Kind() == protoreflect.Int64Kind:
 		return rest.AnyInt64
 	case contract.FieldOf(f).GetForm() == restpb.Form_EXACT:
@@ -50,17 +52,21 @@ func typeOf(schema object) string {
 	if i < 0 {
 		return ""
 	}
+	// A number that may be written as text has both types.
 	if list, ok := schema[i].value.([]string); ok {
 		return list[0]
 	}
 	return schema[i].value.(string)
 }
 
-// shaped adds to a schema what a form says: to a list what it says of the length, to its elements the rest.
+// shaped adds to a schema what a form says: to a list what it says of the length, to its elements the rest. Words of JSON Schema that
+// do not concern the type of a schema would mean nothing in it, so they are left out.
 func shaped(schema object, form rest.Form) object {
 	if i := indexOf(schema, "items"); i >= 0 {
+		// Of a list the bounds of its length stand at the list, all others at its elements.
 		length := form
 		form.MinItems, form.MaxItems = 0, 0
+		// A schema may be shared: it is not changed in place.
 		schema = slices.Clone(schema)
 		schema[i].value = shaped(schema[i].value.(object), form)
 		return bounded(bounded(schema, "minItems", length.MinItems), "maxItems", length.MaxItems)
@@ -78,6 +84,7 @@ func shaped(schema object, form rest.Form) object {
 		}
 		schema = bounded(bounded(schema, "minLength", form.MinLength), "maxLength", form.MaxLength)
 	}
+	// Bounds of numbers are also of values that may be written as text.
 	if kind == "integer" || kind == "number" || indexOf(schema, "type") >= 0 && kind == "string" && schema[indexOf(schema, "type")].value != any("string") {
 		for _, bound := range []field{{"minimum", form.Minimum}, {"maximum", form.Maximum}, {"multipleOf", form.MultipleOf}} {
 			if bound.value != json.Number("") {
@@ -98,6 +105,7 @@ func shaped(schema object, form rest.Form) object {
 	return schema
 }
 
+// bounded adds a bound to a schema; 0 is none.
 func bounded(schema object, name string, bound int64) object {
 	if bound == 0 {
 		return schema
@@ -107,6 +115,8 @@ func bounded(schema object, name string, bound int64) object {
 
 // exactlyOne lists, for messages of requests, fields of which one is given; atMostOne those of which no two are. What excludes
 // one another because a field has two properties is not in them: see twoWays.
+// Each group is checked by the code that reads the message; a test of package rest holds both
+// together.
 var (
 	exactlyOne = map[string][][]string{
 		"SettleItem": {{"complete", "fail", "snooze", "release", "stop"}}, "Snooze": {{"until", "delay"}}, "SnoozeOne": {{"until", "delay"}},
@@ -129,17 +139,22 @@ func twoWays(f protoreflect.FieldDescriptor) (text, bytes string, ok bool) {
 	return string(f.Name()), string(f.Name()) + "_base64", true
 }
 
-// choices says which properties of a message, of these fields, exclude one another.
+// choices says which properties of a message, of these fields, exclude one another, as the schemas of an allOf. JSON Schema has no
+// word for it: not both are given (not, required), one of them is (oneOf of required), or some are (anyOf).
 func choices(name string, fields []protoreflect.FieldDescriptor) []any {
+	// It asks whether properties are there, whatever their values.
 	required := func(names ...string) object { return object{{"required", names}} }
 	var out []any
 	switch name {
 	case "CommitRequest":
+		// An empty list of conditions is as good as none.
 		some := object{{"required", []string{"conditions"}}, {"properties", object{{"conditions", object{{"minItems", 1}}}}}}
 		out = append(out, object{{"anyOf", []any{required("ops"), some}}})
+	// A cancel names no node.
 	case "ChangeMembersRequest":
 		cancel := object{{"properties", object{{"verb", object{{"const", "cancel"}}}}}}
 		out = append(out, object{{"anyOf", []any{cancel, required("node")}}})
+	// Whether an operand is given depends on what is compared.
 	case "KVCheck":
 		out = append(out, object{{"oneOf", []any{
 			object{{"properties", object{{"compare", object{{"enum", []string{"exists", "absent"}}}}}}, {"not", object{{"anyOf", []any{required("rev"), required("value"), required("value_base64")}}}}},
@@ -147,10 +162,13 @@ func choices(name string, fields []protoreflect.FieldDescriptor) []any {
 		}}})
 	}
 	for _, f := range fields {
+		// Of a field with two names one is given: exactly one if it is required, else at most one.
 		text, bytes, ok := twoWays(f)
 		switch {
+		// The field is required, so one of its two properties is.
 		case ok && contract.FieldOf(f).GetRequired():
 			out = append(out, object{{"oneOf", []any{required(text), required(bytes)}}})
+		// Members of a oneof exclude one another by its own rule.
 		case ok && f.ContainingOneof() == nil:
 			out = append(out, object{{"not", required(text, bytes)}})
 		}
@@ -163,6 +181,7 @@ func choices(name string, fields []protoreflect.FieldDescriptor) []any {
 		out = append(out, object{{"oneOf", ways}})
 	}
 	for _, group := range atMostOne[name] {
+		// Each pair by itself: of three fields any two exclude one another.
 		for i, one := range group {
 			for _, other := range group[i+1:] {
 				out = append(out, object{{"not", required(one, other)}})

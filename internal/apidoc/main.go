@@ -3,6 +3,13 @@
 //
 // What REST says differently from the contract stands in the contract too, as options. That bodies are read and answers written as the
 // document says is tested in internal/rest.
+//
+// The document is made of three things: routes with their parameters (rest.Routes), the fields of bodies (internal/contract), and what
+// values look like (rest.FieldForms), which the contract does not say because it depends on limits. Only the schemas of OpenAI's API are
+// written by hand.
+//
+// Promised: the order of everything is that of the table and the contract, so that a change of either changes few lines; a field whose
+// kind has no form in JSON is an error.
 package main
 
 import (
@@ -16,6 +23,7 @@ import (
 	"github.com/millrace/millrace/internal/rest"
 )
 
+// main reads the compiled contract and writes the document, and ends with 1 where it cannot.
 func main() {
 	if err := run(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "apidoc:", err)
@@ -23,6 +31,8 @@ func main() {
 	}
 }
 
+// run reads the contract from in, with its comments, which the program does not have linked in, and
+// writes the document to out.
 func run(in io.Reader, out io.Writer) error {
 	c, err := contract.Read(in)
 	if err != nil {
@@ -43,8 +53,10 @@ func run(in io.Reader, out io.Writer) error {
 // object is a JSON object whose fields keep their order.
 type object []field
 
+// field is a member of an object.
 type field struct {
-	name  string
+	name string
+	// value is whatever package json writes: another object, a list, a text or a number.
 	value any
 }
 
@@ -71,6 +83,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
+// indexOf is the place of a member in an object, -1 if there is none of that name.
 func indexOf(o object, name string) int {
 	for i, f := range o {
 		if f.name == name {
@@ -83,6 +96,7 @@ func indexOf(o object, name string) int {
 // set is o with a field, in place of the one of that name if there is one.
 func (o object) set(name string, value any) object {
 	if i := indexOf(o, name); i >= 0 {
+		// The object may be a part of another schema too.
 		o = slices.Clone(o)
 		o[i].value = value
 		return o
@@ -92,6 +106,7 @@ func (o object) set(name string, value any) object {
 
 // with appends a field that has a value.
 func (o object) with(name string, value any) object {
+	// An empty description or list says nothing.
 	switch v := value.(type) {
 	case string:
 		if v == "" {

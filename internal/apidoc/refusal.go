@@ -19,6 +19,7 @@ func refusalStatuses() []int {
 	for _, c := range edge.Codes() {
 		out = append(out, c.Status)
 	}
+	// Several codes have the same status.
 	slices.Sort(out)
 	return slices.Compact(out)
 }
@@ -38,12 +39,14 @@ func refused(r *rest.Route) []int {
 	})
 }
 
+// refusalName is the name of the shared answer of a status.
 func refusalName(status int) string {
 	return "Status" + strconv.Itoa(status)
 }
 
 // refusal documents the answers of one status.
 func refusal(status int, schema object) object {
+	// Headers that come with the status alone, whatever the code.
 	out := object{{"description", http.StatusText(status) + ": " + strings.Join(codesOf(status), ", ") + "."}}
 	switch status {
 	case http.StatusTemporaryRedirect:
@@ -56,6 +59,7 @@ func refusal(status int, schema object) object {
 	return append(out, field{"content", object{{"application/json", object{{"schema", schema}}}}})
 }
 
+// codesOf lists the codes of errors that have a status.
 func codesOf(status int) []string {
 	var out []string
 	for _, c := range edge.Codes() {
@@ -70,6 +74,7 @@ func codesOf(status int) []string {
 func refusals() object {
 	var out object
 	for _, status := range refusalStatuses() {
+		// No route of the document has it.
 		if status != http.StatusMethodNotAllowed {
 			out = append(out, field{refusalName(status), refusal(status, object{{"$ref", "#/components/schemas/" + errorAnswer}})})
 		}
@@ -79,6 +84,7 @@ func refusals() object {
 
 // headers documents the headers of answers.
 func headers() object {
+	// All of them are texts.
 	text := func(doc string) object {
 		return object{{"description", doc}, {"schema", object{{"type", "string"}}}}
 	}
@@ -106,6 +112,7 @@ func answerHeaders(r *rest.Route, status int) object {
 	if status == http.StatusNoContent {
 		return nil
 	}
+	// The table is shared by all that read it.
 	names := slices.Clone(r.Headers)
 	if r.Indexed() {
 		names = append(names, "Millrace-Index")

@@ -13,6 +13,7 @@ import (
 
 // byHand are the schemas that the contract knows nothing of: those of another API's requests, answers and errors.
 var byHand = map[string]object{
+	// As OpenAI's documentation has them: names and types are not ours to choose.
 	"EmbeddingsRequest": {
 		{"type", "object"},
 		{"description", "A request of OpenAI's API for vectors of texts. Tokens in place of texts go on to a provider of this API; other embedders refuse them as token_input."},
@@ -98,19 +99,26 @@ var byHand = map[string]object{
 	},
 }
 
-// schemas makes those that routes name, and all that these refer to.
+// schemas makes those that routes name, and all that these refer to. A schema of the contract has the name of its message, or that of
+// a shape in the options; those of another API are written by hand above.
 type schemas struct {
+	// contract has the messages and their comments.
 	contract *contract.Contract
-	made     map[string]object
-	order    []string
-	forms    map[string]rest.Form // of fields, as message and field
-	input    bool                 // of what is being made: it is a request's
-	err      error
+	// made are schemas by name, order their names as they were asked for.
+	made  map[string]object
+	order []string
+	// forms are those of fields, as message and field.
+	forms map[string]rest.Form
+	// input says that what is being made is of a request, which is read strictly.
+	input bool
+	// err is the first mistake: schemas refer to one another, so it is asked for at the end.
+	err error
 }
 
-// ref makes a schema, once, and refers to it.
+// ref makes a schema, once, and refers to it. The first that asks decides whether it is of a request.
 func (s *schemas) ref(name string) object {
 	if _, ok := s.made[name]; !ok && s.err == nil {
+		// Before it is made, for it may refer to itself.
 		s.made[name] = nil
 		s.order = append(s.order, name)
 		s.made[name] = s.make(name)
@@ -118,12 +126,14 @@ func (s *schemas) ref(name string) object {
 	return object{{"$ref", "#/components/schemas/" + name}}
 }
 
+// make makes a schema of fields of messages, as the contract says of what.
 func (s *schemas) make(name string) object {
 	if o, ok := byHand[name]; ok {
 		return o
 	}
 	shape, err := s.contract.Schema(name)
 	if err != nil {
+		// The mistake is told at the end: a schema that refers to this one cannot tell it.
 		s.err = err
 		return nil
 	}
@@ -132,30 +142,36 @@ func (s *schemas) make(name string) object {
 	var required []string
 	for _, p := range shape.Parts {
 		for _, f := range p.Fields {
+			// A field may be two properties, or none of its own name.
 			for _, one := range s.properties(f) {
 				properties = append(properties, field{one.name, s.shaped(f, one.name, one.value.(object))})
 			}
 			fields = append(fields, f)
+			// A field with two names is required by choices: either name will do.
 			if _, _, two := twoWays(f); !two && contract.FieldOf(f).GetRequired() {
 				required = append(required, string(f.Name()))
 			}
 		}
 	}
+	// Properties that no field of a message has.
 	for _, x := range shape.Extra {
 		properties = append(properties, field{x.GetName(), object{{"type", x.GetType()}, {"description", x.GetDoc()}}})
 	}
 	description := shape.Doc
+	// The comment of the message describes what is one message.
 	if shape.Alone {
 		if m, err := s.contract.Message(name); err == nil {
 			description = comment(m)
 		}
 	}
+	// Requests are read strictly, so other fields are refused; answers may gain fields.
 	out := object{{"type", "object"}}.with("description", description).with("properties", properties)
 	if len(required) > 0 {
 		out = append(out, field{"required", required})
 	}
 	if s.input {
 		out = append(out, field{"additionalProperties", false})
+		// A oneof that is the whole message: one of its members is given.
 		if name == "Op" {
 			out = append(out, field{"minProperties", 1}, field{"maxProperties", 1})
 		}
@@ -164,7 +180,16 @@ func (s *schemas) make(name string) object {
 	return out
 }
 
-// properties are what a field of the contract is in JSON: mostly one of the same name.
+// properties are what a field of the contract is in JSON: mostly one of the same name. Others, by kind or by the form in its options:
+//
+//	bytes                      NAME, a text, or NAME_base64
+//	bytes, CONTENT             NAME, any JSON value, or NAME_base64
+//	bytes, HEX                 NAME, 32 hexadecimal digits
+//	bytes, OBJECT              NAME, an object
+//	repeated float             NAME, a list of numbers; in requests also base64 of them
+//	SPAN, MOMENT, MILLIS       NAME without _ms, a duration; NAME_at, a time; NAME_ms, a number
+//	At                         index, or a list of partition and index
+//	EXACT                      NAME, a text of digits; in requests also a number
 func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 	name, note := string(f.Name()), comment(f)
 	described := func(name string, schema object) field { return field{name, schema.with("description", note)} }
@@ -180,6 +205,7 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 		}
 	case f.Kind() == protoreflect.BytesKind:
 		return anyBytes(name, note, form)
+	// A vector may be sent as base64, and is always written as a list.
 	case f.Kind() == protoreflect.FloatKind && s.input:
 		list, packed := rest.VectorForms()
 		return object{described(name, object{{"oneOf", []any{
@@ -189,12 +215,14 @@ func (s *schemas) properties(f protoreflect.FieldDescriptor) object {
 	case form == restpb.Form_ROWS:
 		row := object{{"type", "array"}, {"items", object{{"type", "number"}}}}
 		return object{described(name, object{{"type", "array"}, {"items", row}})}
+	// Durations in milliseconds lose the unit in their name: in JSON the value has it.
 	case form == restpb.Form_SPAN:
 		return object{described(strings.TrimSuffix(name, "_ms"), duration())}
 	case form == restpb.Form_MOMENT:
 		return object{{strings.TrimSuffix(name, "_ms") + "_at", moment()}}
 	case form == restpb.Form_MILLIS:
 		return object{{name + "_ms", object{{"type", "integer"}}}}
+	// Where an answer of several partitions stands, in each.
 	case contract.IsAt(f) && f.IsList():
 		return object{described(name, object{{"type", "array"}, {"items", object{{"type", "object"}, {"properties", object{
 			{"partition", object{{"type", "integer"}}}, {"index", digits(false, "")},
@@ -215,6 +243,7 @@ func (s *schemas) element(f protoreflect.FieldDescriptor) object {
 	if f.Message() == nil {
 		return one
 	}
+	// An element may be given as one text in place of an object.
 	if short := contract.MessageOf(f.Message()).GetShort(); short != "" {
 		alone := object{{"type", "string"}, {"description", "Its " + short + " alone."}}
 		return object{{"oneOf", []any{shaped(alone, s.forms[string(f.Message().Name())+"."+short]), one}}}
@@ -222,6 +251,7 @@ func (s *schemas) element(f protoreflect.FieldDescriptor) object {
 	return one
 }
 
+// single is the schema of one value of a field.
 func (s *schemas) single(f protoreflect.FieldDescriptor) object {
 	switch f.Kind() {
 	case protoreflect.StringKind:
@@ -257,22 +287,27 @@ func (s *schemas) single(f protoreflect.FieldDescriptor) object {
 
 // anyBytes are the two properties of a field that holds any bytes, of which one is given.
 func anyBytes(name, note string, form restpb.Form) object {
+	// Any bytes, under a second name.
 	as64 := object{{"type", "string"}, {"contentEncoding", "base64"}, {"description", "Instead of " + name + ": any bytes."}}
 	plain := object{{"type", "string"}, {"description", text("UTF-8 text without NUL.", note)}}
+	// A schema without a type is any JSON value.
 	if form == restpb.Form_CONTENT {
 		plain = object{{"description", text("Any JSON value, kept byte for byte.", note)}}
 	}
 	return object{{name, plain}, {name + "_base64", as64}}
 }
 
+// text joins sentences of a description.
 func text(parts ...string) string {
 	return strings.TrimSpace(strings.Join(parts, " "))
 }
 
+// duration is the schema of a duration. Its form says which texts are one.
 func duration() object {
 	return object{{"type", "string"}, {"examples", []string{"90s", "1.5s", "1h30m"}}}
 }
 
+// moment is the schema of a time.
 func moment() object { return object{{"type", "string"}, {"format", "date-time"}} }
 
 // digits is a 64-bit number that must not be rounded, after the expression of its sign. Requests may give it as an integer too.
@@ -287,6 +322,7 @@ func digits(input bool, sign string) object {
 func words(e protoreflect.EnumDescriptor) []string {
 	var out []string
 	for i, word := range contract.Words(e) {
+		// A reserved word is refused until it is built, so the document does not offer it.
 		if word != "" && !strings.HasPrefix(comment(e.Values().Get(i)), "reserved") {
 			out = append(out, word)
 		}
@@ -296,6 +332,7 @@ func words(e protoreflect.EnumDescriptor) []string {
 
 // comment is the comment of a declaration in the contract.
 func comment(d protoreflect.Descriptor) string {
+	// Comments are kept only in the compiled form that main reads.
 	at := d.ParentFile().SourceLocations().ByDescriptor(d)
 	return strings.Join(strings.Fields(at.LeadingComments+" "+at.TrailingComments), " ")
 }

@@ -1,5 +1,12 @@
 // Package contract reads the compiled contract of proto/ and what its options say about REST. The OpenAPI document and the code that
 // reads and writes bodies are made from it.
+//
+// It answers three questions, each of names: which routes there are (Routes), of what a schema is made (Schema), and what REST does with
+// a field, a oneof or a message (FieldOf, OneofOf, MessageOf). Programs that generate code or documents ask these and read no option by
+// themselves, so that both say the same.
+//
+// Promised: a route names fields that its request has, parameters that are defined, and one method of HTTP; else reading fails.
+// Elsewhere: what the options are (proto/millrace/rest), Go code (restgen), schemas in JSON (apidoc).
 package contract
 
 import (
@@ -30,8 +37,10 @@ var order = []string{"task", "kv", "tenant", "ref", "search", "cluster", "stream
 
 // Contract is the whole contract.
 type Contract struct {
-	files  *protoregistry.Files
-	params map[string]*restpb.Param // by id
+	// files are the compiled files, those that the contract imports too.
+	files *protoregistry.Files
+	// params are parameters that several routes name by an id, shapes are schemas that are no message.
+	params map[string]*restpb.Param
 	shapes map[string]*restpb.Shape // by name
 	routes []*Route
 }
@@ -59,6 +68,8 @@ func Read(in io.Reader) (*Contract, error) {
 // Linked is the contract as this program has it: whole, but without comments.
 func Linked() (*Contract, error) { return of(protoregistry.GlobalFiles) }
 
+// of reads the options of the contract's files. Parameters and shapes come first: routes of any file
+// may name them.
 func of(files *protoregistry.Files) (*Contract, error) {
 	c := &Contract{files: files, params: make(map[string]*restpb.Param), shapes: make(map[string]*restpb.Shape)}
 	list := c.list()
@@ -87,6 +98,7 @@ func (c *Contract) list() []protoreflect.FileDescriptor {
 		}
 	}
 	c.files.RangeFiles(func(f protoreflect.FileDescriptor) bool {
+		// Files of other packages, such as those of well-known types, are not listed.
 		name, own := strings.CutPrefix(f.Path(), dir)
 		if own && !slices.Contains(order, strings.TrimSuffix(name, ".proto")) {
 			rest = append(rest, f)
@@ -94,6 +106,7 @@ func (c *Contract) list() []protoreflect.FileDescriptor {
 		return true
 	})
 	slices.SortFunc(rest, func(a, b protoreflect.FileDescriptor) int { return strings.Compare(a.Path(), b.Path()) })
+	// A file that was added and not named in order still has its routes.
 	return append(out, rest...)
 }
 
@@ -115,6 +128,7 @@ func (c *Contract) Routes() []*Route { return c.routes }
 
 // extension is the value of an option of a declaration; the zero value where it has none.
 func extension[T any](d protoreflect.Descriptor, x protoreflect.ExtensionType) (out T) {
+	// A declaration without options has none to ask.
 	if o := d.Options(); o.ProtoReflect().IsValid() && proto.HasExtension(o, x) {
 		out, _ = proto.GetExtension(o, x).(T)
 	}
@@ -158,6 +172,8 @@ func IsAt(f protoreflect.FieldDescriptor) bool {
 
 // Words are the names of an enumeration's values, by number, in lower case. The one that means nothing is empty.
 func Words(e protoreflect.EnumDescriptor) []string {
+	// STATE_READY of State is ready. An enumeration whose name has several words has them apart in its
+	// values, so the value that means nothing tells the prefix.
 	prefix := strings.ToUpper(string(e.Name())) + "_"
 	if first := string(e.Values().Get(0).Name()); strings.HasSuffix(first, "_UNSPECIFIED") { // a name of several words
 		prefix = strings.TrimSuffix(first, "UNSPECIFIED")

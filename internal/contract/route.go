@@ -16,9 +16,13 @@ import (
 type Route struct {
 	*restpb.Route
 	Method protoreflect.MethodDescriptor
-	Verb   string
-	Path   string   // {name} stands for one segment
-	Fixed  []Source // those segments, in order
+	// Verb is the method of HTTP.
+	Verb string
+	// Path is without the fields that it names: {name} stands for one segment.
+	Path string
+	// Fixed are those segments, in order.
+	Fixed []Source
+	// Query and Header are the parameters, those that are defined elsewhere in place.
 	Query  []*restpb.Param
 	Header []*restpb.Param
 }
@@ -31,8 +35,10 @@ func (r *Route) Native() string {
 	return "/" + string(r.Method.Parent().FullName()) + "/" + string(r.Method.Name())
 }
 
+// segment is {name}, or {name=field} where the field of the request has another name.
 var segment = regexp.MustCompile(`\{(\w+)(?:=([\w.]+))?\}`)
 
+// addRoutes adds the routes of all methods of a file.
 func (c *Contract) addRoutes(f protoreflect.FileDescriptor) error {
 	for i := range f.Services().Len() {
 		methods := f.Services().Get(i).Methods()
@@ -49,8 +55,11 @@ func (c *Contract) addRoutes(f protoreflect.FileDescriptor) error {
 	return nil
 }
 
+// route makes one route of a method of what its option says. A path that names a field which the
+// request does not have is an error.
 func (c *Contract) route(m protoreflect.MethodDescriptor, o *restpb.Route) (*Route, error) {
 	r := &Route{Route: o, Method: m}
+	// An option of protobuf has a field for each method of HTTP, of which one is given.
 	for _, way := range []struct{ verb, path string }{
 		{"GET", o.GetGet()}, {"PUT", o.GetPut()}, {"POST", o.GetPost()}, {"DELETE", o.GetDelete()}, {"PATCH", o.GetPatch()},
 	} {
@@ -88,6 +97,7 @@ func (c *Contract) found(list []*restpb.Param) ([]*restpb.Param, error) {
 	var out []*restpb.Param
 	for _, p := range list {
 		if p.GetId() != "" {
+			// The definition is copied, with the field that this route gives it.
 			known, ok := c.params[p.GetId()]
 			if !ok {
 				return nil, fmt.Errorf("the parameter %s is not defined", p.GetId())
@@ -109,6 +119,7 @@ func (c *Contract) found(list []*restpb.Param) ([]*restpb.Param, error) {
 // Find returns the field at a path of names, nil where there is none.
 func Find(m protoreflect.MessageDescriptor, path string) protoreflect.FieldDescriptor {
 	name, rest, more := strings.Cut(path, ".")
+	// A path leads through messages; only its last name may be of a plain field.
 	f := m.Fields().ByName(protoreflect.Name(name))
 	if f == nil || !more {
 		return f
@@ -145,6 +156,7 @@ func (r *Route) AnswerName() string {
 		return r.GetAnswerShape()
 	case f != nil && f.Message() != nil:
 		return string(f.Message().Name())
+	// A plain field is answered as bytes, and 204 has no body.
 	case f != nil || len(r.GetStatus()) == 1 && r.GetStatus()[0] == 204:
 		return ""
 	}
@@ -161,6 +173,7 @@ func (r *Route) outside(f protoreflect.FieldDescriptor) bool {
 // BodyFields are the fields that the body has, of the message that it returns.
 func (r *Route) BodyFields() (protoreflect.MessageDescriptor, []protoreflect.FieldDescriptor) {
 	m := r.Method.Input()
+	// The body is one field of the request, a message.
 	if r.GetBody() != "*" {
 		m = Find(m, r.GetBody()).Message()
 	}
@@ -173,6 +186,7 @@ func (r *Route) BodyFields() (protoreflect.MessageDescriptor, []protoreflect.Fie
 	return m, out
 }
 
+// fieldsOf lists the fields of a message.
 func fieldsOf(m protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
 	out := make([]protoreflect.FieldDescriptor, m.Fields().Len())
 	for i := range out {
@@ -215,6 +229,7 @@ func (c *Contract) Schema(name string) (*Schema, error) {
 	}
 	out := &Schema{}
 	for _, r := range c.routes {
+		// The body is the request itself, without what stands in the path and the query.
 		if name != "" && r.BodyName() == name && r.GetBody() == "*" {
 			m, fields := r.BodyFields()
 			out.Alone = string(m.Name()) == name
@@ -236,12 +251,14 @@ func (c *Contract) Schema(name string) (*Schema, error) {
 	return out, nil
 }
 
+// bodyFields lists the fields that a body or an answer may have.
 func bodyFields(m protoreflect.MessageDescriptor) []protoreflect.FieldDescriptor {
 	return slices.DeleteFunc(fieldsOf(m), func(f protoreflect.FieldDescriptor) bool { return !InBody(f) })
 }
 
 // inlined are fields as parts, with the fields of messages that are to stand in their place.
 func inlined(m protoreflect.MessageDescriptor, fields []protoreflect.FieldDescriptor) []Part {
+	// A run of fields ends where another message stands in between.
 	out := []Part{{Message: m}}
 	for _, f := range fields {
 		if FieldOf(f).GetInline() {

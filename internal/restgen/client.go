@@ -26,6 +26,7 @@ func (g *generator) client(c *contract.Contract, p *plan) error {
 		}
 		g.line("}")
 	}
+	// The SDK chooses among the routes of a method the first whose path it can fill from the request.
 	g.line("\n// routes are the routes of each method, by its full name.\nvar routes = map[string][]route{")
 	for _, list := range byMethod(c) {
 		g.line("%q: {", list[0].Native())
@@ -44,11 +45,13 @@ func byMethod(c *contract.Contract) (out [][]*contract.Route) {
 		if throughList(r) {
 			continue // of one element of a list, which the batch does as well
 		}
+		// The contract has the routes of a method one after another.
 		if n := len(out); n == 0 || out[n-1][0].Method != r.Method {
 			out = append(out, nil)
 		}
 		last := &out[len(out)-1]
 		*last = append(*last, r)
+		// A path that needs less of the request would fit a request that has more, so it comes last.
 		slices.SortStableFunc(*last, func(a, b *contract.Route) int { return len(b.Fixed) - len(a.Fixed) })
 	}
 	return out
@@ -69,6 +72,7 @@ func (g *generator) sends(p *plan, e protoreflect.EnumDescriptor) bool {
 // throughList reports whether the path of a route names a field of a list's element.
 func throughList(r *contract.Route) bool {
 	for _, s := range r.Fixed {
+		// Such a route is of one item, and the batch does the same with one item in it.
 		if name, _, more := strings.Cut(s.Field, "."); more && contract.Find(r.Method.Input(), name).IsList() {
 			return true
 		}
@@ -76,8 +80,16 @@ func throughList(r *contract.Route) bool {
 	return false
 }
 
-// route writes one row of the table.
+// route writes one row of the table:
+//
+//	{
+//		verb: "GET", path: []string{"/v1/repos/", "repo=name"},
+//		query:  []parameter{{"tag", "tag", nil}, {"min_index", "min_index", nil}, {"consistency", "stale", []string{"stale"}}},
+//		answer: "repo",
+//	},
 func (g *generator) route(r *contract.Route) {
+	// The path as the SDK joins it: texts as they are, and name=field where the value of a field
+	// stands.
 	rest := r.Path
 	var path []string
 	for _, s := range r.Fixed {
@@ -91,6 +103,7 @@ func (g *generator) route(r *contract.Route) {
 	g.line("verb: %q, path: []string{%s},", r.Verb, strings.Join(path, ", "))
 	var query []string
 	for _, q := range r.Query {
+		// A parameter without a field says nothing that the request says.
 		if f := contract.Find(r.Method.Input(), q.GetField()); f != nil {
 			query = append(query, fmt.Sprintf("{%q, %q, %s}", q.GetName(), q.GetField(), param(q, f)))
 		}
@@ -99,11 +112,13 @@ func (g *generator) route(r *contract.Route) {
 		g.line("query: []parameter{%s},", strings.Join(query, ", "))
 	}
 	for _, h := range r.Header {
+		// The other headers are not of the request: a request id goes in the body.
 		if h.GetName() == "If-Match" {
 			g.line("match: %q,", h.GetField())
 		}
 	}
 	switch {
+	// Bytes are sent by code that is written by hand.
 	case r.Raw() || r.GetBody() == "":
 	case r.GetBody() == "*":
 		g.line("body: func(w *restBody, in any) { write%s(w, in.(*pb.%s)) },", r.BodyName(), typeName(r.Method.Input()))
@@ -124,6 +139,7 @@ func (g *generator) route(r *contract.Route) {
 
 // param is the word that a flag has in the query, or the words of an enumeration.
 func param(q *restpb.Param, f protoreflect.FieldDescriptor) string {
+	// true|false or a word of two: the flag is sent as the word that means yes.
 	words := strings.Split(q.GetType(), "|")
 	switch {
 	case f.Kind() == protoreflect.EnumKind:
@@ -144,12 +160,16 @@ func (g *generator) sendFields(r *reader) error {
 			break
 		}
 	}
+	// Fields are written in the order of the message. A oneof is written where its first member stands,
+	// once.
 	var done protoreflect.OneofDescriptor
 	for i := range r.message.Fields().Len() {
 		f := r.message.Fields().Get(i)
 		o := contract.FieldOf(f)
 		in := f.ContainingOneof() != nil && !f.HasOptionalKeyword()
 		switch {
+		// A reserved field is sent all the same: the server refuses it by its name, and the SDK need not
+		// know which are built.
 		case o.GetReserved():
 			g.line("w.flag(%q, %s)", f.Name(), given(f))
 		case in && f.ContainingOneof() != done:
@@ -168,6 +188,7 @@ func (g *generator) sendFields(r *reader) error {
 	return nil
 }
 
+// has reports whether a list has a field.
 func has(list []protoreflect.FieldDescriptor, f protoreflect.FieldDescriptor) bool {
 	for _, one := range list {
 		if one == f {
@@ -181,6 +202,7 @@ func has(list []protoreflect.FieldDescriptor, f protoreflect.FieldDescriptor) bo
 func given(f protoreflect.FieldDescriptor) string {
 	get := "m.Get" + goName(f) + "()"
 	switch {
+	// Presence as the contract has it: what cannot be told from empty counts as not given.
 	case f.IsList() || f.IsMap():
 		return "len(" + get + ") > 0"
 	case f.Message() != nil:
@@ -191,7 +213,14 @@ func given(f protoreflect.FieldDescriptor) string {
 	return get + " != 0"
 }
 
-// sendOneof writes the member that is set.
+// sendOneof writes the member that is set:
+//
+//	switch x := m.GetOperand().(type) {
+//	case *pb.KVCheck_Rev:
+//		w.exact("rev", x.Rev)
+//	case *pb.KVCheck_Value:
+//		w.anyBytes("value", x.Value)
+//	}
 func (g *generator) sendOneof(o protoreflect.OneofDescriptor) error {
 	message := typeName(o.Parent())
 	g.line("switch x := m.Get%s().(type) {", goName(o))
@@ -219,12 +248,15 @@ func (g *generator) sendOneof(o protoreflect.OneofDescriptor) error {
 // sent is the statement that writes a field, unless it is empty.
 func (g *generator) sent(f protoreflect.FieldDescriptor, get string) (string, error) {
 	o, name := contract.FieldOf(f), string(f.Name())
+	// An optional field is written when it is given, even if it is 0 or empty; any other is written
+	// unless it is empty.
 	call := func(method, value string) (string, error) {
 		if f.HasOptionalKeyword() {
 			return fmt.Sprintf("if m.%s != nil {\nw.%s(%q, %s)\n}", goName(f), method, name, value), nil
 		}
 		return fmt.Sprintf("w.%s(%q, %s)", method, name, value), nil
 	}
+	// For optional fields the writer has methods that write empty values too.
 	any := func(plain, other string) string {
 		if f.HasOptionalKeyword() {
 			return other

@@ -50,6 +50,7 @@ var services = map[string]string{
 // their number.
 func handlerName(r *contract.Route, n int) string {
 	name := lower(strings.TrimSuffix(string(r.Method.Parent().Name()), "Service")) + string(r.Method.Name())
+	// The first route of a method has its name, the next one ends with 2.
 	if n > 0 {
 		name += fmt.Sprint(n + 1)
 	}
@@ -62,6 +63,8 @@ func (g *generator) handlers(c *contract.Contract) error {
 	for _, r := range c.Routes() {
 		n := count[r.Native()]
 		count[r.Native()]++
+		// They are counted all the same, so that a name does not change when another route is written by
+		// hand.
 		if byHand[r.Verb+" "+r.Path] != "" {
 			continue
 		}
@@ -72,9 +75,27 @@ func (g *generator) handlers(c *contract.Contract) error {
 	return nil
 }
 
+// handler writes one function: it makes the request of body, path, query and headers, calls the service, and writes the answer:
+//
+//	func (c *restCall) keyspaceSet() error {
+//		in := new(pb.SetKeyspaceRequest)
+//		in.Config = new(pb.KeyspaceConfig)
+//		if err := readBody(c, in.Config, keyspaceConfigFields); err != nil {
+//			return err
+//		}
+//		in.Keyspace = c.params[0]
+//		...
+//		out, err := c.s.Keyspaces().Set(c.ctx, in)
+//		if err != nil {
+//			return edge.Unprefixed("config", err)
+//		}
+//		c.tag(out.GetVersion())
+//		return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeSetKeyspaceResponse(w, out) })
+//	}
 func (g *generator) handler(r *contract.Route, name string) error {
 	in := r.Method.Input()
 	g.line("\n// %s serves %s %s.\nfunc (c *restCall) %s() error {", name, r.Verb, r.Path, name)
+	// nil where the body is the whole request, or there is none.
 	body := contract.Find(in, r.GetBody())
 	if r.GetBody() == "*" && special(in) {
 		g.line("in, err := readWhole(c, read%s)\nif err != nil {\nreturn err\n}", typeName(in))
@@ -91,6 +112,7 @@ func (g *generator) handler(r *contract.Route, name string) error {
 		g.line("in.%s = new(pb.%s)", goName(body), typeName(body.Message()))
 		g.line("if err := readBody(c, in.%s, %sFields); err != nil {\nreturn err\n}", goName(body), lower(r.BodyName()))
 	}
+	// The path comes after the body, so that it decides what a body cannot name anyway.
 	for i, s := range r.Fixed {
 		g.line("in.%s = c.params[%d]", goName(contract.Find(in, s.Field)), i)
 	}
@@ -119,6 +141,7 @@ func (g *generator) parameters(r *contract.Route) error {
 	has := func(id string) bool {
 		return slices.ContainsFunc(slices.Concat(r.Query, r.Header), func(p *restpb.Param) bool { return p.GetId() == id })
 	}
+	// Read by helpers that refuse, whose fact needs a variable.
 	if has("limit") || has("min_index") || has("if_match") || has("request_key") {
 		g.line("var fact core.Fact")
 		g.use("core")
@@ -131,6 +154,7 @@ func (g *generator) parameters(r *contract.Route) error {
 			g.line("if in.Limit, in.Cursor, fact = c.page()" + refuse)
 		case p.GetId() == "min_index":
 			g.line("if in.MinIndex, in.Stale, fact = c.readOptions()" + refuse)
+		// Read together with limit and min_index.
 		case p.GetId() == "cursor" || p.GetId() == "stale":
 		case p.GetId() == "if_match":
 			g.line("if in.IfVersion, fact = c.ifMatch()" + refuse)
@@ -151,9 +175,11 @@ func (g *generator) parameters(r *contract.Route) error {
 func (g *generator) answer(r *contract.Route) error {
 	out := r.Method.Output()
 	for _, h := range r.GetAnswerHeader() {
+		// A header that this does not know must not be left out silently.
 		if h != "ETag" {
 			return fmt.Errorf("the header %s has no code yet", h)
 		}
+		// An ETag is the version of what was read or changed.
 		path := versionOf(out, "out")
 		if path == "" {
 			return fmt.Errorf("%s has no version, which the ETag is", out.Name())
@@ -163,6 +189,7 @@ func (g *generator) answer(r *contract.Route) error {
 	status := "http.StatusOK"
 	g.use("net/http")
 	replayed := out.Fields().ByName("replayed")
+	// Of two statuses the message says which one it is.
 	switch list := r.GetStatus(); {
 	case len(list) == 1 && list[0] == 204:
 		g.line("c.showIndex(out.GetAt())\nc.head(http.StatusNoContent, nil, 0)\nreturn nil\n}")
@@ -176,6 +203,7 @@ func (g *generator) answer(r *contract.Route) error {
 	if f := contract.Find(out, r.GetAnswer()); f != nil {
 		write = fmt.Sprintf("func(w *jsonWriter) { write%s(w, out.Get%s()) }", typeName(f.Message()), goName(f))
 	}
+	// Where an answer stands: nowhere, in several partitions, or in one.
 	switch at := out.Fields().ByName("at"); {
 	case at == nil:
 		g.line("return c.object(%s, %s)\n}", status, write)

@@ -23,19 +23,25 @@ func mixed(c *contract.Contract, name string) bool {
 
 // reader is a body, or a message in one, with the fields that it may have.
 type reader struct {
-	name    string // of the schema
+	// name is that of the schema.
+	name string
+	// message is what the body becomes, fields what the body may set of it.
 	message protoreflect.MessageDescriptor
 	fields  []protoreflect.FieldDescriptor
-	body    bool // of a route: other fields of the message are outside of it
+	// body says that it is that of a route: other fields of the message stand in the path or the query.
+	body bool
 }
 
 // plan is what to generate, in order.
 type plan struct {
+	// enums are enumerations of which words are read or written, readers the messages of requests,
+	// writers those of answers.
 	enums   []protoreflect.EnumDescriptor
 	readers []*reader
 	writers []protoreflect.MessageDescriptor
 }
 
+// planOf finds all that routes need, and what these messages hold in turn.
 func planOf(c *contract.Contract) (*plan, error) {
 	p := new(plan)
 	for _, r := range c.Routes() {
@@ -45,6 +51,7 @@ func planOf(c *contract.Contract) (*plan, error) {
 		}
 		if r.AnswerName() != "" && !mixed(c, r.AnswerName()) {
 			m := r.Method.Output()
+			// The answer is one field of what the method returns.
 			if f := contract.Find(m, r.GetAnswer()); f != nil {
 				m = f.Message()
 			}
@@ -64,6 +71,7 @@ func planOf(c *contract.Contract) (*plan, error) {
 // apart are messages that no route answers alone, and that handlers or errors need.
 var apart = []string{"Error", "SettleResult"}
 
+// read plans a reader, once for each name, and readers of what it holds.
 func (p *plan) read(r *reader) {
 	if slices.ContainsFunc(p.readers, func(o *reader) bool { return o.name == r.name }) || handwritten[r.name] != "" {
 		return
@@ -80,6 +88,7 @@ func (p *plan) read(r *reader) {
 	}
 }
 
+// write plans a writer, once for each message, and writers of what it holds.
 func (p *plan) write(m protoreflect.MessageDescriptor) {
 	if slices.Contains(p.writers, m) || handwritten[string(m.Name())] != "" {
 		return
@@ -95,6 +104,7 @@ func (p *plan) write(m protoreflect.MessageDescriptor) {
 	}
 }
 
+// enum plans the words of an enumeration, once.
 func (p *plan) enum(e protoreflect.EnumDescriptor) {
 	if !slices.Contains(p.enums, e) {
 		p.enums = append(p.enums, e)
@@ -139,6 +149,7 @@ func lower(name string) string {
 	for n < len(name) && name[n] >= 'A' && name[n] <= 'Z' {
 		n++
 	}
+	// Of several capitals the last one begins the next word.
 	if n > 1 && n < len(name) {
 		n--
 	}

@@ -11,11 +11,14 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 )
 
-// words writes the names of the numbers of an enumeration, by number.
+// words writes the names of the numbers of an enumeration, by number. The one that means nothing is empty:
+//
+//	var backoffWords = []string{"", "fixed", "linear", "exponential", "full_jitter", "equal_jitter"}
 func (g *generator) words(e protoreflect.EnumDescriptor) {
 	g.line("\nvar %s = %s", wordsName(e), texts(contract.Words(e)))
 }
 
+// texts writes a list of texts as Go has it.
 func texts(list []string) string {
 	quoted := make([]string, len(list))
 	for i, s := range list {
@@ -34,9 +37,23 @@ func contents(r *reader) (out []protoreflect.FieldDescriptor) {
 	return out
 }
 
-// reader writes the table of the fields of a body, and the function that reads it where the table alone does not.
+// reader writes the table of the fields of a body, and the function that reads it where the table alone does not. With a value of the
+// client's own the fields are read into a type around the message:
+//
+//	type completeBody struct {
+//		*pb.Complete
+//		result content
+//	}
+//
+//	var completeFields = []jsonField[completeBody]{
+//		{"result", func(d *jsonReader, m *completeBody) { m.result.readRaw(d) }},
+//		{"result_base64", func(d *jsonReader, m *completeBody) { m.result.readBase64(d) }},
+//		{"result_type", func(d *jsonReader, m *completeBody) { m.ResultType = d.Text() }},
+//	}
 func (g *generator) reader(r *reader) error {
 	name, into := lower(r.name), "pb."+typeName(r.message)
+	// Values of the client's own are kept apart while a body is read: whether they fit their type is
+	// known at its end.
 	own := contents(r)
 	if len(own) > 0 {
 		into = name + "Body"
@@ -58,6 +75,7 @@ func (g *generator) reader(r *reader) error {
 	}
 	for i := range r.message.Fields().Len() {
 		f := r.message.Fields().Get(i)
+		// A row without a function is refused as reserved, and not as unknown.
 		if contract.FieldOf(f).GetReserved() {
 			g.line("{name: %q},", f.Name())
 		}
@@ -69,6 +87,7 @@ func (g *generator) reader(r *reader) error {
 	if len(own) > 0 {
 		g.line("\n// finish takes over what the client's own values are.\nfunc (m *%s) finish(d *jsonReader) {", into)
 		for _, f := range own {
+			// The field that says which content type the value has.
 			kind := r.message.Fields().ByName(protoreflect.Name(contract.FieldOf(f).GetType()))
 			g.line("m.%s.check(d, %q, m.%s)", lower(goName(f)), f.Name(), goName(kind))
 			g.line("m.%s = m.%s.bytes", goName(f), lower(goName(f)))
@@ -79,7 +98,14 @@ func (g *generator) reader(r *reader) error {
 	return nil
 }
 
-// readFunc writes the function that reads a message where its table alone does not.
+// readFunc writes the function that reads a message where its table alone does not, such as one that may be given as its name alone:
+//
+//	func readQueueWeight(d *jsonReader) *pb.QueueWeight {
+//		if d.Fact() == nil && d.Peek() == '"' {
+//			return &pb.QueueWeight{Name: d.Text()}
+//		}
+//		return readNew(d, queueWeightFields)
+//	}
 func (g *generator) readFunc(r *reader, into string, own bool) {
 	if !special(r.message) {
 		return
@@ -87,6 +113,7 @@ func (g *generator) readFunc(r *reader, into string, own bool) {
 	name := typeName(r.message)
 	g.line("\nfunc read%s(d *jsonReader) *pb.%s {", name, name)
 	defer g.line("}")
+	// The message may be given as one text, which is this field of it.
 	if short := contract.MessageOf(r.message).GetShort(); short != "" {
 		f := r.message.Fields().ByName(protoreflect.Name(short))
 		g.line("if d.Fact() == nil && d.Peek() == '\"' {\nreturn &pb.%s{%s: d.Text()}\n}", name, goName(f))
@@ -120,6 +147,7 @@ func needed(m protoreflect.MessageDescriptor) protoreflect.OneofDescriptor {
 
 // readField writes the rows of one field.
 func (g *generator) readField(into string, f protoreflect.FieldDescriptor) error {
+	// A field that has two names in JSON has two rows.
 	row := func(name, body string) {
 		g.line("{%q, func(d *jsonReader, m *%s) { %s }},", name, into, body)
 	}
@@ -129,6 +157,7 @@ func (g *generator) readField(into string, f protoreflect.FieldDescriptor) error
 	case f.Kind() == protoreflect.BytesKind && o.GetForm() == restpb.Form_CONTENT:
 		row(name, "m."+lower(goName(f))+".readRaw(d)")
 		row(name+"_base64", "m."+lower(goName(f))+".readBase64(d)")
+	// Both names append to one list, so the second one is refused.
 	case f.Kind() == protoreflect.BytesKind && o.GetForm() == restpb.Form_FORM_UNSPECIFIED && f.IsList():
 		top := top(o)
 		row(name, fmt.Sprintf("d.anyTexts(&%s, %q, %s, false)", to, o.GetLimit(), top))
@@ -147,6 +176,7 @@ func (g *generator) readField(into string, f protoreflect.FieldDescriptor) error
 			return err
 		}
 		switch {
+		// A vector is a list, or base64, so it has a method of its own.
 		case f.IsList() && f.Kind() == protoreflect.FloatKind:
 			row(name, fmt.Sprintf("%s = d.Floats(%d)", to, o.GetMost()))
 		case f.IsList() && f.Kind() == protoreflect.StringKind && o.GetFilled():
@@ -157,6 +187,7 @@ func (g *generator) readField(into string, f protoreflect.FieldDescriptor) error
 			row(name, fmt.Sprintf("d.Array(%q, %s, func() { %s = append(%s, %s) })", o.GetLimit(), top(o), to, to, value))
 		case f.ContainingOneof() != nil && !f.HasOptionalKeyword():
 			row(name, g.member(f, value))
+		// It points to its value: nil was not given.
 		case f.HasOptionalKeyword():
 			row(name, fmt.Sprintf("%s = new(%s)", to, value))
 		default:
@@ -166,7 +197,10 @@ func (g *generator) readField(into string, f protoreflect.FieldDescriptor) error
 	return nil
 }
 
-// member sets a field of a oneof, of which no other may be set.
+// member sets a field of a oneof, of which no other may be set:
+//
+//	d.only(m.Outcome != nil, "outcome")
+//	m.Outcome = &pb.SettleItem_Fail{Fail: readNew(d, failFields)}
 func (g *generator) member(f protoreflect.FieldDescriptor, value string) string {
 	o := f.ContainingOneof()
 	m := typeName(f.Parent())
@@ -175,11 +209,13 @@ func (g *generator) member(f protoreflect.FieldDescriptor, value string) string 
 
 // top is the largest length of a list.
 func top(o *restpb.Field) string {
+	// A number of its own, or the limit of the server that has the name.
 	if o.GetMost() != 0 {
 		return strconv.FormatInt(o.GetMost(), 10)
 	}
 	var out strings.Builder
 	for word := range strings.SplitSeq(o.GetLimit(), "_") {
+		// The field of edge.Limits: frame_items is FrameItems.
 		if word == "ids" {
 			word = "IDs"
 		}
@@ -218,6 +254,7 @@ func (g *generator) value(f protoreflect.FieldDescriptor) (string, error) {
 	case protoreflect.Uint64Kind:
 		return "d.Unsigned()", nil
 	case protoreflect.Int64Kind:
+		// Bounds of the kind, unless the option has others.
 		low, high := "math.MinInt64", "math.MaxInt64"
 		if o.GetNatural() {
 			low = "0"
@@ -231,6 +268,7 @@ func (g *generator) value(f protoreflect.FieldDescriptor) (string, error) {
 		return fmt.Sprintf("d.Integer(%s, %s)", low, high), nil
 	case protoreflect.DoubleKind:
 		return "d.Float()", nil
+	// Only vectors have this kind, which readField reads as a whole.
 	case protoreflect.FloatKind:
 		return "", nil
 	case protoreflect.EnumKind:

@@ -10,9 +10,18 @@ import (
 	"github.com/millrace/millrace/internal/contract"
 )
 
-// writer writes the function that writes the fields of a message.
+// writer writes the function that writes the fields of a message:
+//
+//	func writeCreateResult(w *jsonWriter, m *pb.CreateResult) {
+//		w.Str("id", m.GetId())
+//		if m.GetError() == nil {
+//			w.Bool("replayed", m.GetReplayed())
+//		}
+//		...
+//	}
 func (g *generator) writer(m protoreflect.MessageDescriptor) error {
 	g.line("\nfunc write%s(w *jsonWriter, m *pb.%s) {", typeName(m), typeName(m))
+	// Fields in a row that depend on the same condition share an if.
 	under := ""
 	for _, f := range bodyFields(m) {
 		if now := strings.Join(conditions(m, f), " && "); now != under {
@@ -41,6 +50,7 @@ func conditions(m protoreflect.MessageDescriptor, f protoreflect.FieldDescriptor
 	if o.GetLean() {
 		out = append(out, "!w.lean")
 	}
+	// Any of these fields will do; all other conditions must hold together.
 	var some []string
 	for _, path := range o.GetWhen() {
 		some = append(some, isSet(m, path, true))
@@ -63,6 +73,7 @@ func isSet(m protoreflect.MessageDescriptor, path string, set bool) string {
 	get := "m"
 	for name := range strings.SplitSeq(path, ".") {
 		get += ".Get" + goName(m.Fields().ByName(protoreflect.Name(name))) + "()"
+		// The path goes on in the message of the field.
 		if next := m.Fields().ByName(protoreflect.Name(name)).Message(); next != nil {
 			m = next
 		}
@@ -80,8 +91,10 @@ func isSet(m protoreflect.MessageDescriptor, path string, set bool) string {
 	return get + map[bool]string{true: " != 0", false: " == 0"}[set]
 }
 
+// writeField writes the statements of one field.
 func (g *generator) writeField(f protoreflect.FieldDescriptor) error {
 	o, get, name := contract.FieldOf(f), "m.Get"+goName(f)+"()", string(f.Name())
+	// The fields of the message stand in place of the field.
 	if o.GetInline() {
 		g.line("write%s(w, %s)", typeName(f.Message()), get)
 		return nil
@@ -99,10 +112,12 @@ func (g *generator) writeField(f protoreflect.FieldDescriptor) error {
 		g.line("w.Texts(%q, %s)", name, get)
 	case f.IsList():
 		return g.writeList(f, get)
+	// Only what is set is written: the pointer tells 0 from nothing.
 	case f.HasOptionalKeyword():
 		text, err := g.shown(f, name, get)
 		g.line("if m.%s != nil {\n%s\n}", goName(f), text)
 		return err
+	// The writer has no method that leaves it out, so the condition is written.
 	case o.GetOmit() && !shownByName(f):
 		text, err := g.shown(f, name, get)
 		g.line("if %s != %s {\n%s\n}", get, zero(f), text)
@@ -127,6 +142,7 @@ func shownByName(f protoreflect.FieldDescriptor) bool {
 	return false
 }
 
+// zero is the empty value of a field, as Go writes it.
 func zero(f protoreflect.FieldDescriptor) string {
 	if f.Kind() == protoreflect.BytesKind {
 		return "nil"
@@ -137,6 +153,7 @@ func zero(f protoreflect.FieldDescriptor) string {
 // shown is the statement that writes a value under a name.
 func (g *generator) shown(f protoreflect.FieldDescriptor, name, get string) (string, error) {
 	o := contract.FieldOf(f)
+	// Methods that leave out empty values begin with Opt.
 	opt := ""
 	if o.GetOmit() && !f.HasOptionalKeyword() {
 		opt = "Opt"
@@ -155,6 +172,7 @@ func (g *generator) shown(f protoreflect.FieldDescriptor, name, get string) (str
 		switch o.GetForm() {
 		case restpb.Form_EXACT:
 			return call("exactInt", get)
+		// Milliseconds in the contract are a time in JSON, under a name that says so.
 		case restpb.Form_MOMENT:
 			g.use("time")
 			return fmt.Sprintf("w.Time(%q, time.UnixMilli(%s).UTC())", strings.TrimSuffix(name, "_ms")+"_at", get), nil
@@ -163,6 +181,7 @@ func (g *generator) shown(f protoreflect.FieldDescriptor, name, get string) (str
 			get = "int64(" + get + ")"
 		}
 		return call(opt+"Int", get)
+	// Numbers of 32 bits are exact in every reader.
 	case protoreflect.Uint32Kind:
 		return call("Count", "uint64("+get+")")
 	case protoreflect.Uint64Kind:

@@ -16,16 +16,24 @@ import (
 //
 // The first thing wrong is kept, see Fact; every method does nothing afterwards, and returns a zero value.
 type Reader struct {
-	b       []byte
-	i       int   // of the next byte
-	deepest int64 // objects and lists that may be within one another
-	depth   int64 // objects and lists that are open
-	path    []step
-	fact    core.Fact // the first thing wrong
+	// b is the document, which the caller must not change: strings without escapes and raw values are
+	// parts of it.
+	b []byte
+	// i is the place of the next byte.
+	i int
+	// deepest is how many objects and lists may be within one another, depth how many are open.
+	deepest int64
+	depth   int64
+	// path leads from the document to what is being read. It is written out only where something is
+	// refused.
+	path []step
+	// fact is the first thing wrong; nothing is read after it.
+	fact core.Fact
 }
 
-// step is a part of a path: a field, or an element of a list when name is empty.
+// step is a part of a path: a field, or an element of a list when name is empty. A path is written as ops[2].kv_put.key.
 type step struct {
+	// name is that of a field; empty: it is an element.
 	name  string
 	index int
 }
@@ -60,18 +68,22 @@ func (d *Reader) Object(find func(name []byte) (i int, known string), read func(
 	if !d.Enter('{', "must be an object") {
 		return
 	}
+	// One bit for each field: a repeated one is refused, for readers differ in which of two they take.
 	var seen uint64
 	for first := true; d.Next('}', first); first = false {
+		// The name is compared before it is kept: a known one takes no memory.
 		name := d.Name()
 		if d.fact != nil {
 			return
 		}
 		i, known := find(name)
+		// The name is the client's, so it is cut before it is shown.
 		if i < 0 {
 			d.path = append(d.path, step{name: core.Cut(string(name), nameBytes)})
 			d.fact = core.Invalid{Field: d.At(), Reason: "unknown_field", Message: "is not known"}
 			return
 		}
+		// The caller's own text, not the client's.
 		d.path = append(d.path, step{name: known})
 		if seen&(1<<i) != 0 {
 			d.Refuse("must be given only once")
@@ -81,6 +93,7 @@ func (d *Reader) Object(find func(name []byte) (i int, known string), read func(
 		if read(i); d.fact != nil {
 			return
 		}
+		// The step is only taken off if nothing was wrong: the path stays at what was refused.
 		d.path = d.path[:len(d.path)-1]
 	}
 }
@@ -93,6 +106,7 @@ func (d *Reader) TextMap(limit string, top int64) map[string]string {
 		return out
 	}
 	for first := true; d.Next('}', first); first = false {
+		// Before the member is read: what is beyond the limit takes no memory.
 		if int64(len(out)) >= top {
 			d.fact = core.TooLarge{Field: d.At(), Limit: limit, Max: top}
 			return out
@@ -122,6 +136,7 @@ func (d *Reader) Array(limit string, top int64, element func()) {
 	}
 	n := 0
 	for first := true; d.Next(']', first); first = false {
+		// As in TextMap.
 		if int64(n) >= top {
 			d.fact = core.TooLarge{Field: d.At(), Limit: limit, Max: top}
 			return
@@ -199,6 +214,7 @@ func (d *Reader) Enter(open byte, otherwise string) bool {
 		d.Mistyped(otherwise)
 		return false
 	}
+	// Values are read by functions that call one another, so this bounds the stack too.
 	if d.depth++; d.depth > d.deepest {
 		d.fact = core.OutOfRange{
 			Invalid: core.Invalid{Field: d.At(), Message: "is nested too deeply"}, Limit: depthLimit, Max: d.deepest,
@@ -211,6 +227,7 @@ func (d *Reader) Enter(open byte, otherwise string) bool {
 
 // Mistyped refuses a value of another type, and text that is not a JSON value.
 func (d *Reader) Mistyped(message string) {
+	// A copy reads on, so that text which is no JSON at all is called malformed and not mistyped.
 	probe := *d
 	probe.Skip()
 	if probe.fact != nil {
@@ -233,6 +250,7 @@ func (d *Reader) Next(end byte, first bool) bool {
 		return false
 	case first:
 		return true
+	// A comma before the end is refused by what must follow it.
 	case c == ',':
 		d.i++
 		return true
@@ -264,6 +282,7 @@ func (d *Reader) End() {
 
 // Str reads a string, at its quote, and returns its text; without escapes that is a part of the document.
 func (d *Reader) Str() []byte {
+	// Passed first, so that a string without escapes is not copied.
 	start, escaped := d.skipString()
 	if d.fact != nil {
 		return nil
@@ -279,6 +298,7 @@ func (d *Reader) Str() []byte {
 func (d *Reader) skipString() (start int, escaped bool) {
 	d.i++
 	start = d.i
+	// Text in ASCII, which is most of it, needs no check of UTF-8.
 	wide := false
 	for d.i < len(d.b) {
 		switch c := d.b[d.i]; {
@@ -316,6 +336,7 @@ func (d *Reader) skipEscape() bool {
 		d.i += 2
 		return true
 	case 'u':
+		// Backslash, u and four digits.
 		if d.i+6 > len(d.b) {
 			return false
 		}
@@ -328,6 +349,7 @@ func (d *Reader) skipEscape() bool {
 	return false
 }
 
+// hex4 reads four hexadecimal digits.
 func hex4(b []byte) (r rune, ok bool) {
 	for _, c := range b {
 		switch {
@@ -361,6 +383,7 @@ func (d *Reader) unescape(in []byte) []byte {
 		}
 		r, _ := hex4(in[i+2 : i+6])
 		i += 6
+		// A rune beyond 16 bits is written as two escapes. Half of one is text to no other reader.
 		if utf16.IsSurrogate(r) {
 			low := rune(utf8.RuneError)
 			if i+6 <= len(in) && in[i] == '\\' && in[i+1] == 'u' {
@@ -377,6 +400,7 @@ func (d *Reader) unescape(in []byte) []byte {
 	return out
 }
 
+// shortEscapes are the bytes that escapes of one letter stand for.
 var shortEscapes = [...]byte{
 	'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t',
 }

@@ -15,6 +15,7 @@ import (
 
 // Text reads a string into a field of text.
 func (d *Reader) Text() string {
+	// NUL has no place in a name, and ends texts in other languages.
 	s := d.AnyText()
 	if strings.IndexByte(s, 0) >= 0 {
 		d.Refuse("must not hold a NUL character")
@@ -56,6 +57,7 @@ func (d *Reader) Choice(words []string) string {
 
 // MustBe says which words a value may be.
 func MustBe(words []string) string {
+	// Of two words or more the last stands behind an or.
 	last := len(words) - 1
 	if last == 0 {
 		return "must be " + words[0]
@@ -76,6 +78,8 @@ func (d *Reader) Base64() []byte {
 	if d.fact != nil {
 		return nil
 	}
+	// The decoder is strict: bits of the padding that are not 0 are refused, so that one value has one
+	// text.
 	out := make([]byte, base64.StdEncoding.DecodedLen(len(s)))
 	n, err := base64.StdEncoding.Strict().Decode(out, s)
 	if err != nil {
@@ -90,16 +94,18 @@ func (d *Reader) Raw() []byte {
 	if d.fact != nil {
 		return nil
 	}
+	// White space before the value is not a part of it.
 	d.Peek()
 	start := d.i
 	d.Skip()
 	if d.fact != nil {
 		return nil
 	}
+	// Without room behind it, so that who appends to it does not write into the document.
 	return d.b[start:d.i:d.i]
 }
 
-// Skip passes any value.
+// Skip passes any value. It goes as deep as the document does, which Enter bounds.
 func (d *Reader) Skip() {
 	switch c := d.Peek(); {
 	case c == '"':
@@ -153,6 +159,7 @@ func (d *Reader) Number() (text []byte, whole bool) {
 		d.i++
 	}
 	first := d.i
+	// A number has no zeros in front: some readers take such a one for octal.
 	if d.digits() == 0 || d.b[first] == '0' && d.i > first+1 {
 		d.Malformed()
 		return nil, false
@@ -180,6 +187,7 @@ func (d *Reader) Number() (text []byte, whole bool) {
 	return d.b[start:d.i], whole
 }
 
+// digits passes decimal digits, and tells how many there were.
 func (d *Reader) digits() int {
 	start := d.i
 	for d.i < len(d.b) && d.b[d.i] >= '0' && d.b[d.i] <= '9' {
@@ -213,6 +221,7 @@ func (d *Reader) Integer(low, high int64) int64 {
 		d.Refuse("must be an integer")
 		return 0
 	}
+	// Never by way of a float, which has 53 bits.
 	n, err := strconv.ParseInt(string(text), 10, 64)
 	if err != nil || n < low || n > high {
 		d.Refuse("is out of range")
@@ -235,6 +244,7 @@ func (d *Reader) Unsigned() uint64 {
 	var text []byte
 	whole := true
 	if d.Peek() == '"' {
+		// As a string, because other writers round large numbers.
 		text = d.Str()
 	} else if d.atNumber("must be an integer, or a string that holds one") {
 		text, whole = d.Number()
@@ -298,6 +308,7 @@ func (d *Reader) OneOf(names []string) int32 {
 		return 0
 	}
 	for i, name := range names {
+		// The empty name means none, and has no text.
 		if name == s && s != "" {
 			return int32(i)
 		}
@@ -306,6 +317,7 @@ func (d *Reader) OneOf(names []string) int32 {
 	return 0
 }
 
+// listOf lists names for a refusal, without the one that is empty: it means none.
 func listOf(names []string) string {
 	var out []byte
 	for _, n := range names {
@@ -392,6 +404,8 @@ func (d *Reader) Floats(top int64) []float32 {
 	return d.listedFloats(top)
 }
 
+// listedFloats reads a vector as a list of numbers, of at most top. It keeps no path but for what it
+// refuses, since vectors are long.
 func (d *Reader) listedFloats(top int64) []float32 {
 	if !d.Enter('[', "must be a list of numbers, or base64") {
 		return nil
@@ -415,6 +429,7 @@ func (d *Reader) listedFloats(top int64) []float32 {
 		// Beyond 32 bits it is infinite, which is refused with the vector: of several points the others are stored.
 		v, _ := strconv.ParseFloat(string(text), 32)
 		if out == nil {
+			// Room for a vector of a usual model; an empty list takes none.
 			out = make([]float32, 0, 384)
 		}
 		out = append(out, float32(v))
@@ -425,11 +440,13 @@ func (d *Reader) listedFloats(top int64) []float32 {
 	return out
 }
 
+// packedFloats reads a vector as base64 of numbers of 32 bits, little-endian.
 func (d *Reader) packedFloats(top int64) []float32 {
 	s := d.Str()
 	if d.fact != nil {
 		return nil
 	}
+	// Before it is decoded: what is too long takes no memory.
 	if int64(len(s)) > int64(base64.StdEncoding.EncodedLen(int(4*top))) {
 		d.fact = core.TooLarge{Field: d.At(), Limit: dimLimit, Max: top}
 		return nil
@@ -468,8 +485,10 @@ func (d *Reader) Any() any {
 	return nil
 }
 
+// anyObject reads an object into a map. Names that are there twice are refused, as everywhere.
 func (d *Reader) anyObject() map[string]any {
 	out := make(map[string]any, 4)
+	// It does not fail but for the depth: Any has looked at the byte.
 	d.Enter('{', "")
 	for first := true; d.Next('}', first); first = false {
 		name := string(d.Name())
@@ -484,6 +503,7 @@ func (d *Reader) anyObject() map[string]any {
 	return out
 }
 
+// anyList reads a list of any values.
 func (d *Reader) anyList() []any {
 	out := make([]any, 0, 4)
 	d.Enter('[', "")
@@ -493,6 +513,7 @@ func (d *Reader) anyList() []any {
 	return out
 }
 
+// anyNumber reads an int64 where a number is whole and fits, and else the nearest float64.
 func (d *Reader) anyNumber() any {
 	text, whole := d.Number()
 	if d.fact != nil {

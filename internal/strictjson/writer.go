@@ -14,8 +14,9 @@ import (
 // Fields that have no value are left out, by those methods that say so. A zero Writer is ready for use.
 type Writer struct {
 	// B is what was written. A caller may append a value of its own: after Key or Sep, and followed by Done.
-	B     []byte
-	comma bool // the next element needs one before it
+	B []byte
+	// comma says that the next element needs one before it.
+	comma bool
 }
 
 // Reset forgets what was written, and keeps the buffer.
@@ -144,6 +145,7 @@ func (w *Writer) Exact(name string, n uint64) {
 func (w *Writer) Time(name string, t time.Time) {
 	w.Key(name)
 	w.B = append(w.B, '"')
+	// Zeros at the end are left out, and with them the point. t is in UTC.
 	w.B = t.AppendFormat(w.B, "2006-01-02T15:04:05.999Z")
 	w.B = append(w.B, '"')
 	w.comma = true
@@ -159,6 +161,7 @@ func (w *Writer) Seconds(ms int64) {
 
 // AnyBytes is a key or a value: as text when it is, else as base64.
 func (w *Writer) AnyBytes(name string, b []byte) {
+	// NUL is valid UTF-8, but the reader refuses it in text.
 	if utf8.Valid(b) && !slices.Contains(b, 0) {
 		w.Str(name, string(b))
 		return
@@ -171,6 +174,7 @@ func (w *Writer) Base64(name string, b []byte) {
 	w.Sep()
 	w.B = append(w.B, '"')
 	w.B = append(w.B, name...)
+	// The alphabet of base64 has nothing that a string of JSON escapes.
 	w.B = append(w.B, `_base64":"`...)
 	w.B = base64.StdEncoding.AppendEncode(w.B, b)
 	w.B = append(w.B, '"')
@@ -180,6 +184,8 @@ func (w *Writer) Base64(name string, b []byte) {
 // Texts is a map of texts, in the order of its keys.
 func (w *Writer) Texts(name string, m map[string]string) {
 	w.Object(name, func() {
+		// In order, so that equal answers are equal byte for byte. Names are of an alphabet that needs
+		// no escapes.
 		for _, k := range slices.Sorted(maps.Keys(m)) {
 			w.Str(k, m[k])
 		}
@@ -245,6 +251,7 @@ func (w *Writer) OptFloats(name string, v []float32) {
 
 // appendFloat writes a number in as few digits as tell it from all others of its size.
 func appendFloat(b []byte, x float64, bits int) []byte {
+	// The same borders as in JavaScript, so that numbers look the same wherever they are written.
 	format := byte('f')
 	if x != 0 && (x < 1e-6 && x > -1e-6 || x >= 1e21 || x <= -1e21) {
 		format = 'e'
@@ -259,12 +266,16 @@ func (w *Writer) Real(name string, x float64) {
 	w.comma = true
 }
 
+// hexDigits are the digits of an escape.
 const hexDigits = "0123456789abcdef"
 
-// Quote appends a string.
+// Quote appends a string. A byte that is not UTF-8 becomes U+FFFD. Only the escapes that JSON must have are written, so that text in
+// any language stays readable.
+// It has the comma of a list before it, and none after a key.
 func (w *Writer) Quote(s string) {
 	w.Sep()
 	w.B = append(w.B, '"')
+	// From start on the text is copied in one piece, up to the next byte that needs an escape.
 	start := 0
 	for i := 0; i < len(s); {
 		c := s[i]
@@ -272,8 +283,11 @@ func (w *Writer) Quote(s string) {
 			i++
 			continue
 		}
+		// Whole runes are copied; what is not UTF-8 becomes the mark for that, so that the document
+		// stays JSON.
 		if c >= utf8.RuneSelf {
 			r, size := utf8.DecodeRuneInString(s[i:])
+			// The mark itself is three bytes long and valid; a broken byte is one long.
 			if r != utf8.RuneError || size > 1 {
 				i += size
 				continue
