@@ -39,6 +39,7 @@ func (bs *backupService) Take(in *pb.TakeBackupRequest, ss grpc.ServerStreamingS
 	if bs.backups == nil {
 		return core.Invalid{Field: "method", Reason: "not_supported", Message: "this server takes no backups"}
 	}
+	// The node stops reading when the call ends, whatever ended it.
 	ctx, cancel := context.WithCancel(ss.Context())
 	defer cancel()
 	b := &backupStream{s: bs.s, ss: ss, objects: in.GetObjects()}
@@ -55,19 +56,22 @@ type backupStream struct {
 	// objects says that the caller takes files of repositories.
 	objects bool
 
-	mu    sync.Mutex    // guards the fields below
-	busy  bool          // a part is being sent
+	mu sync.Mutex // guards the fields below
+	// busy says that a part is being sent, since when it was given to the transport, by the boot clock.
+	busy  bool
 	since time.Duration // when the part was given to the transport, by the boot clock
 }
 
 // run has the node give the backup, at most rate bytes in a second, and ends it.
 func (b *backupStream) run(ctx context.Context, from Backups, rate int64) (err error) {
 	defer b.s.Recovered(&err)
+	// Damage is shown in full to operators: they have to know which file it is in.
 	if err := from.Backup(ctx, rate, b); edge.Is[*errs.Corruption](err) {
 		return edge.Show(err)
 	} else if err != nil {
 		return err
 	}
+	// The end is a part of its own: a client knows from it that the backup is whole.
 	return b.send(&pb.BackupPart{Part: &pb.BackupPart_End{End: &pb.BackupEnd{}}})
 }
 
@@ -127,6 +131,7 @@ func (b *backupStream) Shard(description []byte) error {
 
 // File begins a file of a repository's objects.
 func (b *backupStream) File(f core.BackupFile) error {
+	// An old client would take the backup for whole without them.
 	if !b.objects {
 		return core.Invalid{
 			Field: "objects", Reason: "not_supported",

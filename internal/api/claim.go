@@ -25,6 +25,7 @@ func (ts *TaskService) Claim(ctx context.Context, in *pb.ClaimRequest) (*pb.Clai
 
 // ClaimFor is Claim. With stay it sends its caller to no other node while this one leads a partition: the caller was sent here.
 func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay bool) (*pb.ClaimResponse, error) {
+	// A claim that waits ends when the server stops; tasks that are granted at that moment go back.
 	ctx, cancel := ts.s.waiting(ctx)
 	defer cancel()
 	spec, fact := ts.s.claimSpec(in)
@@ -33,11 +34,13 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	}
 	c, err := ts.s.beginClaim(ctx, &spec)
 	if err != nil {
+		// The namespace did not come in time: no task was ready either.
 		if edge.UnknownNamespace(err) {
 			return &pb.ClaimResponse{At: ShowAt(core.At{})}, nil
 		}
 		return nil, waited(ctx, err)
 	}
+	// Attempts name a worker in any case: the token's name, where the client has none.
 	if spec.Worker == "" {
 		spec.Worker = c.who.Name
 	}
@@ -46,6 +49,7 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	switch {
 	case in.Partition != nil && int64(in.GetPartition()) >= int64(len(c.partitions)):
 		return nil, edge.Invalid("partition", "must be a partition of the namespace")
+	// The client has no preference: any partition will do.
 	case in.Partition == nil && c.t.several():
 		tasks, at, err = c.claimAny(ctx, spec, stay)
 	default:
@@ -55,6 +59,7 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	if err != nil {
 		return nil, waited(ctx, err)
 	}
+	// What does not fit the answer is given back at once, and not when its lease ends.
 	tasks = c.fit(tasks)
 	return &pb.ClaimResponse{Tasks: ShowAssigned(tasks, ts.s.node.places.Now(c.t.part)), At: ShowAt(at)}, nil
 }
@@ -63,9 +68,11 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 // partition is that. One led elsewhere sends the caller there. Without ready tasks it waits at one partition after the
 // other, and looks at all in between.
 func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]core.Assigned, core.At, error) {
+	// By the boot clock, which no step of the wall clock moves.
 	ends := c.s.o.Clock.Boot() + spec.Wait.Duration()
 	for {
 		l := c.look(spec.Queues)
+		// Without waiting: a backlog may be gone by now, and the next partition has some.
 		for _, p := range l.ready {
 			tasks, at, err := c.claimAt(ctx, p, spec, 0)
 			if err != nil || len(tasks) > 0 {
@@ -75,13 +82,17 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 		switch {
 		case len(l.here) == 0 && l.leader == "":
 			return nil, core.At{}, core.Unavailable{Reason: "no_leader"}
+		// Another node has ready tasks, or leads all. With stay this node has been named by another one,
+		// which may know no better.
 		case len(l.here) == 0, l.busy != "" && !stay:
 			return nil, core.At{}, core.NotLeader{Leader: cmp.Or(l.busy, l.leader)}
 		}
+		// Nothing was ready in time: an empty answer, and the time of it.
 		left := ends - c.s.o.Clock.Boot()
 		if left <= 0 {
 			return nil, core.At{Stamp: c.s.node.places.Now(c.t.part)}, nil
 		}
+		// A short wait at one partition, since tasks may become ready in any.
 		tasks, at, err := c.claimAt(ctx, l.here[0], spec, min(left, claimSlice))
 		if err != nil || len(tasks) > 0 {
 			return tasks, at, err
@@ -105,14 +116,18 @@ func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpe
 
 // looked is what a claim finds when it looks at all partitions.
 type looked struct {
-	here   []core.Partition // led by this node
-	ready  []core.Partition // of those: with ready tasks
-	busy   string           // leader of one with ready tasks, elsewhere
-	leader string           // of any, elsewhere
+	// here are the partitions that this node leads, ready those of them with ready tasks.
+	here  []core.Partition
+	ready []core.Partition // of those: with ready tasks
+	// busy is the leader of a partition with ready tasks elsewhere, leader that of any partition
+	// elsewhere; empty: there is none.
+	busy   string
+	leader string // of any, elsewhere
 }
 
 // look looks at all partitions, from another one on each time.
 func (c *call) look(queues []core.GrantQueue) (l looked) {
+	// Claims begin at different partitions, so that all partitions are emptied alike.
 	first := int(c.s.turn.Add(1) % uint64(c.t.parts))
 	for i := range c.t.parts {
 		p := c.t.in((first + i) % c.t.parts)
@@ -125,6 +140,7 @@ func (c *call) look(queues []core.GrantQueue) (l looked) {
 				l.ready = append(l.ready, p)
 			}
 		case leader == "":
+		// This node's replica tells, which may lag: it only says where to ask.
 		case l.busy == "":
 			l.leader = leader
 			if c.s.node.tasks.Backlog(p, queues) {
@@ -144,6 +160,7 @@ func (s *Server) claimSpec(in *pb.ClaimRequest) (spec core.ClaimSpec, fact core.
 	if int64(in.GetMax()) > s.Limits.ClaimTasks {
 		return spec, edge.Beyond("max", "claim_tasks", s.Limits.ClaimTasks, "is out of range")
 	}
+	// 0 means one.
 	spec.Max = max(in.GetMax(), 1)
 	if spec.Lease, fact = Millis("lease", in.GetLease(), LeaseSpan(l)); fact != nil {
 		return spec, fact
@@ -166,6 +183,7 @@ func (s *Server) beginClaim(ctx context.Context, spec *core.ClaimSpec) (*call, e
 		if err == nil || !edge.UnknownNamespace(err) || spec.Wait <= 0 {
 			return c, err
 		}
+		// What is waited here is taken off, so that the whole call waits no longer than it was asked to.
 		pause := min(spec.Wait.Duration(), namespaceWait)
 		spec.Wait -= core.MillisOf(pause)
 		timer := s.o.Clock.NewTimer(pause)
@@ -195,6 +213,7 @@ func (c *call) fit(tasks []core.Assigned) []core.Assigned {
 func (s *Server) Release(p core.Partition, tasks []core.Assigned, over func()) {
 	commits := make([]core.Commit, len(tasks))
 	for i, t := range tasks {
+		// Undelivered: it counts as no delivery.
 		op := &core.TaskRelease{Task: t.Task, Token: t.Token, Undelivered: true}
 		commits[i] = core.Commit{Partition: p, Ops: []core.Op{op}}
 	}

@@ -10,10 +10,16 @@ import (
 
 // Operator answers who operates the whole cluster. Errors are facts.
 type Operator interface {
+	// ClusterStatus tells how the cluster looks from this node, which asks the others.
 	ClusterStatus(ctx context.Context) (*pb.ClusterStatusResponse, error)
+	// ChangeMembers makes a change of membership, or begins the job that does.
 	ChangeMembers(ctx context.Context, op core.MemberChange) (*pb.ChangeMembersResponse, error)
+	// TransferShard has the node with the number to lead a shard, and keep it.
 	TransferShard(ctx context.Context, shard core.ShardID, to uint64) error
+	// BalanceShards has each shard led by the node that it is at home with. before is how the cluster
+	// looked.
 	BalanceShards(ctx context.Context) (before *pb.ClusterStatusResponse, err error)
+	// FinalizeFormat raises the format of entries to the newest that the programs of all members know.
 	FinalizeFormat(ctx context.Context) (*pb.FinalizeFormatResponse, error)
 }
 
@@ -23,6 +29,7 @@ type ClusterService struct {
 	s *Server
 }
 
+// operator returns who answers. Without one the calls of the service are refused.
 func (cs *ClusterService) operator() (Operator, error) {
 	if cs.s.o.Operator == nil {
 		return nil, core.Invalid{Field: "method", Reason: "not_supported", Message: "this server cannot be operated by its API"}
@@ -39,6 +46,8 @@ func (cs *ClusterService) Status(ctx context.Context, _ *pb.ClusterStatusRequest
 	return o.ClusterStatus(ctx)
 }
 
+// memberVerbs maps the verbs of the contract to those of the log. SET is not among them: it is refused
+// with what to do instead.
 var memberVerbs = map[pb.MemberVerb]core.MemberVerb{
 	pb.MemberVerb_MEMBER_VERB_ADD: core.MemberAdd, pb.MemberVerb_MEMBER_VERB_REMOVE: core.MemberRemove,
 	pb.MemberVerb_MEMBER_VERB_REPLACE: core.MemberReplace, pb.MemberVerb_MEMBER_VERB_PROMOTE: core.MemberPromote,
@@ -60,6 +69,7 @@ func (cs *ClusterService) ChangeMembers(ctx context.Context, in *pb.ChangeMember
 		}
 	case op.Do == 0:
 		return nil, edge.Invalid("verb", "is not known")
+	// There is one job at most, so a cancel names no node.
 	case op.Node == 0 && op.Do != core.MemberCancel:
 		return nil, edge.Invalid("node", "is required")
 	case op.With == 0 && op.Do == core.MemberReplace:

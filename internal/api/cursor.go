@@ -15,15 +15,20 @@ import (
 // maxPlace is the highest partition that a cursor can name.
 const maxPlace = 1<<16 - 1
 
+// badCursor refuses a text that is no cursor of a list. It says the same of every mistake: what is in
+// a cursor is not for clients.
 func badCursor() core.Fact {
 	return edge.Invalid("cursor", "must be one returned with a previous page of this list")
 }
 
+// showCursor writes the bytes of a cursor; none are the empty text, which means that the list has
+// ended.
 func showCursor(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
 // readCursor returns the bytes of a cursor; none for the first page.
 func readCursor(s string) ([]byte, core.Fact) { return readCursorUpTo(s, CursorBytes) }
 
+// readCursorUpTo is readCursor with another bound of the text, in bytes.
 func readCursorUpTo(s string, top int) ([]byte, core.Fact) {
 	if s == "" {
 		return nil, nil
@@ -49,6 +54,8 @@ func readNameCursor(s string, colon bool) (name string, fact core.Fact) {
 
 // A cursor over partitions is two bytes for the partition, and where its page ended: nothing, where it begins.
 
+// showPlaceCursor writes a cursor of a list over partitions: the next page begins in the partition
+// place, at rest.
 func showPlaceCursor(place int, rest []byte) string {
 	return showCursor(append(binary.BigEndian.AppendUint16(nil, uint16(place)), rest...))
 }
@@ -75,6 +82,8 @@ func readRepoCursor(b []byte, parts int) (place int, after string, fact core.Fac
 
 // A cursor of keys is the incarnation of the keyspace in the partition of the last key, and that key.
 
+// keyCursorOf writes a cursor of keys. The incarnation has a page of a keyspace that was removed and
+// made again be refused, which would else go on in other keys.
 func keyCursorOf(incarnation uint32, key []byte) string {
 	return showCursor(append(binary.BigEndian.AppendUint32(nil, incarnation), key...))
 }
@@ -93,6 +102,7 @@ func (t *Translator) readKeyCursor(s string) (incarnation uint32, key []byte, fa
 
 // A cursor of a ref's log is the number of the last entry that was shown, in eight bytes.
 
+// showLogCursor writes a cursor of a ref's log: the number of the last entry that was shown.
 func showLogCursor(seq uint64) string { return showCursor(binary.BigEndian.AppendUint64(nil, seq)) }
 
 // readLogCursor returns the number of the entry before which the page begins; 0 for the first page.

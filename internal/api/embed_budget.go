@@ -12,7 +12,8 @@ const unknownDim = 1536
 // embedBudget counts the numbers of the vectors that calls for vectors alone ask for: a few bytes of text become thousands of times
 // as many of an answer. A call that is the only one may ask for any number.
 type embedBudget struct {
-	mu   sync.Mutex // guards the fields below
+	mu sync.Mutex // guards the fields below
+	// all is how many numbers all calls together are being made or written.
 	all  int64
 	each map[string]int64 // by tenant
 }
@@ -25,6 +26,8 @@ func (b *embedBudget) take(tenant string, texts, dim int, most int64) (give func
 	n := int64(texts) * int64(dim)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	// A first call is let in however large it is: else one that asks for more than the bound could
+	// never be answered.
 	if own := b.each[tenant]; b.all > 0 && b.all+n > most || own > 0 && own+n > most/2 {
 		return nil, core.Unavailable{Reason: "overloaded", Limit: "embed_numbers"}
 	}
@@ -36,6 +39,7 @@ func (b *embedBudget) take(tenant string, texts, dim int, most int64) (give func
 	return func() { b.give(tenant, n) }, nil
 }
 
+// give counts the numbers of a call out.
 func (b *embedBudget) give(tenant string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

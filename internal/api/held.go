@@ -31,6 +31,7 @@ func (s *Server) held(method string, stream bool, h grpc.StreamHandler) grpc.Str
 		if stream {
 			over := make(chan struct{})
 			defer close(over)
+			// Only streams: they may wait for a client for as long as it likes.
 			defer context.AfterFunc(call, func() { s.cutOff(call, over) })()
 		} // what a unary call waits for is bounded, and its request too
 		return edge.Revoked(call, h(impl, &heldStream{ss, call}))
@@ -40,6 +41,7 @@ func (s *Server) held(method string, stream bool, h grpc.StreamHandler) grpc.Str
 // cutOff ends the stream of a call whose token has ended, if its handler does not in time: then the handler is stuck in what it
 // sends or receives.
 func (s *Server) cutOff(call *auth.Call, over <-chan struct{}) {
+	// The context ends with every call; only a token that ended needs anything done.
 	raw, ok := grpc.ServerTransportStreamFromContext(call).(transportStream)
 	if !call.Revoked() || !ok {
 		return

@@ -56,6 +56,7 @@ func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (
 // keyspaceConfig reads a configuration. Its version is read-only, and not looked at.
 func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fact) {
 	switch {
+	// What is reserved for other kinds of keyspaces.
 	case in.GetKind() != pb.KeyspaceConfig_PLAIN:
 		return c, edge.NotSupported("kind")
 	case in.GetTag() != "":
@@ -64,6 +65,7 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 		return c, edge.NotSupported("retention")
 	}
 	q := in.GetQuota()
+	// 0 is no bound.
 	for _, bound := range []struct {
 		field string
 		n     int64
@@ -78,6 +80,7 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 // showKeyspaceConfig shows a keyspace's configuration.
 func showKeyspaceConfig(c core.KeyspaceConfig) *pb.KeyspaceConfig {
 	out := &pb.KeyspaceConfig{Version: c.Version}
+	// A quota without bounds is not shown.
 	if c.Bytes != 0 || c.WriteRate != 0 || c.ByteRate != 0 {
 		out.Quota = &pb.KeyspaceQuota{Bytes: c.Bytes, WritesPerSecond: c.WriteRate, BytesPerSecond: c.ByteRate}
 	}
@@ -100,12 +103,14 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 	var mu sync.Mutex // guards the variables below
 	var at core.At
 	out := &pb.KeyspaceStats{Keyspace: name}
+	// The lowest partition that has the keyspace: its configuration is shown.
 	first := c.t.parts
 	err = c.each(0, func(p core.Partition) error {
 		if !c.t.several() {
 			p = c.t.part
 		}
 		k, oneAt, err := ks.keys.Keyspace(ctx, p, name, true, core.ReadOptions{})
+		// A keyspace comes to be in a partition with its first key there.
 		if edge.Is[core.NotFound](err) {
 			return nil
 		}
@@ -121,6 +126,7 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 		}
 		out.Keys += k.Keys
 		out.Bytes += k.Bytes
+		// Measured in all partitions together, and told by each as far as it knows.
 		out.MeasuredBytes = max(out.MeasuredBytes, k.Measured)
 		out.MoreKeys, out.OverQuota = out.MoreKeys || k.MoreKeys, out.OverQuota || k.Over
 		if int(p.Index) < first || !c.t.several() {
@@ -202,6 +208,7 @@ func mergeKeyspaces(all, one []core.KeyspaceInfo, limit int) []core.KeyspaceInfo
 			out, one = append(out, one[0]), one[1:]
 		default:
 			k := all[0]
+			// A change is carried from the first partition to the others: the newest one counts.
 			if one[0].Config.Version > k.Config.Version {
 				k.Config = one[0].Config
 			}

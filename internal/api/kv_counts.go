@@ -19,10 +19,14 @@ const maxCounted = 10_000
 type keyCounts struct {
 	Backend
 
-	mu     sync.RWMutex             // guards the fields below
-	spaces map[spaceKey]*spaceCount // at most maxCounted
-	names  map[nameKey]nameOf       // of the namespaces that were asked for
-	rest   spaceCount               // of keyspaces beyond maxCounted
+	// Reads of maps are frequent, changes rare.
+	mu sync.RWMutex // guards the fields below
+	// spaces are the counters of keyspaces, at most maxCounted.
+	spaces map[spaceKey]*spaceCount
+	// names are those of namespaces that were asked for, by which counts are shown.
+	names map[nameKey]nameOf
+	// rest is of keyspaces beyond maxCounted.
+	rest spaceCount
 }
 
 // spaceKey names a keyspace of a namespace.
@@ -48,11 +52,15 @@ type spaceCount struct {
 
 // KeyspaceCount is what this edge has done in a keyspace since the start.
 type KeyspaceCount struct {
-	Tenant, Namespace, Keyspace string // empty: of all that are not counted by themselves
-	Reads                       uint64 // keys that were found
-	ReadBytes                   uint64 // of keys and values
-	Writes                      uint64 // puts, adds and deletes that were committed; a range that was deleted is one
-	WrittenBytes                uint64 // of keys and values
+	// Tenant, Namespace and Keyspace are empty for all that are not counted by themselves.
+	Tenant, Namespace, Keyspace string
+	// Reads are keys that were found, ReadBytes keys and values of these.
+	Reads     uint64
+	ReadBytes uint64 // of keys and values
+	// Writes are puts, adds and deletes that were committed. A range that was deleted is one.
+	Writes uint64
+	// WrittenBytes are keys and values.
+	WrittenBytes uint64
 }
 
 // newKeyCounts returns a backend that passes everything on to b.
@@ -68,6 +76,7 @@ func (k *keyCounts) Namespace(ctx context.Context, tenant, name string, create b
 	}
 	key := nameKey{info.Tenant, info.Namespace}
 	k.mu.RLock()
+	// Mostly it is known: the lock for writing is not taken.
 	_, known := k.names[key]
 	k.mu.RUnlock()
 	if !known {
@@ -89,6 +98,7 @@ func (k *keyCounts) of(p core.Partition, keyspace string) *spaceCount {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	// Another call may have made it between the two locks.
 	if c := k.spaces[key]; c != nil {
 		return c
 	}
@@ -110,6 +120,7 @@ type written struct {
 // writesOf adds up the ops of commits by keyspace; nil when they write no keys.
 func writesOf(commits []core.Commit) (out []written) {
 	for i := range commits {
+		// Sums of one commit: a refusal takes all of them back.
 		first := len(out)
 		for _, op := range commits[i].Ops {
 			w, ok := core.KeysOf(op)
@@ -131,6 +142,7 @@ func writesOf(commits []core.Commit) (out []written) {
 // Propose counts the commits that are not refused.
 func (k *keyCounts) Propose(p core.Partition, commits []core.Commit, done func(core.Proposed)) {
 	sums := writesOf(commits)
+	// Most commits write no keys, and are passed on as they are.
 	if sums == nil {
 		k.Backend.Propose(p, commits, done)
 		return
@@ -155,6 +167,7 @@ func (k *keyCounts) committed(p core.Partition, sums []written, d core.Proposed)
 		return
 	}
 	for _, w := range sums {
+		// A repetition was counted when it came first.
 		if r := &d.Results[w.commit]; r.Refusal != nil || r.Replayed {
 			continue
 		}

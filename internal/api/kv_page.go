@@ -12,20 +12,27 @@ import (
 
 // KeyPage is one page of a range.
 type KeyPage struct {
-	Pairs  []core.KeyPair
-	Cursor string // empty: the end
-	At     []*pb.At
+	// Pairs are in byte order of their keys.
+	Pairs []core.KeyPair
+	// Cursor leads to the next page; empty: the range has ended.
+	Cursor string
+	// At says where the answer stands, in each partition that was read.
+	At []*pb.At
 }
 
 // KeyPageRequest asks for a page of a range of keys.
 type KeyPageRequest struct {
-	Range        core.KeyRange
-	Limit        uint32 // 0: the default
-	Cursor       string // of the page before; empty for the first page
+	Range core.KeyRange
+	// Limit is the length of the page; 0: the default.
+	Limit uint32
+	// Cursor is that of the page before; empty for the first page.
+	Cursor string
+	// MinIndex, Stale and MaxStaleness say how fresh the answer must be.
 	MinIndex     uint64
 	Stale        bool
 	MaxStaleness *durationpb.Duration
-	Values       bool // with the values
+	// Values asks for the values too.
+	Values bool
 }
 
 // CheckRange refuses a range that cannot be read.
@@ -56,6 +63,7 @@ func (ks *KVService) ReadPage(ctx context.Context, in KeyPageRequest) (out KeyPa
 func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnation uint32, after []byte) (out KeyPage, err error) {
 	c, err := s.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
+		// A page goes on in a keyspace that is not there any more.
 		if after != nil {
 			err = core.NotFound{Kind: "keyspace", ID: q.Keyspace}
 		} else {
@@ -66,6 +74,7 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 	if err != nil {
 		return out, err
 	}
+	// A page has one index for all its partitions.
 	if err := c.ofSome(ctx, &q.o); err != nil {
 		return out, err
 	}
@@ -91,6 +100,7 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 		} else {
 			place = r.all[0].place
 		}
+		// Another keyspace of the name: its keys have nothing to do with the pages before.
 		if r.incarnationAt(place) != incarnation {
 			return out, core.NotFound{Kind: "keyspace", ID: q.Keyspace}
 		}
@@ -99,6 +109,7 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 	if out.Pairs, err = r.next(limit, AnswerBytes); err != nil {
 		return out, err
 	}
+	// There is more: the next page begins after the last key.
 	if n := len(out.Pairs); n > 0 && len(r.parts) > 0 {
 		last := out.Pairs[n-1].Key
 		place := r.all[0].place
@@ -113,9 +124,11 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 // beyondKey is what is left of a range after a key.
 func beyondKey(r core.KeyRange, after []byte) core.KeyRange {
 	if len(r.Prefix) > 0 {
+		// A prefix and a first key exclude one another, so the prefix becomes an end.
 		r.To = successor(r.Prefix)
 		r.Prefix = nil
 	}
+	// The next key after one is that with a zero byte behind it.
 	r.From = append(append(make([]byte, 0, len(after)+1), after...), 0)
 	return r
 }
@@ -123,6 +136,7 @@ func beyondKey(r core.KeyRange, after []byte) core.KeyRange {
 // successor is the first key after all that begin with prefix; nil when there is none.
 func successor(prefix []byte) []byte {
 	for i := len(prefix) - 1; i >= 0; i-- {
+		// Bytes of 0xff at the end have no successor: the one before them is counted up.
 		if prefix[i] != 0xff {
 			return append(append([]byte{}, prefix[:i]...), prefix[i]+1)
 		}

@@ -37,6 +37,7 @@ func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 	}
 	c, err := s.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
+		// One empty chunk, as for a range without keys.
 		return ss.Send(&pb.KVRangeResponse{})
 	}
 	if err != nil {
@@ -45,6 +46,7 @@ func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 	if fact := c.t.minsFact(in.GetMin()); fact != nil {
 		return fact
 	}
+	// It ends with the server.
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
 	r, err := c.openRange(ctx, rangeQuery{
@@ -54,10 +56,13 @@ func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 	if err != nil {
 		return waited(ctx, err)
 	}
+	// Sending may wait for the client. The handler does not wait with it, so that the time below can
+	// end it.
 	ended := make(chan error, 1)
 	s.Work.Add(1)
 	go func() {
 		defer s.Work.Done()
+		// By the goroutine that reads, so that nothing is closed under it.
 		defer r.close()
 		ended <- s.Safely(func() error { return sendRange(ctx, r, in.GetLimit(), ss) })
 	}()
@@ -109,6 +114,7 @@ func sendRange(ctx context.Context, r *keyMerge, limit uint64, ss grpc.ServerStr
 	}
 }
 
+// showPairs shows keys with their values and revisions.
 func showPairs(pairs []core.KeyPair) []*pb.KVPair {
 	out := make([]*pb.KVPair, len(pairs))
 	for i := range pairs {
@@ -120,13 +126,17 @@ func showPairs(pairs []core.KeyPair) []*pb.KVPair {
 // rangeQuery is what a range is asked for.
 type rangeQuery struct {
 	core.KeyRange
-	min    []*pb.At         // by partition
+	// min are the indexes that reads must have seen, by partition; o is how fresh each must be
+	// otherwise.
+	min    []*pb.At
 	o      core.ReadOptions // of each
 	values bool
 }
 
 // keyMerge reads a range of several partitions in the order of the keys. It is for one goroutine.
 type keyMerge struct {
+	// parts are those that have more, all are those of the range, in the order of at, which says where
+	// the answer stands in each.
 	parts  mergeHeap
 	all    []*mergePart
 	at     []*pb.At // of each partition
@@ -137,12 +147,14 @@ type keyMerge struct {
 // mergePart is one partition of a range.
 type mergePart struct {
 	cursor core.KeyCursor
-	pairs  []core.KeyPair // read, and not given yet
-	place  int
+	// pairs were read and not given yet.
+	pairs []core.KeyPair
+	place int
 }
 
 // openRange opens a range in the partitions that may have keys of it, each as it is now.
 func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
+	// Bounds that share a {tag} have all their keys in one partition.
 	places := make([]int, 0, 1)
 	if place, one := core.PlaceRange(q.From, q.To, q.Prefix, c.t.parts); one {
 		places = append(places, int(place))
@@ -182,6 +194,7 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 // openPart opens the i-th partition of a range.
 func (c *call) openPart(ctx context.Context, r *keyMerge, i, place int, q rangeQuery) error {
 	p := c.t.in(place)
+	// A stream or a call may be of a partition that is not the first.
 	if !c.t.several() {
 		p = c.t.part
 	}
@@ -205,6 +218,7 @@ func (r *keyMerge) incarnationAt(place int) uint32 {
 	return 0
 }
 
+// close lets go of what the partitions keep for the range.
 func (r *keyMerge) close() {
 	for _, p := range r.all {
 		if p != nil {
@@ -215,6 +229,7 @@ func (r *keyMerge) close() {
 
 // fill reads ahead in one partition, as its share of a chunk.
 func (r *keyMerge) fill(p *mergePart) (err error) {
+	// A share of the chunk each, but no fewer keys than a read is worth.
 	n := len(r.all)
 	p.pairs, err = p.cursor.Next(max(chunkKeys/n, 16), max(chunkBytes/n, 4*kib), r.values)
 	return err
@@ -239,6 +254,7 @@ func (r *keyMerge) next(items, size int) (out []core.KeyPair, err error) {
 		pair := p.pairs[0]
 		out = append(out, pair)
 		size -= len(pair.Key) + len(pair.Value)
+		// Read on before the partition is put in its place, which its next key decides.
 		if p.pairs = p.pairs[1:]; len(p.pairs) == 0 {
 			if err := r.fill(p); err != nil {
 				return nil, err
@@ -256,7 +272,9 @@ func (r *keyMerge) next(items, size int) (out []core.KeyPair, err error) {
 // mergeHeap has the partition whose next key is the lowest first. No key is of two partitions.
 type mergeHeap []*mergePart
 
+// The methods that package heap wants.
 func (h mergeHeap) Len() int { return len(h) }
+
 func (h mergeHeap) Less(i, j int) bool {
 	return bytes.Compare(h[i].pairs[0].Key, h[j].pairs[0].Key) < 0
 }

@@ -28,6 +28,7 @@ func (t *Translator) Freshness(min uint64, stale bool, max *durationpb.Duration)
 	if o.MaxStale, fact = Millis("max_staleness", max, PositiveSpan(t.l)); fact != nil {
 		return o, fact
 	}
+	// A linearizable read is never old.
 	if o.MaxStale > 0 && !stale {
 		return o, edge.Invalid("max_staleness", "is allowed only with stale reads")
 	}
@@ -38,6 +39,7 @@ func (t *Translator) Freshness(min uint64, stale bool, max *durationpb.Duration)
 func minOf(list []*pb.At, p core.Partition) (index uint64) {
 	for _, at := range list {
 		if at.GetPartition() == uint32(p.Index) {
+			// A list may name a partition twice.
 			index = max(index, at.GetIndex())
 		}
 	}
@@ -91,6 +93,7 @@ func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*p
 	}
 	c, err := ks.s.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
+		// No key is there, in the order of the call.
 		return &pb.KVBatchGetResponse{Results: ShowReads(make([]core.KeyRead, len(in.GetKeys())))}, nil
 	}
 	if err != nil {
@@ -108,9 +111,11 @@ func (ks *KVService) BatchGet(ctx context.Context, in *pb.KVBatchGetRequest) (*p
 
 // keyShare is the part of a batch of keys that is one partition's.
 type keyShare struct {
-	part   core.Partition
-	keys   [][]byte // in the order of the call
-	places []int    // in the batch
+	part core.Partition
+	keys [][]byte // in the order of the call
+	// places are those of the keys in the batch. Partitions answer fewer keys than they were asked for,
+	// where values are long.
+	places []int
 	reads  []core.KeyRead
 	at     core.At // where the reads stand
 }
@@ -129,10 +134,13 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 		}
 		s.keys, s.places = append(s.keys, key), append(s.places, i)
 	}
+	// Each partition has a share of the answer, so that one with long values does not leave none to
+	// others.
 	budget := max(AnswerBytes/len(all), batchShareBytes)
 	var mu sync.Mutex // guards failed
 	var failed error
 	var wait sync.WaitGroup
+	// A few partitions at a time.
 	room := make(chan struct{}, eachAtOnce)
 	for _, s := range all {
 		room <- struct{}{}
@@ -140,6 +148,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 			defer func() { <-room }()
 			own := o
 			own.MinIndex = minOf(in.GetMin(), s.part)
+			// On a goroutine of its own, so a panic is caught here.
 			err := c.s.Safely(func() (err error) {
 				s.reads, s.at, err = c.s.node.keys.Keys(ctx, s.part, in.GetKeyspace(), s.keys, budget, own)
 				return unknownOf(in.GetMin(), s.part, err)
@@ -162,12 +171,14 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 			out[s.places[i]] = r
 		}
 		if len(s.reads) < len(s.keys) {
+			// The answer ends before the first key that no partition has answered.
 			whole = min(whole, s.places[len(s.reads)])
 		}
 		at = append(at, ShowAt(s.at))
 	}
 	bytes := 0
 	for i := range out[:whole] {
+		// Shares may add up to more than an answer: at least one value is given.
 		if bytes += len(out[i].Value); bytes > AnswerBytes && i > 0 {
 			whole = i
 			break
@@ -178,6 +189,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 
 // single begins a call that commits one op on a key.
 func (ks *KVService) single(ctx context.Context, requestID []byte, op *pb.Op) (*pb.OpResult, *pb.At, error) {
+	// A put alone is a commit of one op, with all that commits are held to.
 	out, err := ks.s.Commits().Commit(ctx, &pb.CommitRequest{Ops: []*pb.Op{op}, RequestId: requestID})
 	if err != nil {
 		return nil, nil, edge.Unprefixed(edge.Item("ops", 0), err)
@@ -227,6 +239,7 @@ func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 	}
 	place, one := core.PlaceRange(op.From, op.To, op.Prefix, c.t.parts)
 	if one {
+		// All keys of the range lie there.
 		c.t.part = c.t.in(int(place))
 		r, at, err := c.proposeOp(ctx, op)
 		if err != nil {
@@ -237,11 +250,13 @@ func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 	out := &pb.KVDeleteRangeResponse{At: make([]*pb.At, c.t.parts)}
 	var mu sync.Mutex // guards out's count
 	err = c.each(0, func(p core.Partition) error {
+		// At each leader, since the caller can be sent to one of them at most.
 		end := c.s.forward(ctx, p, []core.Commit{c.t.commitIn(p, []core.Op{op})})
 		switch {
 		case end.Err != nil:
 			return halfway(end.Err)
 		case end.Results[0].Refusal != nil:
+			// It is of the range, so it is the same in each partition.
 			if f, ok := end.Results[0].Refusal.Fact.(core.TooLarge); ok {
 				return f
 			}
@@ -261,6 +276,7 @@ func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 
 // countOf is how many keys an op has changed.
 func countOf(r core.OpResult) uint64 {
+	// An op that changed no key.
 	if r.KV == nil {
 		return 0
 	}

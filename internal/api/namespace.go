@@ -18,6 +18,7 @@ func (qs *QueueService) CreateNamespace(ctx context.Context, in *pb.CreateNamesp
 	if int64(in.GetPartitions()) > s.Limits.Partitions {
 		return nil, edge.Beyond("partitions", "partitions", s.Limits.Partitions, "is out of range")
 	}
+	// Without a number it has one partition, like a namespace that is made by its first use.
 	ns, replayed, err := s.node.spaces.CreateNamespace(ctx, who.Tenant, name, max(int(in.GetPartitions()), 1))
 	if err != nil {
 		return nil, err
@@ -48,6 +49,7 @@ func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 	if err != nil {
 		return nil, err
 	}
+	// All of a namespace's configuration lies in its first partition.
 	config, at, err := qs.spaces.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
 	if err != nil {
 		return nil, err
@@ -55,6 +57,7 @@ func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 	out := &pb.GetNamespaceResponse{
 		Config: showNamespaceConfig(config), At: ShowAt(at), Partitions: qs.s.showPartitions(c.partitions),
 	}
+	// Measured only where there is a bound.
 	if config.KeyBytes > 0 {
 		used, _, err := qs.spaces.KeyBytes(ctx, c.t.part, core.ReadOptions{MinIndex: at.Index})
 		if err != nil {
@@ -62,6 +65,7 @@ func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 		}
 		out.MeasuredKeyBytes, out.OverKeyBytes = used, used > uint64(config.KeyBytes)
 	}
+	// From this node's memory: all nodes tell each other what they let through.
 	if config.KeyRate > 0 || config.KeyByteRate > 0 {
 		pace := qs.spaces.KeyPace(c.t.part, false)
 		out.RecentKeyWritesPerSecond, out.RecentKeyBytesPerSecond = pace.Puts, pace.Bytes
@@ -90,6 +94,7 @@ func (qs *QueueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceReq
 		op:      func(version int64) core.Op { return &core.NamespaceSet{Config: config, IfVersion: version} },
 		now: func() (found, error) {
 			has, _, err := qs.spaces.NamespaceConfig(ctx, c.t.part, core.ReadOptions{})
+			// The two are compared without their versions, which the server counts.
 			f := found{version: has.Version}
 			has.Version = config.Version
 			f.same, f.op = has == config, &core.NamespaceSet{Config: has, IfVersion: -1}
@@ -106,6 +111,7 @@ func (qs *QueueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceReq
 func (s *Server) showPartitions(partitions []core.PartitionInfo) []*pb.PartitionInfo {
 	out := make([]*pb.PartitionInfo, len(partitions))
 	for i, p := range partitions {
+		// A leader that is not known now has no address; the client asks again.
 		address, _, known := s.node.places.Leader(p.Partition)
 		out[i] = &pb.PartitionInfo{Partition: uint32(i), Shard: uint32(p.Shard), Address: address, Led: known}
 	}

@@ -29,12 +29,16 @@ func (s *Server) refFacts(ctx context.Context, p core.Partition, op *core.RefTxn
 		}
 		info = &read
 	}
+	// Apply refuses the facts if the name belongs to another repository by then, or if its epoch has
+	// changed.
 	op.ID, op.Epoch = info.ID, info.Stats.Epoch
+	// A server without git knows no objects.
 	if s.o.Objects == nil {
 		return nil
 	}
 	for i := range op.Changes {
 		c := &op.Changes[i]
+		// A deletion names no object.
 		if c.New.IsZero() {
 			continue
 		}
@@ -42,10 +46,12 @@ func (s *Server) refFacts(ctx context.Context, p core.Partition, op *core.RefTxn
 		if c.Type, c.Peeled, err = s.o.Objects.Lookup(ctx, p, info.ID, c.New); err != nil {
 			return err
 		}
+		// Only a tag points on to something.
 		if c.Type != core.ObjectTag {
 			c.Peeled = core.ObjectID{}
 		}
 	}
+	// Asking git for ancestry is dear: it is done where a rule or the token depends on it.
 	if op.NoForce || slices.ContainsFunc(info.Config.Rules, func(r core.RefRule) bool { return r.Deny&core.DenyForce != 0 }) {
 		return s.ancestry(ctx, p, op, info)
 	}
@@ -80,6 +86,7 @@ func (s *Server) ancestry(ctx context.Context, p core.Partition, op *core.RefTxn
 		}
 		base, kind := refs[next].ID, refs[next].Type
 		next++
+		// The client says from where it moves the ref.
 		if c.HasOld && c.Old != base {
 			if base = c.Old; base.IsZero() {
 				continue
@@ -88,6 +95,7 @@ func (s *Server) ancestry(ctx context.Context, p core.Partition, op *core.RefTxn
 				continue // the ref is not at it, which Apply says
 			}
 		}
+		// A ref that is made moves from nothing, and other objects have no order.
 		if base.IsZero() || kind != core.ObjectCommit {
 			continue
 		}
@@ -130,6 +138,7 @@ func (c *call) proposeOnce(ctx context.Context, commit core.Commit) (core.Propos
 	if f, ok := out.Results[0].Refusal.Fact.(core.AlreadyExists); !ok || f.Kind != "request" {
 		return out, nil
 	}
+	// The caller's commit stays as it is.
 	ops, found := slices.Clone(commit.Ops), false
 	for i, op := range ops {
 		txn, ok := op.(*core.RefTxn)
@@ -166,6 +175,7 @@ func (s *Server) firstFacts(ctx context.Context, p core.Partition, op *core.RefT
 		if err != nil {
 			return nil, false, err
 		}
+		// What the request did stands in the log of the ref, with the id that it moved from.
 		at := slices.IndexFunc(list, func(e core.RefLog) bool { return e.Request == id })
 		if at < 0 || list[at].Old.IsZero() {
 			continue

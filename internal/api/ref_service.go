@@ -29,6 +29,7 @@ func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bo
 	if fact := repoName("repo", name); fact != nil {
 		return nil, fact
 	}
+	// The tag says the partition, so each call about a repository that was made with one names it.
 	if fact := TextUpTo("tag", tag, "tag_bytes", rs.s.Limits.TagBytes); fact != nil {
 		return nil, fact
 	}
@@ -39,6 +40,7 @@ func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bo
 	if err != nil {
 		return nil, err
 	}
+	// A token may be for some repositories only: all others are not there for it.
 	if !c.who.ReachesRepo(c.t.space, name) {
 		return nil, noRepo(name)
 	}
@@ -80,6 +82,7 @@ func (rs *RefService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) 
 		return nil, made.Refusal.Fact
 	}
 	at := AtOf(made, p.At)
+	// As it is after the entry, which this node has or waits for.
 	info, _, err := rs.refs.Repo(ctx, c.t.part, op.Name, core.ReadOptions{MinIndex: at.Index, Stale: true})
 	if err != nil {
 		return nil, err
@@ -143,6 +146,7 @@ func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 	out := &pb.ListReposResponse{At: ShowAt(core.At{})}
 	seen := 0 // of which the caller may not be shown all: a page may have fewer
 	for ; place < max(c.t.parts, 1); place, after = place+1, "" {
+		// One partition after the other: a page goes on where names end.
 		list, at, err := rs.refs.Repos(ctx, c.t.in(place), after, limit-seen, in.GetDeleted(), core.ReadOptions{})
 		if err != nil {
 			return nil, err
@@ -153,6 +157,7 @@ func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 			}
 		}
 		out.At = ShowAt(at)
+		// The page is full. Deleted ones have no pages: there are few.
 		if more := limit - seen; len(list) == more {
 			if !in.GetDeleted() {
 				out.Cursor = showPlaceCursor(place, []byte(list[len(list)-1].Name))
@@ -241,6 +246,7 @@ func (rs *RefService) GetRef(ctx context.Context, in *pb.GetRefRequest) (*pb.Get
 	if err != nil {
 		return nil, err
 	}
+	// A hidden ref and one that is not there have one answer.
 	if refs[0].Name == "" || !c.refAdmin() && rs.refs.RefHidden(&info, in.GetName()) {
 		f := core.RefFailure{Change: -1, Reason: core.RefNotFound, Name: in.GetName()}
 		return nil, core.RefRefused{Repo: in.GetRepo(), Failures: []core.RefFailure{f}}
@@ -277,6 +283,7 @@ func (rs *RefService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsReque
 	out := &pb.BatchGetRefsResponse{Refs: make([]*pb.Ref, len(refs)), Rev: info.Stats.Rev, At: ShowAt(at)}
 	for i := range refs {
 		if refs[i].Name == "" || !c.refAdmin() && rs.refs.RefHidden(&info, refs[i].Name) {
+			// Answers stand in the order of the names, so one that is not there keeps its place.
 			refs[i] = core.Ref{Name: in.GetNames()[i]}
 		}
 		out.Refs[i] = ShowRef(&refs[i])
@@ -286,6 +293,8 @@ func (rs *RefService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsReque
 
 // Bounds of a frame of a list.
 const (
+	// A frame ends at either of them. listBytes counts names and targets, and a guess for the rest of
+	// each.
 	listRefs  = 1000
 	listBytes = 256 * kib
 )
@@ -294,7 +303,8 @@ const (
 type listing struct {
 	q        core.RefQuery
 	pointsAt core.ObjectID
-	limit    int
+	// limit is of the refs that are shown: where pointsAt leaves some out, the query has none.
+	limit int
 }
 
 // listing reads which refs are asked for, and where a page goes on.
@@ -316,6 +326,7 @@ func (rs *RefService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact 
 		Repo: in.GetRepo(), Prefix: in.GetPrefix(), Globs: in.GetGlobs(), After: in.GetAfter(), Admin: c.refAdmin(),
 	}
 	l.limit = int(in.GetLimit())
+	// The node can stop early only where every ref counts.
 	if l.pointsAt, fact = objectID("points_at", in.GetPointsAt()); l.pointsAt.IsZero() {
 		l.q.Limit = l.limit
 	}
@@ -338,6 +349,7 @@ func (rs *RefService) each(ctx context.Context, c *call, l listing, o core.ReadO
 		if err := fn(&r); err != nil {
 			return err
 		}
+		// An error is how a walk is ended; it does not leave this function.
 		if n++; n == l.limit {
 			return errEnough
 		}
@@ -375,8 +387,10 @@ func (rs *RefService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingSe
 	}
 	ctx, cancel := context.WithTimeout(ss.Context(), listWait)
 	defer cancel()
+	// The first frame says where the answer stands, and is sent even without refs.
 	frame, size, first := &pb.ListRefsResponse{}, 0, true
 	flush := func() error {
+		// A reader that is slow holds the state that is read, so the whole list has a time.
 		if err := ctx.Err(); err != nil {
 			return edge.FactOf(err, false)
 		}
@@ -421,17 +435,20 @@ func (rs *RefService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 	if commit.Conditions, fact = c.t.conditions(in.GetConditions()); fact != nil {
 		return nil, fact
 	}
+	// A transaction is of the partition of its repository; keys that it depends on must be there too.
 	for i, check := range commit.Conditions {
 		if c.t.partOfKey(check.Key) != c.t.part {
 			return nil, edge.Belongs(edge.Item("conditions", i)+".key", int(c.t.partOfKey(check.Key).Index))
 		}
 	}
+	// Conditions decide on the whole commit.
 	if op.Partial && len(commit.Conditions) > 0 {
 		return nil, edge.Invalid("allow_partial", "and conditions are mutually exclusive")
 	}
 	if fact := FitsLog(c.t.l, &commit); fact != nil {
 		return nil, fact
 	}
+	// Last, since it may ask git.
 	if err := rs.s.refFacts(ctx, c.t.part, op, nil); err != nil {
 		return nil, err
 	}
@@ -466,6 +483,7 @@ func (rs *RefService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 	if in.N != nil && in.GetTime() != nil {
 		return nil, edge.Invalid("time", "and n are mutually exclusive")
 	}
+	// One record may be any of the log, so all of it is read.
 	read := limit
 	if one {
 		read = maxLogRead
@@ -479,6 +497,7 @@ func (rs *RefService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 	if err != nil {
 		return nil, err
 	}
+	// As if the ref had never been.
 	if !c.refAdmin() && rs.refs.RefHidden(&info, in.GetName()) {
 		list = nil
 	}

@@ -34,18 +34,25 @@ const (
 // refStream is what sessions and loads have in common: one repository, commits numbered from 1, a bounded number of them
 // under way, and one goroutine that answers.
 type refStream struct {
-	rs      *RefService
-	c       *call           // the call that opened it
-	ctx     context.Context // ends with the stream
-	repo    string          // name of the repository
-	tag     string
-	session core.SessionID // in which the commits are numbered
+	rs *RefService
+	// c is the call that opened it, ctx ends with the stream.
+	c   *call
+	ctx context.Context // ends with the stream
+	// repo and tag name the repository.
+	repo string
+	tag  string
+	// session is that in which the commits are numbered.
+	session core.SessionID
 
+	// info are the repository's settings as of read, by the boot clock. The reader alone uses both.
 	info core.RepoInfo // as of read, by the boot clock
 	read time.Duration
-	old  atomic.Bool // something was refused: the settings may have changed
+	// old says that something was refused: the settings may have changed.
+	old atomic.Bool
 
-	flight  chan struct{}  // a place for each commit under way
+	// flight has a place for each commit under way, answers what became of them, in the order in which
+	// they end.
+	flight  chan struct{}
 	answers chan refAnswer // of the commits under way, in the order in which they end
 }
 
@@ -56,6 +63,9 @@ type refAnswer struct {
 	p      core.Proposed // how the proposal ended
 }
 
+// openStream begins a stream of commits on one repository. It returns the number of the session's last
+// commit that was applied, after which the client goes on. flight is how many commits may be under
+// way.
 func (rs *RefService) openStream(ctx context.Context, repo, tag string, session []byte, flight int) (*refStream, uint64, core.At, error) {
 	c, err := rs.beginRepo(ctx, repo, tag, false)
 	if err != nil {
@@ -86,6 +96,7 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 	if err := st.enter(); err != nil {
 		return err
 	}
+	// Without ops it only uses up its number.
 	commit := core.Commit{Partition: st.c.t.part, Principal: st.c.who.Name, Session: st.session, Seq: number}
 	if fact == nil {
 		fact = st.facts(op)
@@ -96,6 +107,7 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 			fact, commit.Ops = f, nil
 		}
 	}
+	// The bytes are counted while the log has them, even beyond the bound: enter has waited for room.
 	frames := st.rs.s.Frames
 	frames.Add(bytes)
 	give := sync.OnceFunc(func() { frames.Give(bytes) })
@@ -107,6 +119,7 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 	}()
 	st.rs.s.node.commits.Propose(commit.Partition, []core.Commit{commit}, func(p core.Proposed) {
 		give()
+		// It has room for as many answers as commits are under way, so the node does not wait here.
 		st.answers <- refAnswer{number, fact, p}
 	})
 	handed = true
@@ -133,6 +146,7 @@ func (st *refStream) enter() error {
 	}
 }
 
+// facts writes into a transaction what Apply cannot find out, by settings that are new enough.
 func (st *refStream) facts(op *core.RefTxn) error {
 	now := st.rs.s.o.Clock.Boot()
 	if st.old.Load() || now-st.read > infoAge {
@@ -167,6 +181,7 @@ func (a *refAnswer) outcome() (*core.RefsAnswer, core.Result, error) {
 		return nil, r, r.Refusal.Fact
 	case a.fact != nil:
 		return nil, r, a.fact
+	// The number was used up when it came first, and the node keeps no other answer of it.
 	case len(r.Ops) == 0:
 		return nil, r, core.Invalid{Field: "number", Reason: "refused_before", Message: "was refused when it came first"}
 	}
@@ -186,12 +201,14 @@ func (st *refStream) serve(read func() error, send func(refAnswer) error) error 
 	var cause error
 	stop := st.rs.s.Life.Done()
 	for {
+		// After a clean end all commits are answered; after an error the client reads no answers.
 		if ended && (cause != nil || len(st.flight) == 0) {
 			return cause
 		}
 		select {
 		case a := <-st.answers:
 			err := send(a)
+			// Given back after the answer was sent: a client that reads nothing stops its own commits.
 			<-st.flight
 			if err != nil {
 				return err
@@ -262,13 +279,18 @@ func recvFrame[T any, M message[T]](s *Server, ss grpc.ServerStream) (m M, bytes
 
 // refSession puts transactions together. The reader alone uses it.
 type refSession struct {
-	st      *refStream
+	st *refStream
+	// started says that a transaction is being put together: op are its changes, size about their
+	// bytes.
 	started bool
 	op      *core.RefTxn // while started
 	size    int64        // about, of its changes
-	failed  error        // sticks until abort or commit
+	// failed is the first mistake of it, which sticks until abort or commit: both end the transaction.
+	failed error
 }
 
+// frame takes one frame. A transaction comes whole, or is started, filled and committed; bytes is the
+// length of the frame.
 func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 	switch f := in.GetFrame().(type) {
 	case *pb.RefSessionRequest_Txn:
@@ -297,6 +319,7 @@ func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 		if err := se.st.enter(); err != nil {
 			return err
 		}
+		// An abort has no number, and is answered all the same.
 		se.st.answers <- refAnswer{}
 	default:
 		return edge.OutOfTurn("opened", "open already")
@@ -312,14 +335,17 @@ func asError(f core.Fact) error {
 	return f
 }
 
+// reset forgets the transaction that was being put together.
 func (se *refSession) reset() { se.started, se.op, se.size = false, nil, 0 }
 
+// fail notes a mistake, if it is the first: later ones may only follow from it.
 func (se *refSession) fail(err error) {
 	if se.failed == nil {
 		se.failed = err
 	}
 }
 
+// add adds changes to the transaction that is being put together.
 func (se *refSession) add(in []*pb.RefChange) {
 	switch {
 	case se.failed != nil:
@@ -329,6 +355,7 @@ func (se *refSession) add(in []*pb.RefChange) {
 		return
 	}
 	for _, c := range in {
+		// A guess for what the rest of a change takes.
 		se.size += int64(100 + len(c.GetName()) + len(c.GetTarget()) + len(c.GetMessage()))
 	}
 	if se.size > transactionBytes {
@@ -340,6 +367,7 @@ func (se *refSession) add(in []*pb.RefChange) {
 	}
 }
 
+// commit proposes the transaction that was put together, or uses up its number with the mistake.
 func (se *refSession) commit(in *pb.RefSessionCommit) error {
 	op, bytes, err := se.op, se.size, se.failed
 	if err == nil && !se.started {
@@ -357,6 +385,7 @@ func (se *refSession) commit(in *pb.RefSessionCommit) error {
 	return se.st.transact(in.GetNumber(), op, bytes, err)
 }
 
+// answer shows what became of a commit.
 func (se *refSession) answer(a refAnswer) *pb.RefSessionResponse {
 	if a.number == 0 {
 		return &pb.RefSessionResponse{}
@@ -378,6 +407,7 @@ func (st *refStream) showRefusal(err error) (*pb.Error, []*pb.Failure) {
 	if !ok {
 		return e, nil
 	}
+	// Facts by newer settings may do better.
 	st.old.Store(true)
 	e.Failures = nil
 	all := make([]*pb.Failure, len(f.Failures))
@@ -429,6 +459,7 @@ func (st *refStream) load(in *pb.LoadRefsRequest, bytes int64) error {
 	return st.transact(in.GetNumber(), op, bytes, asError(fact))
 }
 
+// loaded shows what became of a frame of a load: how many refs it changed, and which it could not.
 func (st *refStream) loaded(a refAnswer) *pb.LoadRefsResponse {
 	out := &pb.LoadRefsResponse{Number: a.number}
 	got, r, err := a.outcome()
@@ -442,6 +473,7 @@ func (st *refStream) loaded(a refAnswer) *pb.LoadRefsResponse {
 		switch {
 		case c.Failure != nil && len(out.Failures) < core.MaxRefFailures:
 			out.Failures = append(out.Failures, edge.ShowFailure(c.Failure))
+		// A repetition finds refs where they should be.
 		case c.Failure == nil && c.Old != c.New:
 			out.Changed++
 		}

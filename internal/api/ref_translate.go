@@ -62,9 +62,11 @@ func (t *Translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.F
 		return op, nil
 	}
 	p := t.repoAt(op.Repo, op.Tag)
+	// A stream's own partition: place refuses the commit if the repository is in another one.
 	if t.bound {
 		p = t.part
 	}
+	// Not the caller's context: translation has none. The time is short.
 	ctx, cancel := context.WithTimeout(t.edge.s.Life, lookupWait)
 	defer cancel()
 	return op, refFactOf(t.edge.s.refFacts(ctx, p, op, nil))
@@ -103,6 +105,7 @@ func (t *Translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
 		op.Changes = make([]core.RefChange, 0, len(in))
 	}
 	for _, c := range in {
+		// Changes of a transaction may come in several messages, and are counted through.
 		i := len(op.Changes)
 		op.Changes = append(op.Changes, core.RefChange{})
 		if fact := readRefChange(&op.Changes[i], c); fact != nil {
@@ -112,10 +115,13 @@ func (t *Translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
 	return nil
 }
 
+// refMessage holds the message of a change, which stands in the log of the ref, to its length.
 func refMessage(field, s string) core.Fact {
 	return TextUpTo(field, s, "ref_message_bytes", core.MaxRefMessage)
 }
 
+// readRefChange reads one change. Names of refs are judged in Apply, all but their length: a failure
+// there names the change by its reason.
 func readRefChange(out *core.RefChange, in *pb.RefChange) core.Fact {
 	kind := in.GetKind()
 	if kind <= 0 || int(kind) >= len(refKinds) {
@@ -134,6 +140,7 @@ func readRefChange(out *core.RefChange, in *pb.RefChange) core.Fact {
 		return fact
 	}
 	var fact core.Fact
+	// An old value that is given and empty says that the ref must not be there.
 	if in.Old != nil {
 		out.HasOld = true
 		if out.Old, fact = objectID("old", in.GetOld()); fact != nil {
@@ -161,6 +168,7 @@ func objectID(field, s string) (core.ObjectID, core.Fact) {
 
 // Kinds of deny and doors.
 
+// readDeny reads kinds of change that a rule denies, as bits.
 func readDeny(in []pb.RefRule_Deny) (out core.Deny, fact core.Fact) {
 	for _, d := range in {
 		if d <= 0 || d > pb.RefRule_FORCE {
@@ -195,6 +203,7 @@ func repoConfig(in *pb.RepoConfig) (out core.RepoConfig, fact core.Fact) {
 	return out, nil
 }
 
+// showRepo shows a repository. Its default branch is shown without refs/heads/, as it is given.
 func showRepo(r *core.RepoInfo) *pb.Repo {
 	out := &pb.Repo{
 		Name: r.Name, Id: r.ID.String(), Tag: r.Tag, Config: showRepoConfig(&r.Config), CreatedAt: TimeOf(r.CreatedAt),
@@ -208,6 +217,7 @@ func showRepo(r *core.RepoInfo) *pb.Repo {
 	return out
 }
 
+// showRepoConfig shows the settings of a repository.
 func showRepoConfig(c *core.RepoConfig) *pb.RepoConfig {
 	out := &pb.RepoConfig{
 		Version: c.Version, State: pb.Repo_State(c.State), Hide: c.Hide, ReflogDays: c.ReflogDays, ReflogMax: c.ReflogMax,
@@ -240,10 +250,12 @@ func showID(id core.ObjectID) string {
 	return id.String()
 }
 
+// causes are the names of what moved a ref.
 var causes = [...]string{
 	core.CauseRequest: "request", core.CausePush: "push", core.CauseTimer: "timer", core.CauseTask: "task",
 }
 
+// showRefLog shows a record of a ref's log.
 func showRefLog(e *core.RefLog) *pb.RefLogEntry {
 	out := &pb.RefLogEntry{
 		Old: showID(e.Old), New: showID(e.New), OldTarget: e.OldTarget, NewTarget: e.NewTarget, Principal: e.Principal,
@@ -278,6 +290,7 @@ func showChanged(a *core.RefsAnswer) []*pb.RefChanged {
 	out := make([]*pb.RefChanged, len(a.Changes))
 	all := make([]pb.RefChanged, len(a.Changes))
 	for i, c := range a.Changes {
+		// One allocation for all of them: a transaction may have ten thousand.
 		out[i] = &all[i]
 		out[i].Old, out[i].New = showID(c.Old), showID(c.New)
 		if c.Failure != nil {

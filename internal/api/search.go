@@ -112,6 +112,8 @@ func (ss *SearchService) SetCollection(ctx context.Context, in *pb.SetCollection
 	if err != nil {
 		return nil, err
 	}
+	// Never 0. Points and recordings name it, so that those of a collection that was removed are not
+	// taken for those of the next one of its name.
 	def.UID = c.s.o.Rand.Uint64() | 1
 	r, at, err := c.proposeOp(ctx, &core.CollectionSet{Collection: def})
 	if err != nil {
@@ -167,6 +169,7 @@ func (s *Server) fillModel(def *core.Collection, model string) core.Fact {
 	switch {
 	case !ok:
 		return core.NotFound{Kind: "embedder", ID: core.Cut(def.Embedder, NameBytes)}
+	// A model that the embedder has replaced is still known by it.
 	case model != "" && model != m.Model && !slices.Contains(m.Older, model):
 		return core.SearchState{Reason: "model_mismatch", Field: "model", Want: m.Model, Got: core.Cut(model, 2*NameBytes)}
 	case m.Dim != 0 && def.Dim != 0 && int(def.Dim) != m.Dim:
@@ -225,6 +228,7 @@ func textFieldsFit(def *core.Collection) core.Fact {
 	return nil
 }
 
+// fillSchema reads the fields of payloads and texts. Names and their number are judged by Apply too.
 func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 	if n := len(in.GetSchema()); n > core.MaxCollectionFields {
 		return edge.TooLarge("schema", "collection_fields", core.MaxCollectionFields)
@@ -242,6 +246,7 @@ func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 	}
 	for i, t := range in.GetTextFields() {
 		weight := t.GetWeight()
+		// Not given means 1.
 		if weight == 0 {
 			weight = 1
 		}
@@ -250,12 +255,14 @@ func fillSchema(def *core.Collection, in *pb.Collection) core.Fact {
 		}
 		def.Texts = append(def.Texts, core.TextField{Name: t.GetName(), Weight: uint32(math.Round(weight * 100))})
 	}
+	// What most payloads call it.
 	if len(def.Texts) == 0 {
 		def.Texts = []core.TextField{{Name: "text", Weight: 100}}
 	}
 	return nil
 }
 
+// showCollection shows a definition, with what was filled in.
 func showCollection(def *core.Collection) *pb.Collection {
 	out := &pb.Collection{
 		Name: def.Name, Embedder: def.Embedder, Model: def.Model, Dim: def.Dim, Metric: pb.Metric(def.Metric), MaxPoints: def.MaxPoints,
@@ -329,11 +336,13 @@ func (ss *SearchService) ListCollections(ctx context.Context, in *pb.ListCollect
 	if fact != nil {
 		return nil, fact
 	}
+	// There are few: a page is cut out of all.
 	all, at, err := ss.search.Collections(ctx, c.t.part, core.ReadOptions{})
 	if err != nil {
 		return nil, err
 	}
 	out := &pb.ListCollectionsResponse{At: ShowAt(at)}
+	// NUL is below all bytes of names: the first name after the last one that was shown.
 	first, _ := slices.BinarySearchFunc(all, after+"\x00", func(i core.CollectionInfo, name string) int {
 		return strings.Compare(i.Collection.Name, name)
 	})
@@ -356,6 +365,7 @@ func (ss *SearchService) DeleteCollection(ctx context.Context, in *pb.DeleteColl
 	if err != nil {
 		return nil, err
 	}
+	// Deleted from the first partition, and then from the others; a repetition does what is left.
 	op := &core.CollectionDelete{Name: in.GetCollection()}
 	r, at, err := c.proposeOp(ctx, op)
 	if err == nil && c.t.several() {
@@ -381,6 +391,7 @@ func (ss *SearchService) CollectionStats(ctx context.Context, in *pb.CollectionS
 		if err != nil {
 			return nil, err
 		}
+		// Of this node's index: another node may have another one.
 		st := ss.search.SearchStats(p, in.GetCollection())
 		out.Points += info.Points
 		out.Slots += info.Slots

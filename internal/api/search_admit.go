@@ -20,12 +20,17 @@ func searchesAtOnce() (all, each int) {
 
 // admission lets a bounded number of searches run. Others wait: those of one tenant in their order, tenants in turn.
 type admission struct {
-	mu      sync.Mutex           // guards the fields below
-	running int                  // searches that have a turn
-	holds   map[string]int       // of running ones, by tenant
-	waiting int64                // for a turn, or aside
-	turns   []string             // tenants that have a search waiting for a turn, the next one first
-	queues  map[string][]*waiter // those that wait for a turn, by tenant
+	mu sync.Mutex // guards the fields below
+	// running is how many searches have a turn, holds how many of them each tenant has.
+	running int
+	holds   map[string]int // of running ones, by tenant
+	// waiting is how many wait for a turn, or aside.
+	waiting int64
+	// turns are the tenants with a search that waits for a turn, the next one first. Each is there
+	// once.
+	turns []string
+	// queues are the searches that wait for a turn, by tenant, in their order.
+	queues map[string][]*waiter
 }
 
 // waiter is a search that waits. turn is closed when it has one.
@@ -36,6 +41,7 @@ func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave
 	all, each := searchesAtOnce()
 	leave = func() { a.leave(tenant) }
 	a.mu.Lock()
+	// A search does not pass others of its own tenant.
 	if a.running < all && a.holds[tenant] < each && len(a.queues[tenant]) == 0 {
 		a.take(tenant)
 		a.mu.Unlock()
@@ -61,6 +67,7 @@ func (a *admission) enter(ctx context.Context, tenant string, most int64) (leave
 	case <-ctx.Done():
 	}
 	a.mu.Lock()
+	// The end of the wait and a turn may come together: one that has a turn must give it back.
 	gone := a.drop(tenant, w)
 	a.mu.Unlock()
 	if !gone { // its turn came at the same time
@@ -129,12 +136,14 @@ func (a *admission) leave(tenant string) {
 		delete(a.holds, tenant)
 	}
 	all, each := searchesAtOnce()
+	// More than one may get a turn: this one may have been the last that held its tenant's up.
 	for i := 0; i < len(a.turns) && a.running < all; {
 		next := a.turns[i]
 		if a.holds[next] >= each {
 			i++
 			continue
 		}
+		// The tenant goes to the end of the line if it has more that wait.
 		a.turns = append(a.turns[:i:i], a.turns[i+1:]...)
 		q := a.queues[next]
 		close(q[0].turn)

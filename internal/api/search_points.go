@@ -27,6 +27,7 @@ var pointOps = []opRow{
 
 // pointEdge is what translates points: who offers definitions and vectors, and for how long to wait for them.
 type pointEdge struct {
+	// s is nil in tests of translation alone; ctx bounds how long a vector is waited for.
 	s   *Server
 	ctx context.Context
 }
@@ -46,6 +47,7 @@ func (t *Translator) definitionOf(p core.Partition, name string) (*core.Collecti
 	if ok {
 		return &def, nil
 	}
+	// A collection is made in the first partition and then in the others.
 	if p.Index != 0 {
 		if _, ok := t.points.Definition(t.in(0), name); ok {
 			return nil, core.Unavailable{Reason: "collection_not_ready"}
@@ -64,6 +66,7 @@ func (t *Translator) partOfPoint(id string) core.Partition {
 
 // elsewhere names the node that leads a partition, when this one knows that it is another.
 func (t *Translator) elsewhere(p core.Partition) core.Fact {
+	// A leader that is not known yet may be this node.
 	if address, here, known := t.leads.Leader(p); known && !here {
 		return core.NotLeader{Leader: address}
 	}
@@ -76,6 +79,7 @@ func pointID(field, id string) core.Fact {
 		return edge.Invalid(field, "must have 1 to 128 characters")
 	}
 	for i := range len(id) {
+		// They would be lost in the texts of filters and logs.
 		if id[i] <= ' ' || id[i] == 0x7f {
 			return edge.Invalid(field, "must not hold white space or control characters")
 		}
@@ -91,6 +95,8 @@ func (t *Translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 	if fact = pointID("id", in.GetId()); fact != nil {
 		return nil, "", fact
 	}
+	// The uid names the collection that the point was read for: one that is made again under the name
+	// takes no point of the old one.
 	op = &core.VectorUpsert{
 		Collection: def.Name, UID: def.UID, ID: in.GetId(), Model: def.Model, Payload: in.GetPayload(), IfAbsent: in.GetIfAbsent(),
 	}
@@ -103,10 +109,12 @@ func (t *Translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 	if len(op.Payload) > core.MaxPointPayload {
 		return nil, "", edge.TooLarge("payload", "point_payload_bytes", core.MaxPointPayload)
 	}
+	// By the definition, which says which fields there are and of which the text is made.
 	whole, fact := t.points.CheckPayload(def, op.Payload)
 	if fact != nil {
 		return nil, "", fact
 	}
+	// A vector of the client's own needs no text.
 	if len(in.GetVector()) > 0 {
 		op.Vector, fact = t.vector("vector", def, in.GetModel(), in.GetVector())
 		return op, "", fact
@@ -145,6 +153,7 @@ func (t *Translator) ownVector(field string, def *core.Collection, model string,
 	case t.edge.s.o.Embedder == nil:
 		return nil, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
 	}
+	// Prepare changes it in place, and the message is the client's.
 	v := append([]float32(nil), in...)
 	if err := t.edge.s.o.Embedder.Prepare(v, def.Metric); err != nil {
 		return nil, core.Invalid{Field: field, Reason: "vector_invalid", Message: err.Error()}
@@ -175,12 +184,14 @@ func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embeddi
 	if s.o.Embedder == nil {
 		return nil, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: r.Embedder}
 	}
+	// Profiles tell it from the rest of the call.
 	pprof.SetGoroutineLabels(embedStage)
 	defer pprof.SetGoroutineLabels(ctx)
 	out, err := s.o.Embedder.Embed(ctx, r)
 	if err != nil {
 		return nil, edge.FactOf(err, false)
 	}
+	// An embedder that answers another number of vectors cannot be told which is whose.
 	if len(out) != len(r.Texts) {
 		return nil, core.Unavailable{Reason: "embed_invalid"}
 	}
@@ -209,6 +220,7 @@ func (s *Server) embedderOf(def *core.Collection) (core.EmbedModel, core.Fact) {
 	switch {
 	case !ok:
 		return m, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
+	// Vectors of another model do not compare with those that are stored.
 	case m.Model != def.Model && !slices.Contains(m.Older, def.Model):
 		return m, core.SearchState{Reason: "model_mismatch", Field: "embedder", Want: def.Model, Got: m.Model}
 	}
@@ -232,6 +244,7 @@ func (t *Translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	p := t.partOfPoint(in.GetPoint().GetId())
 	def, fact := t.definitionOf(p, in.GetCollection())
 	if fact != nil {
+		// This node's copy may be old: the leader knows.
 		if _, missing := fact.(core.NotFound); missing {
 			if away := t.elsewhere(p); away != nil {
 				return nil, away
@@ -243,6 +256,7 @@ func (t *Translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	if fact != nil {
 		return nil, edge.Within("point", fact)
 	}
+	// Before the text is embedded, which costs most.
 	if fact := t.points.RoomFor(p, def, 1); fact != nil {
 		return nil, fact
 	}
@@ -293,11 +307,15 @@ func (t *Translator) vectorDelete(in *pb.VectorDelete) (*core.VectorDelete, core
 
 // upsertOne is one point of a request on its way.
 type upsertOne struct {
-	op        *core.VectorUpsert
-	part      core.Partition
-	text      string
+	// op is the point as it will be proposed, part where it belongs.
+	op   *core.VectorUpsert
+	part core.Partition
+	// text is what is to be embedded; empty: the point has its vector.
+	text string
+	// truncated says that the text was longer than the model reads.
 	truncated bool
-	fact      core.Fact // it is refused
+	// fact says why the point is refused; nil: it is not.
+	fact core.Fact
 }
 
 // UpsertPoints stores points: each by itself, or all or none.
@@ -314,6 +332,7 @@ func (ss *SearchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRe
 	if err != nil {
 		return nil, err
 	}
+	// Vectors are waited for as long as the call.
 	c.t.edge.ctx = ctx
 	all := make([]upsertOne, len(in.GetPoints()))
 	texts := false
@@ -326,6 +345,7 @@ func (ss *SearchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRe
 		}
 		texts = texts || u.fact == nil && u.text != ""
 	}
+	// As if all points were of each: how many are is not counted.
 	for part, def := range defs {
 		if fact := s.node.search.RoomFor(c.t.in(int(part)), def, len(all)); fact != nil {
 			return nil, fact
@@ -376,6 +396,7 @@ func (c *call) definitions(ctx context.Context, name string, ids []string) (map[
 		if out[p.Index] != nil {
 			continue
 		}
+		// With several partitions the points are carried to their leaders.
 		if away := c.t.elsewhere(p); away != nil && !c.t.several() {
 			return nil, away
 		}
@@ -399,6 +420,7 @@ func (c *call) definitions(ctx context.Context, name string, ids []string) (map[
 // whose text the model refuses is refused by itself, unless all or none are to be written.
 func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, all []upsertOne, atomic bool) error {
 	var def *core.Collection
+	// All partitions have the same definition.
 	for _, def = range defs {
 		break
 	}
@@ -412,6 +434,7 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 			texts, places = append(texts, all[i].text), append(places, i)
 		}
 	}
+	// An embedder takes so many texts at a time.
 	for from := 0; from < len(texts); from += int(c.s.Limits.EmbedTexts) {
 		to := min(from+int(c.s.Limits.EmbedTexts), len(texts))
 		got, err := c.s.embed(ctx, core.EmbedRequest{
@@ -440,6 +463,7 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 // upsertAll proposes the points that are not refused: each in a commit of its own, or all in one.
 func (c *call) upsertAll(ctx context.Context, atomic bool, all []upsertOne) (*pb.UpsertPointsResponse, error) {
 	out := &pb.UpsertPointsResponse{Results: make([]*pb.UpsertResult, len(all))}
+	// places are the points that ops are of: refused ones are left out.
 	ops, parts, places := make([]core.Op, 0, len(all)), make([]core.Partition, 0, len(all)), make([]int, 0, len(all))
 	for i := range all {
 		if f := all[i].fact; f != nil {
@@ -482,6 +506,7 @@ func (c *call) proposePoints(ctx context.Context, atomic bool, ops []core.Op, pa
 	}
 	commits := make([]core.Commit, len(ops))
 	for i := range ops {
+		// The capacity is cut, so that no commit can grow into the next one's op.
 		commits[i] = c.t.commitIn(parts[i], ops[i:i+1:i+1])
 	}
 	p, err := c.proposeEach(ctx, commits)
@@ -502,6 +527,7 @@ func (c *call) proposePoints(ctx context.Context, atomic bool, ops []core.Op, pa
 // proposeAtomic proposes all points as one commit of one partition: all are written, or none.
 func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Partition) ([]pointResult, core.At, error) {
 	for i := range parts {
+		// A commit is of one partition.
 		if parts[i] != parts[0] {
 			return nil, core.At{}, edge.Within(edge.Item("points", i), edge.Belongs("id", int(parts[i].Index)))
 		}
@@ -593,6 +619,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 	if err := c.ofSome(ctx, &o); err != nil {
 		return nil, err
 	}
+	// By id, since partitions answer in their own order.
 	found := make(map[string]*pb.StoredPoint)
 	var at core.At
 	for i := range c.t.parts {
@@ -613,6 +640,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		if at = one; c.t.several() {
 			merge(&at, one)
 		}
+		// The definition as of the points: it says which fields are protected.
 		def, err := c.definitionIn(ctx, p, in.GetCollection(), core.ReadOptions{Stale: true, MinIndex: one.Index})
 		if err != nil {
 			return nil, err
@@ -636,6 +664,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 				return nil, edge.TooLarge("ids", "answer_bytes", AnswerBytes)
 			}
 			out.Points = append(out.Points, pt)
+			// An id that is named twice is answered once.
 			delete(found, id)
 		}
 	}

@@ -35,6 +35,7 @@ func (c *call) mayGate(def *core.Collection, g *core.SearchGate) core.Fact {
 	if c.who.Scopes.Has(mayReadProtected) {
 		return nil
 	}
+	// A gate that is not asked for tells nothing.
 	for gate, asked := range map[core.Gate]bool{
 		core.GateRole: len(g.Roles) > 0, core.GateCredential: len(g.Credentials) > 0, core.GateBlock: g.Client != "",
 	} {
@@ -58,6 +59,8 @@ func (c *call) mayReadRecording(ctx context.Context, uid uint64) error {
 	if c.who.Scopes.Has(mayReadProtected) {
 		return nil
 	}
+	// By the uid of the collection as it was recorded: a collection that was removed since protects
+	// nothing any more.
 	all, _, err := c.s.node.search.Collections(ctx, c.t.part, core.ReadOptions{})
 	if err != nil {
 		return err
@@ -89,6 +92,7 @@ func (c *call) visible(def *core.Collection, payload []byte) []byte {
 
 // withoutProtected writes a JSON object without the fields that are protected. What cannot be read is not shown.
 func withoutProtected(def *core.Collection, payload []byte, l *edge.Limits) []byte {
+	// The fields of a payload are few, so the definition is searched for each.
 	hidden := func(name []byte) bool {
 		return slices.ContainsFunc(def.Fields, func(f core.SchemaField) bool { return f.Protected && f.Name == string(name) })
 	}
@@ -101,6 +105,7 @@ func withoutProtected(def *core.Collection, payload []byte, l *edge.Limits) []by
 				break
 			}
 			hide := hidden(name)
+			// The value is copied as it stands, so that what is left is byte for byte what was stored.
 			value := d.Raw()
 			if hide || d.Fact() != nil {
 				continue

@@ -56,6 +56,8 @@ func (t *Translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 		return out, edge.TooLarge("params", "filter_bytes", t.l.FilterBytes)
 	}
 	if in.GetValidAt() == nil {
+		// Now, by the later of the shard's time and this node's clock. Nanoseconds since 1970, as rows
+		// have it.
 		out.ValidAt = max(t.now.Time().UnixNano(), t.edge.s.o.Clock.Wall().UnixNano())
 		return out, nil
 	}
@@ -63,6 +65,7 @@ func (t *Translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 		return out, edge.Invalid("valid_at", "must be a valid timestamp")
 	}
 	at := in.GetValidAt().AsTime()
+	// What nanoseconds in 64 bits can say, with some room.
 	if at.Year() < 1700 || at.Year() > 2200 {
 		return out, edge.Invalid("valid_at", "must be in the years 1700 to 2200")
 	}
@@ -96,6 +99,7 @@ func (t *Translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 		return nil, edge.Invalid("ef", "must be from 16 to 1000")
 	case int64(len(in.GetQueryText())) > t.l.QueryTextBytes:
 		return nil, edge.TooLarge("query_text", "query_text_bytes", t.l.QueryTextBytes)
+	// Exactly one of the two.
 	case (in.GetQueryText() == "") == (len(in.GetVector()) == 0):
 		return nil, edge.Invalid("query_text", "give either query_text or vector")
 	}
@@ -111,6 +115,7 @@ func (t *Translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 	return q, nil
 }
 
+// judge reads by which rules rows are judged. Rules themselves are found by the node, as of the read.
 func (t *Translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 	if in == nil {
 		return nil
@@ -137,8 +142,10 @@ func (t *Translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 // WeightMax bounds a weight: beyond it a score has no six decimals left.
 const WeightMax = 1e6
 
+// weightFits reports whether a weight can be used; nil: it was not given. NaN fits no bound.
 func weightFits(w *float64) bool { return w == nil || *w >= 0 && *w <= WeightMax }
 
+// mergeOf reads how nearness and words are weighed, and how scores fade with age.
 func (t *Translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	if in == nil {
 		return nil
@@ -186,6 +193,7 @@ func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 	m := in.GetMerge()
 	q.Dense, q.Lexical = 1, 0
 	if in.GetQueryText() == "" {
+		// Without a text there are no words to find.
 		if m.GetLexical() > 0 {
 			return edge.Invalid("merge.lexical", "needs query_text")
 		}
@@ -195,6 +203,7 @@ func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 		}
 		q.Words = in.GetQueryText()
 	}
+	// What is given counts, 0 too.
 	if m != nil && m.Dense != nil {
 		q.Dense = m.GetDense()
 	}
@@ -242,6 +251,7 @@ func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found
 	if fact != nil {
 		return nil, fact
 	}
+	// All stages together: embedding, waiting for a turn, reading.
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(timeout.Duration(), searchTimeoutDefault))
 	defer cancel()
 	out := &pb.SearchResponse{Consistency: "linearizable", TookUs: new(pb.TookMicros)}
@@ -252,6 +262,7 @@ func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found
 	if err != nil {
 		return nil, err
 	}
+	// Before anything is embedded: a caller without the right must not make the server work.
 	if fact := c.maySearch(def, &q.Gate); fact != nil {
 		return nil, fact
 	}
@@ -268,6 +279,7 @@ func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found
 	ss.s.searched.count(answer, embedNanos)
 	f := &Found{c, def, q, answer, out}
 	f.showAnswer()
+	// The answer waits until the recording is durable, whose id it tells.
 	if in.GetRecord() {
 		if err := f.record(ctx, in); err != nil {
 			return nil, err
@@ -351,6 +363,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 // turn waits until the indexes of a collection are loaded, then until this node shows what the search must see, and then for a
 // turn. It is done in this order, so that those that wait for something else than a processor take no turn from the others.
 func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, leave func(), err error) {
+	// First what may take longest: an index that is read from the disk.
 	for i := range c.t.parts {
 		p := c.t.in(i)
 		if !c.s.node.search.Loading(p, q.Collection) {
@@ -363,6 +376,7 @@ func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, 
 	if err := c.ofSome(ctx, &q.Read); err != nil {
 		return nil, nil, err
 	}
+	// One wait for each partition, before the turn: a call that waits for a majority uses no processor.
 	reads = make([]settled, c.t.parts)
 	for i := range c.t.parts {
 		reads[i] = c.settle(ctx, c.t.in(i), q)
@@ -397,6 +411,7 @@ func (c *call) searchInTurn(ctx context.Context, q *core.SearchQuery, out *pb.Se
 
 // settled is how a partition is read once what must be waited for is there, or why it cannot be read.
 type settled struct {
+	// read is stale, for what must be waited for is there already; err says why there is no read.
 	read core.ReadOptions
 	err  error
 }
@@ -404,9 +419,11 @@ type settled struct {
 // settle waits until this node's copy of a partition shows what a search must see.
 func (c *call) settle(ctx context.Context, p core.Partition, q *core.SearchQuery) settled {
 	asks := q.Read
+	// Whatever this node has will do.
 	if asks.Stale && asks.MinIndex == 0 && asks.MaxStale == 0 {
 		return settled{read: asks}
 	}
+	// Where this node's copy has already what was acknowledged before, nothing is waited for.
 	if !asks.Stale && asks.MinIndex == 0 {
 		may, err := c.s.node.search.Reading(p)
 		if err != nil || may() {
@@ -419,6 +436,7 @@ func (c *call) settle(ctx context.Context, p core.Partition, q *core.SearchQuery
 
 // of is a query that reads so.
 func (s *settled) of(q *core.SearchQuery) *core.SearchQuery {
+	// Partitions share all but how they are read.
 	one := *q
 	one.Read = s.read
 	return &one
@@ -433,6 +451,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settl
 		if err == nil {
 			one, err = c.s.node.search.Search(ctx, c.t.in(i), reads[i].of(q))
 		}
+		// A part of the answer is better than none for who asked for that, if there is a part.
 		if f, late := errors.AsType[core.DeadlineExceeded](err); late && q.Partial && all != nil {
 			noteGap(out, i, cmp.Or(f.Stage, "read"), 0)
 			continue
@@ -448,6 +467,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settl
 			all = one
 			continue
 		}
+		// Each partition gives its best k: the best k of all are among them.
 		all.Hits = append(all.Hits, one.Hits...)
 		all.Gate.Add(one.Gate)
 		all.Judged += one.Judged
@@ -461,6 +481,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settl
 	}
 	if c.t.several() {
 		slices.SortFunc(all.Hits, func(a, b core.SearchHit) int {
+			// Equal scores stand in the order of their ids, so that an answer is the same each time.
 			return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
 		})
 		all.Hits = all.Hits[:min(len(all.Hits), q.K)]
@@ -477,6 +498,7 @@ func noteGap(out *pb.SearchResponse, partition int, stage string, unjudged uint6
 	out.Gap.Unjudged += unjudged
 }
 
+// showGate shows how many rows a gate let pass, and what kept the others out.
 func showGate(g *core.GateCounts) *pb.GateCounts {
 	return &pb.GateCounts{
 		Considered: g.Considered, Passed: g.Passed,
@@ -492,6 +514,7 @@ func (f *Found) showAnswer() {
 	if q.Ruleset != "" {
 		out.Judge = &pb.JudgeCounts{Judged: a.Judged, Blocked: a.Blocked, Conditional: a.Conditional, Ruleset: showRuleset(q.Ruleset, a.Version)}
 	}
+	// Nanoseconds of one.
 	const micro = 1000
 	out.TookUs.Gate, out.TookUs.Retrieve = uint64(a.GateNanos/micro), uint64(a.RetrieveNanos/micro)
 	out.TookUs.Judge, out.TookUs.Merge = uint64(a.JudgeNanos/micro), uint64(a.MergeNanos/micro)
@@ -503,6 +526,7 @@ func (f *Found) showAnswer() {
 // rows makes the rows of the answer as messages.
 func (f *Found) rows() []*pb.SearchResult {
 	hits := f.Answer.Hits
+	// One allocation for all rows.
 	rows, out := make([]pb.SearchResult, len(hits)), make([]*pb.SearchResult, len(hits))
 	for i := range hits {
 		h, r := &hits[i], &rows[i]
@@ -521,6 +545,7 @@ func (f *Found) rows() []*pb.SearchResult {
 	return out
 }
 
+// verdictOf is the word for how a row was judged. Rows that rules block are not in answers.
 func verdictOf(h *core.SearchHit) string {
 	if h.Eligible {
 		return "eligible"
@@ -612,10 +637,12 @@ func (ss *SearchService) EmbedTexts(ctx context.Context, in *pb.EmbedRequest, to
 	if m, ok = s.embedModel(r.Embedder); !ok {
 		return m, nil, nil, core.NotFound{Kind: "embedder", ID: core.Cut(r.Embedder, NameBytes)}
 	}
+	// Such an embedder stands for a model that clients run themselves.
 	if m.Given {
 		return m, nil, nil, edge.Invalid("model", "does not make vectors of texts: clients send their own")
 	}
 	r.Tenant, r.Embedder, r.Model, r.Tokens = who.Tenant, m.Name, m.Model, tokens
+	// Before the vectors are made, which is when they take memory.
 	taken, fact := s.embedding.take(r.Tenant, len(r.Texts), m.Dim, s.Limits.EmbedNumbers)
 	if fact != nil {
 		return m, nil, nil, fact
@@ -646,6 +673,7 @@ func (s *Server) embedModel(name string) (core.EmbedModel, bool) {
 	return core.EmbedModel{}, false
 }
 
+// embedRequest reads what is to be embedded: one text or several, as documents or as queries.
 func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact core.Fact) {
 	r = core.EmbedRequest{Embedder: in.GetModel(), Texts: in.GetTexts()}
 	if (in.GetText() == "") == (len(r.Texts) == 0) {
@@ -697,6 +725,7 @@ func (ss *SearchService) Models() ([]string, error) {
 		if m.Given {
 			continue // which makes no vectors
 		}
+		// A client may name either; older names of a model stay good.
 		for _, id := range append([]string{m.Model, m.Name}, m.Older...) {
 			if !slices.Contains(out, id) {
 				out = append(out, id)

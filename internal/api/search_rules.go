@@ -32,6 +32,7 @@ func rulesetName(field, s string) (name string, version uint32, fact core.Fact) 
 	return name, uint32(n), nil
 }
 
+// showRuleset writes the name of a version.
 func showRuleset(name string, version uint32) string {
 	return name + "@" + strconv.FormatUint(uint64(version), 10)
 }
@@ -42,6 +43,7 @@ func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetReques
 	if fact != nil {
 		return nil, fact
 	}
+	// The version may be named twice, in the name and as a number, if both are the same.
 	if in.GetNumber() != 0 {
 		if version != 0 && version != in.GetNumber() {
 			return nil, edge.Invalid("number", "must be the same version as in the ruleset's name")
@@ -56,6 +58,7 @@ func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetReques
 	if err != nil {
 		return nil, err
 	}
+	// Rules are compiled before they are proposed: where another node leads, that is left to it.
 	if away := c.t.elsewhere(c.t.part); away != nil {
 		return nil, away
 	}
@@ -66,6 +69,7 @@ func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetReques
 	if fact := ss.search.CheckRules(&info.Collection, rules); fact != nil {
 		return nil, fact
 	}
+	// As the log and the store keep them, so that the bound is of what is kept.
 	stored := core.AppendRules(nil, &core.RulesetRules{Collection: in.GetCollection(), Rules: rules})
 	if len(stored) > core.MaxRulesetBytes {
 		return nil, edge.TooLarge("rules", "ruleset_bytes", core.MaxRulesetBytes)
@@ -183,10 +187,13 @@ func (ss *SearchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRuleset
 
 // A search id is the uid of its collection and a number drawn at random, as 32 hexadecimal digits.
 
+// showSearchID writes a search id.
 func showSearchID(uid, id uint64) string {
 	return hex.EncodeToString(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, uid), id))
 }
 
+// searchID reads what showSearchID wrote. ok is false for any other text, such as one in capitals: an
+// id has one form.
 func searchID(s string) (uid, id uint64, ok bool) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != 16 || s != strings.ToLower(s) {
@@ -198,6 +205,7 @@ func searchID(s string) (uid, id uint64, ok bool) {
 // record keeps a search and its answer, and returns when they are durable.
 func (f *Found) record(ctx context.Context, in *pb.SearchRequest) error {
 	c, def := f.call, f.def
+	// Never 0, which means none.
 	id := c.s.o.Rand.Uint64() | 1
 	var w strictjson.Writer
 	w.Open('{')
@@ -207,6 +215,8 @@ func (f *Found) record(ctx context.Context, in *pb.SearchRequest) error {
 	if len(op.Data) > core.MaxRecordingBytes {
 		return edge.TooLarge("record", "recording_bytes", core.MaxRecordingBytes)
 	}
+	// At the leader, wherever that is: a search is answered by any node, so it must not send its caller
+	// away for the recording.
 	end := c.s.forward(ctx, c.t.part, []core.Commit{c.t.commitIn(c.t.part, []core.Op{op})})
 	switch {
 	case end.Err != nil:
@@ -236,6 +246,7 @@ func (ss *SearchService) GetRecording(ctx context.Context, in *pb.GetRecordingRe
 	if err != nil {
 		return nil, err
 	}
+	// Whether it may be read depends on its collection, which the uid names.
 	if err := c.mayReadRecording(ctx, uid); err != nil {
 		return nil, err
 	}

@@ -18,10 +18,12 @@ func (f *Found) WriteHit(w *strictjson.Writer, h *core.SearchHit, payload bool) 
 	w.Real("score", h.Score)
 	w.Str("verdict", verdictOf(h))
 	w.Real("judge_score", h.JudgeScore)
+	// Parts and reasons are for those who ask why a row stands where it does.
 	if f.Query.Explain {
 		w.Object("parts", func() {
 			w.Real("dense", h.Dense)
 			w.Real("lexical", h.Lexical)
+			// Reserved by the contract: nothing boosts yet.
 			w.Real("boost", 0)
 			w.Real("decay", h.Decay)
 		})
@@ -38,6 +40,7 @@ func (f *Found) WriteHit(w *strictjson.Writer, h *core.SearchHit, payload bool) 
 		}
 	}
 	writeVersion(w, "version", h.Partition, h.Version)
+	// A recording has no payloads: it would keep what was removed since.
 	if payload {
 		w.JSON("payload", f.visible(f.def, h.Payload))
 	}
@@ -48,6 +51,7 @@ func (f *Found) WriteHit(w *strictjson.Writer, h *core.SearchHit, payload bool) 
 func writeVersion(w *strictjson.Writer, name string, partition uint16, version uint64) {
 	w.Key(name)
 	w.B = append(w.B, '"')
+	// 0 is of no partition.
 	if version != 0 {
 		w.B = append(strconv.AppendUint(w.B, uint64(partition), 10), '/')
 	}
@@ -87,6 +91,8 @@ func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *Found) {
 		w.OptStr("query_text", in.GetQueryText())
 		w.Key("vector")
 		w.B = append(w.B, '"')
+		// The vector as it was searched with, so that the search can be repeated when the embedder has
+		// changed.
 		w.B = base64.StdEncoding.AppendEncode(w.B, packFloats(q.Vector))
 		w.B = append(w.B, '"')
 		w.Done()
@@ -100,6 +106,7 @@ func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *Found) {
 				w.OptStr("include", j.GetInclude())
 			})
 		}
+		// As it was weighed, with the defaults that the request left open.
 		w.Object("merge", func() { writeMerge(w, q) })
 	})
 	w.List("results", len(f.Answer.Hits), func(i int) { f.WriteHit(w, &f.Answer.Hits[i], false) })

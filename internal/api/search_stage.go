@@ -12,6 +12,7 @@ var (
 	embedStage = stageLabels("embed")
 )
 
+// stageLabels is a context with the label of a stage, for pprof.
 func stageLabels(name string) context.Context {
 	return pprof.WithLabels(context.Background(), pprof.Labels("stage", name))
 }

@@ -14,8 +14,12 @@ var searchStages = [...]string{"embed", "gate", "retrieve", "judge", "merge"}
 
 // searchCounts counts what searches did. It is safe for concurrent use.
 type searchCounts struct {
-	plans  [len(searchPlans) + 1]atomic.Uint64 // the last is of plans that are not listed
-	nanos  [len(searchStages)]atomic.Int64
+	// plans counts answers by the way in which rows were found; the last is of ways that are not
+	// listed.
+	plans [len(searchPlans) + 1]atomic.Uint64
+	// nanos adds up the time of each stage, in nanoseconds.
+	nanos [len(searchStages)]atomic.Int64
+	// passed and judged are rows: those that passed gates, and those that rules judged.
 	passed atomic.Uint64
 	judged atomic.Uint64
 }
@@ -47,6 +51,7 @@ type SearchStats struct {
 	EmbeddingTenants int   // that make such calls
 }
 
+// stats shows the counts, and how many searches a has now.
 func (c *searchCounts) stats(a *admission) SearchStats {
 	out := SearchStats{Plans: make(map[string]uint64), Seconds: make(map[string]float64), Passed: c.passed.Load(), Judged: c.judged.Load()}
 	for i, name := range searchPlans {

@@ -25,32 +25,51 @@ import (
 
 // Options of the edge. Backend and Auth are required; a zero field else means its default.
 type Options struct {
-	Backend Backend                               // the node
-	Auth    edge.Auth                             // who holds a token
-	Calls   *auth.Calls                           // ends calls whose token does not allow them any more; default: one of its own, by Auth
-	Refused func(who auth.Principal, from string) // is told of each token that is refused, as auth.Refusals notes it; none: nothing is
-	Refs    RefBackend                            // the node again; nil: the refs service is off
-	Objects Objects                               // of its repositories; none: no object is held
-	Clock   env.Clock                             // default: the machine's
-	Rand    env.Rand                              // for the ids of tasks that come without; default: the machine's
-	Limits  edge.Limits                           // of requests; zero fields are their defaults
-	Memory  edge.Memory                           // that frames, requests and answers may hold
-	Logger  *slog.Logger                          // of errors that are INTERNAL to clients
-	Version string                                // of the binary
-	Backups Backups                               // default: none can be taken
+	// Backend is the node.
+	Backend Backend
+	// Auth tells who holds a token.
+	Auth edge.Auth
+	// Calls ends calls whose token does not allow them any more. All doors of a node share one table;
+	// nil: one of its own, by Auth.
+	Calls *auth.Calls
+	// Refused is told of each token that is refused, as auth.Refusals notes it; nil: nothing is told.
+	Refused func(who auth.Principal, from string)
+	// Refs is the node as the refs service needs it; nil: the service is off.
+	Refs RefBackend
+	// Objects looks up objects of repositories; nil: no object is held here.
+	Objects Objects
+	// Clock and Rand are those of the machine by default. Rand makes the ids of tasks that come
+	// without.
+	Clock env.Clock
+	Rand  env.Rand // for the ids of tasks that come without; default: the machine's
+	// Limits are those of requests; zero fields are their defaults.
+	Limits edge.Limits
+	// Memory is what frames, requests and answers may hold, in bytes.
+	Memory edge.Memory
+	// Logger gets the text of errors that are INTERNAL to clients.
+	Logger *slog.Logger
+	// Version is that of the binary.
+	Version string
+	// Backups makes backups; nil: none can be taken.
+	Backups Backups
 	// Operator answers who operates the whole cluster; nil: this edge refuses to.
 	Operator Operator
-	TLS      *tls.Config // default: plain text
+	// TLS is nil for plain text.
+	TLS *tls.Config
 
 	// Embedder makes vectors of texts; without one texts are refused.
 	Embedder Embedder
-	Closed   []string // services that are not open, by the names of AllServices but queue
-	NoSearch bool     // calls of search are refused by name
+	// Closed are services that are not open, by the names of AllServices but queue.
+	Closed []string
+	// NoSearch has calls of search be refused by name.
+	NoSearch bool
 }
 
 // Keepalive and age of connections. A client may ping every five seconds; a connection is asked to go after an hour,
 // so that clients spread over servers again.
 const (
+	// pingAtLeast is how often a client may ping. Without a sign of a client for PingIdle it is pinged,
+	// and has PingTimeout to answer.
 	pingAtLeast   = 5 * time.Second
 	PingIdle      = 30 * time.Second
 	PingTimeout   = 20 * time.Second
@@ -73,19 +92,27 @@ type Front interface {
 // Server is the edge of one node: the services, over gRPC, and what its other ways in share with it. It is safe for concurrent use.
 type Server struct {
 	*edge.Edge
-	o         Options
-	grpc      *grpc.Server
-	fronts    []Front       // the other ways in that Shutdown ends
-	codec     codec         // of all messages
-	shapes    shapes        // of all messages that a client may send
-	node      parts         // the node; what passes to keyspaces is counted in keys
-	keys      *keyCounts    // counts what is done in keyspaces
-	turn      atomic.Uint64 // of claims that may take from any partition
-	searches  admission     // turns of searches
-	embedding embedBudget   // of texts that are being embedded
-	searched  searchCounts  // counts of searches
-	incoming  incoming      // calls that are under way
-	sweeping  sync.Once     // of StartSweep
+	o    Options
+	grpc *grpc.Server
+	// fronts are the other ways in that Shutdown ends.
+	fronts []Front
+	// codec is that of all messages; shapes are those of messages that a client may send.
+	codec  codec
+	shapes shapes // of all messages that a client may send
+	// node is the node, by what each service asks of it. What passes to keyspaces is counted in keys.
+	node parts
+	keys *keyCounts // counts what is done in keyspaces
+	// turn counts claims that may take from any partition, so that each begins at another one.
+	turn atomic.Uint64
+	// searches gives searches their turns; embedding bounds the vectors that are being made; searched
+	// counts.
+	searches  admission
+	embedding embedBudget  // of texts that are being embedded
+	searched  searchCounts // counts of searches
+	// incoming are the calls that are under way, which sweep looks at.
+	incoming incoming
+	// sweeping is of StartSweep.
+	sweeping sync.Once
 }
 
 // New makes the edge. It fails on limits out of bounds, and when a method, frame or op has no rule that says who may
@@ -104,10 +131,13 @@ func New(o Options) (*Server, error) {
 		return nil, err
 	}
 	o.Clock, o.Limits = e.Clock, e.Limits
+	// Everything goes through it, so that no door is left out of the counts.
 	counts := newKeyCounts(o.Backend)
 	o.Backend = counts
 	s := &Server{Edge: e, keys: counts, node: newParts(counts), o: o, codec: newCodec(), shapes: make(shapes)}
 	s.grpc = grpc.NewServer(s.serverOptions()...)
+	// The methods of the contract, those of other packages too: rules and methods are held against one
+	// another.
 	known := make(map[string]bool)
 	for _, svc := range s.services() {
 		addMethods(known, svc.desc)
@@ -213,6 +243,7 @@ func (s *Server) Add(desc *grpc.ServiceDesc, impl any) error {
 // register enters a service behind the guard. Its unary methods are served as streams of one message each way, which
 // is the same on the wire: so a message that cannot be used is refused by this package, not by the transport.
 func (s *Server) register(desc *grpc.ServiceDesc, impl any) error {
+	// The compiled description is shared by the whole process, so a copy is changed.
 	served := *desc
 	served.Methods, served.Streams = nil, nil
 	prefix := "/" + desc.ServiceName + "/"
@@ -269,17 +300,20 @@ func (s *Server) receive(ss grpc.ServerStream, m any) (bytes int64, err error) {
 // guard stands before every method: who calls, whether they may, whether there is room. It gives errors their shape. Of one the
 // client sends one message.
 func (s *Server) guard(method string, room *edge.Gauge, one bool, h grpc.StreamHandler) grpc.StreamHandler {
+	// Once for each method: counting a call takes no lock.
 	outcomes := s.Outcomes.Of(method)
 	return func(impl any, ss grpc.ServerStream) error {
 		ctx := ss.Context()
 		err := s.Safely(func() error {
 			admitted, who, fact := s.admit(ctx, method)
+			// For the errors below too: they are shown by what the caller may see.
 			ctx = admitted
 			if fact != nil {
 				return fact
 			}
 			conn := edge.ConnOf(ctx)
 			if who.Tenant != "" {
+				// From here the connection is not new any more.
 				conn.Begin()
 				defer conn.End()
 				if fact := room.Enter(who.Tenant); fact != nil {
@@ -318,6 +352,7 @@ func (s *Server) Serve(lis net.Listener) error {
 // that wait end. Connections on which nothing was authenticated are closed at once, those without an authenticated call under way
 // after shutdownPause. What is not over after grace is cut. It returns when no goroutine of the edge is left.
 func (s *Server) Shutdown(grace time.Duration) {
+	// Waiting calls end, and new ones are refused, before listeners close.
 	s.End()
 	over := make(chan struct{})
 	go func() {
@@ -329,6 +364,7 @@ func (s *Server) Shutdown(grace time.Duration) {
 		}
 		both.Wait()
 	}()
+	// Nothing was served on them, and a graceful stop would wait for them.
 	edge.CloseAll(s.Conns.Without(true))
 	pause, timer := s.o.Clock.NewTimer(min(shutdownPause, grace)), s.o.Clock.NewTimer(grace)
 	defer pause.Stop()

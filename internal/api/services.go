@@ -48,6 +48,7 @@ type KVService struct {
 
 // Get reads one key.
 func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetResponse, error) {
+	// Checked before the namespace is looked up: a key of the wrong form is wrong everywhere.
 	t := Translator{l: &ks.s.Limits}
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
@@ -103,6 +104,7 @@ func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	for i := range stats {
 		out.Queues[i] = showStats(&stats[i])
 	}
+	// There may be more; the page after the last one is empty.
 	if len(stats) == limit {
 		out.Cursor = showCursor([]byte(stats[limit-1].Queue))
 	}
@@ -162,6 +164,7 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	}
 	t := Translator{l: &qs.s.Limits}
 	config, fact := t.queueConfig(in.GetConfig())
+	// Bounds of queues are newer than queues.
 	if fact == nil && config.Limits != (core.QueueLimits{}) {
 		fact = qs.s.operated("")
 	}
@@ -218,6 +221,8 @@ func (qs *QueueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (
 		if err != nil {
 			return nil, err
 		}
+		// With one partition Apply looks for them. With several, all must be asked before the first one
+		// removes its part.
 		for _, s := range [...]core.State{core.Running, core.Ready, core.Scheduled, core.Blocked} {
 			if q.States[s] > 0 {
 				return nil, core.WrongState{State: s}
@@ -276,6 +281,7 @@ func (h *healthService) Check(_ context.Context, in *healthpb.HealthCheckRequest
 	if in.GetService() != "" {
 		return nil, core.NotFound{Kind: "service", ID: in.GetService()}
 	}
+	// A server that stops is not to be sent new calls.
 	state := healthpb.HealthCheckResponse_SERVING
 	if h.s.Stopping() {
 		state = healthpb.HealthCheckResponse_NOT_SERVING

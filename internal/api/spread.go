@@ -16,9 +16,11 @@ import (
 type share struct {
 	part    core.Partition
 	commits []core.Commit
-	places  []int         // of the commits in the batch
-	end     core.Proposed // how its proposal ended
-	broken  error         // that it panicked
+	// places are those of the commits in the batch, in their order.
+	places []int
+	// end is how its proposal ended; broken says that it panicked.
+	end    core.Proposed
+	broken error // that it panicked
 }
 
 // shares divides a batch, in the order of its items.
@@ -52,6 +54,7 @@ func onePartition(commits []core.Commit) bool {
 // says so; else those led elsewhere are carried there. The results are in the order of the commits. Where a partition did
 // not answer, its commits are refused for that; when none did, so is the call.
 func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Proposed, error) {
+	// Then the client may be sent to the leader, which serves the next calls better.
 	if !c.t.several() || onePartition(commits) {
 		return c.propose(ctx, commits...)
 	}
@@ -59,6 +62,7 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 		return core.Proposed{}, edge.FactOf(err, false)
 	}
 	all := shares(commits)
+	// As with one partition: the client goes there.
 	if leader, ok := c.s.oneElsewhere(all); ok {
 		return core.Proposed{}, core.NotLeader{Leader: leader}
 	}
@@ -75,6 +79,7 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 		}
 	}
 	out := core.Proposed{Results: make([]core.Result, len(commits))}
+	// An outcome that is unknown counts more than a refusal: the client must not take it for one.
 	var failed, unknown core.Fact
 	answered := 0
 	for _, s := range all {
@@ -87,6 +92,7 @@ func (c *call) proposeEach(ctx context.Context, commits []core.Commit) (core.Pro
 		}
 		for i, place := range s.places {
 			if s.end.Err != nil {
+				// Of the commit as a whole, not of one of its ops.
 				out.Results[place].Refusal = &core.Refusal{Op: core.CommitOp, Fact: s.end.Err}
 			} else {
 				out.Results[place] = s.end.Results[i]
@@ -110,6 +116,7 @@ func (s *Server) forward(ctx context.Context, p core.Partition, commits []core.C
 		out.Err = core.Unavailable{Reason: "no_leader"}
 	}
 	if out.Err == nil && CheckResults(out, len(commits)) != nil {
+		// Nothing can be said of what was applied.
 		s.Log.Error("call failed", "method", "forward", "err", errResults)
 		out.Err = core.Unavailable{Reason: "leader_unreached", Unknown: true}
 	}
@@ -148,6 +155,7 @@ func halfway(f core.Fact) core.Fact {
 	case core.Unavailable:
 		f.Unknown = true
 		return f
+	// The limit is named, so that the client knows what to make room in.
 	case core.Exhausted:
 		return core.Unavailable{Reason: "partly_applied", Limit: f.Limit, Unknown: true}
 	}
@@ -161,7 +169,9 @@ const eachAtOnce = 32
 // more, and returns the one of the first partition that had one.
 func (c *call) each(from int, fn func(core.Partition) error) error {
 	var (
-		mu     sync.Mutex // guards the variables below
+		mu sync.Mutex // guards the variables below
+		// next is the next partition to begin, failed the error of the lowest one that had any, and at
+		// which that is.
 		next   = from
 		failed error
 		at     = c.t.parts
@@ -181,6 +191,7 @@ func (c *call) each(from int, fn func(core.Partition) error) error {
 			for place, ok := take(); ok; place, ok = take() {
 				if err := c.s.Safely(func() error { return fn(c.t.in(place)) }); err != nil {
 					mu.Lock()
+					// The same error each time, whichever partition answers first.
 					if place < at {
 						at, failed = place, err
 					}
@@ -195,16 +206,20 @@ func (c *call) each(from int, fn func(core.Partition) error) error {
 
 // setting is a configuration that all partitions of a namespace have.
 type setting struct {
-	version int64               // that the change expects; -1: any
-	op      func(int64) core.Op // puts it, if that is the version
-	now     func() (found, error)
+	version int64 // that the change expects; -1: any
+	// op puts the configuration, if the first partition has that version; -1: whatever it has.
+	op func(int64) core.Op
+	// now reads what the first partition has.
+	now func() (found, error)
 }
 
 // found is the configuration that the first partition has.
 type found struct {
 	version uint64
-	same    bool // it is just that of the setting
-	op      core.Op
+	// same says that it is just that of the setting. op puts it into another partition, whatever that
+	// has.
+	same bool
+	op   core.Op
 }
 
 // setTries bounds how often a change of a configuration is carried on because another one came in between.
@@ -218,6 +233,8 @@ func (c *call) set(ctx context.Context, s setting) (core.OpResult, core.At, erro
 	if !c.t.several() {
 		return r, at, err
 	}
+	// It may be a repetition of a call that got as far as the first partition: then the version is one
+	// higher, and the content the same.
 	if edge.Is[core.RevMismatch](err) {
 		f, readErr := s.now()
 		if readErr != nil {
@@ -236,12 +253,15 @@ func (c *call) set(ctx context.Context, s setting) (core.OpResult, core.At, erro
 		if err := c.carry(ctx, carried.op); err != nil {
 			return r, at, err
 		}
+		// Another change may have come in between, whose own carrying this one may have undone in some
+		// partitions.
 		f, err := s.now()
 		if err != nil || f.version == carried.version {
 			return r, at, err
 		}
 		carried = f
 	}
+	// Others change it all the time: what the partitions have is not known.
 	return r, at, halfway(nil)
 }
 
@@ -285,6 +305,7 @@ func (c *call) deleteQueue(ctx context.Context, op *core.QueueDelete) (existed b
 	if err != nil || !c.t.several() {
 		return r.Existed, at, err
 	}
+	// The first partition has judged the version: the others follow it.
 	anyVersion := *op
 	anyVersion.IfVersion = -1
 	existed, err = c.elsewhere(ctx, &anyVersion)
@@ -307,6 +328,7 @@ func (c *call) ofSome(ctx context.Context, o *core.ReadOptions) error {
 	var refused error
 	for i := range c.t.parts {
 		_, _, err := c.s.node.spaces.NamespaceConfig(ctx, c.t.in(i), core.ReadOptions{MinIndex: o.MinIndex, Stale: true})
+		// One partition has it: the others wait for no more than they have.
 		if !isUnknownIndex(err) {
 			return err
 		}
@@ -317,6 +339,7 @@ func (c *call) ofSome(ctx context.Context, o *core.ReadOptions) error {
 
 // merge adds where one partition's part of an answer stands. The whole has no index: it is of no one log.
 func merge(all *core.At, one core.At) {
+	// The oldest part says how old the whole may be.
 	if all.Stamp == 0 || one.Stamp < all.Stamp {
 		all.Stamp = one.Stamp
 	}

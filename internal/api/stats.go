@@ -4,13 +4,18 @@ import "github.com/millrace/millrace/internal/edge"
 
 // Stats is what the edge does now and has refused.
 type Stats struct {
-	Calls       int64             // calls in flight: unary ones and REST's
-	Streams     int64             // open
-	Connections int64             // open
-	Refusals    map[string]uint64 // by the name of the limit, since the start
-	Held        edge.Held         // of all clients
-	Outcomes    []edge.Outcome    // how calls ended since the start
-	Keyspaces   []KeyspaceCount   // what was done in them, the most used first
+	// Calls are in flight: unary ones and REST's. Streams and Connections are open.
+	Calls       int64
+	Streams     int64 // open
+	Connections int64 // open
+	// Refusals are answers that named a limit since the start, by its name.
+	Refusals map[string]uint64
+	// Held is what the edge holds of all clients, in bytes.
+	Held edge.Held
+	// Outcomes tell how calls ended since the start, by method and code.
+	Outcomes []edge.Outcome
+	// Keyspaces tell what was done in each, the most used first.
+	Keyspaces []KeyspaceCount
 }
 
 // SearchStats returns the counters of searches.

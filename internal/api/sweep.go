@@ -12,6 +12,7 @@ const sweepsPerLimit = 4
 // sweep ends connections that are new for too long, and calls whose messages do not come, until the server stops. It counts its
 // own rounds: where messages move no clock is read and no timer is set.
 func (s *Server) sweep() {
+	// Both times are looked at by one timer: the shorter one says how often.
 	first, message := s.Limits.FirstCallMs, s.Limits.ReceiveMs
 	every := max(min(first, message)/sweepsPerLimit, 1)
 	rounds := func(limit int64) int32 { return int32((limit + every - 1) / every) }
@@ -23,6 +24,7 @@ func (s *Server) sweep() {
 			return
 		case <-timer.C():
 		}
+		// Each of them is a refusal by that limit, though its client is told nothing.
 		late := s.Conns.Overdue(rounds(first))
 		for range late {
 			s.Refusals.Add("first_call_ms")

@@ -31,7 +31,9 @@ func (ts *TaskService) CreateKeyed(ctx context.Context, in *pb.TaskSpec, request
 	if fact != nil {
 		return nil, edge.Within("task", fact)
 	}
+	// Older formats keep both kinds of keys in one space.
 	op.Unique.Request = request && ts.s.node.self.Format() >= core.FormatQueues
+	// The partition first: the id of a task says it.
 	if c.t.part, fact = c.t.placeCreate(op); fact != nil {
 		return nil, edge.Within("task", fact)
 	}
@@ -50,11 +52,13 @@ func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 	if err != nil {
 		return nil, err
 	}
+	// Items that cannot be used are answered at once; the others become commits.
 	a := c.answers("BatchCreate")
 	b, fact := c.t.Creates(a, in.GetTasks(), in.GetAtomic())
 	if fact != nil {
 		return nil, fact
 	}
+	// Where no item is left, nothing is proposed.
 	p := core.Proposed{}
 	if len(b.Commits) > 0 {
 		if p, err = c.proposeEach(ctx, b.Commits); err != nil {
@@ -123,6 +127,7 @@ func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 
 // BatchGet reads several tasks, those that are there.
 func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*pb.BatchGetResponse, error) {
+	// Each is a read of its own partition, one after the other.
 	const most = 100
 	switch n := len(in.GetIds()); {
 	case n == 0:
@@ -158,9 +163,11 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 		if err != nil {
 			return nil, err
 		}
+		// Of several partitions there is no index.
 		if all = at; c.t.several() {
 			all = core.At{Stamp: at.Stamp}
 		}
+		// As in a list: an answer must fit whatever a hundred tasks hold.
 		task.Payload, task.Result = nil, nil
 		out.Tasks = append(out.Tasks, showTask(&task))
 	}
@@ -189,6 +196,7 @@ func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 
 // listQuery reads what a list asks for.
 func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact core.Fact) {
+	// Each filter is checked here, so that a mistake is no empty page.
 	for _, name := range [...]struct{ field, value string }{{"queue", in.GetQueue()}, {"kind", in.GetKind()}} {
 		if name.value == "" {
 			continue
@@ -214,6 +222,7 @@ func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact cor
 	}
 	q.Queue, q.State, q.Desc = in.GetQueue(), core.State(in.GetState()), in.GetDesc()
 	q.Kind, q.Worker, q.Unique = in.GetKind(), in.GetWorker(), in.GetUnique()
+	// Any time is allowed: the horizon is for times at which something is to happen.
 	if q.From, fact = moment("from", in.GetFrom(), core.Never, 0); fact != nil {
 		return q, fact
 	}
@@ -224,6 +233,7 @@ func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact cor
 		return q, edge.TooLarge("label", "labels", core.MaxLabels)
 	}
 	for _, text := range in.GetLabel() {
+		// A value may hold the sign too: the first one separates.
 		name, value, ok := strings.Cut(text, "=")
 		if !ok || !isLabelName(name) {
 			return q, edge.Invalid("label", "must be NAME=VALUE with the name of a label")
@@ -255,12 +265,15 @@ func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQue
 type taskPage struct {
 	core.TaskPage
 	at    core.At
-	bytes int  // about what the tasks take on the wire
-	cut   bool // it is shorter than it was asked for, to fit
+	bytes int // about what the tasks take on the wire
+	// cut says that it is shorter than it was asked for, to fit.
+	cut bool
 }
 
 // tasksUpTo reads a page of at most room bytes: a page of tasks with long errors is read again, with fewer tasks.
 func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQuery, room int) (page taskPage, err error) {
+	// A page that is too long is read again with half as many tasks: how long they are is known only
+	// then.
 	for {
 		page.TaskPage, page.at, err = s.node.tasks.Tasks(ctx, p, q)
 		if err != nil {
@@ -301,6 +314,7 @@ func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitRe
 	if !c.goTo(id) {
 		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
 	}
+	// The wait ends with the server too.
 	ctx, cancel := ts.s.waiting(ctx)
 	defer cancel()
 	task, at, err := ts.tasks.Wait(ctx, c.t.part, id)

@@ -108,6 +108,7 @@ func (ts *TaskService) change(ctx context.Context, id string, request []byte, op
 		return none, nil, fact
 	}
 	commit := c.t.commitOf([]core.Op{o})
+	// Apply knows a repetition by it, and answers as it did first.
 	commit.RequestID = key
 	r, at, err := c.proposeOne(ctx, commit)
 	if err != nil {
@@ -130,6 +131,7 @@ func reason(s string) core.Fact { return TextUpTo("reason", s, "reason_bytes", c
 // taskUpdate reads an edit of a task.
 func (t *Translator) taskUpdate(id core.TaskID, in *pb.UpdateRequest) (op *core.TaskUpdate, fact core.Fact) {
 	op = &core.TaskUpdate{Task: id}
+	// Optional fields: what is not given stays as it is.
 	if in.Priority != nil {
 		if int64(in.GetPriority()) > t.l.Priority {
 			return nil, edge.Beyond("priority", "priority", t.l.Priority, "is out of range")
@@ -152,10 +154,12 @@ func (t *Translator) taskUpdate(id core.TaskID, in *pb.UpdateRequest) (op *core.
 	if in.GetClearLabels() && len(in.GetLabels()) > 0 {
 		return nil, edge.Invalid("clear_labels", "and labels are mutually exclusive")
 	}
+	// An empty map cannot be told from none on the wire, so clearing has a field of its own.
 	op.HasLabels = in.GetClearLabels() || len(in.GetLabels()) > 0
 	if op.Labels, fact = labels(in.GetLabels()); fact != nil {
 		return nil, fact
 	}
+	// An edit of nothing is a mistake, and would cost an entry.
 	if !op.HasPriority && !op.HasRunAt && !op.HasPayload && op.ContentType == "" && !op.HasLabels && !op.HasExpiry {
 		return nil, edge.Invalid("", "must change something")
 	}
@@ -194,6 +198,7 @@ func labels(in map[string]string) ([]core.Label, core.Fact) {
 	for name, value := range in {
 		out = append(out, core.Label{Name: name, Value: value})
 	}
+	// Sorted, since maps have no order and commits that are repeated must be equal.
 	slices.SortFunc(out, func(a, b core.Label) int { return cmp.Compare(a.Name, b.Name) })
 	for _, l := range out {
 		if !isLabelName(l.Name) {
@@ -270,6 +275,7 @@ func (qs *QueueService) pause(ctx context.Context, op *core.QueuePause, times fu
 		}
 	}
 	if c.t.several() {
+		// A queue that no partition has is not made by a pause.
 		if _, _, err := c.queue(ctx, op.Queue); err != nil {
 			return false, at, err
 		}

@@ -11,6 +11,7 @@ import (
 
 // GiveBack returns tasks that were granted to a caller who left.
 func (ts *TaskService) GiveBack(ctx context.Context, tasks []*pb.Assignment) {
+	// The caller is gone, and with it the context; the work is for others.
 	call, err := ts.s.begin(context.WithoutCancel(ctx), false)
 	if err != nil {
 		return // their leases end by themselves
@@ -43,6 +44,7 @@ func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outco
 	if err != nil {
 		return nil, nil, err
 	}
+	// A commit of its own, as in a batch of one.
 	commit, _, fact := call.t.settle(item)
 	if fact != nil {
 		return nil, nil, edge.Unprefixed(outcome, fact)
@@ -53,6 +55,7 @@ func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outco
 	}
 	r := p.Results[0]
 	if r.Refusal != nil {
+		// The first op is the edge's own, which ends the attempt: ops of effects are counted after it.
 		return nil, nil, edge.SettleRefusal{Refusal: edge.Refused(r.Refusal, 1), Failed: r.FailedInstead}
 	}
 	return call.answers(method).settleResult(r), ShowAt(AtOf(r, p.At)), nil

@@ -16,13 +16,14 @@ type TenantService struct {
 	tenants TenantBackend
 }
 
-// Get reads the limits of a tenant, and its measured usage. A caller that may not read another tenant is told that the tenant is
-// unknown, so that the answer does not tell which names exist.
+// Get reads the limits of a tenant, and its measured usage. A caller that may not read another tenant is refused for want of
+// the scope, so that the answer does not tell which names exist.
 func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.GetTenantResponse, error) {
 	who, _, fact := ts.s.asks(ctx)
 	if fact != nil {
 		return nil, fact
 	}
+	// Without a name it is the caller's own.
 	own := who.Tenant
 	name := in.GetTenant()
 	if name == "" {
@@ -31,6 +32,7 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if fact := edge.SpaceName("tenant", name); fact != nil {
 		return nil, fact
 	}
+	// Before the tenant is looked up, so that the answer does not tell whether it exists.
 	if name != own && !who.Scopes.Has(auth.TenantAdmin) {
 		return nil, core.Denied{Scope: auth.TenantAdmin.String()}
 	}
@@ -38,6 +40,7 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
+	// The caller's own is there, even if nothing of it was stored yet.
 	if t.ID == 0 && name != own {
 		return nil, core.NotFound{Kind: "tenant", ID: name}
 	}
@@ -64,6 +67,7 @@ func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 		return nil, fact
 	}
 	c := in.GetConfig()
+	// 0 is no bound.
 	for _, bound := range []struct {
 		field string
 		n     int64

@@ -15,22 +15,37 @@ import (
 // Translator turns messages of one caller into ops of one partition. Its methods check shape, limits and scopes; a
 // fact names the field by its path within the message.
 type Translator struct {
-	l    *edge.Limits   // what shape and size are held to
-	who  auth.Principal // whose scopes count
-	part core.Partition // where all is put that says nothing else
-	now  core.ShardTime // as wall clocks show it in the shard
-	rand env.Rand       // for ids of tasks that come without
+	// l is what shape and size are held to.
+	l *edge.Limits
+	// who is the caller, whose scopes count and whose name stands in commits.
+	who auth.Principal
+	// part is where all is put that says nothing else.
+	part core.Partition
+	// now is the time of the shard as wall clocks show it: times that callers name are compared with
+	// it.
+	now core.ShardTime
+	// rand makes the ids of tasks that come without.
+	rand env.Rand
 
-	space  string        // name of the namespace
-	parts  int           // partitions of the namespace; up to 1: everything is in part
-	leads  PlaceBackend  // tells which partitions this node leads; nil: none is preferred
-	points SearchBackend // tells what points must be like
-	edge   pointEdge     // looks up the facts of transactions of refs and the vectors of points
-	bound  bool          // all must be in part, as in a stream; else part is that of a call, which is chosen by what it is about
+	// space is the name of the namespace, parts how many partitions it has. Up to 1, everything is in
+	// part.
+	space string
+	parts int // partitions of the namespace; up to 1: everything is in part
+	// leads tells which partitions this node leads; nil: none is preferred.
+	leads PlaceBackend
+	// points tells what points must be like.
+	points SearchBackend
+	// edge looks up the facts of transactions of refs, and the vectors of points.
+	edge pointEdge
+	// bound says that all must be in part, as in a stream. Else part is that of a call, which is chosen
+	// by what it is about.
+	bound bool
 
-	seed   [16]byte // of what makes the commit that is read repeatable; zero for nothing
-	seedMs int64    // the time of the ids of its tasks
-	drawn  uint64   // how many ids of its tasks were drawn
+	// seed is made of what makes the commit that is read repeatable; zero: nothing does. seedMs is the
+	// time of the ids of its tasks, in milliseconds, and drawn how many were drawn.
+	seed   [16]byte
+	seedMs int64  // the time of the ids of its tasks
+	drawn  uint64 // how many ids of its tasks were drawn
 }
 
 // taskCreate reads a task that is to be made.
@@ -44,6 +59,7 @@ func (t *Translator) taskCreate(in *pb.TaskSpec) (*core.TaskCreate, core.Fact) {
 
 // fillCreate is taskCreate into an op that the caller made.
 func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+	// An absent message is not an empty one: its client forgot it.
 	if in == nil {
 		return edge.Invalid("", "is required")
 	}
@@ -53,6 +69,7 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 	if fact = QueueName("queue", in.GetQueue()); fact != nil {
 		return fact
 	}
+	// A task needs no kind.
 	if in.GetKind() != "" {
 		if fact = QueueName("kind", in.GetKind()); fact != nil {
 			return fact
@@ -78,6 +95,7 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 		return fact
 	}
 	op.Tag = in.GetTag()
+	// Most tasks have neither, and older clusters can write no others.
 	if len(in.GetLabels()) == 0 && in.GetExpiresAt() == nil {
 		return nil
 	}
@@ -86,6 +104,7 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 
 // operatedFields reads the fields that a create has from core.FormatOperate on.
 func (t *Translator) operatedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact core.Fact) {
+	// A refusal names a field that the client has given.
 	field := "labels"
 	if in.GetExpiresAt() != nil {
 		field = "expires_at"
@@ -119,6 +138,7 @@ func reservedOf(in *pb.TaskSpec) core.Fact {
 // task's is known.
 func (t *Translator) newTaskID(s string) (core.TaskID, core.Fact) {
 	switch {
+	// The id says the partition, which is not known yet.
 	case s == "" && t.several():
 		return core.TaskID{}, nil
 	case s == "":
@@ -137,6 +157,7 @@ func (t *Translator) draw() (ms int64, random [9]byte) {
 		t.rand.Fill(random[:])
 		return int64(t.now), random
 	}
+	// The place in the commit is the count of ids drawn before it.
 	t.drawn++
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(t.seed[:], t.drawn))
 	copy(random[:], sum[:])
@@ -147,6 +168,8 @@ func (t *Translator) draw() (ms int64, random [9]byte) {
 // from its request id. Without either they are random.
 func (t *Translator) repeatableBy(id core.RequestID, ends core.TaskHold) {
 	t.seed, t.seedMs, t.drawn = id, ends.Task.Millis(), 0
+	// The lease is stronger than the request id: its commit can be applied once, with whatever request
+	// id it comes.
 	if ends.Token != 0 {
 		sum := sha256.Sum256(binary.BigEndian.AppendUint64(ends.Task[:], uint64(ends.Token)))
 		copy(t.seed[:], sum[:])
@@ -163,6 +186,7 @@ func (t *Translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 		return fact
 	}
 	op.ContentType = in.GetContentType()
+	// Nothing is allocated for none.
 	if len(in.GetHeaders()) == 0 {
 		return nil
 	}
@@ -184,6 +208,7 @@ func (t *Translator) content(op *core.TaskCreate, in *pb.TaskSpec) core.Fact {
 		bytes += int64(len(h.GetName()) + len(h.GetValue()))
 		op.Headers[i] = core.Header{Name: h.GetName(), Value: h.GetValue()}
 	}
+	// The sum counts: many short headers cost as much as few long ones.
 	if bytes > t.l.HeaderBytes {
 		return edge.TooLarge("headers", "header_bytes", t.l.HeaderBytes)
 	}
@@ -233,6 +258,7 @@ func (t *Translator) deliveries(n *int32) (int32, core.Fact) {
 	switch {
 	case n == nil:
 		return 0, nil
+	// Stored as -1, because 0 is unset there.
 	case *n == 0:
 		return -1, nil
 	}
@@ -259,6 +285,7 @@ func (t *Translator) retry(in *pb.Retry) (r core.Retry, fact core.Fact) {
 		if math.IsNaN(f) || f < 1 || f > float64(t.l.RetryFactor) {
 			return r, edge.Beyond("retry.factor", "retry_factor", t.l.RetryFactor, "is out of range")
 		}
+		// What has more decimals would be another factor than the client asked for.
 		percent := math.Round(f * 100)
 		if math.Abs(f*100-percent) > 1e-6 {
 			return r, edge.Invalid("retry.factor", "must have at most two decimals")
@@ -279,6 +306,7 @@ func (t *Translator) unique(in *pb.Unique) (u core.Unique, fact core.Fact) {
 	if fact = TextUpTo("unique.key", in.GetKey(), "unique_key_bytes", t.l.UniqueKeyBytes); fact != nil {
 		return u, fact
 	}
+	// The other ends of a key are reserved.
 	if in.GetUntil() != pb.Unique_TTL {
 		return u, edge.NotSupported("unique.until")
 	}
@@ -328,6 +356,7 @@ func Queues(l *edge.Limits, in []*pb.QueueWeight) ([]core.GrantQueue, core.Fact)
 		if fact := QueueName(edge.Item("queues", i)+".name", q.GetName()); fact != nil {
 			return nil, fact
 		}
+		// Weights are reserved: 0 and 1 both mean one.
 		if q.GetWeight() > 1 {
 			return nil, edge.NotSupported(edge.Item("queues", i) + ".weight")
 		}

@@ -40,6 +40,7 @@ func (t *Translator) Commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 	if fact = t.commitSize(len(in.GetConditions()), len(in.GetOps())); fact != nil {
 		return c, fact
 	}
+	// A fence needs the right to work on tasks: it tells whether a lease is live.
 	if f := in.GetFence(); f != nil {
 		if fact = fenceRule.Missing(t.who.Scopes); fact != nil {
 			return c, fact
@@ -53,7 +54,9 @@ func (t *Translator) Commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 	if c.RequestID, fact = requestID(in.GetRequestId()); fact != nil {
 		return c, fact
 	}
+	// Before the ops are read, whose tasks draw their ids.
 	t.repeatableBy(c.RequestID, endedBy(in.GetOps()))
+	// Ids are then sorted near the task whose worker commits.
 	if c.Fence != nil {
 		t.seedMs = c.Fence.Task.Millis()
 	}
@@ -84,6 +87,7 @@ func endedBy(ops []*pb.Op) core.TaskHold {
 		default:
 			continue
 		}
+		// One that cannot be read is refused when its op is.
 		if id, err := core.ParseTaskID(in.GetId()); err == nil {
 			return core.TaskHold{Task: id, Token: core.Token(in.GetToken())}
 		}
@@ -96,6 +100,7 @@ func (t *Translator) commitSize(conditions, ops int) core.Fact {
 	if conditions+ops == 0 {
 		return edge.Invalid("ops", "must not be empty")
 	}
+	// Conditions cost as much as ops: each reads a key.
 	if int64(conditions+ops) > t.l.CommitOps {
 		return edge.TooLarge("ops", "commit_ops", t.l.CommitOps)
 	}
@@ -128,6 +133,7 @@ func (t *Translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
 	return out, nil
 }
 
+// taskComplete reads an op that ends the attempt of a lease with its result.
 func (t *Translator) taskComplete(in *pb.TaskComplete) (*core.TaskComplete, core.Fact) {
 	h, fact := hold("task.id", "task.token", in.GetTask().GetId(), in.GetTask().GetToken())
 	if fact != nil {
@@ -189,6 +195,7 @@ func taskError(in *pb.TaskError) core.TaskError {
 	}
 }
 
+// snooze reads until when an attempt is put off: a time, or a delay from the entry on.
 func (t *Translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, core.Fact) {
 	op := &core.TaskSnooze{Task: h.Task, Token: h.Token}
 	if (in.GetUntil() == nil) == (in.GetDelay() == nil) {
@@ -229,9 +236,11 @@ func (t *Translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
 	if int64(len(in.GetValue())) > t.l.ValueBytes {
 		return nil, edge.TooLarge("value", "value_bytes", t.l.ValueBytes)
 	}
+	// Another right than writing: a put would else read.
 	if in.GetWantPrev() && !t.who.Scopes.Has(edge.ReadsValues) {
 		return nil, core.Denied{Scope: edge.ReadsValues.String()}
 	}
+	// if_rev 0 says the same as if_absent, so both together are allowed.
 	if in.GetIfAbsent() && in.GetIfRev() != 0 {
 		return nil, edge.Invalid("if_rev", "and if_absent are mutually exclusive")
 	}
@@ -267,6 +276,7 @@ func (t *Translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 		op.Target, op.Value = core.TargetValue, o.Value
 	}
 	switch in.GetCompare() {
+	// Whether there is an operand depends on what is compared.
 	case pb.KVCheck_EXISTS, pb.KVCheck_ABSENT:
 		if op.Target != 0 {
 			return nil, edge.Invalid("compare", "takes no operand")

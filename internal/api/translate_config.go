@@ -49,6 +49,7 @@ func (t *Translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact c
 	if q.CancelGrace, fact = Millis("cancel_grace", in.GetCancelGrace(), Span{Max: core.MaxCancelGrace, Limit: "cancel_grace_ms"}); fact != nil {
 		return q, fact
 	}
+	// Given as 0 it means none, which is stored as -1: 0 is the default.
 	if in.GetCancelGrace() != nil && q.CancelGrace == 0 {
 		q.CancelGrace = -1
 	}
@@ -70,6 +71,7 @@ func (t *Translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact c
 
 // ceilings reads what a task of a queue may ask for itself at most.
 func (t *Translator) ceilings(q *core.QueueLimits, in *pb.QueueCeilings) (fact core.Fact) {
+	// Each ceiling has the bounds of the field of a task that it is a ceiling of.
 	for _, c := range [...]struct {
 		field string
 		n     int32
@@ -93,6 +95,8 @@ func (t *Translator) ceilings(q *core.QueueLimits, in *pb.QueueCeilings) (fact c
 	q.CeilingMaxRun, fact = Millis("max_run", in.GetMaxRun(), PositiveSpan(t.l))
 	return fact
 }
+
+// spans reads how long tasks wait and are kept.
 func (t *Translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.Fact) {
 	if c.Aging, fact = t.orOff("aging", in.GetAging()); fact != nil {
 		return fact
@@ -116,6 +120,8 @@ func (t *Translator) orOff(field string, d *durationpb.Duration) (core.Millis, c
 	return ms, fact
 }
 
+// namespaceConfig reads the configuration of a namespace; its version, which is read-only, is not
+// looked at.
 func (t *Translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceConfig, fact core.Fact) {
 	if in == nil {
 		return c, edge.Invalid("", "is required")
@@ -137,6 +143,7 @@ func (t *Translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceCo
 		}
 		*bound.to = bound.value
 	}
+	// Stored the other way round: a namespace without a configuration has it on.
 	c.NoAutoCreate = in.AutoCreate != nil && !in.GetAutoCreate()
 	c.RetainBytes = in.GetRetainBytes()
 	c.CreateOnPush = in.GetCreateOnPush()

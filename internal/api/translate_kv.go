@@ -18,6 +18,7 @@ var keyOps = []opRow{
 	}),
 }
 
+// kvAdd reads an addition to a number, with bounds that its sum must keep.
 func (t *Translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
@@ -37,6 +38,7 @@ func (t *Translator) kvRangeOp(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.
 	if fact != nil || !t.several() {
 		return op, fact
 	}
+	// Only bounds that share one {tag} are sure to have all their keys in one partition.
 	if _, one := core.PlaceRange(op.From, op.To, op.Prefix, t.parts); !one {
 		return nil, core.Invalid{
 			Field: rangeField(op), Reason: "several_partitions", Message: "the keys of a range in a commit share one {tag}",
@@ -45,6 +47,7 @@ func (t *Translator) kvRangeOp(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.
 	return op, nil
 }
 
+// kvDeleteRange reads a range of keys to remove, which may lie in any partitions.
 func (t *Translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
 	if fact := t.keyRange(in.GetKeyspace(), in.GetFrom(), in.GetTo(), in.GetPrefix()); fact != nil {
 		return nil, fact
@@ -67,6 +70,7 @@ func (t *Translator) keyRange(keyspace string, from, to, prefix []byte) core.Fac
 			return edge.TooLarge(bound.field, "key_bytes", t.l.KeyBytes)
 		}
 	}
+	// A prefix says both bounds.
 	if len(prefix) > 0 && (len(from) > 0 || len(to) > 0) {
 		return edge.Invalid("prefix", "and from or to are mutually exclusive")
 	}

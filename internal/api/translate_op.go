@@ -13,8 +13,12 @@ import (
 // opRow is what the edge knows of an op of a commit. The rows of a service stand where its ops are read: taskOps, keyOps, refOps,
 // pointOps.
 type opRow struct {
-	kind   core.OpKind // its name is that of the contract's member, and its service must not be disabled
-	rule   edge.Rule   // who may use it
+	// kind is the op of the log. Its name is that of the contract's member, and its service must not be
+	// disabled.
+	kind core.OpKind
+	// rule says who may use it. A commit needs the rules of all its ops.
+	rule edge.Rule
+	// member is the type that the contract's Op has for it, and read makes the op of such a member.
 	member reflect.Type
 	read   func(t *Translator, member any) (core.Op, core.Fact)
 }
@@ -65,6 +69,7 @@ func (t *Translator) ops(out []core.Op, in []*pb.Op) ([]core.Op, core.Fact) {
 // op reads one op, if the caller may use it.
 func (t *Translator) op(in *pb.Op) (core.Op, core.Fact) {
 	row, ok := ops[reflect.TypeOf(in.GetOp())]
+	// A member that the contract has and no service serves yet.
 	if !ok {
 		return nil, edge.NotSupported("")
 	}

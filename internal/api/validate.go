@@ -32,6 +32,7 @@ func isName(s string, colon bool) bool {
 		c := s[i]
 		switch {
 		case c >= '0' && c <= '9', c >= 'A' && c <= 'Z', c >= 'a' && c <= 'z':
+		// A name does not begin with one.
 		case i > 0 && (c == '.' || c == '_' || c == '-' || c == ':' && colon):
 		default:
 			return false
@@ -42,6 +43,7 @@ func isName(s string, colon bool) bool {
 
 // plainText refuses control characters, which have no place in a name or a header.
 func plainText(field, s string) core.Fact {
+	// A tab is allowed: texts of people have it.
 	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
 		return edge.Invalid(field, "must be UTF-8 without control characters")
 	}
@@ -71,6 +73,7 @@ func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fac
 	if fact != nil {
 		return core.TaskHold{}, fact
 	}
+	// A token counts from 1.
 	if token == 0 {
 		return core.TaskHold{}, edge.Invalid(tokenField, "is required")
 	}
@@ -88,6 +91,7 @@ func Millis(field string, d *durationpb.Duration, in Span) (core.Millis, core.Fa
 	if d == nil {
 		return 0, nil
 	}
+	// Beyond the range of protobuf, or with signs that differ.
 	if err := d.CheckValid(); err != nil {
 		return 0, edge.Invalid(field, "must be a valid duration")
 	}

@@ -23,6 +23,7 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 		return nil, fact
 	}
 	c, err := ts.s.begin(ctx, false)
+	// Nothing can be held in a namespace that is not there.
 	if edge.UnknownNamespace(err) {
 		return &pb.HeartbeatResponse{Results: allLost(len(holds)), At: ShowAt(core.At{})}, nil
 	}
@@ -32,6 +33,7 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 	if c.t.several() {
 		return c.renewEach(ctx, holds, extend)
 	}
+	// One op for all leases: a heartbeat costs one commit.
 	p, err := c.propose(ctx, c.t.commitOf([]core.Op{&core.TaskRenew{Items: holds, Extend: extend}}))
 	if err != nil {
 		return nil, err
@@ -57,8 +59,10 @@ func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core
 	out := &pb.HeartbeatResponse{Results: allLost(len(holds)), At: ShowAt(core.At{})}
 	var commits []core.Commit
 	var places [][]int // of each commit's items
+	// The index of each partition's commit.
 	known := make(map[core.Partition]int)
 	for i, h := range holds {
+		// An id that no partition can hold stays lost, as all are at first.
 		p, ok := c.t.partOf(h.Task)
 		if !ok {
 			continue
@@ -82,6 +86,7 @@ func (c *call) renewEach(ctx context.Context, holds []core.TaskHold, extend core
 	}
 	for n, r := range p.Results {
 		switch {
+		// Then nothing was done, and the refusal is the whole answer's.
 		case r.Refusal != nil && len(commits) == 1:
 			return nil, edge.Refused(r.Refusal, 0)
 		case r.Refusal != nil:
@@ -113,6 +118,7 @@ func (ts *TaskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.Se
 	}
 	p := core.Proposed{}
 	switch {
+	// Each item gets the answer that its task would get.
 	case missing:
 		for _, h := range b.Holds {
 			f := core.NotFound{Kind: "task", ID: h.Task.String()}
