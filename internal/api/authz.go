@@ -35,14 +35,16 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.TaskService/ForceRelease": operates,
 
 	"/millrace.v1.CommitService/Commit": edge.AnyToken(), // each op by the table of ops
-	"/millrace.v1.KVService/Get":        edge.Needs(auth.KVRead),
-	"/millrace.v1.KVService/BatchGet":   edge.Needs(auth.KVRead),
-	"/millrace.v1.KVService/Range":      edge.Needs(auth.KVRead),
+	// Keys: reading and writing are two rights. A put that asks for the old value needs both.
+	"/millrace.v1.KVService/Get":      edge.Needs(auth.KVRead),
+	"/millrace.v1.KVService/BatchGet": edge.Needs(auth.KVRead),
+	"/millrace.v1.KVService/Range":    edge.Needs(auth.KVRead),
 
 	"/millrace.v1.KVService/Put":         edge.Needs(auth.KVWrite),
 	"/millrace.v1.KVService/Delete":      edge.Needs(auth.KVWrite),
 	"/millrace.v1.KVService/DeleteRange": edge.Needs(auth.KVWrite),
 
+	// Configuration is an admin's; who uses a thing may read how it is configured.
 	"/millrace.v1.KeyspaceService/Set":    edge.Needs(auth.Admin),
 	"/millrace.v1.KeyspaceService/Get":    edge.Needs(auth.KVRead),
 	"/millrace.v1.KeyspaceService/List":   edge.Needs(auth.KVRead),
@@ -60,22 +62,25 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    edge.Needs(auth.Admin),
 
+	// Bounds of tenants are set by an operator, and may be read by the tenant's admin.
 	"/millrace.v1.TenantService/Get": edge.Needs(auth.Admin).OrAny(auth.TenantAdmin), // of another: tenant:admin only
 	"/millrace.v1.TenantService/Set": edge.Needs(auth.TenantAdmin),
 
-	"/millrace.v1.RefService/CreateRepo":          edge.Needs(auth.RefCreate),
-	"/millrace.v1.RefService/GetRepo":             edge.Needs(auth.RefRead),
-	"/millrace.v1.RefService/ListRepos":           edge.Needs(auth.RefRead),
-	"/millrace.v1.RefService/UpdateRepo":          edge.Needs(auth.RefAdmin),
-	"/millrace.v1.RefService/DeleteRepo":          edge.Needs(auth.RefAdmin),
-	"/millrace.v1.RefService/UndeleteRepo":        edge.Needs(auth.RefAdmin),
-	"/millrace.v1.RefService/GetRef":              edge.Needs(auth.RefRead),
-	"/millrace.v1.RefService/BatchGetRefs":        edge.Needs(auth.RefRead),
-	"/millrace.v1.RefService/ListRefs":            edge.Needs(auth.RefRead),
-	"/millrace.v1.RefService/ReadReflog":          edge.Needs(auth.RefRead),
-	"/millrace.v1.RefService/UpdateRefs":          edge.Needs(auth.RefWrite),
-	"/millrace.v1.RefService/Session":             edge.Needs(auth.RefWrite),
-	"/millrace.v1.RefService/LoadRefs":            edge.Needs(auth.RefWrite),
+	// Of refs, making a repository is a right of its own: pushes of git may have it.
+	"/millrace.v1.RefService/CreateRepo":   edge.Needs(auth.RefCreate),
+	"/millrace.v1.RefService/GetRepo":      edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRepos":    edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRepo":   edge.Needs(auth.RefAdmin),
+	"/millrace.v1.RefService/DeleteRepo":   edge.Needs(auth.RefAdmin),
+	"/millrace.v1.RefService/UndeleteRepo": edge.Needs(auth.RefAdmin),
+	"/millrace.v1.RefService/GetRef":       edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/BatchGetRefs": edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/ListRefs":     edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/ReadReflog":   edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/UpdateRefs":   edge.Needs(auth.RefWrite),
+	"/millrace.v1.RefService/Session":      edge.Needs(auth.RefWrite),
+	"/millrace.v1.RefService/LoadRefs":     edge.Needs(auth.RefWrite),
+	// Of search, reading protected fields is a right of its own; see search_protected.go.
 	"/millrace.v1.SearchService/SetCollection":    edge.Needs(auth.SearchAdmin),
 	"/millrace.v1.SearchService/GetCollection":    edge.Needs(auth.SearchRead),
 	"/millrace.v1.SearchService/ListCollections":  edge.Needs(auth.SearchRead),
@@ -105,6 +110,7 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.ClusterService/BalanceShards":  edge.Needs(auth.Cluster),
 	"/millrace.v1.ClusterService/FinalizeFormat": edge.Needs(auth.Cluster),
 
+	// Without a token: it tells whether the server serves, and nothing else.
 	"/grpc.health.v1.Health/Check": edge.Public(),
 	"/grpc.health.v1.Health/List":  edge.Public(), // not implemented, as the next one
 	"/grpc.health.v1.Health/Watch": edge.Public(),
@@ -114,6 +120,7 @@ var methods = map[string]edge.Rule{
 const RefsService = "/millrace.v1.RefService/"
 
 // RuleOf says who may use a method. The rule of a method that does not exist is empty.
+// Other doors ask it for the rule of the method that they serve in another way.
 func RuleOf(method string) edge.Rule { return methods[method] }
 
 // frames is the same table for the frames that a client may send in a stream.
@@ -142,6 +149,8 @@ var (
 
 // The rules of a commit's parts that are not ops: those have theirs in opRow.
 var (
+	// A fence is a lease, which workers have. A condition tells what a key is, but only to who may
+	// write it.
 	fenceRule     = edge.Needs(auth.TaskWork)
 	conditionRule = edge.Needs(auth.KVWrite)
 )
@@ -150,6 +159,8 @@ var (
 var namespaceRule = edge.Needs(auth.TaskRead).OrAny(auth.TaskCreate | auth.TaskWork)
 
 // checkRules reports methods, frames and ops of the contract that have no rule, and rules of nothing.
+// It compares both ways: a rule of what does not exist is a slip of a name, which leaves something
+// else open or closed.
 func checkRules(known map[string]bool) error {
 	if err := sameNames("method", known, methods); err != nil {
 		return err
@@ -162,6 +173,7 @@ func checkRules(known map[string]bool) error {
 }
 
 // membersOf are the names of the fields of a message, by which frames and ops are known.
+// They are names of fields, since frames and ops are members of a oneof.
 func membersOf(m protoreflect.MessageDescriptor) map[string]bool {
 	out := make(map[string]bool)
 	for i := range m.Fields().Len() {
@@ -171,6 +183,7 @@ func membersOf(m protoreflect.MessageDescriptor) map[string]bool {
 }
 
 // sameNames holds a table of rules to the names of the contract: each has a rule that is not empty, and there is no other.
+// known are the names of the contract. An empty rule counts as none.
 func sameNames(kind string, known map[string]bool, rules map[string]edge.Rule) error {
 	for name := range known {
 		if r, ok := rules[name]; !ok || r.Empty() {
@@ -186,6 +199,8 @@ func sameNames(kind string, known map[string]bool, rules map[string]edge.Rule) e
 }
 
 // admit decides whether a method may be called, by its rule, and says who calls.
+// The context that it returns knows the caller, also of a call that is refused for want of a scope. A
+// method without a rule is not called at all.
 func (s *Server) admit(ctx context.Context, method string) (context.Context, edge.Caller, core.Fact) {
 	r, ok := methods[method]
 	if !ok {

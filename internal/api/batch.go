@@ -8,10 +8,14 @@ import (
 
 // Answers turns results of commits into the answers of one batch's items: of a call, or of a frame.
 type Answers struct {
-	s      *Server // shows errors, and logs the internal ones
-	method string  // for the log
-	values bool    // the caller may read values
-	budget int     // bytes of old values that still fit the answer
+	// s shows errors, and logs the internal ones.
+	s *Server
+	// method is for the log.
+	method string
+	// values says that the caller may read values of keys.
+	values bool
+	// budget is how many bytes of old values still fit the answer. It is that of the whole batch.
+	budget int
 }
 
 // Answers begins the answers of one batch. values says that the caller may read values of keys: errors show them then.
@@ -25,17 +29,23 @@ func (a *Answers) Err(err error) *pb.Error { return a.s.Wire(a.method, err, a.va
 // Creating is a batch of creates on its way: the commits it became, and what is answered already. One that is made of commits
 // alone, each of one create, has nothing answered yet.
 type Creating struct {
-	atomic  bool               // all tasks are ops of the one commit
-	Commits []core.Commit      // in the order of the tasks that are not answered yet; one of all with atomic
-	results []*pb.CreateResult // one for each task; nil: the next commit's, or op's
+	// atomic says that all tasks are ops of the one commit.
+	atomic bool
+	// Commits are in the order of the tasks that are not answered yet; one of all with atomic.
+	Commits []core.Commit
+	// results has one for each task; nil: it is the result of the next commit, or op.
+	results []*pb.CreateResult
 }
 
 // Creates reads a batch of tasks. Without atomic each stands alone, and one that cannot be used is refused alone.
+// Tasks that come without an id get one here: Apply has no randomness. Errors of the whole batch: none or too many tasks, and with atomic the first task that cannot be
+// used.
 func (t *Translator) Creates(a *Answers, in []*pb.TaskSpec, atomic bool) (*Creating, core.Fact) {
 	if fact := Items(t.l, "tasks", len(in)); fact != nil {
 		return nil, fact
 	}
 	b := &Creating{atomic: atomic, results: make([]*pb.CreateResult, len(in))}
+	// One allocation for the ops of all tasks.
 	creates := make([]core.TaskCreate, len(in))
 	ops := make([]core.Op, 0, len(in))
 	if !atomic {
@@ -44,6 +54,7 @@ func (t *Translator) Creates(a *Answers, in []*pb.TaskSpec, atomic bool) (*Creat
 	for i, spec := range in {
 		op := &creates[i]
 		fact := t.fillCreate(op, spec)
+		// With atomic the commit's partition is chosen at the end, for all.
 		part := t.part
 		if fact == nil && !atomic {
 			part, fact = t.placeCreate(op)
@@ -76,6 +87,7 @@ func (t *Translator) Creates(a *Answers, in []*pb.TaskSpec, atomic bool) (*Creat
 func (t *Translator) commitOf(ops []core.Op) core.Commit { return t.commitIn(t.part, ops) }
 
 // commitIn is commitOf in another partition.
+// Its principal is the name of the token: the log keeps who did it.
 func (t *Translator) commitIn(p core.Partition, ops []core.Op) core.Commit {
 	return core.Commit{Partition: p, Principal: t.who.Name, Ops: ops}
 }
@@ -94,6 +106,7 @@ func Items(l *edge.Limits, list string, n int) core.Fact {
 // answer gives each task its result. An error is the whole batch's: it was one commit, and was refused.
 func (b *Creating) Answer(a *Answers, results []core.Result) ([]*pb.CreateResult, error) {
 	if b.atomic {
+		// All tasks are ops of one commit: they have one fate.
 		r := results[0]
 		if r.Refusal != nil {
 			return nil, edge.Refused(r.Refusal, 0)
@@ -106,6 +119,7 @@ func (b *Creating) Answer(a *Answers, results []core.Result) ([]*pb.CreateResult
 	if b.results == nil {
 		b.results = make([]*pb.CreateResult, len(b.Commits))
 	}
+	// Results come in the order of the commits, which tasks that were answered before do not have.
 	next := 0
 	for i := range b.results {
 		if b.results[i] != nil {
@@ -139,6 +153,7 @@ type Settling struct {
 }
 
 // Settles reads a batch of settles. Each is a commit of its own; one that cannot be used is refused alone.
+// Errors of the whole batch: none or too many items.
 func (t *Translator) Settles(a *Answers, in []*pb.SettleItem) (*Settling, core.Fact) {
 	if fact := Items(t.l, "items", len(in)); fact != nil {
 		return nil, fact
@@ -159,11 +174,13 @@ func (t *Translator) Settles(a *Answers, in []*pb.SettleItem) (*Settling, core.F
 }
 
 // settle reads one settle: the end of the attempt first, then the effects.
+// Effects are allowed with a completion only: what an attempt that failed did must not stay.
 func (t *Translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, fact core.Fact) {
 	if h, fact = hold("id", "token", in.GetId(), in.GetToken()); fact != nil {
 		return c, h, fact
 	}
 	effects := in.GetEffects()
+	// The end of the attempt is the first op, so that a lease that is lost refuses the effects.
 	ops := make([]core.Op, 1, 1+len(effects.GetOps()))
 	switch o := in.GetOutcome().(type) {
 	case *pb.SettleItem_Complete:
@@ -172,6 +189,7 @@ func (t *Translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 		ops[0], fact = asOp(t.fail(h, o.Fail))
 	case *pb.SettleItem_Snooze:
 		ops[0], fact = asOp(t.snooze(h, o.Snooze))
+	// It has nothing to read.
 	case *pb.SettleItem_Release:
 		ops[0] = &core.TaskRelease{Task: h.Task, Token: h.Token}
 	case *pb.SettleItem_Stop:
@@ -198,10 +216,12 @@ func (t *Translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 
 // effects reads the effects of a completion into the commit c, whose first op is the completion; ends is the lease that it ends. They
 // are held to the rates of keys here, because the completion and they are one.
+// Paths of fields begin with effects, as the client wrote them.
 func (t *Translator) effects(c *core.Commit, ends core.TaskHold, in *pb.Effects) (fact core.Fact) {
 	if most := t.l.CommitOps - 1; int64(len(in.GetConditions())+len(in.GetOps())) > most { // the completion is an op too
 		return edge.TooLarge("effects.ops", "commit_ops", most)
 	}
+	// A repetition of the settle makes the same tasks.
 	t.repeatableBy(core.RequestID{}, ends)
 	if c.Conditions, fact = t.conditions(in.GetConditions()); fact != nil {
 		return edge.Within("effects", fact)
@@ -239,11 +259,13 @@ func (b *Settling) Answer(a *Answers, results []core.Result) []*pb.SettleResult 
 }
 
 // settleResult shows what became of one settle. The first op of its commit is the end of the attempt; those behind it are the effects.
+// A refusal may say that the attempt was failed instead, as its effects asked.
 func (a *Answers) settleResult(r core.Result) *pb.SettleResult {
 	out := &pb.SettleResult{Replayed: r.Replayed, FailedInstead: r.FailedInstead}
 	if r.Refusal != nil {
 		out.Error = a.Err(edge.Refused(r.Refusal, 1))
 	}
+	// A repetition whose answer is not kept, or a refusal.
 	if len(r.Ops) == 0 {
 		return out
 	}
@@ -271,10 +293,12 @@ func (a *Answers) opResults(in []core.OpResult) []*pb.OpResult {
 		if r.Kind == core.OpTaskCreate {
 			o.Task = r.Task.String()
 		}
+		// The revision of a point is a part of its version, which names the partition too.
 		if r.Kind == core.OpVectorUpsert {
 			o.Rev, o.PointVersion = 0, edge.ShowVersion(uint16(r.Version), r.Rev)
 		}
 		o.Refs = showMoved(r.Refs)
+		// Left out, and not cut: a part of a value is of no use.
 		if len(r.Prev) <= a.budget {
 			o.Prev = r.Prev
 			a.budget -= len(r.Prev)
@@ -297,6 +321,7 @@ func Heartbeats(results []core.Result, shift core.Millis) []*pb.HeartbeatResult 
 	var out []*pb.HeartbeatResult
 	for _, r := range results {
 		for _, op := range r.Ops {
+			// Each lease of the op, in the order in which it was named.
 			for _, n := range op.Renewed {
 				h := &pb.HeartbeatResult{Lost: n.Lost, Cancel: n.Cancel}
 				if !n.Lost {

@@ -118,11 +118,11 @@ func (c *call) claimAt(ctx context.Context, p core.Partition, spec core.ClaimSpe
 type looked struct {
 	// here are the partitions that this node leads, ready those of them with ready tasks.
 	here  []core.Partition
-	ready []core.Partition // of those: with ready tasks
+	ready []core.Partition
 	// busy is the leader of a partition with ready tasks elsewhere, leader that of any partition
 	// elsewhere; empty: there is none.
 	busy   string
-	leader string // of any, elsewhere
+	leader string
 }
 
 // look looks at all partitions, from another one on each time.

@@ -13,6 +13,7 @@ import (
 
 // inbound receives one message. What is wrong with it is kept apart from errors of the transport, which ends a call
 // by itself as soon as it meets one.
+// A receiver makes one for each message.
 type inbound struct {
 	msg   protobuf.Message // what is received into; nil with raw
 	bytes int              // length on the wire

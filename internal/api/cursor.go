@@ -15,7 +15,7 @@ import (
 // maxPlace is the highest partition that a cursor can name.
 const maxPlace = 1<<16 - 1
 
-// badCursor refuses a text that is no cursor of a list. It says the same of every mistake: what is in
+// badCursor refuses a text that is not a cursor of the list. It says the same of every mistake: what is in
 // a cursor is not for clients.
 func badCursor() core.Fact {
 	return edge.Invalid("cursor", "must be one returned with a previous page of this list")

@@ -18,6 +18,8 @@ type KeyspaceService struct {
 }
 
 // Set replaces a keyspace's configuration, or makes the keyspace.
+// The version rises only when something changes. Errors: RevMismatch for another version; Unavailable,
+// outcome unknown, where a partition did not take it: a repetition does the rest.
 func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (*pb.SetKeyspaceResponse, error) {
 	if fact := edge.SpaceName("keyspace", in.GetKeyspace()); fact != nil {
 		return nil, fact
@@ -54,6 +56,7 @@ func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (
 }
 
 // keyspaceConfig reads a configuration. Its version is read-only, and not looked at.
+// A nil one is the default: no bounds.
 func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fact) {
 	switch {
 	// What is reserved for other kinds of keyspaces.
@@ -64,8 +67,9 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 	case in.GetRetention() != nil:
 		return c, edge.NotSupported("retention")
 	}
+	// A missing quota reads as zeros, which are no bounds.
 	q := in.GetQuota()
-	// 0 is no bound.
+	// 0 stands for unbounded.
 	for _, bound := range []struct {
 		field string
 		n     int64
@@ -88,6 +92,8 @@ func showKeyspaceConfig(c core.KeyspaceConfig) *pb.KeyspaceConfig {
 }
 
 // Get reads a keyspace's configuration, and counts what is in it, in all partitions.
+// Keys are counted up to a bound in each partition; MoreKeys says that there are more. Errors:
+// NotFound.
 func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (*pb.GetKeyspaceResponse, error) {
 	name := in.GetKeyspace()
 	if fact := edge.SpaceName("keyspace", name); fact != nil {
@@ -124,6 +130,7 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 		} else {
 			merge(&at, oneAt)
 		}
+		// Counts are added up; each partition has other keys.
 		out.Keys += k.Keys
 		out.Bytes += k.Bytes
 		// Measured in all partitions together, and told by each as far as it knows.
@@ -134,6 +141,7 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 		}
 		return nil
 	})
+	// No partition has it.
 	if err == nil && out.Config == nil {
 		err = core.NotFound{Kind: "keyspace", ID: name}
 	}
@@ -144,11 +152,13 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 }
 
 // List reads a page of keyspaces by name, with their configuration.
+// Nothing is counted: a page must not cost more than its length.
 func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest) (*pb.ListKeyspacesResponse, error) {
 	limit, fact := ks.s.page(in.GetLimit())
 	if fact != nil {
 		return nil, fact
 	}
+	// The name that the page before ended with, whether it is still there or not.
 	after, fact := readNameCursor(in.GetCursor(), false)
 	if fact != nil {
 		return nil, fact
@@ -198,8 +208,10 @@ func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 }
 
 // mergeKeyspaces adds a partition's page to what is merged so far, both by name. What lies beyond the limit is dropped.
+// A keyspace that both have is there once.
 func mergeKeyspaces(all, one []core.KeyspaceInfo, limit int) []core.KeyspaceInfo {
 	out := make([]core.KeyspaceInfo, 0, min(len(all)+len(one), limit))
+	// Both are sorted by name.
 	for len(out) < limit && len(all)+len(one) > 0 {
 		switch {
 		case len(one) == 0 || len(all) > 0 && all[0].Name < one[0].Name:
@@ -221,6 +233,8 @@ func mergeKeyspaces(all, one []core.KeyspaceInfo, limit int) []core.KeyspaceInfo
 
 // Delete removes a keyspace and all its keys, in each partition at once. Where one fails the outcome is unknown until the
 // call is repeated.
+// The name is free at once, and a keyspace that is made under it has another incarnation. One that is
+// not there counts as removed.
 func (ks *KeyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequest) (*pb.DeleteKeyspaceResponse, error) {
 	name := in.GetKeyspace()
 	if fact := edge.SpaceName("keyspace", name); fact != nil {
@@ -228,16 +242,19 @@ func (ks *KeyspaceService) Delete(ctx context.Context, in *pb.DeleteKeyspaceRequ
 	}
 	c, err := ks.s.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
+		// Nothing was there to remove.
 		return &pb.DeleteKeyspaceResponse{At: ShowAt(core.At{})}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	op := &core.KeyspaceDelete{Keyspace: name}
+	// The first partition, and then the others.
 	r, at, err := c.proposeOp(ctx, op)
 	if err != nil || !c.t.several() {
 		return &pb.DeleteKeyspaceResponse{Existed: r.Existed, At: ShowAt(at)}, err
 	}
+	// A keyspace may exist in any of them.
 	existed, err := c.elsewhere(ctx, op)
 	if err != nil {
 		return nil, err

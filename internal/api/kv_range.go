@@ -86,6 +86,7 @@ func sendRange(ctx context.Context, r *keyMerge, limit uint64, ss grpc.ServerStr
 		}
 		items, want := chunkKeys, uint64(chunkKeys)
 		if limit > 0 {
+			// A limit is of the whole range: the last chunk is shorter.
 			want = min(want, limit)
 			items = int(want)
 		}
@@ -103,6 +104,7 @@ func sendRange(ctx context.Context, r *keyMerge, limit uint64, ss grpc.ServerStr
 		if err := ss.Send(out); err != nil {
 			return err
 		}
+		// The range has no keys: the first chunk is its answer.
 		if len(pairs) == 0 {
 			return nil
 		}
@@ -162,6 +164,7 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 		if c.t.parts > rangePartitions {
 			return nil, edge.TooLarge("prefix", "range_partitions", rangePartitions)
 		}
+		// Any partition may have keys of it.
 		for place := range c.t.parts {
 			places = append(places, place)
 		}
@@ -178,6 +181,7 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 			err := c.s.Safely(func() error { return c.openPart(ctx, r, i, place, q) })
 			if err != nil {
 				mu.Lock()
+				// Any of several errors will do.
 				failed = err
 				mu.Unlock()
 			}
@@ -211,6 +215,7 @@ func (c *call) openPart(ctx context.Context, r *keyMerge, i, place int, q rangeQ
 // incarnationAt is the number that the keyspace has in a partition of the range.
 func (r *keyMerge) incarnationAt(place int) uint32 {
 	for _, p := range r.all {
+		// There are few partitions in most ranges.
 		if p.place == place {
 			return p.cursor.Incarnation()
 		}
@@ -249,8 +254,10 @@ func (r *keyMerge) next(items, size int) (out []core.KeyPair, err error) {
 		}
 		heap.Init(&r.parts)
 	}
+	// One key may pass the bound of bytes: a page has at least one.
 	for len(r.parts) > 0 && len(out) < items && size > 0 {
 		p := r.parts[0]
+		// The lowest key of all partitions is that of the first one in the heap.
 		pair := p.pairs[0]
 		out = append(out, pair)
 		size -= len(pair.Key) + len(pair.Value)

@@ -126,6 +126,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 	known := make(map[core.Partition]*keyShare)
 	for i, key := range in.GetKeys() {
 		p := c.t.partOfKey(key)
+		// Keys of a partition are read together, in the order of the call.
 		s := known[p]
 		if s == nil {
 			s = &keyShare{part: p}
@@ -147,6 +148,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 		wait.Go(func() {
 			defer func() { <-room }()
 			own := o
+			// Each partition has an index of its own.
 			own.MinIndex = minOf(in.GetMin(), s.part)
 			// On a goroutine of its own, so a panic is caught here.
 			err := c.s.Safely(func() (err error) {
@@ -155,6 +157,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 			})
 			if err != nil {
 				mu.Lock()
+				// Any of several errors will do.
 				failed = err
 				mu.Unlock()
 			}
@@ -168,6 +171,7 @@ func (c *call) batchGet(ctx context.Context, in *pb.KVBatchGetRequest, o core.Re
 	var at []*pb.At
 	for _, s := range all {
 		for i, r := range s.reads {
+			// Back in the order of the call.
 			out[s.places[i]] = r
 		}
 		if len(s.reads) < len(s.keys) {
@@ -237,6 +241,7 @@ func (ks *KVService) DeleteRange(ctx context.Context, in *pb.KVDeleteRangeReques
 	if err != nil {
 		return nil, err
 	}
+	// Bounds that share a {tag} have all their keys in one partition.
 	place, one := core.PlaceRange(op.From, op.To, op.Prefix, c.t.parts)
 	if one {
 		// All keys of the range lie there.

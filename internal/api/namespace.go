@@ -9,6 +9,8 @@ import (
 )
 
 // CreateNamespace makes the call's namespace.
+// The number of partitions never changes. Errors: AlreadyExists where there is one with another
+// number; Exhausted beyond the tenant's bound.
 func (qs *QueueService) CreateNamespace(ctx context.Context, in *pb.CreateNamespaceRequest) (*pb.CreateNamespaceResponse, error) {
 	s := qs.s
 	who, name, fact := s.asks(ctx)
@@ -27,6 +29,7 @@ func (qs *QueueService) CreateNamespace(ctx context.Context, in *pb.CreateNamesp
 }
 
 // DeleteNamespace removes the call's namespace, if it holds nothing.
+// It goes in steps that any node takes on. Errors: NotEmpty names what it holds.
 func (qs *QueueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespaceRequest) (*pb.DeleteNamespaceResponse, error) {
 	s := qs.s
 	who, name, fact := s.asks(ctx)
@@ -44,6 +47,7 @@ func (qs *QueueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespa
 }
 
 // GetNamespace reads the configuration of the call's namespace, and where its partitions lie.
+// Figures of keys are there only where something bounds them.
 func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequest) (*pb.GetNamespaceResponse, error) {
 	c, err := qs.s.begin(ctx, false)
 	if err != nil {
@@ -75,6 +79,7 @@ func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 }
 
 // SetNamespace replaces the configuration of the call's namespace.
+// It is judged by the first partition and carried to all. Errors: RevMismatch for another version.
 func (qs *QueueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceRequest) (*pb.SetNamespaceResponse, error) {
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {

@@ -27,6 +27,7 @@ func (t *Translator) in(index int) core.Partition {
 
 // partOf returns the partition of a task that exists. It reports false if the id names a partition that the namespace
 // does not have: then the task does not exist.
+// An id carries the partition in which the task was made.
 func (t *Translator) partOf(id core.TaskID) (core.Partition, bool) {
 	if !t.several() {
 		return t.part, true
@@ -35,6 +36,7 @@ func (t *Translator) partOf(id core.TaskID) (core.Partition, bool) {
 	return t.in(max(place, 0)), place >= 0
 }
 
+// placeOfID is the partition that an id names, or nowhere.
 func (t *Translator) placeOfID(id core.TaskID) int {
 	if place := int(id.Partition()); place < t.parts {
 		return place
@@ -51,6 +53,7 @@ func (t *Translator) partOfKey(key []byte) core.Partition {
 }
 
 // placeOf returns the partition that an op says it belongs to, or anywhere, nowhere or torn.
+// Ops that are of keys, tasks, repositories or points say it by what they name.
 func (t *Translator) placeOf(op core.Op) int {
 	if create, ok := op.(*core.TaskCreate); ok {
 		return t.placeOfCreate(create)
@@ -64,6 +67,8 @@ func (t *Translator) placeOf(op core.Op) int {
 	return anywhere
 }
 
+// placeOfCreate is the partition of a task that is to be made, or anywhere. torn: its id names another
+// one than its tag or key does.
 func (t *Translator) placeOfCreate(op *core.TaskCreate) int {
 	if op.ID.IsZero() && op.Tag == "" && op.Unique.Key == "" {
 		return anywhere
@@ -91,6 +96,7 @@ const anyTries = 64
 
 // anyPlace draws a partition for a commit that names none: one that this node leads, if there is any, so that the client is not
 // redirected.
+// It draws from all partitions, so that tasks are spread evenly.
 func (t *Translator) anyPlace() int {
 	first := int(t.rand.Uint64() % uint64(t.parts))
 	if t.leads == nil {
@@ -105,12 +111,14 @@ func (t *Translator) anyPlace() int {
 	return first
 }
 
+// idAt draws an id that names a partition.
 func (t *Translator) idAt(place int) core.TaskID {
 	ms, random := t.draw()
 	return core.PlacedID(ms, uint16(place), t.parts, random)
 }
 
 // placeCreate returns the partition of a task that is made by itself, and gives it an id there if it has none.
+// Errors: Misplaced, with the partition where the task belongs.
 func (t *Translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact) {
 	if !t.several() {
 		return t.part, nil
@@ -137,6 +145,7 @@ func (t *Translator) placeCreate(op *core.TaskCreate) (core.Partition, core.Fact
 }
 
 // placeHold returns the partition of a lease that is to be ended or extended.
+// Errors: NotFound for an id that no partition can hold; Misplaced in a stream of another one.
 func (t *Translator) placeHold(field string, h core.TaskHold) (core.Partition, core.Fact) {
 	p, ok := t.partOf(h.Task)
 	switch {
@@ -151,6 +160,7 @@ func (t *Translator) placeHold(field string, h core.TaskHold) (core.Partition, c
 // place puts a commit into the partition of its fence, else of its first part that says one, and refuses parts that
 // belong elsewhere. Tasks without an id get one. Of a completion with effects the first op is the edge's own, and says
 // the partition; ops are counted after it.
+// Errors: WrongPartition lists the ops that belong elsewhere; a condition is refused by its path.
 func (t *Translator) place(c *core.Commit, own int) core.Fact {
 	if !t.several() {
 		return nil
@@ -192,6 +202,8 @@ func (t *Translator) place(c *core.Commit, own int) core.Fact {
 }
 
 // home chooses the partition of a commit. One that says none is put by its request id, so that its repetition is found.
+// Every repetition of a commit finds the same partition, but for a commit that says none and has no
+// request id.
 func (t *Translator) home(c *core.Commit) (int, core.Fact) {
 	if c.Fence != nil {
 		p, ok := t.partOf(c.Fence.Task)

@@ -44,20 +44,27 @@ const expired = 1 << 63
 // reserved before they are read, and what must come has to come in time (grpc_receive_ms).
 type guardedStream struct {
 	grpc.ServerStream
-	ctx    context.Context
-	s      *Server
-	raw    transportStream // the transport's own stream
-	tenant string          // of the caller, whose share of memory a message takes
-	one    bool            // the client sends one message
-	begun  bool            // the first message was asked for
-	head   [headBytes]byte // of the message that is received
-	held   int64           // of the server's requests, until the call ends
-	state  atomic.Uint64   // of receiving; see expired
+	// ctx knows the caller.
+	ctx context.Context
+	s   *Server
+	// raw is the transport's own stream.
+	raw transportStream
+	// tenant is that of the caller, whose share of memory a message takes.
+	tenant string
+	// one says that the client sends one message, begun that it was asked for.
+	one   bool
+	begun bool            // the first message was asked for
+	head  [headBytes]byte // of the message that is received
+	// held is how many bytes of the server's requests the call has, until it ends.
+	held int64
+	// state is that of receiving; see expired. The reader counts it up, and the sweep may set expired.
+	state atomic.Uint64
 
 	// Of incoming, under its mutex.
 	prev, next *guardedStream
-	seen       uint64 // the state at the last round
-	rounds     int32  // that it has been so
+	// seen is the state at the last round, rounds how often it was found so.
+	seen   uint64
+	rounds int32 // that it has been so
 }
 
 // errTransport ends every call of a build with another gRPC: without the transport's own methods nothing is bounded here.
@@ -97,6 +104,7 @@ func (g *guardedStream) RecvMsg(m any) error {
 		g.state.Add(1)
 	}
 	g.begun = true
+	// Even again once the message is there. If the sweep has given it up meanwhile, its error counts.
 	state := g.state.Load()
 	err := g.message(g.head[:], read, m)
 	if state >= expired || !g.state.CompareAndSwap(state, state+1) {
@@ -127,11 +135,13 @@ func (g *guardedStream) message(head []byte, read int, m any) error {
 		return edge.Invalid("message", "is required")
 	case err != nil:
 		return g.lost(err)
+	// A compressed message could grow beyond any reservation.
 	case head[0] != 0:
 		return status.Error(codes.Unimplemented, "compressed messages are not supported")
 	}
 	n := int64(binary.BigEndian.Uint32(head[1:]))
 	in, _ := m.(*inbound)
+	// Its bytes are not read: a stream can go on only where its receiver keeps the fact.
 	if n > g.s.Limits.MessageBytes {
 		fact := edge.TooLarge("", "grpc_message", g.s.Limits.MessageBytes)
 		if in == nil {
@@ -151,6 +161,7 @@ func (g *guardedStream) message(head []byte, read int, m any) error {
 	if !g.one {
 		return nil
 	}
+	// The client must end its side: a second message is a mistake.
 	switch err := g.raw.ReadMessageHeader(head[:1]); {
 	case err == nil:
 		return edge.Invalid("message", "must be sent only once")
@@ -250,6 +261,7 @@ func (g *guardedStream) reserve(n int64) (give func(), err error) {
 	}
 	n = min(n, s.Frames.Most)
 	for {
+		// Asked for before it is tried, so that what is given back in between wakes it.
 		freed := s.Frames.Next()
 		if s.FrameShares.Take(g.tenant, n) == nil {
 			if s.Frames.Take(n) {

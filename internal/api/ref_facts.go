@@ -51,7 +51,7 @@ func (s *Server) refFacts(ctx context.Context, p core.Partition, op *core.RefTxn
 			c.Peeled = core.ObjectID{}
 		}
 	}
-	// Asking git for ancestry is dear: it is done where a rule or the token depends on it.
+	// Asking git for ancestry is costly: it is done where a rule or the token depends on it.
 	if op.NoForce || slices.ContainsFunc(info.Config.Rules, func(r core.RefRule) bool { return r.Deny&core.DenyForce != 0 }) {
 		return s.ancestry(ctx, p, op, info)
 	}

@@ -22,6 +22,8 @@ type RefService struct {
 
 // beginRepo finds the caller, the namespace and the partition of a repository. One in a namespace that is not there is
 // not there either.
+// With create a missing namespace is made. Errors: NotFound where the service is off, RefRefused where
+// there is no such repository for the caller.
 func (rs *RefService) beginRepo(ctx context.Context, name, tag string, create bool) (*call, error) {
 	if rs.refs == nil {
 		return nil, core.NotFound{Kind: "service", ID: "refs"}
@@ -54,6 +56,8 @@ func noRepo(name string) core.Fact {
 }
 
 // CreateRepo makes a repository.
+// A repetition with the same request id finds the repository that the first try made. Errors:
+// RefRefused where the name is taken.
 func (rs *RefService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) (*pb.CreateRepoResponse, error) {
 	config, fact := repoConfig(in.GetConfig())
 	if fact != nil {
@@ -91,6 +95,7 @@ func (rs *RefService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) 
 }
 
 // requestID reads the id by which a repetition of a call is known. The zero id says that there is none.
+// It is 16 bytes; zero bytes only would be taken for none, so they are refused.
 func requestID(id []byte) (core.RequestID, core.Fact) {
 	switch {
 	case len(id) == 0:
@@ -120,6 +125,8 @@ func (rs *RefService) GetRepo(ctx context.Context, in *pb.GetRepoRequest) (*pb.G
 }
 
 // ListRepos reads a page of repositories, by partition and name.
+// A page may have fewer than it was asked for, or none, and a cursor all the same: the caller may not
+// be shown all that were read.
 func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*pb.ListReposResponse, error) {
 	if rs.refs == nil {
 		return nil, core.NotFound{Kind: "service", ID: "refs"}
@@ -170,6 +177,8 @@ func (rs *RefService) ListRepos(ctx context.Context, in *pb.ListReposRequest) (*
 }
 
 // UpdateRepo replaces the settings of a repository.
+// All settings are replaced, those that are left out too. Errors: RefRefused;
+// another version is refused.
 func (rs *RefService) UpdateRepo(ctx context.Context, in *pb.UpdateRepoRequest) (*pb.UpdateRepoResponse, error) {
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
@@ -192,6 +201,7 @@ func (rs *RefService) UpdateRepo(ctx context.Context, in *pb.UpdateRepoRequest) 
 }
 
 // DeleteRepo frees the name of a repository, which can be brought back for a while.
+// What it holds stays until it cannot be brought back any more.
 func (rs *RefService) DeleteRepo(ctx context.Context, in *pb.DeleteRepoRequest) (*pb.DeleteRepoResponse, error) {
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
@@ -209,6 +219,8 @@ func (rs *RefService) DeleteRepo(ctx context.Context, in *pb.DeleteRepoRequest) 
 }
 
 // UndeleteRepo brings a repository back.
+// By its id, or by its name, of which the one that was deleted last counts. Errors: RefRefused where
+// the name is taken by now.
 func (rs *RefService) UndeleteRepo(ctx context.Context, in *pb.UndeleteRepoRequest) (*pb.UndeleteRepoResponse, error) {
 	op := &core.RepoUndelete{Name: in.GetName()}
 	if in.GetId() != "" {
@@ -233,6 +245,7 @@ func (rs *RefService) UndeleteRepo(ctx context.Context, in *pb.UndeleteRepoReque
 func (c *call) refAdmin() bool { return c.who.Scopes.Has(auth.RefAdmin) }
 
 // GetRef reads one ref. A hidden one is not there.
+// With peel, a symbolic ref has the id of what it finally points to.
 func (rs *RefService) GetRef(ctx context.Context, in *pb.GetRefRequest) (*pb.GetRefResponse, error) {
 	if rule := core.CheckRefName(in.GetName()); rule != "" {
 		return nil, badRefName(in.GetRepo(), in.GetName(), rule)
@@ -264,6 +277,8 @@ func badRefName(repo, name, rule string) error {
 const maxRefNames = 1000
 
 // BatchGetRefs reads several refs of one instant.
+// The answer has one entry for each name, in their order. One that is not there, or hidden, has a name
+// alone.
 func (rs *RefService) BatchGetRefs(ctx context.Context, in *pb.BatchGetRefsRequest) (*pb.BatchGetRefsResponse, error) {
 	switch {
 	case len(in.GetNames()) == 0:
@@ -308,6 +323,8 @@ type listing struct {
 }
 
 // listing reads which refs are asked for, and where a page goes on.
+// Globs are judged by the node. Patterns and names are held to lengths here, since they are kept while
+// refs are walked.
 func (rs *RefService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact core.Fact) {
 	switch {
 	case len(in.GetPrefix()) > core.MaxRefName:
@@ -340,6 +357,7 @@ const MaxListGlobs = 64
 var errEnough = core.Invalid{Field: "limit", Reason: "enough"}
 
 // each calls fn for the refs of a listing.
+// limit 0: unbounded.
 func (rs *RefService) each(ctx context.Context, c *call, l listing, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
 	n := 0
 	err := rs.refs.EachRef(ctx, c.t.part, l.q, o, begin, func(r core.Ref) error {
@@ -363,6 +381,7 @@ func (rs *RefService) each(ctx context.Context, c *call, l listing, o core.ReadO
 
 // EachRef calls begin with the repository, then fn for each of the refs that in asks for, all as of one instant. An error of theirs
 // ends it, and is returned.
+// It is ListRefs for other doors. The state that is read is held until it returns.
 func (rs *RefService) EachRef(ctx context.Context, in *pb.ListRefsRequest, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
 	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
 	if err != nil {
@@ -376,6 +395,8 @@ func (rs *RefService) EachRef(ctx context.Context, in *pb.ListRefsRequest, begin
 }
 
 // ListRefs streams the refs of one instant.
+// Frames have up to listRefs refs or about listBytes bytes. Errors: DeadlineExceeded for a reader that
+// takes longer than listWait.
 func (rs *RefService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingServer[pb.ListRefsResponse]) error {
 	c, err := rs.beginRepo(ss.Context(), in.GetRepo(), in.GetTag(), false)
 	if err != nil {
@@ -415,6 +436,8 @@ func (rs *RefService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingSe
 }
 
 // UpdateRefs applies a transaction.
+// All changes, or with allow_partial each that may. Errors: RefRefused names each change that failed,
+// up to MaxRefFailures; AlreadyExists where the request id was used for other changes.
 func (rs *RefService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) (*pb.UpdateRefsResponse, error) {
 	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
 	if err != nil {
@@ -467,6 +490,7 @@ func (rs *RefService) UpdateRefs(ctx context.Context, in *pb.UpdateRefsRequest) 
 }
 
 // ReadReflog reads the log of a ref, deleted or not.
+// Newest first. With n or time it is one record, and RefRefused where there is none.
 func (rs *RefService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) (*pb.ReadReflogResponse, error) {
 	if rule := core.CheckRefName(in.GetName()); rule != "" {
 		return nil, badRefName(in.GetRepo(), in.GetName(), rule)
@@ -521,6 +545,7 @@ func (rs *RefService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 const maxLogRead = 10_000
 
 // oneOf picks name@{n} or name@{time}.
+// n counts from the newest, which is 0. A time is that of the newest record which is not after it.
 func oneOf(in *pb.ReadReflogRequest, list []core.RefLog) []core.RefLog {
 	if in.N != nil {
 		if n := int(in.GetN()); n < len(list) {

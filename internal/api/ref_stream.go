@@ -37,7 +37,7 @@ type refStream struct {
 	rs *RefService
 	// c is the call that opened it, ctx ends with the stream.
 	c   *call
-	ctx context.Context // ends with the stream
+	ctx context.Context
 	// repo and tag name the repository.
 	repo string
 	tag  string
@@ -129,6 +129,7 @@ func (st *refStream) transact(number uint64, op *core.RefTxn, bytes int64, fact 
 // enter takes a place among the commits under way, and waits until the node has room for a frame.
 func (st *refStream) enter() error {
 	select {
+	// Room is taken before the node is asked for some: commits that wait hold nothing else.
 	case st.flight <- struct{}{}:
 	case <-st.ctx.Done():
 		return st.ctx.Err()
@@ -161,6 +162,7 @@ func (st *refStream) facts(op *core.RefTxn) error {
 	st.c.t.allow(op)
 	ctx, cancel := context.WithTimeout(st.ctx, lookupWait)
 	defer cancel()
+	// With the settings at hand, so that a read per transaction is saved.
 	if err := st.rs.s.refFacts(ctx, st.c.t.part, op, &st.info); err != nil {
 		return edge.FactOf(err, false)
 	}
@@ -191,6 +193,7 @@ func (a *refAnswer) outcome() (*core.RefsAnswer, core.Result, error) {
 // serve runs the reader and the writer side by side until both are done. end is the reader's error, nil at a clean end: then what
 // is under way is answered first.
 func (st *refStream) serve(read func() error, send func(refAnswer) error) error {
+	// With room for one, so that a reader which ends late does not stay.
 	done := make(chan error, 1)
 	st.rs.s.Work.Add(1)
 	go func() {
@@ -215,6 +218,7 @@ func (st *refStream) serve(read func() error, send func(refAnswer) error) error 
 			}
 		case cause = <-done:
 			ended = true
+		// Commits under way are not waited for: the client goes on with the session at another node.
 		case <-stop:
 			return core.Unavailable{Reason: "stopping"}
 		case <-st.ctx.Done():
@@ -225,6 +229,7 @@ func (st *refStream) serve(read func() error, send func(refAnswer) error) error 
 
 // Session serves transactions of one repository one after another.
 func (rs *RefService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, pb.RefSessionResponse]) error {
+	// The first frame says which repository and which session.
 	first, _, err := recvFrame[pb.RefSessionRequest](rs.s, ss)
 	if err != nil {
 		return eof(err)
@@ -239,6 +244,7 @@ func (rs *RefService) Session(ss grpc.BidiStreamingServer[pb.RefSessionRequest, 
 	if err != nil {
 		return err
 	}
+	// The answer to open: from which number the client goes on.
 	if err := ss.Send(&pb.RefSessionResponse{Applied: applied, Rev: st.info.Stats.Rev, At: ShowAt(at)}); err != nil {
 		return err
 	}
@@ -294,6 +300,8 @@ type refSession struct {
 func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 	switch f := in.GetFrame().(type) {
 	case *pb.RefSessionRequest_Txn:
+		// A whole transaction while one is put together is out of turn; its number is used up all the
+		// same.
 		if se.started || se.failed != nil {
 			err := se.failed
 			if err == nil {
@@ -321,6 +329,7 @@ func (se *refSession) frame(in *pb.RefSessionRequest, bytes int64) error {
 		}
 		// An abort has no number, and is answered all the same.
 		se.st.answers <- refAnswer{}
+	// A second open, or nothing.
 	default:
 		return edge.OutOfTurn("opened", "open already")
 	}

@@ -43,6 +43,8 @@ func (t *Translator) repoAt(name, tag string) core.Partition {
 }
 
 // refTransaction reads an op of a commit, or an effect, facts included.
+// Facts are looked up while the op is read: a commit waits for that at most lookupWait. Errors:
+// RefRefused where the repository is not there for the caller.
 func (t *Translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.Fact) {
 	if fact := repoName("repo", in.GetRepo()); fact != nil {
 		return nil, fact
@@ -73,6 +75,7 @@ func (t *Translator) refTransaction(in *pb.RefTransaction) (*core.RefTxn, core.F
 }
 
 // refFactOf makes a refusal of an error.
+// An error that is none for clients leaves as Unavailable.
 func refFactOf(err error) core.Fact {
 	if err == nil {
 		return nil
@@ -85,12 +88,14 @@ func refFactOf(err error) core.Fact {
 }
 
 // allow notes what the caller's scopes allow beyond writing.
+// Apply judges by these bits, since it knows no tokens.
 func (t *Translator) allow(op *core.RefTxn) {
 	op.Admin = t.who.Scopes.Has(auth.RefAdmin)
 	op.NoForce = !t.who.Scopes.Has(auth.RefForce)
 }
 
 // refChanges reads the changes of a transaction.
+// op may have changes already, of messages before.
 func (t *Translator) refChanges(op *core.RefTxn, in []*pb.RefChange) core.Fact {
 	switch {
 	case len(in) == 0:
@@ -155,6 +160,7 @@ func readRefChange(out *core.RefChange, in *pb.RefChange) core.Fact {
 }
 
 // objectID reads an id; an empty one is zero.
+// It is 40 hexadecimal digits in lower case.
 func objectID(field, s string) (core.ObjectID, core.Fact) {
 	if s == "" {
 		return core.ObjectID{}, nil
@@ -180,6 +186,7 @@ func readDeny(in []pb.RefRule_Deny) (out core.Deny, fact core.Fact) {
 }
 
 // repoConfig reads settings. What they may hold is judged in Apply.
+// A nil one is the default.
 func repoConfig(in *pb.RepoConfig) (out core.RepoConfig, fact core.Fact) {
 	if in.GetState() < 0 || in.GetState() > pb.Repo_ARCHIVED {
 		return out, edge.Invalid("state", "must be a state of a repository")
@@ -236,6 +243,7 @@ func showRepoConfig(c *core.RepoConfig) *pb.RepoConfig {
 }
 
 // ShowRef shows a ref.
+// Empty texts stand for what a ref does not have: a symbolic ref may have no id, and others no target.
 func ShowRef(r *core.Ref) *pb.Ref {
 	return &pb.Ref{
 		Name: r.Name, Id: showID(r.ID), Type: pb.Ref_Type(r.Type), Peeled: showID(r.Peeled), Target: r.Target, Rev: r.Rev,
@@ -274,6 +282,7 @@ func showRefLog(e *core.RefLog) *pb.RefLogEntry {
 }
 
 // showMoved shows what became of a transaction in a commit.
+// nil: the op was none of refs, or a repetition whose answer is not kept.
 func showMoved(a *core.RefsAnswer) *pb.RefsMoved {
 	if a == nil || len(a.Changes) == 0 {
 		return nil
@@ -286,6 +295,7 @@ func showMoved(a *core.RefsAnswer) *pb.RefsMoved {
 }
 
 // showChanged shows what became of each change.
+// In the order of the changes. One that failed alone has its error.
 func showChanged(a *core.RefsAnswer) []*pb.RefChanged {
 	out := make([]*pb.RefChanged, len(a.Changes))
 	all := make([]pb.RefChanged, len(a.Changes))

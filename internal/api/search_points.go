@@ -36,6 +36,8 @@ type pointEdge struct {
 const embedWait = 30 * time.Second
 
 // definitionOf finds the collection of a point in its partition. One that only other partitions have is not ready.
+// It reads this node's copy and waits for nothing: translation of a commit must not. Errors: NotFound,
+// Unavailable.
 func (t *Translator) definitionOf(p core.Partition, name string) (*core.Collection, core.Fact) {
 	if fact := edge.SpaceName("collection", name); fact != nil {
 		return nil, fact
@@ -57,6 +59,7 @@ func (t *Translator) definitionOf(p core.Partition, name string) (*core.Collecti
 }
 
 // partOfPoint returns the partition of a point.
+// Unlike a task's, the id of a point is the client's own text, so its hash decides.
 func (t *Translator) partOfPoint(id string) core.Partition {
 	if !t.several() {
 		return t.part
@@ -65,6 +68,7 @@ func (t *Translator) partOfPoint(id string) core.Partition {
 }
 
 // elsewhere names the node that leads a partition, when this one knows that it is another.
+// nil: this node leads it, or no leader is known.
 func (t *Translator) elsewhere(p core.Partition) core.Fact {
 	// A leader that is not known yet may be this node.
 	if address, here, known := t.leads.Leader(p); known && !here {
@@ -88,6 +92,7 @@ func pointID(field, id string) core.Fact {
 }
 
 // point reads a point, all but its vector. needs is the text that is to be embedded when it comes without one.
+// Errors: Invalid, TooLarge, SearchState where the point's model is not the collection's.
 func (t *Translator) point(def *core.Collection, in *pb.Point) (op *core.VectorUpsert, needs string, fact core.Fact) {
 	if in == nil {
 		return nil, "", edge.Invalid("", "is required")
@@ -103,6 +108,7 @@ func (t *Translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 	if op.IfVersion, op.HasVersion, fact = pointVersion("if_version", in.GetIfVersion()); fact != nil {
 		return nil, "", fact
 	}
+	// Version 0 says the same as if_absent.
 	if op.IfAbsent && op.IfVersion != 0 {
 		return nil, "", edge.Invalid("if_version", "and if_absent are mutually exclusive")
 	}
@@ -119,6 +125,7 @@ func (t *Translator) point(def *core.Collection, in *pb.Point) (op *core.VectorU
 		op.Vector, fact = t.vector("vector", def, in.GetModel(), in.GetVector())
 		return op, "", fact
 	}
+	// A model may be named with a text too; then it must be the collection's.
 	if in.GetModel() != "" && in.GetModel() != def.Model {
 		return nil, "", core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(in.GetModel(), 2*NameBytes)}
 	}
@@ -150,6 +157,7 @@ func (t *Translator) ownVector(field string, def *core.Collection, model string,
 		return nil, core.SearchState{Reason: "model_mismatch", Field: "model", Want: def.Model, Got: core.Cut(model, 2*NameBytes)}
 	case len(in) != int(def.Dim):
 		return nil, core.DimMismatch{Field: field, Want: int64(def.Dim), Got: int64(len(in))}
+	// It prepares clients' vectors too.
 	case t.edge.s.o.Embedder == nil:
 		return nil, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
 	}
@@ -180,6 +188,8 @@ func unpackFloats(b []byte) []float32 {
 }
 
 // embed makes the vectors of documents or of a query.
+// A text that the model refuses fails the whole call, unless the request says that each text stands
+// alone.
 func (s *Server) embed(ctx context.Context, r core.EmbedRequest) ([]core.Embedding, error) {
 	if s.o.Embedder == nil {
 		return nil, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: r.Embedder}
@@ -212,6 +222,7 @@ func fitEmbedded(def *core.Collection, e core.Embedding) core.Fact {
 }
 
 // embedderOf says whether a collection's embedder still stands for its model.
+// Errors: SearchState, which tells the model that is wanted and the one that the embedder has.
 func (s *Server) embedderOf(def *core.Collection) (core.EmbedModel, core.Fact) {
 	if s.o.Embedder == nil {
 		return core.EmbedModel{}, core.SearchState{Reason: "embedder_missing", Field: "embedder", Want: def.Embedder}
@@ -240,6 +251,7 @@ func (s *Server) embeds(def *core.Collection) core.Fact {
 
 // vectorUpsert reads the op of a commit, and embeds its text: before it is proposed, and after it is known that this node
 // leads the partition.
+// The op carries the vector: Apply stores it, and computes nothing with it.
 func (t *Translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core.Fact) {
 	p := t.partOfPoint(in.GetPoint().GetId())
 	def, fact := t.definitionOf(p, in.GetCollection())
@@ -271,6 +283,7 @@ func (t *Translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 	}
 	ctx, cancel := context.WithTimeout(t.edge.ctx, embedWait)
 	defer cancel()
+	// Protected texts are kept apart, so that others do not learn that one was known.
 	got, err := t.edge.s.embed(ctx, core.EmbedRequest{Tenant: t.who.Tenant, Embedder: def.Embedder, Model: def.Model, Texts: []string{needs}, Protected: protectsTexts(def)})
 	if err != nil {
 		return nil, edge.Within("point", asFact(ofText("payload", err)))
@@ -283,6 +296,7 @@ func (t *Translator) vectorUpsert(in *pb.VectorUpsert) (*core.VectorUpsert, core
 }
 
 // asFact makes a fact of any error: one that is none is a fault of the embedder.
+// Its text is not for the client.
 func asFact(err error) core.Fact {
 	var f core.Fact
 	if errors.As(edge.FactOf(err, false), &f) {
@@ -292,6 +306,7 @@ func asFact(err error) core.Fact {
 }
 
 // vectorDelete reads an op that removes a point.
+// Whether the point, or its collection, is there is judged in Apply.
 func (t *Translator) vectorDelete(in *pb.VectorDelete) (*core.VectorDelete, core.Fact) {
 	if fact := edge.SpaceName("collection", in.GetCollection()); fact != nil {
 		return nil, fact
@@ -319,6 +334,9 @@ type upsertOne struct {
 }
 
 // UpsertPoints stores points: each by itself, or all or none.
+// A point that is refused has its error in the answer, unless all or none are to be written. Errors of
+// the whole call: NotFound without the collection, Exhausted without memory, those of the embedder,
+// and what atomic makes of an item's.
 func (ss *SearchService) UpsertPoints(ctx context.Context, in *pb.UpsertPointsRequest) (*pb.UpsertPointsResponse, error) {
 	s := ss.s
 	if fact := pointsSize(&s.Limits, len(in.GetPoints())); fact != nil {
@@ -389,6 +407,8 @@ func pointIDs(points []*pb.Point) []string {
 
 // definitions finds the definition of a collection in all partitions that ids belong to, reading again, as it is now, where
 // this node's copy has none.
+// Partitions have the same definition, and each its own copy. The map has a row for each partition
+// that an id belongs to.
 func (c *call) definitions(ctx context.Context, name string, ids []string) (map[uint16]*core.Collection, error) {
 	out := make(map[uint16]*core.Collection)
 	for _, id := range ids {
@@ -424,6 +444,7 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 	for _, def = range defs {
 		break
 	}
+	// Whole request: all points of it would be refused for this.
 	if _, fact := c.s.embedderOf(def); fact != nil {
 		return fact
 	}
@@ -434,7 +455,7 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 			texts, places = append(texts, all[i].text), append(places, i)
 		}
 	}
-	// An embedder takes so many texts at a time.
+	// An embedder takes a bounded number of texts at a time.
 	for from := 0; from < len(texts); from += int(c.s.Limits.EmbedTexts) {
 		to := min(from+int(c.s.Limits.EmbedTexts), len(texts))
 		got, err := c.s.embed(ctx, core.EmbedRequest{
@@ -445,6 +466,7 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 		}
 		for i, e := range got {
 			u := &all[places[from+i]]
+			// The model refuses this text alone.
 			if e.Fact != nil {
 				if u.fact = namePoint(places[from+i], asFact(ofText("payload", e.Fact))); atomic {
 					return u.fact
@@ -461,6 +483,7 @@ func (c *call) embedAll(ctx context.Context, defs map[uint16]*core.Collection, a
 }
 
 // upsertAll proposes the points that are not refused: each in a commit of its own, or all in one.
+// A failure of the proposal is that of the call: nothing is known of any point then.
 func (c *call) upsertAll(ctx context.Context, atomic bool, all []upsertOne) (*pb.UpsertPointsResponse, error) {
 	out := &pb.UpsertPointsResponse{Results: make([]*pb.UpsertResult, len(all))}
 	// places are the points that ops are of: refused ones are left out.
@@ -525,6 +548,7 @@ func (c *call) proposePoints(ctx context.Context, atomic bool, ops []core.Op, pa
 }
 
 // proposeAtomic proposes all points as one commit of one partition: all are written, or none.
+// Errors: WrongPartition names the first point that lies elsewhere than the first one.
 func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Partition) ([]pointResult, core.At, error) {
 	for i := range parts {
 		// A commit is of one partition.
@@ -559,6 +583,7 @@ func (c *call) proposeAtomic(ctx context.Context, ops []core.Op, parts []core.Pa
 }
 
 // DeletePoints removes points: each by itself, or all or none.
+// For a point that is not there existed is false in its result.
 func (ss *SearchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRequest) (*pb.DeletePointsResponse, error) {
 	if fact := pointsSize(&ss.s.Limits, len(in.GetPoints())); fact != nil {
 		return nil, fact
@@ -572,6 +597,7 @@ func (ss *SearchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRe
 	var parts []core.Partition
 	var places []int
 	for i, pt := range in.GetPoints() {
+		// As in a commit, so both have the same rules.
 		op, fact := c.t.vectorDelete(&pb.VectorDelete{Collection: in.GetCollection(), Id: pt.GetId(), IfVersion: pt.GetIfVersion()})
 		if fact = namePoint(i, fact); fact != nil {
 			if in.GetAtomic() {
@@ -599,6 +625,8 @@ func (ss *SearchService) DeletePoints(ctx context.Context, in *pb.DeletePointsRe
 }
 
 // GetPoints reads points by their ids.
+// Errors: NotFound without the collection; Denied where vectors would tell of a protected text;
+// TooLarge where the answer would not fit a message, and fewer ids must be asked for.
 func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest) (*pb.GetPointsResponse, error) {
 	switch n := len(in.GetIds()); {
 	case n == 0:
@@ -615,6 +643,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 	if err != nil {
 		return nil, err
 	}
+	// One index for all partitions: ofSome has each wait for no more than it has.
 	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
 	if err := c.ofSome(ctx, &o); err != nil {
 		return nil, err
@@ -645,6 +674,7 @@ func (ss *SearchService) GetPoints(ctx context.Context, in *pb.GetPointsRequest)
 		if err != nil {
 			return nil, err
 		}
+		// A vector can be turned back into words.
 		if in.GetVectors() && protectsTexts(def) && !c.who.Scopes.Has(mayReadProtected) {
 			return nil, deniedProtected
 		}

@@ -25,14 +25,18 @@ const (
 )
 
 // gate reads who may be found.
+// The names of fields that it reads are those of the collection, so what it means is known to the node
+// alone. A gate that is left out lets all rows pass.
 func (t *Translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 	if in == nil {
 		in = new(pb.Gate)
 	}
+	// As they came: the node compiles the filter and checks what it names.
 	out = core.SearchGate{
 		Roles: in.GetRoles(), Credentials: in.GetCredentialsAll(), Client: in.GetClient(), IDsIn: in.GetIdsIn(), IDsNotIn: in.GetIdsNotIn(),
 		Filter: in.GetFilter(), Params: in.GetParams(),
 	}
+	// exact: a row must hold one of the roles; any: roles are not asked for.
 	switch in.GetRoleMode() {
 	case "", "exact":
 	case "any":
@@ -74,7 +78,9 @@ func (t *Translator) gate(in *pb.Gate) (out core.SearchGate, fact core.Fact) {
 }
 
 // query reads a search, all but its vector.
+// Whether collection, fields and ruleset are there is found out later, by the read.
 func (t *Translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core.Fact) {
+	// 0 stands for what is not given, where the node has a default.
 	q = &core.SearchQuery{
 		Collection: in.GetCollection(), K: int(cmp.Or(in.GetK(), searchKDefault)), Exact: in.GetExact(),
 		Candidates: int(in.GetCandidates()), Width: int(in.GetEf()), Partial: in.GetPartialOk(), Payload: in.Payload == nil || in.GetPayload(), Explain: in.GetExplain(),
@@ -85,12 +91,14 @@ func (t *Translator) query(in *pb.SearchRequest) (q *core.SearchQuery, fact core
 	}
 	switch in.GetConsistency() {
 	case "", "linearizable":
+	// This node's copy as it is, without asking a majority.
 	case "stale":
 		q.Read.Stale = true
 	default:
 		return nil, edge.Invalid("consistency", "must be linearizable or stale")
 	}
 	switch {
+	// Limits one after the other, in the order of the fields.
 	case int64(q.K) > t.l.SearchK:
 		return nil, edge.Beyond("k", "search_k", t.l.SearchK, "is out of range")
 	case int64(q.Candidates) > t.l.SearchCandidates:
@@ -130,6 +138,7 @@ func (t *Translator) judge(q *core.SearchQuery, in *pb.Judge) (fact core.Fact) {
 		return edge.TooLarge("params", "filter_bytes", t.l.FilterBytes)
 	}
 	switch in.GetInclude() {
+	// Rows that are conditional stand in the answer, marked as such.
 	case "", "conditional":
 	case "eligible":
 		q.EligibleOnly = true
@@ -150,6 +159,7 @@ func (t *Translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	if in == nil {
 		return nil
 	}
+	// Other methods are reserved.
 	if m := in.GetMethod(); m != "" && m != "convex" {
 		return edge.NotSupported("method")
 	}
@@ -172,6 +182,7 @@ func (t *Translator) mergeOf(q *core.SearchQuery, in *pb.Merge) core.Fact {
 	if d.GetField() == "" {
 		return edge.Invalid("decay.field", "is required")
 	}
+	// That it is a time in the collection is checked by the node.
 	q.DecayField = d.GetField()
 	var fact core.Fact
 	if d.GetHalfLife() == nil {
@@ -189,6 +200,8 @@ const (
 )
 
 // weigh sets the weights of a search, once it is known what its embedder knows.
+// A search by vector has no words, so it needs a weight for nearness only. Refused are weights that
+// make all scores 0.
 func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 	m := in.GetMerge()
 	q.Dense, q.Lexical = 1, 0
@@ -217,6 +230,9 @@ func weigh(q *core.SearchQuery, in *pb.SearchRequest, semantic bool) core.Fact {
 }
 
 // Search finds who passes the gate, and of them who fits best.
+// Errors: NotFound without the collection, Denied where the gate or the texts are protected,
+// SearchState where the embedder does not fit, DeadlineExceeded with the stage in which the time was
+// over, Unavailable where too many searches wait.
 func (ss *SearchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.SearchResponse, error) {
 	f, err := ss.Find(ctx, in)
 	if err != nil {
@@ -227,6 +243,7 @@ func (ss *SearchService) Search(ctx context.Context, in *pb.SearchRequest) (*pb.
 }
 
 // Found is a search that was answered, and of its answer all but the rows, which gRPC and JSON take from what was found.
+// def, Query and Answer are what the rows are shown by; they belong to this call.
 type Found struct {
 	*call
 	def      *core.Collection
@@ -236,6 +253,8 @@ type Found struct {
 }
 
 // Find searches, and keeps the search if that is asked for.
+// It is Search without the rows as messages. Stages are in this order because each costs more than the
+// one before: reading the request, rights, vector, turn, search.
 func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found, error) {
 	pprof.SetGoroutineLabels(ParseStage)
 	defer pprof.SetGoroutineLabels(ctx)
@@ -290,6 +309,7 @@ func (ss *SearchService) Find(ctx context.Context, in *pb.SearchRequest) (*Found
 
 // searchFailed tells a search whose deadline has passed from one that was refused. Stage is where it passed, unless the error
 // knows better.
+// A stage is embed, wait, read or one that the node names.
 func searchFailed(ctx context.Context, stage string, err error) error {
 	f, late := errors.AsType[core.DeadlineExceeded](err)
 	switch {
@@ -303,6 +323,7 @@ func searchFailed(ctx context.Context, stage string, err error) error {
 }
 
 // definition finds the collection of a search, as it is now where this node's copy has none.
+// The first partition tells, where it has been carried first.
 func (c *call) definition(ctx context.Context, q *core.SearchQuery) (*core.Collection, error) {
 	read := q.Read
 	read.Elsewhere = c.t.several()
@@ -320,7 +341,10 @@ func (c *call) definitionIn(ctx context.Context, p core.Partition, name string, 
 }
 
 // queryVector makes the vector of a search, of its text or of the client's own.
+// It also sets the weights, which depend on what the embedder knows, and what the answer tells of the
+// embedder.
 func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.SearchRequest, q *core.SearchQuery, out *pb.SearchResponse) error {
+	// A vector of the client's own is copied and brought into the form that is searched.
 	if v := in.GetVector(); len(v) > 0 {
 		own, fact := c.t.ownVector("vector", def, in.GetModel(), v)
 		if fact != nil {
@@ -362,6 +386,7 @@ func (c *call) queryVector(ctx context.Context, def *core.Collection, in *pb.Sea
 
 // turn waits until the indexes of a collection are loaded, then until this node shows what the search must see, and then for a
 // turn. It is done in this order, so that those that wait for something else than a processor take no turn from the others.
+// reads has one entry for each partition. leave gives the turn back, and must be called.
 func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, leave func(), err error) {
 	// First what may take longest: an index that is read from the disk.
 	for i := range c.t.parts {
@@ -387,6 +412,8 @@ func (c *call) turn(ctx context.Context, q *core.SearchQuery) (reads []settled, 
 
 // awaitLoaded waits until the index of a collection is loaded, as one of the searches that may wait.
 func (c *call) awaitLoaded(ctx context.Context, p core.Partition, collection string) error {
+	// Counted among those that wait, so that a large index that loads does not gather calls without
+	// bound.
 	back, err := c.s.searches.aside(c.s.Limits.SearchesWaiting)
 	if err != nil {
 		return err
@@ -417,6 +444,7 @@ type settled struct {
 }
 
 // settle waits until this node's copy of a partition shows what a search must see.
+// Afterwards the search itself reads this node's copy without waiting, for it holds a turn then.
 func (c *call) settle(ctx context.Context, p core.Partition, q *core.SearchQuery) settled {
 	asks := q.Read
 	// Whatever this node has will do.
@@ -443,6 +471,8 @@ func (s *settled) of(q *core.SearchQuery) *core.SearchQuery {
 }
 
 // searchAll searches every partition and merges what they found.
+// A partition that did not answer in time ends the search, unless the caller takes a part. Numbers and
+// times are added up, since partitions are searched one after the other.
 func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settled, out *pb.SearchResponse) (*core.SearchAnswer, error) {
 	var all *core.SearchAnswer
 	for i := range c.t.parts {
@@ -459,6 +489,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settl
 		if err != nil {
 			return nil, err
 		}
+		// It was cut off within the partition: some of what it found was not judged.
 		if one.Stopped != "" {
 			noteGap(out, i, one.Stopped, one.Gate.Passed-min(one.Judged, one.Gate.Passed))
 		}
@@ -490,6 +521,7 @@ func (c *call) searchAll(ctx context.Context, q *core.SearchQuery, reads []settl
 }
 
 // noteGap tells what an answer lacks of a partition.
+// stage is where the time was over; unjudged are rows that passed the gate and were not judged.
 func noteGap(out *pb.SearchResponse, partition int, stage string, unjudged uint64) {
 	if out.Gap == nil {
 		out.Gap = &pb.Gap{Stage: stage}
@@ -508,6 +540,7 @@ func showGate(g *core.GateCounts) *pb.GateCounts {
 }
 
 // showAnswer makes the answer of what was found, without its rows.
+// Times are in microseconds. Plan and ruleset are those of the first partition: all have the same.
 func (f *Found) showAnswer() {
 	q, a, out := f.Query, f.Answer, f.Response
 	out.Gate, out.Plan = showGate(&a.Gate), a.Plan
@@ -524,6 +557,7 @@ func (f *Found) showAnswer() {
 }
 
 // rows makes the rows of the answer as messages.
+// Payloads are without the fields that the caller may not see.
 func (f *Found) rows() []*pb.SearchResult {
 	hits := f.Answer.Hits
 	// One allocation for all rows.
@@ -554,6 +588,7 @@ func verdictOf(h *core.SearchHit) string {
 }
 
 // CountPoints counts the points that pass a gate.
+// A count costs as much as a search that is exact, so it takes a turn too. Errors as in Search.
 func (ss *SearchService) CountPoints(ctx context.Context, in *pb.CountPointsRequest) (*pb.CountPointsResponse, error) {
 	c, err := ss.ofCollection(ctx, in.GetCollection())
 	if err != nil {
@@ -599,6 +634,7 @@ func (ss *SearchService) CountPoints(ctx context.Context, in *pb.CountPointsRequ
 }
 
 // Embed makes vectors of texts.
+// It needs no collection and no namespace: the token is enough.
 func (ss *SearchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.EmbedResponse, error) {
 	m, got, give, err := ss.EmbedTexts(ctx, in, false)
 	if err != nil {
@@ -619,6 +655,8 @@ func (ss *SearchService) Embed(ctx context.Context, in *pb.EmbedRequest) (*pb.Em
 
 // EmbedTexts is Embed before its answer is made: REST writes it from what the cache holds. Give must follow when it is written.
 // Tokens says that each text is a JSON array of the model's tokens.
+// Errors: NotFound without the embedder, SearchState without any, Unavailable beyond embed_numbers or
+// where the provider does not answer.
 func (ss *SearchService) EmbedTexts(ctx context.Context, in *pb.EmbedRequest, tokens bool) (m core.EmbedModel, out []core.Embedding, give func(), err error) {
 	s := ss.s
 	who, ok := edge.CallerOf(ctx)
@@ -634,6 +672,7 @@ func (ss *SearchService) EmbedTexts(ctx context.Context, in *pb.EmbedRequest, to
 	case s.o.Embedder == nil:
 		return m, nil, nil, core.SearchState{Reason: "embedder_missing", Field: "model", Want: "default"}
 	}
+	// The name is the client's, so it is cut before it is shown.
 	if m, ok = s.embedModel(r.Embedder); !ok {
 		return m, nil, nil, core.NotFound{Kind: "embedder", ID: core.Cut(r.Embedder, NameBytes)}
 	}
@@ -666,6 +705,7 @@ func (s *Server) embedModel(name string) (core.EmbedModel, bool) {
 	}
 	for _, m := range s.o.Embedder.Models() {
 		if m.Model == name || slices.Contains(m.Older, name) {
+			// Vectors are those of the model that was asked for, also if the embedder has a newer one.
 			m.Model = name
 			return m, true
 		}
@@ -713,6 +753,7 @@ func (s *Server) embedRequest(in *pb.EmbedRequest) (r core.EmbedRequest, fact co
 }
 
 // Models are the ids that /v1/embeddings takes as model: those of the models, and the names of their embedders.
+// They are in the order of their embedders' names, each once.
 func (ss *SearchService) Models() ([]string, error) {
 	switch {
 	case ss.s.o.NoSearch:

@@ -17,6 +17,7 @@ import (
 )
 
 // rulesetName reads NAME or NAME@VERSION; version 0 is the newest.
+// Errors: Invalid for a name that could not be one, and for version 0, which no ruleset has.
 func rulesetName(field, s string) (name string, version uint32, fact core.Fact) {
 	name, number, versioned := strings.Cut(s, "@")
 	if fact = edge.SpaceName(field, name); fact != nil {
@@ -38,6 +39,9 @@ func showRuleset(name string, version uint32) string {
 }
 
 // PutRuleset publishes a version of a ruleset in the namespace's first partition, when it compiles.
+// The newest rules again are the version that there is. Errors: SearchInvalid names rule, line and
+// column of what does not compile; NotFound without the collection. A number that is
+// not the next one is refused.
 func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetRequest) (*pb.PutRulesetResponse, error) {
 	name, version, fact := rulesetName("ruleset", in.GetRuleset())
 	if fact != nil {
@@ -82,6 +86,7 @@ func (ss *SearchService) PutRuleset(ctx context.Context, in *pb.PutRulesetReques
 }
 
 // rules reads rules, all but what compiling finds.
+// Severities and what is done without a value are closed sets, which their texts name.
 func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
 	if int64(len(in)) > s.Limits.RulesetRules {
 		return nil, edge.TooLarge("rules", "ruleset_rules", s.Limits.RulesetRules)
@@ -113,6 +118,7 @@ func (s *Server) rules(in []*pb.Rule) ([]core.Rule, core.Fact) {
 }
 
 // GetRuleset reads a version of a ruleset.
+// Without a version it is the newest. Errors: NotFound.
 func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetRequest) (*pb.GetRulesetResponse, error) {
 	name, version, fact := rulesetName("ruleset", in.GetRuleset())
 	if fact != nil {
@@ -140,6 +146,7 @@ func (ss *SearchService) GetRuleset(ctx context.Context, in *pb.GetRulesetReques
 }
 
 // ListRulesets lists rulesets by name.
+// All of them in one answer, each in its newest version.
 func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsRequest) (*pb.ListRulesetsResponse, error) {
 	c, err := ss.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
@@ -160,6 +167,7 @@ func (ss *SearchService) ListRulesets(ctx context.Context, _ *pb.ListRulesetsReq
 }
 
 // DeleteRuleset removes a ruleset with all its versions.
+// Searches that name it are refused from then on. One that is not there counts as removed.
 func (ss *SearchService) DeleteRuleset(ctx context.Context, in *pb.DeleteRulesetRequest) (*pb.DeleteRulesetResponse, error) {
 	name, version, fact := rulesetName("ruleset", in.GetRuleset())
 	if fact == nil && version != 0 {
@@ -203,6 +211,8 @@ func searchID(s string) (uid, id uint64, ok bool) {
 }
 
 // record keeps a search and its answer, and returns when they are durable.
+// It is kept in the first partition, for the time that the node keeps recordings. Errors: TooLarge,
+// and those of a proposal.
 func (f *Found) record(ctx context.Context, in *pb.SearchRequest) error {
 	c, def := f.call, f.def
 	// Never 0, which means none.
@@ -229,6 +239,8 @@ func (f *Found) record(ctx context.Context, in *pb.SearchRequest) error {
 }
 
 // GetRecording reads a kept search.
+// Its data is JSON as writeRecording made it. Errors: NotFound for any id that is none; Denied where
+// it would tell of protected fields.
 func (ss *SearchService) GetRecording(ctx context.Context, in *pb.GetRecordingRequest) (*pb.GetRecordingResponse, error) {
 	unknown := core.NotFound{Kind: "recording", ID: core.Cut(in.GetSearchId(), NameBytes)}
 	uid, id, ok := searchID(in.GetSearchId())

@@ -12,6 +12,7 @@ import (
 )
 
 // WriteHit writes a row; with a payload if it may have one.
+// payload asks for it; fields that the caller may not see are left out.
 func (f *Found) WriteHit(w *strictjson.Writer, h *core.SearchHit, payload bool) {
 	w.Open('{')
 	w.Str("id", h.ID)
@@ -48,6 +49,7 @@ func (f *Found) WriteHit(w *strictjson.Writer, h *core.SearchHit, payload bool) 
 }
 
 // writeVersion writes what showVersion gives.
+// It is edge.ShowVersion without a text in between.
 func writeVersion(w *strictjson.Writer, name string, partition uint16, version uint64) {
 	w.Key(name)
 	w.B = append(w.B, '"')
@@ -60,6 +62,7 @@ func writeVersion(w *strictjson.Writer, name string, partition uint16, version u
 }
 
 // WriteFound writes what a recording keeps of an answer too.
+// out has no rows: these are written by WriteHit.
 func WriteFound(w *strictjson.Writer, out *pb.SearchResponse) {
 	w.Object("gate", func() { writeGateCounts(w, out.GetGate()) })
 	if j := out.GetJudge(); j != nil {
@@ -84,6 +87,7 @@ func WriteFound(w *strictjson.Writer, out *pb.SearchResponse) {
 
 // writeRecording writes what is kept of a search: what was asked for, the vector that was searched with, and the answer
 // without payloads.
+// The payloads of rows are not kept, and the gate as it was asked for, with its parameters.
 func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *Found) {
 	q := f.Query
 	w.Object("request", func() {
@@ -99,6 +103,7 @@ func writeRecording(w *strictjson.Writer, in *pb.SearchRequest, f *Found) {
 		w.Int("k", int64(q.K))
 		w.Bool("exact", q.Exact)
 		w.Object("gate", func() { writeGate(w, in.GetGate()) })
+		// By the name that was asked for; the answer tells the version.
 		if j := in.GetJudge(); j != nil {
 			w.Object("judge", func() {
 				w.Str("ruleset", j.GetRuleset())
@@ -127,6 +132,7 @@ func writeGate(w *strictjson.Writer, g *pb.Gate) {
 }
 
 // writeMerge writes how nearness and words were weighed.
+// Weights are those that were used.
 func writeMerge(w *strictjson.Writer, q *core.SearchQuery) {
 	w.Real("dense", q.Dense)
 	w.Real("lexical", q.Lexical)
@@ -143,6 +149,7 @@ func writeMerge(w *strictjson.Writer, q *core.SearchQuery) {
 }
 
 // writeGateCounts writes how many passed a gate.
+// They say why rows did not pass, the first reason of each.
 func writeGateCounts(w *strictjson.Writer, g *pb.GateCounts) {
 	w.Count("considered", g.GetConsidered())
 	w.Count("passed", g.GetPassed())

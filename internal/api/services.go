@@ -25,6 +25,7 @@ func (cs *CommitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	if err != nil {
 		return nil, err
 	}
+	// Everything that needs no state is judged by now.
 	commit, fact := c.t.Commit(in)
 	if fact != nil {
 		return nil, fact
@@ -32,6 +33,7 @@ func (cs *CommitService) Commit(ctx context.Context, in *pb.CommitRequest) (*pb.
 	if fact := cs.s.Rated(&commit, false); fact != nil {
 		return nil, fact
 	}
+	// A request id, if there is one, makes it safe to repeat.
 	p, err := c.proposeOnce(ctx, commit)
 	if err != nil {
 		return nil, err
@@ -64,6 +66,7 @@ func (ks *KVService) Get(ctx context.Context, in *pb.KVGetRequest) (*pb.KVGetRes
 	if fact != nil {
 		return nil, fact
 	}
+	// An absent key has revision 0.
 	value, rev, at, err := ks.keys.Key(ctx, c.t.partOfKey(in.GetKey()), in.GetKeyspace(), in.GetKey(), o)
 	if err != nil {
 		return nil, err
@@ -163,6 +166,7 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 		return nil, fact
 	}
 	t := Translator{l: &qs.s.Limits}
+	// Before the namespace is made: a mistake leaves nothing behind.
 	config, fact := t.queueConfig(in.GetConfig())
 	// Bounds of queues are newer than queues.
 	if fact == nil && config.Limits != (core.QueueLimits{}) {
@@ -184,6 +188,7 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 			q, _, err := qs.queues.Queue(ctx, c.t.part, in.GetQueue(), core.ReadOptions{})
 			f := found{version: q.Config.Version}
 			q.Config.Version = config.Version
+			// All but the version, which the server counts.
 			f.same, f.op = q.Config == config, &core.QueueSet{Queue: in.GetQueue(), Config: q.Config, IfVersion: -1}
 			return f, ignoreNotFound(err)
 		},
@@ -252,6 +257,7 @@ func (ss *ServerService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.S
 	if !ok {
 		return nil, core.Unauthenticated{}
 	}
+	// From memory: a monitor may ask often.
 	st := ss.self.Status()
 	out := &pb.StatusResponse{
 		Version: ss.s.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards),
@@ -278,6 +284,7 @@ type healthService struct {
 
 // Check says whether new calls are served.
 func (h *healthService) Check(_ context.Context, in *healthpb.HealthCheckRequest) (*healthpb.HealthCheckResponse, error) {
+	// Health is that of the whole server.
 	if in.GetService() != "" {
 		return nil, core.NotFound{Kind: "service", ID: in.GetService()}
 	}

@@ -13,6 +13,7 @@ import (
 )
 
 // TimeOf shows a shard time; 0 and never are unset.
+// Milliseconds are all that a shard time has.
 func TimeOf(t core.ShardTime) *timestamppb.Timestamp {
 	if t <= 0 || t == core.Never {
 		return nil
@@ -42,6 +43,7 @@ func ShowAt(a core.At) *pb.At {
 }
 
 // AtOf is where one commit stands: a replayed one where it was applied first, when that is known.
+// A repetition changes nothing: what it stands for is in an older entry.
 func AtOf(r core.Result, a core.At) core.At {
 	if r.Index != 0 {
 		a.Index = r.Index
@@ -50,6 +52,7 @@ func AtOf(r core.Result, a core.At) core.At {
 }
 
 // showTask shows a task as it is stored.
+// Whether payload and result are there depends on how it was read. Bounds that are off show as 0.
 func showTask(t *core.Task) *pb.Task {
 	return &pb.Task{
 		Id: t.ID.String(), Queue: t.Queue, Kind: t.Kind, State: pb.State(t.State), Reason: t.Reason,
@@ -106,6 +109,7 @@ func showError(e core.TaskError) *pb.TaskError {
 }
 
 // showAttempt shows one attempt of a task.
+// An attempt that runs has no end.
 func showAttempt(a core.Attempt) *pb.Attempt {
 	out := &pb.Attempt{
 		Number: a.Number, Worker: a.Worker, Start: TimeOf(a.Start), End: TimeOf(a.End), Outcome: pb.Outcome(a.Outcome),
@@ -121,6 +125,7 @@ func showAttempt(a core.Attempt) *pb.Attempt {
 }
 
 // ShowAssigned shows tasks that a worker was given; now tells how much of each lease is left.
+// Times are in milliseconds, which cost less than messages: this is what workers wait for.
 func ShowAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
 	out := make([]*pb.Assignment, len(tasks))
 	for i := range tasks {
@@ -136,6 +141,7 @@ func ShowAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
 }
 
 // AssignedBytes bounds what one assigned task takes on the wire.
+// 160 is more than its numbers, times and tags take.
 func AssignedBytes(t *core.Assigned) int {
 	n := 160 + len(t.Payload) + len(t.Queue) + len(t.Kind) + len(t.ContentType)
 	for _, h := range t.Headers {
@@ -145,6 +151,7 @@ func AssignedBytes(t *core.Assigned) int {
 }
 
 // taskBytes bounds what a task takes on the wire in a list.
+// 512 is more than all else takes.
 func taskBytes(t *core.Task) int {
 	n := 512 + len(t.Queue) + len(t.Kind) + len(t.ContentType) + len(t.Unique) + len(t.Tag) + len(t.Creator) + len(t.Worker) +
 		len(t.Payload) + len(t.Result) + len(t.ResultType) + len(t.Error.Code) + len(t.Error.Message) + len(t.Error.Stack)
@@ -158,6 +165,7 @@ func taskBytes(t *core.Task) int {
 }
 
 // showStats shows a queue's counters.
+// Totals count from the first task on, the others are of now.
 func showStats(q *core.QueueStats) *pb.QueueStats {
 	return &pb.QueueStats{
 		Queue: q.Queue, Blocked: q.States[core.Blocked], Scheduled: q.States[core.Scheduled], Ready: q.States[core.Ready],
@@ -176,6 +184,8 @@ func showPaused(p core.QueuePaused) *pb.QueuePaused {
 	return &pb.QueuePaused{Since: TimeOf(p.Since), Until: TimeOf(p.Until), By: p.By, Reason: p.Reason}
 }
 
+// showQueueConfig shows a queue's configuration. What was never set is unset, so that a client may
+// send back what it read.
 func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 	out := &pb.QueueConfig{
 		Version: c.Version, MaxAttempts: c.MaxAttempts, MaxCrashes: c.MaxCrashes, Lease: spanOf(c.Lease),
@@ -206,6 +216,7 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 }
 
 // showNamespaceConfig shows a namespace's configuration.
+// auto_create is always shown, since its default is true.
 func showNamespaceConfig(c core.NamespaceConfig) *pb.NamespaceConfig {
 	auto := !c.NoAutoCreate
 	return &pb.NamespaceConfig{

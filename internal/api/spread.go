@@ -20,7 +20,7 @@ type share struct {
 	places []int
 	// end is how its proposal ended; broken says that it panicked.
 	end    core.Proposed
-	broken error // that it panicked
+	broken error
 }
 
 // shares divides a batch, in the order of its items.
@@ -206,7 +206,8 @@ func (c *call) each(from int, fn func(core.Partition) error) error {
 
 // setting is a configuration that all partitions of a namespace have.
 type setting struct {
-	version int64 // that the change expects; -1: any
+	// version is what the change expects; -1: any.
+	version int64
 	// op puts the configuration, if the first partition has that version; -1: whatever it has.
 	op func(int64) core.Op
 	// now reads what the first partition has.

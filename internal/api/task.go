@@ -17,11 +17,15 @@ type TaskService struct {
 }
 
 // Create makes one task.
+// A repetition is known by the id or by the unique key, and answers with the first task. Errors:
+// Invalid and TooLarge for what cannot be used; AlreadyExists where the unique key rejects; Exhausted
+// for a bound of the queue.
 func (ts *TaskService) Create(ctx context.Context, in *pb.CreateRequest) (*pb.CreateResponse, error) {
 	return ts.CreateKeyed(ctx, in.GetTask(), false)
 }
 
 // CreateKeyed is Create of a task whose unique key, with request, is the Idempotency-Key of the call.
+// Such keys are in a space of their own, so that a client's unique keys never meet them.
 func (ts *TaskService) CreateKeyed(ctx context.Context, in *pb.TaskSpec, request bool) (*pb.CreateResponse, error) {
 	c, err := ts.s.begin(ctx, true)
 	if err != nil {
@@ -47,6 +51,7 @@ func (ts *TaskService) CreateKeyed(ctx context.Context, in *pb.TaskSpec, request
 }
 
 // BatchCreate makes several tasks: each alone, or all or none.
+// Without atomic the results tell of each task. With it there is one commit, of one partition.
 func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateRequest) (*pb.BatchCreateResponse, error) {
 	c, err := ts.s.begin(ctx, true)
 	if err != nil {
@@ -73,6 +78,7 @@ func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 }
 
 // Get reads one task.
+// Errors: NotFound, also where the namespace is not there.
 func (ts *TaskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetResponse, error) {
 	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {
@@ -102,6 +108,7 @@ func sameTask(err error, id string) error {
 }
 
 // ListAttempts reads the last attempts of a task.
+// The node keeps the last 20 of a task.
 func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequest) (*pb.ListAttemptsResponse, error) {
 	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {
@@ -126,6 +133,7 @@ func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 }
 
 // BatchGet reads several tasks, those that are there.
+// They are without payload and result, and not of one instant. An id that is unknown has no entry.
 func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*pb.BatchGetResponse, error) {
 	// Each is a read of its own partition, one after the other.
 	const most = 100
@@ -163,7 +171,7 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 		if err != nil {
 			return nil, err
 		}
-		// Of several partitions there is no index.
+		// An answer of several partitions has no index.
 		if all = at; c.t.several() {
 			all = core.At{Stamp: at.Stamp}
 		}
@@ -176,6 +184,8 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 }
 
 // List reads a page of tasks.
+// A page may be short, and even empty, and have a cursor all the same: filters are looked at as tasks
+// are read, up to a bound.
 func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListResponse, error) {
 	q, fact := ts.listQuery(in)
 	if fact != nil {
@@ -188,6 +198,7 @@ func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 		}
 		return nil, err
 	}
+	// Partition after partition, with a cursor that says which.
 	if c.t.several() {
 		return c.listAll(ctx, q)
 	}
@@ -196,7 +207,7 @@ func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 
 // listQuery reads what a list asks for.
 func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact core.Fact) {
-	// Each filter is checked here, so that a mistake is no empty page.
+	// Each filter is checked here, so that a mistake does not look like an empty page.
 	for _, name := range [...]struct{ field, value string }{{"queue", in.GetQueue()}, {"kind", in.GetKind()}} {
 		if name.value == "" {
 			continue
@@ -291,6 +302,7 @@ func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQue
 }
 
 // page reads the length of a page.
+// n is what the client asked for; 0: the default.
 func (s *Server) page(n uint32) (int, core.Fact) {
 	if int64(n) > s.Limits.ListItems {
 		return 0, edge.Beyond("limit", "list_items", s.Limits.ListItems, "is out of range")
@@ -302,6 +314,8 @@ func (s *Server) page(n uint32) (int, core.Fact) {
 }
 
 // Wait answers when a task has ended.
+// It is woken by the entry that ends the task. Errors: NotFound, DeadlineExceeded when the caller's
+// time is over, Unavailable when the server stops.
 func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitResponse, error) {
 	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {

@@ -12,6 +12,7 @@ import (
 )
 
 // RunNow makes a scheduled task ready.
+// Errors: WrongState for a task that does not wait for a time.
 func (ts *TaskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.RunNowResponse, error) {
 	_, at, err := ts.change(ctx, in.GetId(), nil, func(c *call, id core.TaskID) (core.Op, core.Fact) {
 		return &core.TaskRunNow{Task: id}, nil
@@ -23,6 +24,7 @@ func (ts *TaskService) RunNow(ctx context.Context, in *pb.RunNowRequest) (*pb.Ru
 }
 
 // Delete removes a task that has ended.
+// Its id is refused for a while. Errors: WrongState for a task that has not ended.
 func (ts *TaskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.DeleteResponse, error) {
 	_, at, err := ts.change(ctx, in.GetId(), nil, func(c *call, id core.TaskID) (core.Op, core.Fact) {
 		return &core.TaskDelete{Task: id}, nil
@@ -34,6 +36,8 @@ func (ts *TaskService) Delete(ctx context.Context, in *pb.DeleteRequest) (*pb.De
 }
 
 // Update edits a task that waits or is dead.
+// Fields that are left out stay as they are. Errors: WrongState for a task that runs or has ended
+// otherwise.
 func (ts *TaskService) Update(ctx context.Context, in *pb.UpdateRequest) (*pb.UpdateResponse, error) {
 	r, at, err := ts.operate(ctx, in.GetId(), in.GetRequestId(), func(c *call, id core.TaskID) (core.Op, core.Fact) {
 		return asOp(c.t.taskUpdate(id, in))
@@ -45,6 +49,8 @@ func (ts *TaskService) Update(ctx context.Context, in *pb.UpdateRequest) (*pb.Up
 }
 
 // Cancel cancels a task that has not ended.
+// One that waits is cancelled at once; the worker of one that runs is asked to stop, unless force
+// takes the task from it. A second cancel changes nothing.
 func (ts *TaskService) Cancel(ctx context.Context, in *pb.CancelRequest) (*pb.CancelResponse, error) {
 	r, at, err := ts.operate(ctx, in.GetId(), in.GetRequestId(), func(c *call, id core.TaskID) (core.Op, core.Fact) {
 		return &core.TaskCancel{Task: id, Reason: in.GetReason(), Force: in.GetForce()}, reason(in.GetReason())
@@ -56,6 +62,7 @@ func (ts *TaskService) Cancel(ctx context.Context, in *pb.CancelRequest) (*pb.Ca
 }
 
 // Retry makes a dead or cancelled task ready.
+// Its counts begin at 0 again, its attempts stay. Errors: WrongState for any other task.
 func (ts *TaskService) Retry(ctx context.Context, in *pb.RetryRequest) (*pb.RetryResponse, error) {
 	r, at, err := ts.operate(ctx, in.GetId(), in.GetRequestId(), func(c *call, id core.TaskID) (core.Op, core.Fact) {
 		return &core.TaskRedrive{Task: id}, nil
@@ -67,6 +74,8 @@ func (ts *TaskService) Retry(ctx context.Context, in *pb.RetryRequest) (*pb.Retr
 }
 
 // ForceRelease takes a running task from its worker.
+// attempt, if given, must be the one that runs: the operator means the worker that was seen. Errors:
+// WrongState.
 func (ts *TaskService) ForceRelease(ctx context.Context, in *pb.ForceReleaseRequest) (*pb.ForceReleaseResponse, error) {
 	r, at, err := ts.operate(ctx, in.GetId(), in.GetRequestId(), func(c *call, id core.TaskID) (core.Op, core.Fact) {
 		return &core.TaskForceRelease{Task: id, Attempt: in.GetAttempt()}, nil
@@ -86,6 +95,8 @@ func (ts *TaskService) operate(ctx context.Context, id string, request []byte, o
 }
 
 // change proposes an op on a task that must exist. With a request id it is applied once, however often it is sent.
+// op makes the op once the call has its partition. Errors: NotFound where the task, or its namespace,
+// is not there.
 func (ts *TaskService) change(ctx context.Context, id string, request []byte, op func(c *call, id core.TaskID) (core.Op, core.Fact)) (core.OpResult, *pb.At, error) {
 	none := core.OpResult{}
 	task, fact := readTaskID("id", id)
@@ -129,6 +140,7 @@ func (s *Server) operated(field string) core.Fact {
 func reason(s string) core.Fact { return TextUpTo("reason", s, "reason_bytes", core.MaxReason) }
 
 // taskUpdate reads an edit of a task.
+// Whether the state of the task allows it is judged in Apply.
 func (t *Translator) taskUpdate(id core.TaskID, in *pb.UpdateRequest) (op *core.TaskUpdate, fact core.Fact) {
 	op = &core.TaskUpdate{Task: id}
 	// Optional fields: what is not given stays as it is.
@@ -229,6 +241,8 @@ func isLabelName(s string) bool {
 }
 
 // Pause stops giving out a queue's tasks, in all partitions of the namespace.
+// Tasks that run go on, and delays come due. A queue that is paused already stays so under the new
+// reason and time.
 func (qs *QueueService) Pause(ctx context.Context, in *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
 	op := &core.QueuePause{Queue: in.GetQueue(), Reason: in.GetReason()}
 	if fact := reason(in.GetReason()); fact != nil {
@@ -255,6 +269,8 @@ func (qs *QueueService) Resume(ctx context.Context, in *pb.ResumeQueueRequest) (
 
 // pause proposes op to all partitions, the first one first. A queue that some of them have is made in the others, so that it is
 // paused where its next task comes to be.
+// times reads what depends on the time of the shard, which is known only with the namespace; nil:
+// nothing does. at is where the first partition's part stands.
 func (qs *QueueService) pause(ctx context.Context, op *core.QueuePause, times func(t *Translator) core.Fact) (replayed bool, at core.At, err error) {
 	if fact := QueueName("queue", op.Queue); fact != nil {
 		return false, at, fact

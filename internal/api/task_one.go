@@ -10,6 +10,7 @@ import (
 )
 
 // GiveBack returns tasks that were granted to a caller who left.
+// It does not wait for that: tasks whose return fails come back when their leases end.
 func (ts *TaskService) GiveBack(ctx context.Context, tasks []*pb.Assignment) {
 	// The caller is gone, and with it the context; the work is for others.
 	call, err := ts.s.begin(context.WithoutCancel(ctx), false)
@@ -32,6 +33,7 @@ func (ts *TaskService) GiveBack(ctx context.Context, tasks []*pb.Assignment) {
 
 // SettleOne settles one task, whose refusal is the answer's. outcome is what item asks for, and what the fields of errors are
 // within; method is for the log.
+// Errors: LeaseLost, and what refuses the effects.
 func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outcome, method string) (*pb.SettleResult, *pb.At, error) {
 	id, fact := readTaskID("id", item.GetId())
 	if fact != nil {

@@ -55,6 +55,7 @@ func (ts *TenantService) Get(ctx context.Context, in *pb.GetTenantRequest) (*pb.
 }
 
 // Set replaces the configuration of a tenant.
+// It makes a tenant that was not used yet. Errors: Invalid, RevMismatch for another version.
 func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.SetTenantResponse, error) {
 	if _, _, fact := ts.s.asks(ctx); fact != nil {
 		return nil, fact
@@ -67,7 +68,7 @@ func (ts *TenantService) Set(ctx context.Context, in *pb.SetTenantRequest) (*pb.
 		return nil, fact
 	}
 	c := in.GetConfig()
-	// 0 is no bound.
+	// 0 stands for unbounded.
 	for _, bound := range []struct {
 		field string
 		n     int64

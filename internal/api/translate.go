@@ -30,7 +30,7 @@ type Translator struct {
 	// space is the name of the namespace, parts how many partitions it has. Up to 1, everything is in
 	// part.
 	space string
-	parts int // partitions of the namespace; up to 1: everything is in part
+	parts int
 	// leads tells which partitions this node leads; nil: none is preferred.
 	leads PlaceBackend
 	// points tells what points must be like.
@@ -44,8 +44,8 @@ type Translator struct {
 	// seed is made of what makes the commit that is read repeatable; zero: nothing does. seedMs is the
 	// time of the ids of its tasks, in milliseconds, and drawn how many were drawn.
 	seed   [16]byte
-	seedMs int64  // the time of the ids of its tasks
-	drawn  uint64 // how many ids of its tasks were drawn
+	seedMs int64
+	drawn  uint64
 }
 
 // taskCreate reads a task that is to be made.

@@ -35,6 +35,8 @@ var taskOps = []opRow{
 }
 
 // Commit reads a commit, with a fence or without.
+// Parts are read in the order in which a client would look for a mistake: sizes, fence, request id,
+// conditions, ops, and last whether all are of one partition and fit an entry.
 func (t *Translator) Commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact) {
 	c = core.Commit{Partition: t.part, Principal: t.who.Name}
 	if fact = t.commitSize(len(in.GetConditions()), len(in.GetOps())); fact != nil {
@@ -74,6 +76,7 @@ func (t *Translator) Commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 }
 
 // endedBy returns the first lease that ops end; without one the token is 0.
+// A commit with a fence may end its lease, or others: the first one that is named makes it repeatable.
 func endedBy(ops []*pb.Op) core.TaskHold {
 	for _, op := range ops {
 		var in *pb.Hold
@@ -116,6 +119,7 @@ func FitsLog(l *edge.Limits, c *core.Commit) core.Fact {
 }
 
 // conditions reads the conditions of a commit, which its caller must be allowed to ask.
+// They are judged before any op, and all must hold.
 func (t *Translator) conditions(in []*pb.KVCheck) ([]*core.KVCheck, core.Fact) {
 	if len(in) == 0 {
 		return nil, nil
@@ -161,7 +165,9 @@ func (t *Translator) taskSnooze(in *pb.TaskSnooze) (*core.TaskSnooze, core.Fact)
 }
 
 // complete reads the result of a task; nil is an empty one.
+// It is that of an op of a commit, and of a settle.
 func (t *Translator) complete(h core.TaskHold, in *pb.Complete) (*core.TaskComplete, core.Fact) {
+	// Refused, and not cut: a part of a result is not one.
 	if int64(len(in.GetResult())) > t.l.ResultBytes {
 		return nil, edge.TooLarge("complete.result", "result_bytes", t.l.ResultBytes)
 	}
@@ -187,6 +193,7 @@ func (t *Translator) stop(h core.TaskHold, in *pb.Stop) (*core.TaskStop, core.Fa
 }
 
 // taskError reads what an attempt reports. Longer texts are cut.
+// Cut between runes, so that the texts stay UTF-8.
 func taskError(in *pb.TaskError) core.TaskError {
 	return core.TaskError{
 		Code:    core.Cut(in.GetCode(), errorCodeBytes),
@@ -198,6 +205,7 @@ func taskError(in *pb.TaskError) core.TaskError {
 // snooze reads until when an attempt is put off: a time, or a delay from the entry on.
 func (t *Translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, core.Fact) {
 	op := &core.TaskSnooze{Task: h.Task, Token: h.Token}
+	// Exactly one of the two.
 	if (in.GetUntil() == nil) == (in.GetDelay() == nil) {
 		return nil, edge.Invalid("snooze", "give either until or delay")
 	}
@@ -210,6 +218,7 @@ func (t *Translator) snooze(h core.TaskHold, in *pb.Snooze) (*core.TaskSnooze, c
 }
 
 // key holds a keyspace and a key to their forms.
+// Keys are any bytes; names of keyspaces have an alphabet.
 func (t *Translator) key(keyspace string, key []byte) core.Fact {
 	if fact := edge.SpaceName("keyspace", keyspace); fact != nil {
 		return fact
@@ -229,6 +238,7 @@ func KeyLength(l *edge.Limits, field string, key []byte) core.Fact {
 }
 
 // kvPut reads a put. The old value is shown only to who may read values.
+// Whether its condition holds is judged in Apply.
 func (t *Translator) kvPut(in *pb.KVPut) (*core.KVPut, core.Fact) {
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
@@ -261,6 +271,7 @@ func (t *Translator) kvDelete(in *pb.KVDelete) (*core.KVDelete, core.Fact) {
 }
 
 // kvCheck reads a condition: whether a key is there, or how its revision or its value compares with an operand.
+// Values are compared byte by byte.
 func (t *Translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 	if fact := t.key(in.GetKeyspace(), in.GetKey()); fact != nil {
 		return nil, fact
@@ -294,6 +305,7 @@ func (t *Translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 }
 
 // taskCancel reads the cancel of a task as an op of a commit.
+// The task must be of the commit's partition.
 func (t *Translator) taskCancel(in *pb.TaskCancel) (*core.TaskCancel, core.Fact) {
 	id, fact := readTaskID("id", in.GetId())
 	if fact == nil {

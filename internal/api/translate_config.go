@@ -11,6 +11,8 @@ import (
 )
 
 // queueConfig reads a queue's configuration; its version, which is read-only, is not looked at.
+// 0 and unset mean the default of the server, but where 0 is a word for off. Errors name the field
+// within the configuration.
 func (t *Translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact core.Fact) {
 	if in == nil {
 		return c, edge.Invalid("", "is required")
@@ -22,6 +24,7 @@ func (t *Translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact c
 		return c, fact
 	}
 	c.MaxAttempts, c.MaxCrashes = in.GetMaxAttempts(), in.GetMaxCrashes()
+	// 0 is off, unset the default, so the field is optional.
 	if c.MaxDeliveries, fact = t.deliveries(in.MaxDeliveries); fact != nil {
 		return c, fact
 	}
@@ -34,6 +37,7 @@ func (t *Translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact c
 	if c.Retry, fact = t.retry(in.GetRetry()); fact != nil {
 		return c, fact
 	}
+	// A queue may allow less than the server, not more.
 	if in.GetMaxPayload() < 0 || in.GetMaxPayload() > t.l.PayloadBytes {
 		return c, edge.Beyond("max_payload", "payload_bytes", t.l.PayloadBytes, "is out of range")
 	}
@@ -45,6 +49,7 @@ func (t *Translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact c
 }
 
 // queueLimits reads the bounds of a queue.
+// They are newer than other settings: a cluster that has not finished its upgrade refuses them.
 func (t *Translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact core.Fact) {
 	if q.CancelGrace, fact = Millis("cancel_grace", in.GetCancelGrace(), Span{Max: core.MaxCancelGrace, Limit: "cancel_grace_ms"}); fact != nil {
 		return q, fact
@@ -57,6 +62,7 @@ func (t *Translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact c
 		return q, fact
 	}
 	switch {
+	// 0 stands for unbounded.
 	case in.GetMaxTasks() < 0:
 		return q, edge.Invalid("max_tasks", "must not be negative")
 	case in.GetMaxBytes() < 0:
@@ -70,6 +76,7 @@ func (t *Translator) queueLimits(in *pb.QueueConfig) (q core.QueueLimits, fact c
 }
 
 // ceilings reads what a task of a queue may ask for itself at most.
+// 0: only that of the server.
 func (t *Translator) ceilings(q *core.QueueLimits, in *pb.QueueCeilings) (fact core.Fact) {
 	// Each ceiling has the bounds of the field of a task that it is a ceiling of.
 	for _, c := range [...]struct {
@@ -112,6 +119,7 @@ func (t *Translator) spans(c *core.QueueConfig, in *pb.QueueConfig) (fact core.F
 }
 
 // orOff reads a duration of which 0 means none at all, and unset the default.
+// Off is stored as -1.
 func (t *Translator) orOff(field string, d *durationpb.Duration) (core.Millis, core.Fact) {
 	ms, fact := Millis(field, d, HorizonSpan(t.l))
 	if fact == nil && d != nil && ms == 0 {
@@ -151,6 +159,7 @@ func (t *Translator) namespaceConfig(in *pb.NamespaceConfig) (c core.NamespaceCo
 }
 
 // ifVersion reads the version that a change expects; -1 is any.
+// 0 is that of a thing without a configuration of its own.
 func ifVersion(v *uint64) (int64, core.Fact) {
 	switch {
 	case v == nil:

@@ -33,6 +33,7 @@ func (t *Translator) kvAdd(in *pb.KVAdd) (*core.KVAdd, core.Fact) {
 }
 
 // kvRangeOp is kvDeleteRange for a commit, whose keys are of one partition.
+// Errors: Invalid where the keys may be of several partitions.
 func (t *Translator) kvRangeOp(in *pb.KVDeleteRange) (*core.KVDeleteRange, core.Fact) {
 	op, fact := t.kvDeleteRange(in)
 	if fact != nil || !t.several() {
@@ -58,6 +59,7 @@ func (t *Translator) kvDeleteRange(in *pb.KVDeleteRange) (*core.KVDeleteRange, c
 }
 
 // keyRange checks a keyspace and the bounds of a range of its keys.
+// Bounds that are empty are none; from is in the range, to is not.
 func (t *Translator) keyRange(keyspace string, from, to, prefix []byte) core.Fact {
 	if fact := edge.SpaceName("keyspace", keyspace); fact != nil {
 		return fact

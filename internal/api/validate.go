@@ -24,6 +24,7 @@ func QueueName(field, s string) core.Fact {
 }
 
 // isName reports whether s is a name, in which colons are allowed when colon is set.
+// It is asked for each name of a task, so it makes no text.
 func isName(s string, colon bool) bool {
 	if s == "" || len(s) > NameBytes {
 		return false

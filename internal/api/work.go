@@ -18,6 +18,7 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 	if fact != nil {
 		return nil, fact
 	}
+	// 0 means the length that each lease has.
 	extend, fact := Millis("extend", in.GetExtend(), LeaseSpan(l))
 	if fact != nil {
 		return nil, fact
@@ -48,6 +49,7 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 func allLost(n int) []*pb.HeartbeatResult {
 	out := make([]*pb.HeartbeatResult, n)
 	for i := range out {
+		// A worker stops work on such a task.
 		out[i] = &pb.HeartbeatResult{Lost: true}
 	}
 	return out
@@ -124,6 +126,7 @@ func (ts *TaskService) Settle(ctx context.Context, in *pb.SettleRequest) (*pb.Se
 			f := core.NotFound{Kind: "task", ID: h.Task.String()}
 			p.Results = append(p.Results, core.Result{Refusal: &core.Refusal{Fact: f}})
 		}
+	// Else all items were answered at once.
 	case len(b.Commits) > 0:
 		if p, err = c.proposeEach(ctx, b.Commits); err != nil {
 			return nil, err

@@ -83,7 +83,7 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(out, '}'), nil
 }
 
-// indexOf is the place of a member in an object, -1 if there is none of that name.
+// indexOf is the place of a member in an object, -1 where it is missing.
 func indexOf(o object, name string) int {
 	for i, f := range o {
 		if f.name == name {

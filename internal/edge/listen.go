@@ -29,7 +29,7 @@ type address struct {
 	fresh list.List // as connections.fresh
 }
 
-// oldest is the new connection that is open for longest; nil: there is no new one.
+// oldest is the new connection that is open for longest; nil: none is new.
 func (a *address) oldest() *Conn { return oldestOf(&a.fresh) }
 
 // oldestOf is the first connection of a list; nil: the list is empty.
@@ -209,7 +209,7 @@ type Conn struct {
 	// make room.
 	Calls atomic.Int64
 
-	// Secure says that TLS is above it, so that the bytes read here are encrypted.
+	// Secure says that TLS is above it, so that what is read here is encrypted.
 	Secure bool
 	// heads looks at what is read here; nil: that is not HTTP/1.
 	heads *headReader

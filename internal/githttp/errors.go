@@ -12,6 +12,7 @@ import (
 
 // exception is a fact that leaves this door with another status or text than the table of package edge gives it.
 type exception struct {
+	// is tells the fact by its type, and by its content where the type has several meanings.
 	is     func(error) bool
 	status int    // 0: that of the table
 	text   string // empty: the fact's own
@@ -56,6 +57,7 @@ func describe(err error) (status int, text string) {
 	if r, ok := errors.AsType[*refusal](err); ok {
 		return r.status, r.text
 	}
+	// What has no row is an internal error: its text stays in the log.
 	status, text = edge.RowOf(err).HTTP, edge.Text(err)
 	if u, ok := errors.AsType[core.Unavailable](err); ok && u.Limit != "" {
 		text += ": " + u.Limit // other doors have a field for it

@@ -46,5 +46,6 @@ func (q *request) outcome(err error) error {
 	if q.revoked() && isSlow(err) {
 		return core.Unauthenticated{} // the deadline that hold set
 	}
+	// As at the other doors.
 	return edge.Revoked(q.call, err)
 }

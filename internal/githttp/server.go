@@ -110,6 +110,7 @@ type request struct {
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q := &request{s: s, w: w, r: r, control: http.NewResponseController(w), in: pace{s: s}, out: pace{s: s}}
+	// Deferred first, so that it runs last: whatever ends the request, the connection keeps a deadline.
 	defer q.leave()
 	// As git does: nothing of this may be kept by anybody on the way.
 	h := w.Header()

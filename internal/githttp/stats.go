@@ -47,6 +47,7 @@ func (c *counters) refused(status int) {
 		c.unavailable.Add(1)
 	case http.StatusTooManyRequests, http.StatusRequestEntityTooLarge, http.StatusInsufficientStorage:
 		c.limited.Add(1)
+	// A wrong method, media type or request, and what this server has to answer for.
 	default:
 		c.other.Add(1)
 	}

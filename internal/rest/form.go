@@ -22,14 +22,14 @@ type Form struct {
 	// Pattern is an expression that the text matches, Not one that it does not match.
 	Pattern string
 	Not     string
-	// MinLength and MaxLength count characters; 0: there is no bound.
+	// MinLength and MaxLength count characters; 0: unbounded.
 	MinLength, MaxLength int64
-	// Minimum, Maximum and MultipleOf are of numbers; empty: there is no bound.
+	// Minimum, Maximum and MultipleOf are of numbers; empty: unbounded.
 	Minimum, Maximum json.Number
 	MultipleOf       json.Number
 	// Words is the whole set of texts.
 	Words []string
-	// MinItems and MaxItems are of a list; 0: there is no bound.
+	// MinItems and MaxItems are of a list; 0: unbounded.
 	MinItems, MaxItems int64
 	// Note is a bound in words, where no expression says it.
 	Note     string
@@ -142,6 +142,7 @@ func positiveUpTo(top uint64) string {
 }
 
 // wholes is the form of a whole number. Where it is written as a text, the text has the same bounds.
+// Other bounds than 0 and 1 have no expression: such numbers are never written as texts.
 func wholes[T int64 | uint64](low, high T) Form {
 	f := Form{Minimum: json.Number(fmt.Sprint(low)), Maximum: json.Number(fmt.Sprint(high))}
 	if low == 0 {

@@ -35,7 +35,7 @@ const keyspacesService = "/millrace.v1.KeyspaceService/"
 func keyRoutes() []*Route {
 	return []*Route{
 		{
-			// Keys are any bytes: percent-encoded in a path, so that a slash within one is no separator.
+			// Keys are any bytes: percent-encoded in a path, so that a slash within one does not separate.
 			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev"}, Status: statusOK, Query: keyReads,
 			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
 			handle: (*restCall).getKey,

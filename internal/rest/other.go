@@ -123,4 +123,5 @@ func (c *restCall) status() error {
 }
 
 // openAPI serves GET /v1/openapi.json.
+// The document is a part of the program, so it always describes what this server does.
 func (c *restCall) openAPI() error { return c.bytes(contentJSON, openapi.Document) }

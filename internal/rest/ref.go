@@ -296,6 +296,7 @@ func (c *restCall) readReflog() error {
 }
 
 // writeRefs writes the refs of a page.
+// A ref that is not there has its name alone.
 func writeRefs(w *jsonWriter, refs []*pb.Ref) {
 	w.List("refs", len(refs), func(i int) {
 		w.Open('{')

@@ -154,6 +154,7 @@ func (c *restCall) embed() error {
 
 // search serves POST /v1/matrix/search.
 // It is written by hand: rows are written without a message in between.
+// A deadline is that of the search itself, which is a part of the body.
 func (c *restCall) search() error {
 	pprof.SetGoroutineLabels(api.ParseStage)
 	defer pprof.SetGoroutineLabels(c.ctx)

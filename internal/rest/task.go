@@ -93,6 +93,8 @@ func (c *restCall) create() error {
 }
 
 // location is a path within the namespace of the request.
+// The namespace stands in it where the request named one: without it the address would lead to another
+// task.
 func (c *restCall) location(path string) string {
 	if ns, ok := c.query.get("ns"); ok {
 		return path + "?ns=" + url.QueryEscape(ns)

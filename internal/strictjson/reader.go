@@ -227,7 +227,7 @@ func (d *Reader) Enter(open byte, otherwise string) bool {
 
 // Mistyped refuses a value of another type, and text that is not a JSON value.
 func (d *Reader) Mistyped(message string) {
-	// A copy reads on, so that text which is no JSON at all is called malformed and not mistyped.
+	// A copy reads on, so that text which is not JSON at all is called malformed and not mistyped.
 	probe := *d
 	probe.Skip()
 	if probe.fact != nil {
