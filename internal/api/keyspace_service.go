@@ -67,7 +67,7 @@ func keyspaceConfig(in *pb.KeyspaceConfig) (c core.KeyspaceConfig, fact core.Fac
 	case in.GetRetention() != nil:
 		return c, edge.NotSupported("retention")
 	}
-	// A missing quota reads as zeros, which are no bounds.
+	// A missing quota reads as zeros: unbounded.
 	q := in.GetQuota()
 	// 0 stands for unbounded.
 	for _, bound := range []struct {

@@ -39,7 +39,7 @@ var order = []string{"task", "kv", "tenant", "ref", "search", "cluster", "stream
 type Contract struct {
 	// files are the compiled files, those that the contract imports too.
 	files *protoregistry.Files
-	// params are parameters that several routes name by an id, shapes are schemas that are no message.
+	// params are parameters that several routes name by an id, shapes are schemas that are not messages.
 	params map[string]*restpb.Param
 	shapes map[string]*restpb.Shape // by name
 	routes []*Route
