@@ -250,15 +250,7 @@ func (m *Machine) leave(tx core.Txn, l *queueState, id core.TaskID, rec *record)
 // leaveReady takes a task out of the ready ones. One that this entry created has no row yet. It must come before the task is no
 // longer counted as ready.
 func (m *Machine) leaveReady(tx core.Txn, l *queueState, id core.TaskID, rec *record) {
-	stored := true
-	for i := range m.fresh {
-		if f := &m.fresh[i]; f.id == id && !f.taken {
-			f.taken, stored = true, false
-			m.log.took(i)
-			break
-		}
-	}
-	if stored {
+	if !m.takeFresh(id) {
 		m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
 		tx.Delete(m.mem.own(m.key))
 	}

@@ -145,6 +145,32 @@ func (m *Machine) settleFresh(tx core.Txn) {
 	m.epoch++
 }
 
+// takeFresh takes a task out of the fresh ones; false if it is not one of them.
+func (m *Machine) takeFresh(id core.TaskID) bool {
+	for i := range m.fresh {
+		if f := &m.fresh[i]; f.id == id && !f.taken {
+			f.taken = true
+			m.log.took(i)
+			return true
+		}
+	}
+	return false
+}
+
+// settleOf writes the rows of a queue's fresh tasks now, for who looks for them before the entry ends.
+func (m *Machine) settleOf(tx core.Txn, l *queueState) {
+	for i := range m.fresh {
+		f := &m.fresh[i]
+		if f.queue != l || f.taken {
+			continue
+		}
+		f.taken = true
+		m.log.took(i)
+		m.key = keys.AppendReady(m.key[:0], m.p, l.number, f.rec.sort, f.rec.seq)
+		tx.Insert(m.mem.own(m.key), m.mem.own(f.id[:]))
+	}
+}
+
 // keptFresh bounds the memory of that list which is kept from one entry to the next, in tasks.
 const keptFresh = 4096
 

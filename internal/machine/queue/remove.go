@@ -214,10 +214,16 @@ func (m *Machine) sweepShared(tx core.Txn, c *core.ApplyContext, l *queueState, 
 func (m *Machine) sweepReady(tx core.Txn, c *core.ApplyContext, l *queueState, limit int) (used int, err error) {
 	var ids []core.TaskID
 	from, to := keys.ReadyRange(m.p, l.number)
-	err = tx.Scan(from, to, func(_, value []byte) bool {
-		ids = append(ids, toID(value))
-		return len(ids) < limit
-	})
+	scan := func() error {
+		return tx.Scan(from, to, func(_, value []byte) bool {
+			ids = append(ids, toID(value))
+			return len(ids) < limit
+		})
+	}
+	if err = scan(); err == nil && len(ids) == 0 {
+		m.settleOf(tx, l) // this entry created them
+		err = scan()
+	}
 	if err == nil && len(ids) == 0 {
 		err = errs.Corruptf("%d tasks are ready, and their index has none", l.states[core.Ready])
 	}
@@ -249,8 +255,10 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	}
 	switch s {
 	case core.Ready:
-		m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
-		tx.Delete(m.mem.own(m.key))
+		if !m.takeFresh(id) {
+			m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
+			tx.Delete(m.mem.own(m.key))
+		}
 	case core.Scheduled:
 		m.taskTimer(id, &rec)
 		tx.Delete(m.mem.own(m.key))

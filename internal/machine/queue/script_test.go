@@ -111,6 +111,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	switch d.Cmd {
 	case "commit":
 		return s.runCommit(w)
+	case "entry":
+		return s.runEntry(w)
 	case "advance":
 		return s.effects(s.advance(w.spanAt(0)))
 	case "tick":
@@ -400,6 +402,35 @@ func (s *script) runCommit(w words) string {
 		b.WriteString(s.answer(op, outs[i].res, nil))
 	}
 	return b.String() + s.effects(outs[0])
+}
+
+// runEntry applies each line as a commit of its own, all in one entry. A tick is one of them.
+func (s *script) runEntry(w words) string {
+	s.c.Index++
+	var b strings.Builder
+	for line := range strings.Lines(w.d.Input) {
+		cmd, args, err := datadriven.ParseLine(strings.TrimSpace(line))
+		if err != nil {
+			w.d.Fatalf(w.t, "%v", err)
+		}
+		if cmd == "tick" {
+			_, more, err := s.m.Tick(s.tape, &s.c, 1000)
+			if err != nil {
+				w.t.Fatal(err)
+			}
+			fmt.Fprintf(&b, "more=%v\n", more)
+			continue
+		}
+		op := s.op(words{w.t, &datadriven.TestData{Cmd: cmd, CmdArgs: args}}, cmd)
+		res, fact, err := s.m.Apply(s.tape, &s.c, op)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		b.WriteString(s.answer(op, res, fact))
+	}
+	var o outcome
+	s.end(&o)
+	return b.String() + s.effects(o)
 }
 
 func refused(fact core.Fact) string {
