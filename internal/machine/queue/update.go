@@ -199,6 +199,9 @@ func (l *queueState) checkCeilings(op *core.TaskCreate) core.Fact {
 	if c.CeilingDeliveries > 0 && op.MaxDeliveries < 0 {
 		return core.Invalid{Field: "max_deliveries", Reason: "ceiling", Message: "must not be turned off in this queue"}
 	}
+	if c.CeilingMaxRun > 0 && op.MaxRun < 0 && l.config.MaxRun > 0 {
+		return core.Invalid{Field: "max_run", Reason: "ceiling", Message: "must not be turned off in this queue"}
+	}
 	return nil
 }
 
