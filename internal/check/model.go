@@ -142,6 +142,9 @@ func (m *Model) Judge(index uint64, e *core.Entry, results []core.Result) error 
 	case len(results) != len(e.Commits):
 		return &Mismatch{index, 0, fmt.Sprintf("%d results for %d commits", len(results), len(e.Commits))}
 	}
+	if m.rules < core.FormatQueues && e.Format >= core.FormatQueues {
+		m.reorder()
+	}
 	m.index, m.stamp, m.rules = index, e.Stamp, e.Format
 	for i := range e.Commits {
 		if err := m.commit(&e.Commits[i], &results[i]); err != nil {
@@ -149,6 +152,17 @@ func (m *Model) Judge(index uint64, e *core.Entry, results []core.Result) error 
 		}
 	}
 	return nil
+}
+
+// reorder forgets the order of ready tasks: places of format 1 are a class of their own, of which nothing is said here.
+func (m *Model) reorder() {
+	for _, p := range m.partitions() {
+		for name, q := range p.queues {
+			q.fresh = [10][]*task{}
+			p.unorder(m, name)
+		}
+	}
+	m.undo = nil // it is no part of a commit
 }
 
 // change registers how to take a change back if the commit turns out to be refused.

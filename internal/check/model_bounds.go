@@ -2,6 +2,8 @@ package check
 
 import (
 	"fmt"
+	"math"
+	"strings"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -14,6 +16,8 @@ func misfits(op core.Op) []misfit {
 	switch op := op.(type) {
 	case *core.TaskCreate:
 		return misfitsOfTask(op)
+	case *core.QueuePause:
+		return misfitsOfName("queue", op.Queue)
 	case *core.QueueDelete:
 		return misfitsOfName("queue", op.Queue)
 	case *core.QueueSet:
@@ -64,6 +68,34 @@ func misfitsOfTask(op *core.TaskCreate) []misfit {
 	}
 	if len(op.Tag) > 128 {
 		out = append(out, misfit{"tag", "tag_bytes"})
+	}
+	return append(out, misfitsOfLabels(op.Labels)...)
+}
+
+// misfitsOfUpdate lists what an edit may not say. It is no misfit of the op alone, as the state of the task is judged first.
+func misfitsOfUpdate(op *core.TaskUpdate) []misfit {
+	out := misfitsOfLabels(op.Labels)
+	if op.HasPriority && op.Priority > 9 {
+		out = append(out, misfit{field: "priority"})
+	}
+	return out
+}
+
+// misfitsOfLabels: few and short, each name once, in order.
+func misfitsOfLabels(labels []core.Label) []misfit {
+	var out []misfit
+	if len(labels) > core.MaxLabels {
+		out = append(out, misfit{"labels", "labels"})
+	}
+	for i, l := range labels {
+		switch {
+		case len(l.Name) > core.MaxLabelName:
+			out = append(out, misfit{"labels", "label_name"})
+		case len(l.Value) > core.MaxLabelValue:
+			out = append(out, misfit{"labels", "label_value"})
+		case l.Name == "" || strings.ContainsRune(l.Name+l.Value, 0) || i > 0 && labels[i-1].Name >= l.Name:
+			out = append(out, misfit{field: "labels"})
+		}
 	}
 	return out
 }
@@ -119,6 +151,17 @@ func misfitsOfConfig(c *core.QueueConfig) []misfit {
 	within("retention.completed", int64(c.RetainCompleted), 1, horizon, off)
 	within("retention.cancelled", int64(c.RetainCancelled), 1, horizon, off)
 	within("retention.dead", int64(c.RetainDead), 1, horizon, off)
+	l := &c.Limits
+	within("cancel_grace", int64(l.CancelGrace), 1, 24*hour, off)
+	within("default_ttl", int64(l.DefaultTTL), 1, horizon)
+	within("max_tasks", l.MaxTasks, 1, math.MaxInt64)
+	within("max_bytes", l.MaxBytes, 1, math.MaxInt64)
+	within("ceilings.max_attempts", int64(l.CeilingAttempts), 1, 1000)
+	within("ceilings.max_crashes", int64(l.CeilingCrashes), 1, 1000)
+	within("ceilings.max_deliveries", int64(l.CeilingDeliveries), 1, 1_000_000)
+	within("ceilings.lease", int64(l.CeilingLease), 1000, 24*hour)
+	within("ceilings.max_run", int64(l.CeilingMaxRun), 1, horizon)
+	within("ceilings.priority", int64(l.CeilingPriority), 1, 9)
 	return out
 }
 

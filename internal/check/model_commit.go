@@ -298,6 +298,14 @@ func taskOf(op core.Op) (core.TaskID, bool) {
 	switch op := op.(type) {
 	case *core.TaskCreate:
 		return op.ID, true
+	case *core.TaskCancel:
+		return op.Task, true
+	case *core.TaskRedrive:
+		return op.Task, true
+	case *core.TaskForceRelease:
+		return op.Task, true
+	case *core.TaskUpdate:
+		return op.Task, true
 	case *core.TaskDelete:
 		return op.Task, true
 	case *core.TaskRunNow:

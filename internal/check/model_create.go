@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -12,7 +13,8 @@ import (
 // queue is what a queue rules, and the order in which its tasks were made.
 type queue struct {
 	config core.QueueConfig
-	fresh  [10][]core.TaskID // by priority: tasks ready since their creation, oldest first
+	fresh  [10][]*task // by priority: tasks ready since their creation, oldest first
+	pauses pauses
 }
 
 // settings are the rules in force for one task.
@@ -101,7 +103,9 @@ func (p *part) retain(t *task, state core.State) core.Millis {
 // create judges a new task, a repeated id, a taken unique key and a refusal.
 func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) error {
 	if t := p.tasks[op.ID]; t != nil {
-		if !t.forgettable(m.stamp) || a.fact != nil || a.result != nil && a.result.Replayed {
+		exists, told := a.fact.(core.AlreadyExists)
+		told = told && exists.Kind == "task" || a.result != nil && a.result.Replayed
+		if told || !t.forgettable(m.stamp) {
 			return m.createAgain(p, t, op, a)
 		}
 	}
@@ -119,11 +123,14 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 	if !a.blind && (a.result.Replayed || a.result.Task != op.ID) {
 		return fmt.Errorf("task %s is new: answered %s, replayed=%v", op.ID, a.result.Task, a.result.Replayed)
 	}
-	s, err := m.born(op, a)
+	if err := p.allowed(op); err != nil {
+		return err
+	}
+	s, err := m.born(p, op, a)
 	if err != nil {
 		return err
 	}
-	t := &task{id: op.ID, create: *op, creator: c.Principal, index: m.index, at: m.stamp, past: map[core.Token]settledAs{}}
+	t := &task{id: op.ID, create: *op, now: contentOf(op), creator: c.Principal, index: m.index, at: m.stamp, past: map[core.Token]settledAs{}}
 	set(m, p.tasks, op.ID, t)
 	m.stand(p, t, []standing{s})
 	p.join(m, t, s)
@@ -145,7 +152,7 @@ func (p *part) holder(op *core.TaskCreate) (uniqueKey, bool) {
 }
 
 // born returns the first standing of a task.
-func (m *Model) born(op *core.TaskCreate, a answer) (standing, error) {
+func (m *Model) born(p *part, op *core.TaskCreate, a answer) (standing, error) {
 	due, wall := op.RunAt, m.rules >= core.FormatQueues
 	if due == 0 {
 		due, wall = m.stamp.Add(op.Delay), false
@@ -153,6 +160,10 @@ func (m *Model) born(op *core.TaskCreate, a answer) (standing, error) {
 	s := standing{state: core.Ready, limit: core.Never, fresh: true}
 	if due > m.now(wall) {
 		s = standing{state: core.Scheduled, limit: core.Never, earliest: due, latest: due, wall: wall}
+	}
+	s.expires = op.ExpiresAt
+	if ttl := p.configOf(op.Queue).Limits.DefaultTTL; s.expires == 0 && ttl > 0 {
+		s.expires = m.now(true).Add(ttl)
 	}
 	if a.result != nil && a.result.State != 0 && a.result.State != s.state {
 		return s, fmt.Errorf("task %s was made %s, expected %s", op.ID, a.result.State, s.state)
@@ -173,7 +184,7 @@ func (p *part) join(m *Model, t *task, s standing) {
 	line := &q.fresh[t.create.Priority]
 	n := len(*line)
 	m.change(func() { *line = (*line)[:n] })
-	*line = append(*line, t.id)
+	*line = append(*line, t)
 }
 
 // createAgain judges a create of an id that is known.
@@ -232,6 +243,13 @@ func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) erro
 		if f.Limit == "queues" && m.mayLack(p, op.Queue) && int64(len(p.queues)) >= f.Max {
 			return nil
 		}
+		if p.noRoom(op.Queue, int64(len(op.Payload)), f) == nil {
+			return nil
+		}
+	case core.Invalid:
+		if f.Reason == "ceiling" && slices.Contains(p.beyondCeilings(op), f.Field) {
+			return nil
+		}
 	case core.TooLarge:
 		if int64(len(op.Payload)) > cmp.Or(p.configOf(op.Queue).MaxPayload, defaults.MaxPayload) {
 			return nil
@@ -248,6 +266,9 @@ func sameTask(a, b *core.TaskCreate) bool {
 		c.ContentType = cmp.Or(c.ContentType, "application/json")
 		if len(c.Headers) == 0 {
 			c.Headers = nil
+		}
+		if len(c.Labels) == 0 {
+			c.Labels = nil
 		}
 	}
 	if !bytes.Equal(x.Payload, y.Payload) {

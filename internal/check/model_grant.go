@@ -62,7 +62,7 @@ func (m *Model) slots(p *part, op *core.Grant) (least, most uint32) {
 func (p *part) readyIn(op *core.Grant) (core.TaskID, bool) {
 	for id, t := range p.tasks {
 		asked := slices.ContainsFunc(op.Queues, func(q core.GrantQueue) bool { return q.Name == t.create.Queue })
-		if asked && t.sure(func(s *standing) bool { return s.state == core.Ready }) {
+		if asked && !p.stops(t.create.Queue) && t.sure(func(s *standing) bool { return s.state == core.Ready }) {
 			return id, true
 		}
 	}
@@ -80,6 +80,9 @@ func (m *Model) assigned(p *part, op *core.Grant, got *core.Assigned) error {
 	if !slices.ContainsFunc(op.Queues, func(q core.GrantQueue) bool { return q.Name == t.create.Queue }) {
 		return fmt.Errorf("task %s is of queue %s, which was not asked for", got.Task, t.create.Queue)
 	}
+	if err := m.gives(p, t.create.Queue); err != nil {
+		return fmt.Errorf("task %s: %w", got.Task, err)
+	}
 	if err := sameContent(t, got); err != nil {
 		return fmt.Errorf("task %s: %w", got.Task, err)
 	}
@@ -93,6 +96,10 @@ func (m *Model) assigned(p *part, op *core.Grant, got *core.Assigned) error {
 		if s.state != core.Ready || got.Attempt != s.deliveries+1 || got.Failures != s.failures || got.Crashes != s.crashes {
 			continue
 		}
+		if s.last != core.OutcomeNone {
+			m.pastOf(t, s)
+		}
+		s.last, s.expires = core.OutcomeNone, 0
 		s.state, s.fresh, s.token, s.session, s.lease = core.Running, false, got.Token, op.Session, lease
 		s.deliveries++
 		s.limit, s.given = core.Never, m.stamp
@@ -120,18 +127,24 @@ func sameContent(t *task, got *core.Assigned) error {
 	switch {
 	case got.Queue != c.Queue || got.Kind != cmp.Or(c.TaskKind, c.Queue):
 		return fmt.Errorf("queue %q kind %q, made as %q %q", got.Queue, got.Kind, c.Queue, c.TaskKind)
-	case !bytes.Equal(got.Payload, c.Payload):
-		return fmt.Errorf("payload of %d bytes differs from the one created", len(got.Payload))
-	case got.ContentType != cmp.Or(c.ContentType, "application/json"):
-		return fmt.Errorf("content type %q, made as %q", got.ContentType, c.ContentType)
+	case !bytes.Equal(got.Payload, t.now.payload):
+		return fmt.Errorf("payload of %d bytes differs from the one it has", len(got.Payload))
+	case got.ContentType != t.now.contentType:
+		return fmt.Errorf("content type %q, it is %q", got.ContentType, t.now.contentType)
 	case !slices.Equal(got.Headers, c.Headers):
 		return fmt.Errorf("headers %v, made with %v", got.Headers, c.Headers)
-	case got.Priority != c.Priority:
-		return fmt.Errorf("priority %d, made with %d", got.Priority, c.Priority)
+	case got.Priority != t.now.priority:
+		return fmt.Errorf("priority %d, it is %d", got.Priority, t.now.priority)
 	case got.CreatedAt != t.at:
 		return fmt.Errorf("created at %d, was at %d", got.CreatedAt, t.at)
 	}
 	return nil
+}
+
+// pastOf remembers how the attempt of the last token ended, when another one begins.
+func (m *Model) pastOf(t *task, s standing) {
+	unsure := !t.sure(func(o *standing) bool { return o.token == s.token && o.last == s.last })
+	set(m, t.past, s.token, settledAs{outcome: s.last, attempt: s.deliveries, unsure: unsure})
 }
 
 // inTurn judges that among tasks of one queue and priority that were never delivered, the oldest goes first.
@@ -143,8 +156,8 @@ func (p *part) inTurn(m *Model, t *task) error {
 	old := *line
 	m.change(func() { *line = old })
 	for len(*line) > 0 {
-		first := p.tasks[(*line)[0]]
-		if first == nil || !first.sure(func(s *standing) bool { return s.fresh }) || first == t {
+		first := (*line)[0]
+		if !first.sure(func(s *standing) bool { return s.fresh }) || first == t {
 			*line = (*line)[1:]
 			if first == t {
 				return nil
@@ -166,6 +179,7 @@ func (m *Model) tick(op *core.Tick, a answer) error {
 		for _, id := range slices.Collect(maps.Keys(p.timed)) {
 			m.due(p, p.tasks[id], all)
 		}
+		m.goOn(p, all)
 		m.retention(p)
 	}
 	return nil
@@ -187,6 +201,9 @@ func (m *Model) due(p *part, t *task, all bool) {
 		if may {
 			for _, st := range after {
 				add(st.next)
+				if m.mayLapse(st.next) { // both timers may come in one tick
+					add(m.lapse(p, t, st.next)[0].next)
+				}
 			}
 		}
 	}
@@ -195,6 +212,21 @@ func (m *Model) due(p *part, t *task, all bool) {
 
 // timer tells whether a standing's timer may have come, must have come, and what follows.
 func (m *Model) timer(p *part, t *task, s standing) (may, must bool, after []step) {
+	switch {
+	case m.mayLapse(s):
+		after = m.lapse(p, t, s)
+		if s.state == core.Scheduled && s.earliest <= m.now(s.wall) {
+			after = append(after, step{next: s.ready()})
+		}
+		return true, true, after
+	case s.state == core.Running && s.cancel.At != 0:
+		return m.cancelTimers(p, t, s)
+	}
+	return m.timers(p, t, s)
+}
+
+// timers is timer for a task without expiry, whose cancel was not asked for.
+func (m *Model) timers(p *part, t *task, s standing) (may, must bool, after []step) {
 	switch {
 	case s.state == core.Scheduled:
 		now := m.now(s.wall)
@@ -207,6 +239,31 @@ func (m *Model) timer(p *part, t *task, s standing) (may, must bool, after []ste
 		return true, true, m.expired(p, t, s)
 	}
 	return false, false, nil
+}
+
+// mayLapse reports whether a task's expiry has come before its first delivery.
+func (m *Model) mayLapse(s standing) bool {
+	return (s.state == core.Ready || s.state == core.Scheduled) && s.deliveries == 0 && s.expires != 0 && s.expires <= m.now(true)
+}
+
+// lapse: dead, as no worker took it in time.
+func (m *Model) lapse(p *part, t *task, s standing) []step {
+	s.lapsed = true
+	return m.end(p, t, s, core.Dead)
+}
+
+// cancelTimers: whatever ends the attempt, its lease, max_run, or the grace of the cancel, the task is cancelled.
+func (m *Model) cancelTimers(p *part, t *task, s standing) (may, must bool, after []step) {
+	may, must, after = m.timers(p, t, s)
+	after = m.cancelled(p, t, s, after)
+	if s.cancel.Until <= m.stamp { // it waits for no new term; a lease that was over by then may count as a crash
+		if may, must = true, true; s.until <= m.stamp {
+			after = append(after, m.cancelled(p, t, s, m.expired(p, t, s))...)
+		}
+		s.last = core.OutcomeCancelled
+		after = append(after, m.end(p, t, s, core.Cancelled)...)
+	}
+	return may, must, after
 }
 
 // expired: a crash. The first one is ready at once, later ones wait like failures.
@@ -249,7 +306,7 @@ func (p *part) endedBytes() int64 {
 	var sum int64
 	for _, t := range p.tasks {
 		if t.might(func(s *standing) bool { return s.state.Terminal() && !s.gone }) {
-			sum += int64(len(t.create.Payload)) + t.result + 1024
+			sum += int64(len(t.now.payload)) + t.result + 1024
 		}
 	}
 	return sum

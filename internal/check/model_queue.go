@@ -33,10 +33,10 @@ func (m *Model) queueSet(p *part, op *core.QueueSet, a answer) error {
 	}
 	next := &queue{config: changed}
 	if there {
-		next.fresh = q.fresh
+		next.fresh, next.pauses = q.fresh, q.pauses
 	}
 	if changed.Aging != now.Aging && m.rules < core.FormatQueues { // rows keep the order they were written with: nothing is known of it any more
-		next.fresh = [10][]core.TaskID{}
+		next.fresh = [10][]*task{}
 		p.unorder(m, op.Queue)
 	}
 	set(m, p.queues, op.Queue, next)
@@ -62,7 +62,7 @@ func (m *Model) mayLack(p *part, name string) bool {
 	if q == nil {
 		return true
 	}
-	if m.rules < core.FormatQueues || q.config.Version != 0 {
+	if m.rules < core.FormatQueues || q.config.Version != 0 || !slices.Contains(q.paused(), core.QueuePaused{}) {
 		return false
 	}
 	for _, t := range p.tasks {

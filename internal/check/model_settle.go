@@ -15,6 +15,8 @@ func settleOf(op core.Op) (core.TaskID, core.Token, core.Outcome, bool) {
 		return op.Task, op.Token, core.OutcomeSnoozed, true
 	case *core.TaskRelease:
 		return op.Task, op.Token, core.OutcomeReleased, true
+	case *core.TaskStop:
+		return op.Task, op.Token, core.OutcomeCancelled, true
 	}
 	return core.TaskID{}, 0, 0, false
 }
@@ -27,7 +29,7 @@ func (m *Model) settle(p *part, op core.Op, a answer) error {
 		return unknownTask(id, a)
 	}
 	if t.might(func(s *standing) bool { return s.live(token) }) && a.fact == nil {
-		set(m, t.past, token, settledAs{outcome, t.may[0].deliveries})
+		set(m, t.past, token, settledAs{outcome: outcome, attempt: t.may[0].deliveries})
 	}
 	return m.move(p, t, a, func(s standing) []step {
 		lost := step{fact: core.LeaseLost{Task: id, Given: token}}
@@ -35,7 +37,13 @@ func (m *Model) settle(p *part, op core.Op, a answer) error {
 		case s.gone && !s.known:
 			return []step{{fact: core.NotFound{Kind: "task"}}}
 		case s.live(token):
-			return m.endAttempt(p, t, s, op)
+			if _, ok := op.(*core.TaskStop); ok {
+				return m.stop(p, t, s)
+			}
+			if _, ok := op.(*core.TaskComplete); ok {
+				s.cancel = core.CancelAsked{}
+			}
+			return m.cancelled(p, t, s, m.endAttempt(p, t, s, op))
 		}
 		var steps []step
 		replay, lose := t.replays(s, token, outcome)
@@ -51,11 +59,14 @@ func (m *Model) settle(p *part, op core.Op, a answer) error {
 
 // replays tells whether a settle under a token that is not live may be answered as a replay, and whether as lost.
 func (t *task) replays(s standing, token core.Token, outcome core.Outcome) (replay, lose bool) {
+	if token == s.token && s.last != core.OutcomeNone && !s.live(token) {
+		return s.last == outcome, s.last != outcome
+	}
 	was, ok := t.past[token]
 	if !ok || was.outcome != outcome {
 		return false, true
 	}
-	return true, token != s.token && (s.gone || s.deliveries >= was.attempt+keepAttempts)
+	return true, was.unsure || token != s.token && (s.gone || s.deliveries >= was.attempt+keepAttempts)
 }
 
 // forgotten adds, to what a known id answers, what an unknown one does, once the id may be forgotten.
@@ -105,7 +116,7 @@ func (m *Model) wait(p *part, t *task, s standing, earliest, latest core.ShardTi
 
 // waitBy is wait by shard time or by the wall clocks.
 func (m *Model) waitBy(p *part, t *task, s standing, earliest, latest core.ShardTime, wall bool) []step {
-	if p.settings(t).deliveriesOver(s.deliveries) {
+	if p.settings(t).deliveriesOver(s.deliveries - s.base) {
 		return m.end(p, t, s, core.Dead)
 	}
 	later := s
@@ -118,7 +129,7 @@ func (m *Model) waitBy(p *part, t *task, s standing, earliest, latest core.Shard
 }
 
 func (m *Model) readyAgain(p *part, t *task, s standing) []step {
-	if p.settings(t).deliveriesOver(s.deliveries) {
+	if p.settings(t).deliveriesOver(s.deliveries - s.base) {
 		return m.end(p, t, s, core.Dead)
 	}
 	return []step{{next: s.ready()}}
@@ -132,7 +143,7 @@ func (s standing) ready() standing {
 
 // end: terminal, and at once removed where the queue keeps nothing.
 func (m *Model) end(p *part, t *task, s standing, state core.State) []step {
-	s.state, s.ended = state, m.stamp
+	s.state, s.ended, s.expires, s.cancel.Until, s.fresh = state, m.stamp, 0, 0, false
 	steps := []step{{next: s}}
 	if p.retain(t, state) <= 0 {
 		s.gone, s.known = true, true

@@ -15,7 +15,8 @@ type task struct {
 	creator string
 	index   uint64
 	at      core.ShardTime
-	result  int64 // bytes
+	now     content // what edits have made of it
+	result  int64   // bytes
 	may     []standing
 	past    map[core.Token]settledAs // attempts that their holder ended
 }
@@ -23,6 +24,7 @@ type task struct {
 type settledAs struct {
 	outcome core.Outcome
 	attempt uint32
+	unsure  bool // the attempt may have ended in another way, of which nothing is told
 }
 
 // keepAttempts is how many attempts a task that is kept remembers; a removed one remembers its last token alone.
@@ -41,6 +43,13 @@ type standing struct {
 	wall             bool // they are what wall clocks are to show
 
 	deliveries, failures, crashes, snoozes uint32
+	redrives                               uint32
+	base                                   uint32 // deliveries before the last redrive
+
+	cancel  core.CancelAsked // of a running or cancelled task
+	last    core.Outcome     // how the attempt of token ended, when its holder did not end it; else none
+	expires core.ShardTime   // what wall clocks show when the task is dead, unless it has started; 0: never, or it has
+	lapsed  bool             // it is dead since that
 
 	session core.SessionID
 	ended   core.ShardTime
@@ -144,7 +153,7 @@ func (m *Model) stand(p *part, t *task, next []standing) {
 	})
 	t.may = next
 	p.setTimed(t.id, t.might(func(s *standing) bool {
-		return s.state == core.Running || s.state == core.Scheduled
+		return s.state == core.Running || s.state == core.Scheduled || s.state == core.Ready && s.expires != 0
 	}))
 }
 
@@ -181,6 +190,9 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 	if a.result != nil && a.result.Kind != 0 && a.result.Kind != op.Kind() {
 		return fmt.Errorf("answer is of kind %d, op of kind %d", a.result.Kind, op.Kind())
 	}
+	if m.rules < core.FormatOperate && operates(op) && (a.fact == nil || tooEarly(a)) {
+		return m.judgeTooEarly(op, a)
+	}
 	if bad := misfits(op); len(bad) > 0 {
 		return judgeMisfit(op, bad, a)
 	}
@@ -196,6 +208,10 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 	switch op := op.(type) {
 	case *core.TaskCreate:
 		return m.create(p, c, op, a)
+	case *core.TaskCancel, *core.TaskRedrive, *core.TaskForceRelease, *core.TaskUpdate:
+		return m.control(p, c, op, a)
+	case *core.QueuePause:
+		return m.pause(p, c, op, a)
 	case *core.TaskDelete:
 		return m.remove(p, op.Task, a)
 	case *core.TaskRunNow:
@@ -309,7 +325,7 @@ func (m *Model) renew(p *part, op *core.TaskRenew, a answer) error {
 		}
 		var next []standing
 		for _, s := range t.may {
-			if s.live(item.Token) == got.Lost {
+			if s.live(item.Token) == got.Lost || got.Cancel != (!got.Lost && s.cancel.At != 0) {
 				continue
 			}
 			if !got.Lost {
@@ -318,7 +334,11 @@ func (m *Model) renew(p *part, op *core.TaskRenew, a answer) error {
 					extend = s.lease
 				}
 				s.until = min(max(s.until, m.stamp.Add(extend)), max(s.until, s.limit))
-				if s.until != got.Until {
+				until := s.until
+				if s.cancel.At != 0 {
+					until = min(until, s.cancel.Until)
+				}
+				if until != got.Until {
 					continue
 				}
 			}

@@ -358,7 +358,7 @@ func TestAuditFindsStateThatTheLogDoesNotExplain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	good := core.Task{ID: taskID(1), Queue: "q", State: core.Running, Payload: []byte{1}, Attempt: 1, LeaseUntil: 7000}
+	good := core.Task{ID: taskID(1), Queue: "q", State: core.Running, Payload: []byte{1}, ContentType: "application/json", Attempt: 1, LeaseUntil: 7000}
 	if err := m.AuditTask(testPart, taskID(1), good, true); err != nil {
 		t.Error(err)
 	}

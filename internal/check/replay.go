@@ -100,16 +100,20 @@ func (m *Model) AuditTask(p core.Partition, id core.TaskID, got core.Task, ok bo
 	case !ok:
 		return fmt.Errorf("task %s is absent, it may be %+v", id, t.may)
 	}
-	if !bytes.Equal(got.Payload, t.create.Payload) || got.Queue != t.create.Queue || got.Creator != t.creator {
-		return fmt.Errorf("task %s holds another payload, queue or creator than it was made with", id)
+	if got.Queue != t.create.Queue || got.Creator != t.creator {
+		return fmt.Errorf("task %s holds another queue or creator than it was made with", id)
+	}
+	if err := t.now.sameContent(&got); err != nil {
+		return fmt.Errorf("task %s reads with %w", id, err)
 	}
 	same := func(s *standing) bool {
 		return !s.gone && s.state == got.State && s.deliveries == got.Attempt && s.failures == got.Failures &&
-			s.crashes == got.Crashes && s.snoozes == got.Snoozes && (s.state != core.Running || s.until == got.LeaseUntil)
+			s.crashes == got.Crashes && s.snoozes == got.Snoozes && s.redrives == got.Redrives && (s.state != core.Running || s.until == got.LeaseUntil) &&
+			s.expires == got.ExpiresAt && s.cancel == got.Cancel && s.lapsed == (got.Reason == "expired")
 	}
 	if !t.might(same) {
-		return fmt.Errorf("task %s reads as %s, attempt %d, failures %d, crashes %d, snoozes %d, lease until %d; it may be %+v",
-			id, got.State, got.Attempt, got.Failures, got.Crashes, got.Snoozes, got.LeaseUntil, t.may)
+		return fmt.Errorf("task %s reads as %s %s, attempt %d, failures %d, crashes %d, snoozes %d, redrives %d, lease until %d, expires at %d, cancel %+v; it may be %+v",
+			id, got.State, got.Reason, got.Attempt, got.Failures, got.Crashes, got.Snoozes, got.Redrives, got.LeaseUntil, got.ExpiresAt, got.Cancel, t.may)
 	}
 	return nil
 }
@@ -140,6 +144,9 @@ func (m *Model) AuditStats(p core.Partition, got core.QueueStats) error {
 				most[state]++
 			}
 		}
+	}
+	if paused := m.part(p).queues[got.Queue].paused(); !slices.Contains(paused, got.Paused) {
+		return fmt.Errorf("queue %s reads as paused %+v, it may be %+v", got.Queue, got.Paused, paused)
 	}
 	sum := got.Purged
 	for _, state := range core.States() {

@@ -30,20 +30,23 @@ type Options struct {
 type Stats struct {
 	Commits, Applied, Refused, Replayed, Granted, Expired, Restarts, Distorted int
 	Closed, Held, Cleared, Gone                                                int // steps of removals of namespaces
+	// What operated tasks and queues; Asked are cancels of running tasks, Early what an older format does not have.
+	Cancels, Asked, Stops, Redrives, Forced, Updates, Pauses, Resumes, Early int
 }
 
 type run struct {
-	o     Options
-	rand  *rand.Rand
-	model *check.Model
-	real  *commit.Machine
-	tx    *machinetest.Txn
-	index uint64
-	stamp core.ShardTime
-	world *world
-	refs  *world // makes commits of refs, and ops on refs that come into others; it draws from a source of its own
-	gone  *removals
-	stats Stats
+	o      Options
+	rand   *rand.Rand
+	model  *check.Model
+	real   *commit.Machine
+	tx     *machinetest.Txn
+	index  uint64
+	format uint16 // of entries: it rises
+	stamp  core.ShardTime
+	world  *world
+	refs   *world // makes commits of refs, and ops on refs that come into others; it draws from a source of its own
+	gone   *removals
+	stats  Stats
 }
 
 // Run makes one history and judges it. The error is the first answer, or the first state read back, that the model does
@@ -51,7 +54,13 @@ type run struct {
 func Run(o Options) (Stats, error) {
 	r := &run{
 		o: o, rand: rand.New(rand.NewPCG(o.Seed, 1)), model: check.NewModel(),
-		tx: machinetest.NewTxn(), stamp: 1_000_000,
+		tx: machinetest.NewTxn(), stamp: 1_000_000, format: core.FormatCurrent,
+	}
+	switch {
+	case o.Seed%10 == 3:
+		r.format = core.FormatFirst
+	case o.Seed%5 == 1:
+		r.format = core.FormatQueues
 	}
 	r.world, r.refs = newWorld(r.rand), newWorld(rand.New(rand.NewPCG(o.Seed, 2)))
 	r.world.company = r.refs
@@ -91,7 +100,10 @@ func (r *run) open() error {
 func (r *run) entry() error {
 	r.index++
 	r.stamp = r.stamp.Add(r.world.pause())
-	e := &core.Entry{Format: core.FormatCurrent, Stamp: r.stamp, Proposer: 1, Seq: r.index}
+	if r.format < core.FormatCurrent && r.rand.IntN(80) == 0 {
+		r.format++
+	}
+	e := &core.Entry{Format: r.format, Stamp: r.stamp, Proposer: 1, Seq: r.index}
 	for range 1 + r.rand.IntN(3) {
 		e.Commits = append(e.Commits, r.world.commit(r.stamp))
 	}
@@ -112,6 +124,7 @@ func (r *run) entry() error {
 	for i := range applied.Results {
 		got := &applied.Results[i]
 		r.count(got)
+		r.stats.countControl(&e.Commits[i], got)
 		r.countRemoval(&e.Commits[i], got)
 		if r.o.Distort != nil && r.o.Distort(r.rand, &e.Commits[i], got) {
 			r.stats.Distorted++
@@ -167,6 +180,9 @@ func (r *run) count(got *core.Result) {
 // audit reads everything back through the read functions and compares it with the model.
 func (r *run) audit() error {
 	for _, p := range r.world.parts {
+		if found, err := queue.Audit(r.tx, p); err != nil || len(found) > 0 {
+			return fmt.Errorf("stored state: %v %w", found, err)
+		}
 		for _, id := range r.model.Tasks(p) {
 			got, ok, err := queue.Task(r.tx, p, id)
 			if err != nil {

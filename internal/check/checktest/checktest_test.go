@@ -29,10 +29,11 @@ func TestTheModelAllowsEveryAnswerOfTheMachines(t *testing.T) {
 		sum.Held += s.Held
 		sum.Cleared += s.Cleared
 		sum.Gone += s.Gone
+		sum.addControl(&s)
 	}
 	t.Logf("%+v", sum)
 	if sum.Refused == 0 || sum.Replayed == 0 || sum.Granted == 0 || sum.Expired == 0 || sum.Restarts == 0 ||
-		sum.Closed == 0 || sum.Held == 0 || sum.Cleared == 0 || sum.Gone == 0 {
+		sum.Closed == 0 || sum.Held == 0 || sum.Cleared == 0 || sum.Gone == 0 || sum.missesControl() {
 		t.Errorf("the histories missed what they are for: %+v", sum)
 	}
 }
@@ -83,6 +84,51 @@ func distortedTasks() map[string]distortion {
 	}
 }
 
+func distortedControl() map[string]distortion {
+	return map[string]distortion{
+		"a holder is not told of a cancel": func(_ *rand.Rand, c *core.Commit, got *core.Result) bool {
+			if _, ok := c.Ops[0].(*core.TaskRenew); !ok || got.Refusal != nil {
+				return false
+			}
+			for i := range got.Ops[0].Renewed {
+				if r := &got.Ops[0].Renewed[i]; r.Cancel {
+					r.Cancel = false
+					return true
+				}
+			}
+			return false
+		},
+		"a stop without a cancel is done": func(_ *rand.Rand, c *core.Commit, got *core.Result) bool {
+			if _, ok := c.Ops[0].(*core.TaskStop); !ok || len(c.Ops) > 1 || got.Refusal == nil {
+				return false
+			}
+			if _, ok := got.Refusal.Fact.(core.WrongState); !ok {
+				return false
+			}
+			*got = core.Result{Ops: []core.OpResult{{Kind: core.OpTaskStop, State: core.Cancelled}}}
+			return true
+		},
+		"a redrive is lost": func(_ *rand.Rand, c *core.Commit, got *core.Result) bool {
+			if _, ok := c.Ops[0].(*core.TaskRedrive); !ok || len(c.Ops) > 1 || got.Refusal != nil {
+				return false
+			}
+			*got = core.Result{Refusal: &core.Refusal{Fact: core.WrongState{Task: c.Ops[0].(*core.TaskRedrive).Task, State: core.Completed}}}
+			return true
+		},
+		"a create beyond a ceiling is applied": func(_ *rand.Rand, c *core.Commit, got *core.Result) bool {
+			op, ok := c.Ops[0].(*core.TaskCreate)
+			if !ok || len(c.Ops) > 1 || got.Refusal == nil {
+				return false
+			}
+			if f, ok := got.Refusal.Fact.(core.Invalid); !ok || f.Reason != "ceiling" {
+				return false
+			}
+			*got = core.Result{Ops: []core.OpResult{{Kind: core.OpTaskCreate, Task: op.ID, State: core.Ready}}}
+			return true
+		},
+	}
+}
+
 func distortedCommits() map[string]distortion {
 	return map[string]distortion{
 		"a repeated number of a fenced commit is judged again": func(_ *rand.Rand, c *core.Commit, got *core.Result) bool {
@@ -122,6 +168,7 @@ func distortedCommits() map[string]distortion {
 func TestTheModelCatchesADistortedAnswer(t *testing.T) {
 	all := distortedTasks()
 	maps.Copy(all, distortedCommits())
+	maps.Copy(all, distortedControl())
 	for name, distort := range all {
 		found, tried := 0, 0
 		for seed := uint64(0); seed < 60 && tried < 12; seed++ {

@@ -20,7 +20,9 @@ type world struct {
 	ids    map[core.Partition][]core.TaskID
 	holds  map[core.Partition][]core.TaskHold // every lease ever granted, newest last
 	revs   []uint64
-	old    []core.Commit // repeatable: with a request id, or a settle
+	stops  map[core.Partition][]core.TaskID // tasks that ended dead or cancelled, newest last
+	asked  map[core.Partition][]core.TaskID // running tasks whose cancel was asked for, newest last
+	old    []core.Commit                    // repeatable: with a request id, or a settle
 	serial map[core.SessionID]uint64
 	term   uint64
 
@@ -35,6 +37,7 @@ func newWorld(r *rand.Rand) *world {
 		spaces: []string{"a", "b"},
 		keys:   []string{"x", "y", "z"},
 		ids:    map[core.Partition][]core.TaskID{}, holds: map[core.Partition][]core.TaskHold{},
+		stops: map[core.Partition][]core.TaskID{}, asked: map[core.Partition][]core.TaskID{},
 		serial: map[core.SessionID]uint64{},
 	}
 }
@@ -84,9 +87,11 @@ func (w *world) commit(stamp core.ShardTime) core.Commit {
 		c.Ops = []core.Op{w.configureSpace()}
 	case n < 69:
 		c.Ops = []core.Op{w.configure()}
-	case n < 72 && len(w.ids[p]) > 0:
+	case n < 71 && len(w.ids[p]) > 0:
 		c.Ops = []core.Op{w.admin(p)}
-	case n < 84:
+	case n < 81:
+		w.controlInto(&c, p, stamp)
+	case n < 88:
 		w.mixInto(&c, p, stamp)
 	default:
 		c.Ops = []core.Op{w.create(p, stamp)}
@@ -100,9 +105,15 @@ func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) 
 		c.Conditions = append(c.Conditions, w.check())
 	}
 	for range 1 + w.rand.IntN(4) {
-		switch w.rand.IntN(6) {
+		switch w.rand.IntN(7) {
 		case 0:
 			c.Ops = append(c.Ops, w.create(p, stamp))
+		case 6:
+			if op := w.control(p, stamp); op.Kind() != core.OpTaskStop { // a settle stands first
+				c.Ops = append(c.Ops, op)
+				continue
+			}
+			c.Ops = append(c.Ops, w.write())
 		case 1:
 			c.Ops = append(c.Ops, w.check())
 		case 2:
@@ -147,6 +158,12 @@ func (w *world) mixInto(c *core.Commit, p core.Partition, stamp core.ShardTime) 
 
 func (w *world) settleInto(c *core.Commit, p core.Partition, stamp core.ShardTime) {
 	h := recent(w.rand, w.holds[p])
+	if asked, ok := w.askedHold(p); ok && w.rand.IntN(6) == 0 {
+		if h = asked; w.rand.IntN(3) == 0 {
+			c.Ops = []core.Op{&core.TaskStop{Task: h.Task, Token: h.Token}}
+			return
+		}
+	}
 	if w.rand.IntN(20) == 0 {
 		h.Token += core.Token(1 + w.rand.IntN(3)) // guessed
 	}
@@ -207,12 +224,21 @@ func (w *world) create(p core.Partition, stamp core.ShardTime) *core.TaskCreate 
 	}
 	if w.rand.IntN(6) == 0 {
 		op.MaxRun = core.Millis(500 + w.rand.IntN(12_000))
+		if w.rand.IntN(5) == 0 {
+			op.MaxRun = -1 // none, where the queue has one
+		}
 	}
 	if w.rand.IntN(2) == 0 {
 		op.Retry = core.Retry{
 			Backoff: core.Backoff(w.rand.IntN(6)), Base: core.Millis(w.rand.IntN(3000)),
 			FactorPercent: uint32(w.rand.IntN(2) * 150), Max: core.Millis(w.rand.IntN(20_000)),
 		}
+	}
+	if w.rand.IntN(6) == 0 {
+		op.ExpiresAt = w.expiry(stamp)
+	}
+	if w.rand.IntN(4) == 0 {
+		op.Labels = someLabels(w.rand)
 	}
 	w.ids[p] = append(w.ids[p], op.ID)
 	return op
@@ -237,7 +263,11 @@ func (w *world) grant(p core.Partition) *core.Grant {
 func (w *world) renew(p core.Partition) *core.TaskRenew {
 	op := &core.TaskRenew{Extend: core.Millis(w.rand.IntN(2) * (1000 + w.rand.IntN(20_000)))}
 	for range 1 + w.rand.IntN(3) {
-		op.Items = append(op.Items, recent(w.rand, w.holds[p]))
+		h := recent(w.rand, w.holds[p])
+		if asked, ok := w.askedHold(p); ok && w.rand.IntN(6) == 0 {
+			h = asked
+		}
+		op.Items = append(op.Items, h)
 	}
 	return op
 }
@@ -252,6 +282,12 @@ func (w *world) configure() core.Op {
 	}
 	if w.rand.IntN(3) == 0 {
 		c.MaxAttempts, c.Aging = int32(1+w.rand.IntN(5)), core.Millis(w.rand.IntN(3)-1)
+	}
+	if w.rand.IntN(8) == 0 {
+		c.MaxRun = core.Millis(2000 + w.rand.IntN(9000))
+	}
+	if w.rand.IntN(3) == 0 {
+		c.Limits = w.limits()
 	}
 	if w.rand.IntN(6) == 0 { // out of bounds
 		switch w.rand.IntN(3) {
@@ -314,7 +350,10 @@ func (w *world) check() *core.KVCheck {
 
 // saw remembers what later commits may use.
 func (w *world) saw(c *core.Commit, got *core.Result) {
-	for _, op := range got.Ops {
+	for i, op := range got.Ops {
+		if i < len(c.Ops) {
+			w.sawControl(c.Partition, c.Ops[i], &got.Ops[i])
+		}
 		for _, a := range op.Assigned {
 			w.holds[c.Partition] = append(w.holds[c.Partition], core.TaskHold{Task: a.Task, Token: a.Token})
 		}
