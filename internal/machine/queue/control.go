@@ -73,7 +73,7 @@ func (m *Machine) applyCancel(tx core.Txn, c *core.ApplyContext, op *core.TaskCa
 func (m *Machine) cancelRunning(tx core.Txn, c *core.ApplyContext, r *run, op *core.TaskCancel) (core.OpResult, core.Fact, error) {
 	asked := r.rec.cancelUntil != 0
 	grace := orDefault(r.queue.config.Limits.CancelGrace, defaultCancelGrace)
-	force := op.Force || grace < 0
+	force := op.Force || grace < 0 && !asked
 	reason := cutReason(op.Reason)
 	if !asked {
 		m.saveCancel(tx, r.id, &core.CancelAsked{At: c.Stamp, By: c.Principal, Reason: reason, Force: force})
