@@ -96,6 +96,9 @@ func (c *client) create() {
 	if w.chance(100) {
 		op.Unique.Key = uniqueKeyAt(at, w.rng.IntN(4))
 	}
+	if w.plan.Operate {
+		w.dress(&op)
+	}
 	next := func() { w.after(w.between(0, 20*time.Millisecond), "client", 0, c.create) }
 	c.begin(&request{
 		at: at,
@@ -106,6 +109,11 @@ func (c *client) create() {
 		creates: id,
 		matches: creates(id),
 		answer: func(r core.Result, at core.At) {
+			if w.full(r) {
+				w.ledger.lost++
+				next()
+				return
+			}
 			if r.Refusal != nil {
 				w.violate("create of %s was refused: %v", id, r.Refusal.Fact)
 				return

@@ -10,6 +10,8 @@
 // ledger.go). Then each shard's log is replayed, and an independent model judges every answer, every read at its index, and
 // what is stored (replay.go).
 //
+// In half of the histories, clients also cancel, edit and redrive tasks, release them by force and pause queues (acts.go).
+//
 // In part of the histories operators add, remove, replace and promote nodes meanwhile, and hosts come back without their disks
 // (operator.go, member.go): most of the voters that an entry was committed by is held against the configuration that the log
 // leads to there, a voter was a learner that is near, and a replica id has one disk for ever (conf.go).

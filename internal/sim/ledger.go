@@ -41,6 +41,12 @@ type ledger struct {
 	deleted map[core.TaskID]bool
 	// Completions that were acknowledged, with the value of their effect.
 	ended map[core.TaskID]string
+	// Tasks of which a client was told that they are cancelled, in order, and those that a client has asked to redrive. A cancelled
+	// task that is not redriven stays so.
+	cancelled map[core.TaskID]bool
+	stopped   []core.TaskID
+	redriven  map[core.TaskID]bool
+	acts      map[core.OpKind]int // what operators did with tasks and queues
 	// The highest token that a worker was given.
 	tokens map[core.TaskID]core.Token
 	// By shard: the highest index that was acknowledged, or shown by a read. A later read must show
@@ -78,6 +84,7 @@ func newLedger(w *world) *ledger {
 	return &ledger{
 		w: w, space: &space{"acme", w.plan.Partitions}, rival: &space{"rival", 1}, shards: make(map[place]core.ShardID),
 		open: make(map[*request]time.Duration), acked: make(map[core.TaskID]uint64), aged: make(map[core.TaskID]bool), deleted: make(map[core.TaskID]bool), ended: make(map[core.TaskID]string),
+		cancelled: make(map[core.TaskID]bool), redriven: make(map[core.TaskID]bool), acts: make(map[core.OpKind]int),
 		tokens: make(map[core.TaskID]core.Token), top: make([]uint64, n), newest: make([]uint64, n),
 		leaders: make(map[leaderKey]*leadership), told: make([][]told, n), shown: make([][]shown, n),
 	}
@@ -260,6 +267,9 @@ func (l *ledger) judge(h *host, v core.View, p core.Partition, at place, t *core
 		l.w.violate("host %d: task %s is %s, and its effect is there: %v", h.id, t.ID, t.State, has)
 	case has && !bytes.Equal(value, t.Result):
 		l.w.violate("host %d: task %s has the result %q and the effect %q", h.id, t.ID, t.Result, value)
+	}
+	if l.cancelled[t.ID] && !l.redriven[t.ID] && !l.aged[t.ID] && t.State != core.Cancelled {
+		l.w.violate("host %d: task %s is %s, and it was acknowledged that it is cancelled", h.id, t.ID, t.State)
 	}
 	if told, ok := l.ended[t.ID]; ok && told != string(t.Result) && !l.aged[t.ID] {
 		l.w.violate("host %d: task %s has the result %q, and %q was acknowledged", h.id, t.ID, t.Result, told)

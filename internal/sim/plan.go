@@ -28,6 +28,7 @@ type Plan struct {
 	Drain      time.Duration // how long it may take then until the last task has ended
 	Lease      time.Duration // of tasks; it is never renewed
 	Days       bool          // some tasks are delayed by days, and days pass
+	Operate    bool          // tasks are cancelled, edited, redriven and released by force, and queues paused (acts.go)
 
 	SegmentBytes int64  // of the log
 	LogQuota     uint64 // of log that is kept for hosts that are behind: beyond it they get a snapshot; 0: all of it
@@ -95,6 +96,9 @@ func PlanOf(seed uint64) Plan {
 		p.neverSettle(r)
 	} else if r.IntN(100) < 40 {
 		p.changeMembers(r)
+	}
+	if r := rand.New(rand.NewPCG(seed, 4)); r.IntN(2) == 0 {
+		p.Operate, p.Writers, p.Writes = true, max(p.Writers, 2), max(p.Writes, 80)
 	}
 	return p
 }

@@ -24,13 +24,14 @@ type Result struct {
 	Trace     uint64 // hash of everything that happened, in order
 	Steps     int
 	Virtual   time.Duration
-	Tasks     int // acknowledged
-	Answers   int // results that clients were told, and that the log was held to
-	Reads     int // that the model was held to
-	Claims    int // votes and acknowledgements of replicas that were held to their disks
-	Leaders   int // terms that had one
-	Snapshots int // states that replicas got instead of entries
-	Changes   int // of membership, that were done
+	Tasks     int                 // acknowledged
+	Answers   int                 // results that clients were told, and that the log was held to
+	Reads     int                 // that the model was held to
+	Claims    int                 // votes and acknowledgements of replicas that were held to their disks
+	Leaders   int                 // terms that had one
+	Snapshots int                 // states that replicas got instead of entries
+	Changes   int                 // of membership, that were done
+	Acts      map[core.OpKind]int // by which operators acted on tasks and queues, as clients were told
 	Struck    map[string]int
 	Last      []string // lines of what happened last, with Options.Keep
 	Violation error
@@ -73,7 +74,7 @@ func Run(seed uint64, p Plan, o Options) Result {
 	w.live(seed)
 	r := Result{
 		Seed: seed, Trace: w.trace.Sum64(), Steps: w.steps, Virtual: w.now, Tasks: len(w.ledger.acked),
-		Claims: w.history.claims, Leaders: len(w.ledger.leaders), Snapshots: w.snapshots, Changes: w.changes, Struck: w.struck, Violation: w.fail,
+		Claims: w.history.claims, Leaders: len(w.ledger.leaders), Snapshots: w.snapshots, Changes: w.changes, Acts: w.ledger.acts, Struck: w.struck, Violation: w.fail,
 	}
 	for i := range w.ledger.told {
 		r.Answers += len(w.ledger.told[i])

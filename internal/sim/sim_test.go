@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/test/chaos/campaign"
 )
 
@@ -74,11 +75,14 @@ func TestClustersKeepTheirPromisesUnderFaults(t *testing.T) {
 	if os.Getenv("MILLRACE_MUTANT") != "" { // it must be found
 		n = 400
 	}
-	begin, total := time.Now(), 0
+	begin, total, acts := time.Now(), 0, map[core.OpKind]int{}
 	for i := range uint64(n) {
 		s := *first + i**stride
 		r := judge(t, s, PlanOf(s))
 		record(t, r)
+		for kind, n := range r.Acts {
+			acts[kind] += n
+		}
 		if t.Failed() {
 			t.FailNow()
 		}
@@ -90,7 +94,14 @@ func TestClustersKeepTheirPromisesUnderFaults(t *testing.T) {
 		}
 	}
 	if testing.Verbose() {
-		t.Logf("%d seeds, %d steps, %.0f steps/s", n, total, float64(total)/time.Since(begin).Seconds())
+		t.Logf("%d seeds, %d steps, %.0f steps/s; operators: %v", n, total, float64(total)/time.Since(begin).Seconds(), acts)
+	}
+	if n >= 100 && *steps == 0 && os.Getenv("MILLRACE_MUTANT") == "" {
+		for _, kind := range []core.OpKind{core.OpTaskCancel, core.OpTaskStop, core.OpTaskRedrive, core.OpTaskForceRelease, core.OpTaskUpdate, core.OpQueuePause} {
+			if acts[kind] == 0 {
+				t.Errorf("%d seeds, and no op of kind %d was done", n, kind)
+			}
+		}
 	}
 }
 

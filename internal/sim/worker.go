@@ -50,6 +50,8 @@ type job struct {
 	over bool
 	// A settle is under way on the current stream.
 	sending bool
+	// It ended before its work did, as the task was cancelled.
+	stopped bool
 }
 
 // sink is what a node calls to send to a worker. It belongs to one stream of the worker.
@@ -217,9 +219,13 @@ func (k *worker) take(t core.Assigned) {
 	}
 	if w.chance(200) {
 		w.after(d/2, "meanwhile", 0, func() { k.meanwhile(j) })
+	} else if w.plan.Operate && w.chance(400) {
+		w.after(d/2, "renew", 0, func() { k.renew(j) })
 	}
 	w.after(d, "worked", 0, func() {
 		switch other := k.held[t.Task]; {
+		case j.stopped:
+			return
 		case other == j:
 		case !w.chance(500):
 			return
@@ -270,9 +276,7 @@ func (k *worker) verdict(j *job) func() core.Commit {
 			return core.Commit{Principal: k.name, Ops: ops}
 		}
 	case n < 90:
-		return func() core.Commit {
-			return core.Commit{Principal: k.name, Ops: []core.Op{&core.TaskFail{Task: hold.Task, Token: hold.Token, Error: core.TaskError{Code: "x"}}}}
-		}
+		return k.failing(j)
 	case n < 95:
 		return func() core.Commit {
 			return core.Commit{Principal: k.name, Ops: []core.Op{&core.TaskSnooze{Task: hold.Task, Token: hold.Token, Delay: 500}}}
@@ -281,6 +285,15 @@ func (k *worker) verdict(j *job) func() core.Commit {
 		return func() core.Commit {
 			return core.Commit{Principal: k.name, Ops: []core.Op{&core.TaskRelease{Task: hold.Task, Token: hold.Token}}}
 		}
+	}
+}
+
+// failing returns what builds the commit by which a job fails.
+func (k *worker) failing(j *job) func() core.Commit {
+	op := core.TaskFail{Task: j.task.Task, Token: j.task.Token, Error: core.TaskError{Code: "x"}}
+	return func() core.Commit {
+		fail := op
+		return core.Commit{Principal: k.name, Ops: []core.Op{&fail}}
 	}
 }
 
@@ -340,10 +353,18 @@ func (k *worker) settled(j *job, d core.Proposed) {
 	}
 	w.ledger.acknowledged(k.at, d, settles(j.task.Token))
 	r := d.Results[0]
+	if w.full(r) { // there is no room for the follow-up task: the attempt fails
+		j.settle = k.failing(j)
+		if k.stream != nil && k.held[j.task.Task] == j {
+			k.send(j)
+		}
+		return
+	}
 	j.over = true
 	if k.held[j.task.Task] == j {
 		delete(k.held, j.task.Task)
 	}
+	w.ledger.acted(j.settle().Ops[0], r)
 	w.note("settled %s %d %v %v", j.task.Task, j.task.Token, r.Replayed, r.Refusal)
 	if _, completes := j.settle().Ops[0].(*core.TaskComplete); completes && r.Refusal == nil {
 		w.ledger.completed(j)
@@ -360,6 +381,8 @@ func settles(token core.Token) func(*core.Commit) bool {
 		case *core.TaskFail:
 			return op.Token == token
 		case *core.TaskSnooze:
+			return op.Token == token
+		case *core.TaskStop:
 			return op.Token == token
 		case *core.TaskRelease:
 			return op.Token == token && c.Principal != "millrace"

@@ -34,14 +34,26 @@ func (r *writer) write() {
 		return
 	}
 	at, op := r.some()
-	r.once(at, core.Commit{Principal: "writer", Ops: []core.Op{op}}, func() {
-		w.after(w.between(0, 100*time.Millisecond), "writer", 0, r.write)
+	next := func() { w.after(w.between(0, 100*time.Millisecond), "writer", 0, r.write) }
+	commit := core.Commit{Principal: "writer", Ops: []core.Op{op}}
+	r.ask(at, commit, func(got core.Result) {
+		w.ledger.acted(op, got)
+		if pause, ok := op.(*core.QueuePause); ok {
+			r.resume(at, pause, next)
+			return
+		}
+		next()
 	})
 }
 
-// once sends a commit under a request id, so that it is applied once however often it is sent, and
-// then calls then.
+// once is ask for an answer that does not matter.
 func (c *client) once(at place, commit core.Commit, then func()) {
+	c.ask(at, commit, func(core.Result) { then() })
+}
+
+// ask sends a commit under a request id, so that it is applied once however often it is sent, and then calls then with the
+// answer; with an empty one if it gave up.
+func (c *client) ask(at place, commit core.Commit, then func(core.Result)) {
 	w := c.w
 	w.ledger.written++
 	var id core.RequestID
@@ -52,14 +64,19 @@ func (c *client) once(at place, commit core.Commit, then func()) {
 		at:      at,
 		make:    func() core.Commit { return commit },
 		matches: func(c *core.Commit) bool { return c.RequestID == id },
-		answer:  func(core.Result, core.At) { then() },
-		unknown: then,
+		answer:  func(r core.Result, _ core.At) { then(r) },
+		unknown: func() { then(core.Result{}) },
 	})
 }
 
 // some draws a write: of a key, sometimes of a recent task, or of the queue.
 func (r *writer) some() (place, core.Op) {
 	w, l := r.w, r.w.ledger
+	if w.plan.Operate && w.chance(500) {
+		if at, op := w.someAct(); op != nil {
+			return at, op
+		}
+	}
 	if n := len(l.recent); n > 0 && w.chance(200) {
 		id := l.recent[w.rng.IntN(n)]
 		at := place{l.space, id.Partition()}
@@ -70,7 +87,11 @@ func (r *writer) some() (place, core.Op) {
 		case 1:
 			return at, &core.TaskRunNow{Task: id}
 		}
-		return at, &core.QueueSet{Queue: queueName, Config: core.QueueConfig{Aging: core.Millis(1000 * w.rng.IntN(3)), MaxCrashes: 900}, IfVersion: -1}
+		op := &core.QueueSet{Queue: queueName, Config: core.QueueConfig{Aging: core.Millis(1000 * w.rng.IntN(3)), MaxCrashes: 900}, IfVersion: -1}
+		if w.plan.Operate {
+			op.Config.Limits = w.someLimits()
+		}
+		return at, op
 	}
 	s := r.spaces[w.rng.IntN(len(r.spaces))]
 	at := place{s, uint16(w.rng.IntN(s.partitions))}
