@@ -180,8 +180,12 @@ func (r *run) count(got *core.Result) {
 // audit reads everything back through the read functions and compares it with the model.
 func (r *run) audit() error {
 	for _, p := range r.world.parts {
-		if found, err := queue.Audit(r.tx, p); err != nil || len(found) > 0 {
-			return fmt.Errorf("stored state: %v %w", found, err)
+		found, err := queue.Audit(r.tx, p)
+		if err != nil {
+			return err
+		}
+		if len(found) > 0 {
+			return fmt.Errorf("stored of partition %s: %v", p, found)
 		}
 		for _, id := range r.model.Tasks(p) {
 			got, ok, err := queue.Task(r.tx, p, id)

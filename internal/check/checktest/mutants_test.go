@@ -13,6 +13,8 @@ func TestTheModelCatchesPlantedBugs(t *testing.T) {
 	for _, name := range []string{
 		"no_fence", "effects_in_second_entry", "dedup_lost_on_restart", "idempotency_key_without_tenant",
 		"fenced_request_applied_twice", "request_id_after_fence",
+		"cancel_refuses_completion", "cancelled_failure_is_retried", "cancel_grace_is_cut", "deliveries_before_redrive_count",
+		"forced_release_keeps_token", "paused_queue_grants", "redrive_keeps_failures", "started_task_expires",
 	} {
 		t.Setenv("MILLRACE_MUTANT", name)
 		found := false
