@@ -162,7 +162,7 @@ func (m *Model) reorder() {
 			p.unorder(m, name)
 		}
 	}
-	m.undo = nil // it is no part of a commit
+	m.undo = nil // it belongs to the entry, and not to a commit
 }
 
 // change registers how to take a change back if the commit turns out to be refused.

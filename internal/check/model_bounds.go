@@ -72,7 +72,7 @@ func misfitsOfTask(op *core.TaskCreate) []misfit {
 	return append(out, misfitsOfLabels(op.Labels)...)
 }
 
-// misfitsOfUpdate lists what an edit may not say. It is no misfit of the op alone, as the state of the task is judged first.
+// misfitsOfUpdate lists what an edit may not say. It is not a misfit of the op alone, as the state of the task is judged first.
 func misfitsOfUpdate(op *core.TaskUpdate) []misfit {
 	out := misfitsOfLabels(op.Labels)
 	if op.HasPriority && op.Priority > 9 {

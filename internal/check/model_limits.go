@@ -41,7 +41,7 @@ func (p *part) held(name string) (least, most int64) {
 	return least, most
 }
 
-// noRoom judges that a queue has no room for one task more, with a payload of so many bytes.
+// noRoom judges that a queue has no room for one task more, with a payload of that many bytes.
 func (p *part) noRoom(name string, bytes int64, f core.Exhausted) error {
 	limits := p.configOf(name).Limits
 	switch f.Limit {

@@ -157,7 +157,7 @@ func (m *Machine) takeFresh(id core.TaskID) bool {
 	return false
 }
 
-// settleOf writes the rows of a queue's fresh tasks now, for who looks for them before the entry ends.
+// settleOf writes the rows of a queue's fresh tasks now, for a sweep that looks for them before the entry ends.
 func (m *Machine) settleOf(tx core.Txn, l *queueState) {
 	for i := range m.fresh {
 		f := &m.fresh[i]

@@ -121,15 +121,8 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "pass": // time alone: what is due was not looked at
 		s.c.Stamp = s.c.Stamp.Add(w.spanAt(0))
 		return "ok\n"
-	case "churn": // claim and give back, n times
-		for range w.num("n") {
-			s.do(s.claimOp(w))
-			if o := s.do(&core.TaskRelease{Task: idOf(w.name()), Token: core.Token(s.m.meta.token)}); o.fact != nil {
-				return refused(o.fact)
-			}
-		}
-		s.tokens[w.name()] = core.Token(s.m.meta.token)
-		return "ok\n"
+	case "churn":
+		return s.runChurn(w)
 	case "matrix":
 		return matrix(t)
 	case "restart":
@@ -402,6 +395,18 @@ func (s *script) runCommit(w words) string {
 		b.WriteString(s.answer(op, outs[i].res, nil))
 	}
 	return b.String() + s.effects(outs[0])
+}
+
+// runChurn claims a task and gives it back, n times.
+func (s *script) runChurn(w words) string {
+	for range w.num("n") {
+		s.do(s.claimOp(w))
+		if o := s.do(&core.TaskRelease{Task: idOf(w.name()), Token: core.Token(s.m.meta.token)}); o.fact != nil {
+			return refused(o.fact)
+		}
+	}
+	s.tokens[w.name()] = core.Token(s.m.meta.token)
+	return "ok\n"
 }
 
 // runEntry applies each line as a commit of its own, all in one entry. A tick is one of them.
