@@ -306,7 +306,7 @@ func (g *generator) sent(f protoreflect.FieldDescriptor, get string) (string, er
 		case restpb.Form_OBJECT:
 			return call("raw", get)
 		}
-		return call("bytes", get)
+		return call(any("bytes", "anyBytes"), get)
 	case protoreflect.MessageKind:
 		switch f.Message().FullName() {
 		case "google.protobuf.Duration":

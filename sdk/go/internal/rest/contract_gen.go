@@ -383,7 +383,7 @@ func writeUpdateRequest(w *restBody, m *pb.UpdateRequest) {
 	w.time("run_at", m.GetRunAt())
 	w.duration("delay", m.GetDelay())
 	if m.Payload != nil {
-		w.bytes("payload", m.GetPayload())
+		w.anyBytes("payload", m.GetPayload())
 	}
 	w.text("content_type", m.GetContentType())
 	w.textMap("labels", m.GetLabels())
