@@ -185,6 +185,9 @@ func checkSpec(spec *millracev1.TaskSpec) error {
 			return badText("headers[" + strconv.Itoa(i) + "]")
 		}
 	}
+	if err := checkLabels(spec.Labels); err != nil {
+		return err
+	}
 	if wire.Size(spec) > session.FrameBytes {
 		return tooLarge("payload", "frame_bytes", session.FrameBytes)
 	}

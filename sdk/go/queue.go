@@ -34,6 +34,42 @@ type QueueConfig struct {
 	RetainCompleted *time.Duration // default 24 h; 0 = remove at the end
 	RetainCancelled *time.Duration // default 24 h
 	RetainDead      *time.Duration // default 14 days
+	CancelGrace     *time.Duration // how long the worker of a cancelled task may go on, at most 24 h; 0 = not at all; default 30 s
+	// DefaultTTL is how long after its create a task expires that names no ExpiresAt. Default: never.
+	DefaultTTL time.Duration
+	MaxTasks   int64 // that have not ended, per partition; 0 = no bound
+	MaxBytes   int64 // of payloads and results, per partition; 0 = no bound
+	Ceilings   QueueCeilings
+}
+
+// QueueCeilings bound what a task may ask for itself: a create beyond one is ErrInvalid with the reason ceiling. 0 bounds nothing.
+type QueueCeilings struct {
+	// Counts: MaxAttempts and MaxCrashes are 1 to 1,000, MaxDeliveries 1 to 1,000,000; such a task cannot turn its limit off either.
+	MaxAttempts   int
+	MaxCrashes    int
+	MaxDeliveries int
+	Lease         time.Duration // 1 s to 24 h
+	MaxRun        time.Duration
+	Priority      int // 1 to 9
+}
+
+// wire is q in the contract; nil when it bounds nothing.
+func (q QueueCeilings) wire() *millracev1.QueueCeilings {
+	if q == (QueueCeilings{}) {
+		return nil
+	}
+	return &millracev1.QueueCeilings{
+		MaxAttempts: int32(q.MaxAttempts), MaxCrashes: int32(q.MaxCrashes), MaxDeliveries: int32(q.MaxDeliveries),
+		Lease: durationOf(q.Lease), MaxRun: durationOf(q.MaxRun), Priority: int32(q.Priority),
+	}
+}
+
+// queueCeilings reads the ceilings of the contract.
+func queueCeilings(w *millracev1.QueueCeilings) QueueCeilings {
+	return QueueCeilings{
+		MaxAttempts: int(w.GetMaxAttempts()), MaxCrashes: int(w.GetMaxCrashes()), MaxDeliveries: int(w.GetMaxDeliveries()),
+		Lease: w.GetLease().AsDuration(), MaxRun: w.GetMaxRun().AsDuration(), Priority: int(w.GetPriority()),
+	}
 }
 
 // optional is a duration of the contract; nil stays nil.
@@ -59,7 +95,8 @@ func (q QueueConfig) wire() *millracev1.QueueConfig {
 		MaxAttempts: int32(q.MaxAttempts), MaxCrashes: int32(q.MaxCrashes), Lease: durationOf(q.Lease),
 		MaxRun: durationOf(q.MaxRun), MaxPayload: q.MaxPayload, Aging: optional(q.Aging),
 		RetainCompleted: optional(q.RetainCompleted), RetainCancelled: optional(q.RetainCancelled),
-		RetainDead: optional(q.RetainDead),
+		RetainDead: optional(q.RetainDead), CancelGrace: optional(q.CancelGrace), DefaultTtl: durationOf(q.DefaultTTL),
+		MaxTasks: q.MaxTasks, MaxBytes: q.MaxBytes, Ceilings: q.Ceilings.wire(),
 	}
 	if q.MaxDeliveries != nil {
 		w.MaxDeliveries = proto.Int32(int32(*q.MaxDeliveries))
@@ -77,6 +114,8 @@ func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 		Lease: w.GetLease().AsDuration(), MaxRun: w.GetMaxRun().AsDuration(), MaxPayload: w.GetMaxPayload(),
 		Aging: optionalOf(w.GetAging()), RetainCompleted: optionalOf(w.GetRetainCompleted()),
 		RetainCancelled: optionalOf(w.GetRetainCancelled()), RetainDead: optionalOf(w.GetRetainDead()),
+		CancelGrace: optionalOf(w.GetCancelGrace()), DefaultTTL: w.GetDefaultTtl().AsDuration(), MaxTasks: w.GetMaxTasks(),
+		MaxBytes: w.GetMaxBytes(), Ceilings: queueCeilings(w.GetCeilings()),
 	}
 	if w != nil && w.MaxDeliveries != nil {
 		n := int(*w.MaxDeliveries)
@@ -179,6 +218,8 @@ type QueueStats struct {
 	Bytes          uint64 // payloads and results of the tasks there are
 	// OldestReady is since when the task waits that has been ready for longest; zero: none is ready.
 	OldestReady time.Time
+	// Paused says why the queue gives out no tasks; nil: it does.
+	Paused *QueuePaused
 }
 
 // queueStats reads the counters of the contract.
@@ -188,6 +229,7 @@ func queueStats(s *millracev1.QueueStats) QueueStats {
 		Completed: s.GetCompleted(), Dead: s.GetDead(), Cancelled: s.GetCancelled(), Created: s.GetCreated(),
 		Purged: s.GetPurged(), CompletedTotal: s.GetCompletedTotal(), FailedTotal: s.GetFailedTotal(),
 		CrashedTotal: s.GetCrashedTotal(), Bytes: s.GetBytes(), OldestReady: timeOf(s.GetOldestReady()),
+		Paused: queuePaused(s.GetPaused()),
 	}
 }
 

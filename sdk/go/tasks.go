@@ -52,7 +52,7 @@ type TaskInfo struct {
 	Queue   string
 	Kind    string
 	State   State
-	Reason  string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal
+	Reason  string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal, expired
 	Payload []byte // empty in lists
 	// ContentType says how to read Payload; Headers are nil when there are none.
 	ContentType string
@@ -61,6 +61,7 @@ type TaskInfo struct {
 	// UniqueKey and Tag are as they were added; empty: there is none.
 	UniqueKey string
 	Tag       string
+	Labels    map[string]string // nil when there are none
 
 	// The limits in force: the task's own, or the queue's.
 	MaxAttempts   int
@@ -77,8 +78,9 @@ type TaskInfo struct {
 	Snoozes  int
 	Redrives int
 
-	// RunAt is when a task that waits for a time becomes ready.
+	// RunAt is when a task that waits for a time becomes ready, and ExpiresAt when one that no worker got yet is dead.
 	RunAt     time.Time
+	ExpiresAt time.Time
 	CreatedAt time.Time
 	// ReadyAt and StartedAt are of the last delivery, FinishedAt is of the end, and LeaseUntil is while it runs.
 	ReadyAt    time.Time
@@ -98,6 +100,9 @@ type TaskInfo struct {
 	ErrorMessage string
 	ErrorStack   string
 
+	// Cancel says who asked for the cancel of a task that runs or is cancelled; nil: no one did.
+	Cancel *CancelAsked
+
 	At Place // where the read stands in the log
 }
 
@@ -106,6 +111,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	return &TaskInfo{
 		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
 		ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey, Tag: t.Tag,
+		Labels: t.Labels, ExpiresAt: timeOf(t.ExpiresAt), Cancel: cancelAsked(t.Cancel),
 		MaxAttempts: int(t.MaxAttempts), MaxCrashes: int(t.MaxCrashes), MaxDeliveries: int(t.MaxDeliveries),
 		Lease: t.Lease.AsDuration(), MaxRun: t.MaxRun.AsDuration(), Attempt: int(t.Attempt), Failures: int(t.Failures),
 		Crashes: int(t.Crashes), Snoozes: int(t.Snoozes), Redrives: int(t.Redrives), RunAt: timeOf(t.RunAt),
@@ -235,7 +241,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next
 	return tasks, resp.Cursor, nil
 }
 
-// RunNow makes a scheduled task ready (needs the scope admin). A task in another state is ErrWrongState.
+// RunNow makes a scheduled task ready (needs the scope task:operate or admin). A task in another state is ErrWrongState.
 func (c *Client) RunNow(ctx context.Context, id string) error {
 	return c.change(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) error {
 		_, err := c.tasks.RunNow(ctx, &millracev1.RunNowRequest{Id: id})

@@ -118,6 +118,8 @@ func Op(op *millracev1.Op, partitions int) int {
 		return Of(x.TaskFail.GetTask().GetId(), partitions)
 	case *millracev1.Op_TaskSnooze:
 		return Of(x.TaskSnooze.GetTask().GetId(), partitions)
+	case *millracev1.Op_TaskCancel:
+		return Of(x.TaskCancel.GetId(), partitions)
 	case *millracev1.Op_RefTransaction:
 		return Repo(x.RefTransaction.GetRepo(), x.RefTransaction.GetTag(), partitions)
 	}
