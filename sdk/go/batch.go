@@ -22,7 +22,8 @@ type batchHandler struct {
 // A panic fails every task of the call. Without the option Queues it takes tasks of the queue with that name.
 //
 // Each task holds a slot of its own, has a lease of its own and may have effects. ctx ends when the worker gives up; the
-// loss of one lease does not end it, and what fn returns for that task changes nothing. The slice is fn's only while it
+// loss of one lease does not end it, and what fn returns for that task changes nothing; nor does the cancel of a task, which an error
+// for it confirms. The slice is fn's only while it
 // runs. Call it before Run.
 func (w *Worker) HandleBatch(kind string, n int, fn func(ctx context.Context, tasks []*Task) (results [][]byte, errs []error)) {
 	w.register(kind, kind, func(context.Context, *Task) ([]byte, string, error) {
@@ -41,7 +42,7 @@ var errNotBatched = errors.New("tasks of this kind are handled in batches")
 type Settlement struct {
 	// Task is the attempt that ended, as its handler saw it.
 	Task     *Task
-	Op       string // complete, fail, snooze, release
+	Op       string // complete, fail, stop, snooze, release
 	Replayed bool   // the answer is to a repeat: it was applied before
 	Err      *Error // why it was refused; nil: it was applied
 }

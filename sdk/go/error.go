@@ -115,6 +115,10 @@ var (
 // ErrClosed is returned by calls on a client after Close.
 var ErrClosed = fault.ErrClosed
 
+// ErrCancelled is what the cause of a handler's context is when the task's cancel was asked for: errors.Is(context.Cause(ctx),
+// ErrCancelled). It differs from ErrLeaseLost in that the handler may still complete.
+var ErrCancelled = fault.ErrCancelled
+
 // OutcomeOf tells how the call that returned err ended. An error that this package did not make, such as that of an
 // encoder, refused the call; one that only says that a context ended leaves it unknown.
 func OutcomeOf(err error) Outcome {

@@ -15,8 +15,9 @@ import (
 // handler runs one attempt and returns the encoded result.
 type handler func(ctx context.Context, t *Task) (result []byte, contentType string, err error)
 
-// Handle makes w run fn for tasks of this job, and take tasks of its queue. ctx ends when the lease is lost or the task
-// is cancelled; what fn returns then changes nothing. An error fails the attempt: it is tried again as the job's Retry
+// Handle makes w run fn for tasks of this job, and take tasks of its queue. ctx ends when the lease is lost, with the cause
+// ErrLeaseLost; what fn returns then changes nothing. It ends with ErrCancelled when the task's cancel was asked for: an error that fn
+// returns then cancels the task, while a result completes it, if that comes before the queue's CancelGrace is over. Else an error fails the attempt: it is tried again as the job's Retry
 // and Attempts say, or as Fatal, RetryIn, Snooze and Release do. A panic is a failure with its stack. Call it before Run.
 func (j *JobOf[A, R]) Handle(w *Worker, fn func(ctx context.Context, t *Task, args A) (R, error)) {
 	w.register(j.settings.kind, j.settings.queue, j.handler(w.c.opts.codec, fn))
@@ -143,14 +144,27 @@ func (t *Task) effects() *millracev1.Effects {
 
 // failed ends the attempt as the error of its handler says.
 func (t *Task) failed(err error) {
-	if d, ok := errors.AsType[snoozeError](err); ok {
-		t.at.Snooze(time.Duration(d))
-		return
-	}
-	if errors.Is(err, errRelease) {
+	cancelled := errors.Is(context.Cause(t.at.Context()), ErrCancelled)
+	put, snoozed := errors.AsType[snoozeError](err)
+	released := errors.Is(err, errRelease)
+	switch {
+	// Such an error reports nothing but that the handler stopped.
+	case cancelled && (snoozed || released || errors.Is(err, context.Canceled) || errors.Is(err, ErrCancelled)):
+		t.at.Stop()
+	case snoozed:
+		t.at.Snooze(time.Duration(put))
+	case released:
 		t.at.Release()
-		return
+	default:
+		t.at.Fail(failureOf(err))
+		if cancelled {
+			t.at.Stop()
+		}
 	}
+}
+
+// failureOf is what an attempt reports that failed with err.
+func failureOf(err error) session.Failure {
 	f := session.Failure{Code: codeOf(err), Message: err.Error()}
 	if p, ok := errors.AsType[*panicError](err); ok {
 		f.Stack = string(p.stack)
@@ -160,7 +174,7 @@ func (t *Task) failed(err error) {
 	} else if r, ok := errors.AsType[retryError](err); ok {
 		f.RetryAfter = &r.after
 	}
-	t.at.Fail(f)
+	return f
 }
 
 // codeOf returns the code of a failure: that of an *Error, of an error with the method ErrorCode, panic, or error.

@@ -14,7 +14,7 @@ import (
 type TestRun[R any] struct {
 	Result R      // of an attempt that completed
 	Err    error  // of the handler, or of encoding its result or effects
-	Settle string // complete, fail, snooze or release
+	Settle string // complete, fail, stop, snooze or release
 	Fatal  bool   // with fail: no further attempt
 	// Delay is what RetryIn or Snooze asked for.
 	Delay   time.Duration
@@ -50,7 +50,8 @@ type TestAdd struct {
 }
 
 // RunHandler runs fn once, as a worker would, on a task of job j with args, and returns what came of it: a panic is a
-// failure, and arguments and result go through the job's codec. prepare, which may be nil, changes the task before.
+// failure, and arguments and result go through the job's codec. prepare, which may be nil, changes the task before. A ctx that was
+// cancelled with the cause ErrCancelled is a cancel of the task.
 func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx context.Context, t *Task, args A) (R, error), args A, prepare func(t *Task)) TestRun[R] {
 	var out TestRun[R]
 	payload, contentType, err := encode(j.codecOr(JSON), args)

@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -40,6 +41,15 @@ type Task struct {
 
 // Token is the fencing token of this attempt: strictly increasing, fit to fence writes to other systems.
 func (t *Task) Token() uint64 { return t.at.Lease.Token }
+
+// CancelReason is why the task's cancel was asked for, once its handler's context has ended with ErrCancelled. It is empty before, and
+// where none is known: over REST it is not told.
+func (t *Task) CancelReason() string {
+	if c, ok := errors.AsType[*session.Cancelled](context.Cause(t.at.Context())); ok {
+		return c.Reason
+	}
+	return ""
+}
 
 // Effects collects changes that are applied exactly when the task completes, in the same log entry, or not at all. When
 // they are refused the attempt fails, unless OnRefused is set. Errors of other kinds drop them. In a namespace of several

@@ -628,16 +628,107 @@ func TestASettleWithoutALeaseIsDropped(t *testing.T) {
 	}
 }
 
-func TestACancelledHandlerGivesItsTaskBack(t *testing.T) {
-	r := work(t, func(w *Worker) {
-		w.HandleRaw("long", func(ctx context.Context, _ *Task) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
+func TestACancelEndsAHandlerOnceHoweverOftenItComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ended []error
+		r := work(t, func(w *Worker) {
+			w.HandleRaw("long", func(ctx context.Context, task *Task) ([]byte, error) {
+				<-ctx.Done()
+				ended = append(ended, context.Cause(ctx))
+				if task.CancelReason() != "by hand" {
+					t.Errorf("the reason is %q", task.CancelReason())
+				}
+				time.Sleep(time.Second) // of the test's own time
+				return nil, context.Cause(ctx)
+			})
+		})
+		st := r.f.welcome(nil)
+		st.subscribe()
+		st.assign(task("t1", 1, "long", ""))
+		r.waitFor(runs("t1", 1))
+		cancel := &pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t1", Token: 1, Reason: "by hand"}}}
+		st.push(cancel)
+		st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t1", Token: 1, Reason: "again"}}})
+		synctest.Wait()
+		st.cut()
+		st = r.f.welcome(&pb.Welcome{Kept: []*pb.Hold{{Id: "t1", Token: 1}}})
+		st.push(cancel)
+		st.subscribe()
+		st.ack(&pb.Ack{Seq: st.renew().Seq, Renewed: []*pb.HeartbeatResult{{Cancel: true}}})
+		sf := st.settle()
+		if stop := sf.Items[0].GetStop(); stop == nil || stop.Error != nil {
+			t.Errorf("got %v, want a stop that reports nothing", sf)
+		}
+		st.settled(sf)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+		if len(ended) != 1 || !errors.Is(ended[0], ErrCancelled) {
+			t.Errorf("the handler ended by %v, want ErrCancelled", ended)
+		}
 	})
-	st := r.f.welcome(nil)
-	st.subscribe()
-	st.assign(task("t1", 1, "long", ""))
-	r.waitFor(func(s session.State) bool { return len(s.Held) == 1 })
-	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t1", Token: 1, Reason: "by hand"}}})
-	r.endWithRelease(t, st)
+}
+
+func TestARenewalTellsOfACancel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := work(t, func(w *Worker) {
+			w.HandleRaw("long", func(ctx context.Context, task *Task) ([]byte, error) {
+				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), ErrCancelled) || task.CancelReason() != "" {
+					t.Errorf("the handler ended by %v, with the reason %q", context.Cause(ctx), task.CancelReason())
+				}
+				return nil, Fatal(errors.New("half done"))
+			})
+		})
+		st := r.f.welcome(nil)
+		st.subscribe()
+		st.assign(task("t1", 1, "long", ""))
+		renew := st.renew()
+		st.ack(&pb.Ack{Seq: renew.Seq, Renewed: []*pb.HeartbeatResult{{Cancel: true}}})
+		sf := st.settle()
+		if stop := sf.Items[0].GetStop(); stop.GetError().GetMessage() != "half done" {
+			t.Errorf("got %v, want a stop that reports the error", sf)
+		}
+		st.settled(sf)
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestATaskThatIsCancelledBeforeItsHandlerBeganIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		r := work(t, func(w *Worker) {
+			w.HandleRaw("long", func(_ context.Context, task *Task) ([]byte, error) {
+				if task.ID != "t1" {
+					t.Errorf("%s was begun", task.ID)
+				}
+				<-gate
+				return nil, nil
+			})
+		}, Slots(1))
+		st := r.f.welcome(nil)
+		st.subscribe()
+		st.assign(task("t1", 1, "long", ""), task("t2", 2, "long", ""))
+		r.waitFor(runs("t1", 1))
+		st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: &pb.Cancel{Id: "t2", Token: 2}}})
+		synctest.Wait()
+		close(gate)
+		for done := 0; done < 2; {
+			sf := st.settle()
+			for _, it := range sf.Items {
+				if (it.GetStop() != nil) != (it.Id == "t2") {
+					t.Errorf("got %v", it)
+				}
+				done++
+			}
+			st.settled(sf)
+		}
+		if err := r.end(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestAWorkerThatIsRefusedForGoodStops(t *testing.T) {

@@ -59,6 +59,9 @@ const (
 // ErrClosed is the cause of what a closed client refuses.
 var ErrClosed = errors.New("the client is closed")
 
+// ErrCancelled is the cause of the context of a handler whose task's cancel was asked for.
+var ErrCancelled = errors.New("the task's cancel was asked for")
+
 // Text returns the code, what is known, and the outcome if it is unknown: the text of the user's error.
 func (f *Fault) Text() string {
 	var b strings.Builder

@@ -275,8 +275,8 @@ func (s *restStream) settle(f *millracev1.SettleFrame) error {
 	s.mu.Lock()
 	for i, it := range f.GetItems() {
 		keys[i] = wire.Lease{ID: it.GetId(), Token: it.GetToken()}
-		// A failure or a release that is refused is given up by the client; a completion may be followed by a failure.
-		ends[i] = it.GetFail() != nil || it.GetRelease() != nil
+		// A failure, a release or a stop that is refused is given up by the client; a completion may be followed by a failure.
+		ends[i] = it.GetFail() != nil || it.GetRelease() != nil || it.GetStop() != nil
 		if h := s.held[keys[i]]; h != nil {
 			h.settling = true
 		}

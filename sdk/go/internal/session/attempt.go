@@ -15,7 +15,7 @@ import (
 // Attempt is one attempt at a task that a worker holds: its lease, how far it got, and the settle that ends it. What a handler sees of
 // it is the caller's: it holds an Attempt by value, and names itself in Owner.
 //
-// Handlers end an attempt by Complete, Fail, Snooze or Release, once per run, from the goroutine that runs them.
+// Handlers end an attempt by Complete, Fail, Stop, Snooze or Release, once per run, from the goroutine that runs them.
 type Attempt struct {
 	// Lease names the task and the token of this attempt; length is how long the lease lasts.
 	Lease  wire.Lease
@@ -38,7 +38,7 @@ type Attempt struct {
 	stage stage
 	// lost says that the lease is gone: nothing is sent any more. With outlived the handler holds its slot until it returns.
 	lost, outlived bool
-	// cancelled says that the server asked the handler to stop.
+	// cancelled says that the task's cancel was asked for: the attempt ends with a stop, unless it completes.
 	cancelled bool
 	// stopped says that the handler was told to stop as the worker ends: its task goes back whatever it returns.
 	stopped bool
@@ -69,7 +69,7 @@ type Attempt struct {
 	// complete and outcome are the parts of item for the usual end, so that a completion allocates nothing more.
 	complete millracev1.Complete
 	outcome  millracev1.SettleItem_Complete
-	// op is the ledger's word for it: complete, fail, snooze or release.
+	// op is the ledger's word for it: complete, fail, stop, snooze or release.
 	op string
 	// again sends a refusal of its effects to the handlers.
 	again bool
@@ -89,6 +89,22 @@ const (
 	settling              // its settle waits to be written
 	settled               // its settle was written
 )
+
+// Cancelled is the cause of the context of a handler whose task's cancel was asked for. It is a fault.ErrCancelled.
+type Cancelled struct {
+	Reason string // why, as who asked for it says; empty: it is not known
+}
+
+// Error tells the reason.
+func (c *Cancelled) Error() string {
+	if c.Reason == "" {
+		return fault.ErrCancelled.Error()
+	}
+	return fault.ErrCancelled.Error() + ": " + c.Reason
+}
+
+// Unwrap returns what errors.Is looks for.
+func (c *Cancelled) Unwrap() error { return fault.ErrCancelled }
 
 // Limits of what a failure reports, in bytes; the server cuts at the same places.
 const (
@@ -154,6 +170,14 @@ func (a *Attempt) Fail(f Failure) {
 func (a *Attempt) Snooze(d time.Duration) {
 	a.settle("snooze")
 	a.item.Outcome = &millracev1.SettleItem_Snooze{Snooze: &millracev1.Snooze{Delay: durationpb.New(d)}}
+}
+
+// Stop ends the attempt of a task whose cancel was asked for. It reports the failure that the attempt ended with, if it did.
+func (a *Attempt) Stop() {
+	stop := &millracev1.Stop{Error: a.item.GetFail().GetError()}
+	a.settle("stop")
+	a.item.Outcome = &millracev1.SettleItem_Stop{Stop: stop}
+	a.bytes += len(stop.Error.GetMessage()) + len(stop.Error.GetStack())
 }
 
 // Release ends the attempt by giving the task back.

@@ -55,9 +55,8 @@ func (w *Worker) serve() {
 		if w.ready.len() == 0 {
 			break
 		}
-		// What lost its lease while it waited is not begun.
 		t := w.ready.popFront()
-		if t.lost {
+		if !w.begins(t) {
 			continue
 		}
 		if n := w.work.Batches[t.Kind]; n > 0 && t.refusal == nil {
@@ -141,6 +140,23 @@ func (w *Worker) startBatch(n int) {
 	}
 }
 
+// begins reports whether the handler of what waited is to run: not for a lease that was lost meanwhile, nor for a task that was
+// cancelled before its handler began, whose attempt it ends. It needs mu.
+func (w *Worker) begins(t *Attempt) bool {
+	switch {
+	case t.lost:
+		return false
+	case !t.cancelled || t.refusal != nil: // its handler has begun
+		return true
+	}
+	t.Stop()
+	t.invoke = w.hub.Ledger.Now()
+	t.to(settling)
+	t.l.settles.pushBack(t)
+	t.l.s.poke()
+	return false
+}
+
 // gather adds first, and what waits behind it, to tasks for one call that takes n at most. It needs mu.
 func (w *Worker) gather(tasks []*Attempt, n int, first *Attempt) []*Attempt {
 	tasks = append(slices.Grow(tasks, min(n, 1+w.ready.len())), first)
@@ -150,7 +166,7 @@ func (w *Worker) gather(tasks []*Attempt, n int, first *Attempt) []*Attempt {
 			break
 		}
 		w.ready.popFront()
-		if !t.lost {
+		if w.begins(t) {
 			tasks = append(tasks, t)
 		}
 	}
@@ -167,8 +183,14 @@ func (w *Worker) finished(t *Attempt) {
 		w.returned(t)
 		return
 	}
-	if t.stopped || t.cancelled && t.op == "fail" {
-		t.Release() // the server decides what a cancelled task becomes
+	switch {
+	// A completion of a cancelled task rules if it comes first.
+	case t.cancelled && (t.op != "complete" || t.stopped):
+		if t.op != "stop" {
+			t.Stop()
+		}
+	case t.stopped:
+		t.Release()
 	}
 	t.to(settling)
 	t.l.settles.pushBack(t)

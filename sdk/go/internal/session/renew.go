@@ -32,7 +32,8 @@ func (f *renewFrame) message(seq uint64) *millracev1.ClientFrame {
 	return &millracev1.ClientFrame{Frame: &millracev1.ClientFrame_Renew{Renew: &millracev1.RenewFrame{Seq: seq, Items: items}}}
 }
 
-// acked ends the leases that the server no longer knows. If none was renewed, all are tried again soon.
+// acked ends the leases that the server no longer knows, and tells handlers to stop whose tasks are cancelled. If none was renewed, all
+// are tried again soon.
 func (f *renewFrame) acked(a *millracev1.Ack) {
 	l := f.l
 	l.s.mu.Lock()
@@ -48,8 +49,12 @@ func (f *renewFrame) acked(a *millracev1.Ack) {
 		return
 	}
 	for i, t := range f.tasks {
-		if i < len(a.Renewed) && a.Renewed[i].Lost && l.held[t.Lease] == t {
+		switch {
+		case i >= len(a.Renewed) || l.held[t.Lease] != t:
+		case a.Renewed[i].Lost:
 			l.lose(t.Lease, "expired")
+		case a.Renewed[i].Cancel:
+			t.cancelFor("") // the answer has no reason
 		}
 	}
 }

@@ -145,15 +145,23 @@ func (l *workerStream) receive(f *millracev1.ServerFrame) {
 		l.restate = !l.w.drains
 		l.s.mu.Unlock()
 		l.s.poke()
-	// The lease goes on: the handler is told to stop, and an error that it returns gives the task back.
 	case *millracev1.ServerFrame_Cancel:
 		l.s.mu.Lock()
 		if t := l.held[wire.Lease{ID: x.Cancel.Id, Token: x.Cancel.Token}]; t != nil {
-			t.cancelled = true
-			t.cancel(l.w.hub.Error(&fault.Fault{Code: wire.WrongState, Reason: "cancelled", Message: x.Cancel.Reason, Op: fault.OpNone}))
+			t.cancelFor(x.Cancel.Reason)
 		}
 		l.s.mu.Unlock()
 	}
+}
+
+// cancelFor takes in that the task's cancel was asked for, which may be told several times: by a frame, by each renewal, and again on
+// each new stream. The lease goes on, and the handler is told to stop. It needs mu.
+func (a *Attempt) cancelFor(reason string) {
+	if a.cancelled {
+		return
+	}
+	a.cancelled = true
+	a.cancel(&Cancelled{Reason: reason})
 }
 
 // assigned takes tasks over. One that is held already came twice; one that comes while the worker drains goes back, and
