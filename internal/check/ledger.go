@@ -28,6 +28,7 @@ const (
 	OpComplete = "complete" // settles: the client's lease ends
 	OpFail     = "fail"
 	OpSnooze   = "snooze"
+	OpStop     = "stop" // confirms a cancel
 	OpRelease  = "release"
 	OpRenew    = "renew"
 	OpCommit   = "commit" // fenced with Token, else not
@@ -91,7 +92,7 @@ func (p *PartitionName) UnmarshalJSON(b []byte) error {
 
 func (c *Call) settles() bool {
 	switch c.Op {
-	case OpComplete, OpFail, OpSnooze, OpRelease:
+	case OpComplete, OpFail, OpStop, OpSnooze, OpRelease:
 		return true
 	}
 	return false

@@ -31,6 +31,7 @@
 //   - Add tasks: JobOf.Add, JobOf.Add (Options), JobOf.Queue, JobOf.AddMany, JobOf.AddAll, ID, UniqueKey, In.
 //   - Handle tasks: Task.Effects, JobOf.AddTx, JobOf.Lease, Fatal, RetryIn, Snooze, Release, Task.OnRefused,
 //     Worker.HandleBatch, Client.Claim.
+//   - Operate: Client.Cancel, Client.Retry, Client.Edit, Client.ForceRelease, Queue.Pause, Labels, Tx.CancelTask.
 //   - Read results: JobOf.Of.
 //   - Write together: Client.Commit, TxKV.Check, Tx.Fence, Tag.
 //   - Keys and values: IfRev, KV.Add, KV.Range, KV.Stream, Value.Decode.
@@ -63,5 +64,5 @@
 // REST. The client finds that out by itself, returns to its streams when gRPC comes through, and Client.Transport says which
 // is in use. Nothing that is under way is lost or done twice. Only commits without a fence whose answer was missing when the
 // transport changed end as unknown. Over REST each frame is a request, a worker claims by a request that waits, and a lost
-// lease is noticed at the next renewal.
+// lease or a cancel is noticed at the next renewal.
 package millrace
