@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/millrace/millrace/internal/server"
 	millrace "github.com/millrace/millrace/sdk/go"
@@ -77,17 +78,24 @@ func exitCode(err error, signalled bool) int {
 // report prints err on the error stream: as text, or with --json as one object. An error of the SDK
 // adds its code, reason, field, limit and outcome, where the outcome says whether the write may
 // have happened.
-func (a *app) report(err error) {
+func (a *app) report(err error) { a.reportOf("", err) }
+
+// reportOf is report for an error about one of several things that the command line names, by its id.
+func (a *app) reportOf(id string, err error) {
 	if errors.Is(err, errReported) {
 		return
 	}
 	if !a.json {
+		if id != "" {
+			err = fmt.Errorf("%s: %w", id, err)
+		}
 		a.tell("millrace:", err)
 		return
 	}
 	// The fields after Error are set only for an error of the SDK. Names are those of errors over
 	// REST.
 	out := struct {
+		ID     string `json:"id,omitempty"`
 		Error  string `json:"error"`
 		Code   string `json:"code,omitempty"`
 		Reason string `json:"reason,omitempty"`
@@ -97,7 +105,7 @@ func (a *app) report(err error) {
 		Max     int64             `json:"max,omitempty"`
 		Details map[string]string `json:"details,omitempty"`
 		Outcome string            `json:"outcome,omitempty"`
-	}{Error: err.Error()}
+	}{ID: id, Error: err.Error()}
 	var refused *millrace.Error
 	if errors.As(err, &refused) {
 		out.Code, out.Reason, out.Field = string(refused.Code), refused.Reason, refused.Field

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	millrace "github.com/millrace/millrace/sdk/go"
 )
@@ -16,12 +17,12 @@ import (
 func (a *app) queueCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
-		Short: "List queues, read their counters, configure and remove them",
+		Short: "List queues, read their counters, configure, pause and remove them",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd(), a.queueRmCmd())
+	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRmCmd())
 	return c
 }
 
@@ -54,6 +55,8 @@ type statsView struct {
 	Bytes uint64 `json:"bytes"`
 	// When the task that has waited longest became ready; zero if none is ready.
 	OldestReady time.Time `json:"oldest_ready,omitzero"`
+	// Why the queue gives out no tasks; nil: it does.
+	Paused *pausedView `json:"paused,omitempty"`
 }
 
 // statsOf makes the view of a queue's counters.
@@ -62,6 +65,7 @@ func statsOf(s millrace.QueueStats) statsView {
 		Queue: s.Queue, Blocked: s.Blocked, Scheduled: s.Scheduled, Ready: s.Ready, Running: s.Running,
 		Completed: s.Completed, Dead: s.Dead, Cancelled: s.Cancelled, Created: s.Created, Purged: s.Purged,
 		Failed: s.FailedTotal, Crashed: s.CrashedTotal, Bytes: s.Bytes, OldestReady: s.OldestReady,
+		Paused: pausedOf(s.Paused),
 	}
 }
 
@@ -82,8 +86,12 @@ func (a *app) queueListCmd() *cobra.Command {
 					for _, q := range page {
 						v := statsOf(q)
 						if err := a.print(v, func(w io.Writer) {
-							fmt.Fprintf(w, "%-30s ready %d  running %d  scheduled %d  completed %d  dead %d\n",
+							fmt.Fprintf(w, "%-30s ready %d  running %d  scheduled %d  completed %d  dead %d",
 								v.Queue, v.Ready, v.Running, v.Scheduled, v.Completed, v.Dead)
+							if v.Paused != nil {
+								fmt.Fprint(w, "  paused")
+							}
+							fmt.Fprintln(w)
 						}); err != nil {
 							return err
 						}
@@ -116,6 +124,9 @@ func (a *app) queueStatsCmd() *cobra.Command {
 						v.Queue, v.Blocked, v.Scheduled, v.Ready, v.Running, v.Completed, v.Dead, v.Cancelled)
 					fmt.Fprintf(w, "created    %d (of them purged %d)\nattempts   %d failed, %d crashed\nbytes      %d\n",
 						v.Created, v.Purged, v.Failed, v.Crashed, v.Bytes)
+					if v.Paused != nil {
+						fmt.Fprintf(w, "paused     %s\n", v.Paused.text())
+					}
 				})
 			})
 		},
@@ -127,7 +138,7 @@ func (a *app) queueStatsCmd() *cobra.Command {
 func (a *app) queueSetCmd() *cobra.Command {
 	var cfg millrace.QueueConfig
 	var deliveries int
-	var aging, completed, dead, cancelled time.Duration
+	var aging, completed, dead, cancelled, grace time.Duration
 	c := &cobra.Command{
 		Use:   "set QUEUE",
 		Short: "Replace a queue's configuration; settings that are not given get their defaults",
@@ -147,6 +158,7 @@ func (a *app) queueSetCmd() *cobra.Command {
 			}{
 				"aging": {&aging, &cfg.Aging}, "retain-completed": {&completed, &cfg.RetainCompleted},
 				"retain-dead": {&dead, &cfg.RetainDead}, "retain-cancelled": {&cancelled, &cfg.RetainCancelled},
+				"cancel-grace": {&grace, &cfg.CancelGrace},
 			} {
 				if f.Changed(name) {
 					*to.field = to.value
@@ -170,12 +182,28 @@ func (a *app) queueSetCmd() *cobra.Command {
 	f.DurationVar(&cfg.Lease, "lease", 0, "how long a worker keeps a task without renewing its lease; default 60s")
 	f.DurationVar(&cfg.MaxRun, "max-run", 0, "limit of the time of one attempt; default none")
 	f.DurationVar(&aging, "aging", 0, "waiting time that raises a task by one priority; 0 = strict priority; default 60s")
+	f.DurationVar(&cfg.DefaultTTL, "default-ttl", 0, "time after its create at which a task is dead that no worker got and that names no time; default none")
+	f.DurationVar(&grace, "cancel-grace", 0, "how long the worker of a cancelled task may go on; 0 = not at all; default 30s")
 	// How long ended tasks are kept.
 	f.DurationVar(&completed, "retain-completed", 0, "how long completed tasks are kept; default 24h")
 	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
 	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
+	limitFlags(f, &cfg)
 	f.Uint64Var(&cfg.Version, "if-version", 0, "only if the configuration has this version")
 	return c
+}
+
+// limitFlags adds the flags that bound a queue, and what its tasks may ask for themselves. 0 bounds nothing.
+func limitFlags(f *pflag.FlagSet, cfg *millrace.QueueConfig) {
+	f.Int64Var(&cfg.MaxTasks, "max-tasks", 0, "limit of tasks that have not ended, per partition; default none")
+	f.Int64Var(&cfg.MaxBytes, "max-bytes", 0, "limit of payloads and results in bytes, per partition; default none")
+	ceilings := &cfg.Ceilings
+	f.IntVar(&ceilings.MaxAttempts, "ceiling-attempts", 0, "most failed attempts that a task may ask for; default no ceiling")
+	f.IntVar(&ceilings.MaxCrashes, "ceiling-crashes", 0, "most crashes that a task may ask for; default no ceiling")
+	f.IntVar(&ceilings.MaxDeliveries, "ceiling-deliveries", 0, "most deliveries that a task may ask for; default no ceiling")
+	f.DurationVar(&ceilings.Lease, "ceiling-lease", 0, "longest lease that a task may ask for; default no ceiling")
+	f.DurationVar(&ceilings.MaxRun, "ceiling-max-run", 0, "longest time of an attempt that a task may ask for; default no ceiling")
+	f.IntVar(&ceilings.Priority, "ceiling-priority", 0, "highest priority that a task may ask for; default no ceiling")
 }
 
 // queueRmCmd makes the command that removes a queue.

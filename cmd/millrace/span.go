@@ -34,3 +34,32 @@ func (v *spanValue) String() string { return time.Duration(*v).String() }
 
 // Type is the placeholder in help.
 func (*spanValue) Type() string { return "duration" }
+
+// momentValue is a flag that takes a time as in RFC 3339. It is the zero time without the flag.
+type momentValue time.Time
+
+// momentVar adds such a flag to f.
+func momentVar(f *pflag.FlagSet, p *time.Time, name, usage string) {
+	f.Var((*momentValue)(p), name, usage+", as in RFC 3339")
+}
+
+// Set reads a time, such as 2030-01-02T03:04:05Z.
+func (v *momentValue) Set(s string) error {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return errors.New("must be a time of RFC 3339, such as 2030-01-02T03:04:05Z")
+	}
+	*v = momentValue(t)
+	return nil
+}
+
+// String shows the time; nothing for the zero time, so that help shows no default.
+func (v *momentValue) String() string {
+	if t := time.Time(*v); !t.IsZero() {
+		return t.Format(time.RFC3339Nano)
+	}
+	return ""
+}
+
+// Type is the placeholder in help.
+func (*momentValue) Type() string { return "time" }

@@ -286,6 +286,20 @@ func (o *strictObject) count(name string) int32 {
 	return int32(n)
 }
 
+// texts takes an object whose values are strings; nil if it is absent.
+func (o *strictObject) texts(name string) map[string]string {
+	in := o.object(name)
+	if in == nil {
+		return nil
+	}
+	out := make(map[string]string, len(in.fields))
+	for _, key := range slices.Sorted(maps.Keys(in.fields)) {
+		out[key], _ = in.text(key)
+	}
+	o.within(name, in.done())
+	return out
+}
+
 // objects takes an array of objects. The caller reads each and passes the error of its done to
 // within.
 func (o *strictObject) objects(name string) (out []*strictObject) {

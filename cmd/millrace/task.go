@@ -21,13 +21,13 @@ import (
 func (a *app) taskCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "task",
-		Short: "Create, read, claim and settle tasks",
+		Short: "Create, read, claim, settle and operate tasks",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
 	c.AddCommand(a.taskCreateCmd(), a.taskGetCmd(), a.taskListCmd(), a.taskWaitCmd(), a.taskClaimCmd(),
-		a.taskCompleteCmd(), a.taskFailCmd())
+		a.taskCompleteCmd(), a.taskFailCmd(), a.taskCancelCmd(), a.taskRetryCmd(), a.taskReleaseCmd(), a.taskEditCmd(), a.taskRmCmd())
 	return c
 }
 
@@ -52,6 +52,8 @@ type taskView struct {
 	// What places the task in a partition, if it was created with a tag.
 	Tag     string            `json:"tag,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
+	// By name, for people and tools.
+	Labels map[string]string `json:"labels,omitempty"`
 	// Times of the server's clock. RunAt is when a delayed task becomes ready, StartedAt and
 	// LeaseUntil belong to the last attempt.
 	CreatedAt  time.Time `json:"created_at,omitzero"`
@@ -60,6 +62,9 @@ type taskView struct {
 	FinishedAt time.Time `json:"finished_at,omitzero"`
 	LeaseUntil time.Time `json:"lease_until,omitzero"`
 	Worker     string    `json:"worker,omitempty"`
+	// ExpiresAt is when a task is dead that no worker got yet; Cancel says who asked for its cancel.
+	ExpiresAt time.Time   `json:"expires_at,omitzero"`
+	Cancel    *cancelView `json:"cancel,omitempty"`
 	// Nil in lists, which do not fetch payloads and results; Result is also nil if the task has
 	// none.
 	Payload *content `json:"payload,omitempty"`
@@ -91,7 +96,7 @@ func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 		ID: t.ID, Queue: t.Queue, Kind: t.Kind, State: t.State.String(), Reason: t.Reason, Attempt: t.Attempt,
 		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Tag: t.Tag, Headers: t.Headers, CreatedAt: t.CreatedAt,
 		RunAt: t.RunAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt, LeaseUntil: t.LeaseUntil, Worker: t.Worker,
-		Error: t.ErrorMessage, ErrorCode: t.ErrorCode,
+		Error: t.ErrorMessage, ErrorCode: t.ErrorCode, Labels: t.Labels, ExpiresAt: t.ExpiresAt, Cancel: cancelOf(t.Cancel),
 	}
 	if whole {
 		v.Payload = (*content)(&t.Payload)
@@ -113,7 +118,7 @@ func (v taskView) text(w io.Writer) {
 	for _, l := range []struct {
 		name string
 		t    time.Time
-	}{{"run at", v.RunAt}, {"started", v.StartedAt}, {"lease", v.LeaseUntil}, {"finished", v.FinishedAt}} {
+	}{{"run at", v.RunAt}, {"started", v.StartedAt}, {"lease", v.LeaseUntil}, {"finished", v.FinishedAt}, {"expires", v.ExpiresAt}} {
 		if !l.t.IsZero() {
 			fmt.Fprintf(w, "%-10s%s\n", l.name, stamp(l.t))
 		}
@@ -123,6 +128,12 @@ func (v taskView) text(w io.Writer) {
 	}
 	if v.Tag != "" {
 		fmt.Fprintf(w, "tag       %s\n", oneLine(v.Tag))
+	}
+	if len(v.Labels) > 0 {
+		fmt.Fprintf(w, "labels    %s\n", labelText(v.Labels))
+	}
+	if v.Cancel != nil {
+		fmt.Fprintf(w, "cancel    %s\n", v.Cancel.text())
 	}
 	if v.Error != "" {
 		fmt.Fprintf(w, "error     %s\n", oneLine(v.Error))
@@ -144,6 +155,11 @@ type taskFlags struct {
 	kind, id, unique, tag, at string
 	// Headers by name.
 	headers map[string]string
+	// Labels by name.
+	labels map[string]string
+	// When a task that no worker got is dead; the zero time and 0 mean the default of the queue.
+	expiresAt time.Time
+	expiresIn time.Duration
 	// delay is how long until the task is ready; lease is 0 for the queue's default.
 	delay, lease       time.Duration
 	priority, attempts int
@@ -184,6 +200,9 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.unique, "unique", "", "unique key: a second create answers with the first task for 24 h")
 	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
 	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
+	flags.StringToStringVar(&f.labels, "label", nil, "label NAME=VALUE; may be repeated")
+	momentVar(flags, &f.expiresAt, "expires-at", "time at which the task is dead if no worker got it")
+	spanVar(flags, &f.expiresIn, "expires-in", 0, "time after which the task is dead if no worker got it; default the queue's")
 	flags.DurationVar(&f.delay, "delay", 0, "how long until the task is ready")
 	flags.StringVar(&f.at, "at", "", "time at which the task is ready, as in RFC 3339")
 	flags.IntVar(&f.priority, "priority", 0, "priority, 0 to 9; 9 is delivered first")
@@ -191,6 +210,7 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.DurationVar(&f.lease, "lease", 0, "how long a worker keeps the task without renewing its lease; default the queue's")
 	flags.BoolVar(&f.wait, "wait", false, "wait until the task ends, and print it")
 	c.MarkFlagsMutuallyExclusive("delay", "at")
+	c.MarkFlagsMutuallyExclusive("expires-at", "expires-in")
 	return valuesFrom(c, 1)
 }
 
@@ -216,6 +236,15 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.headers)) {
 		opts = append(opts, millrace.Header(name, f.headers[name]))
+	}
+	if len(f.labels) > 0 {
+		opts = append(opts, millrace.Labels(f.labels))
+	}
+	switch {
+	case !f.expiresAt.IsZero():
+		opts = append(opts, millrace.ExpiresAt(f.expiresAt))
+	case f.expiresIn != 0:
+		opts = append(opts, millrace.ExpiresIn(f.expiresIn))
 	}
 	if f.delay != 0 {
 		opts = append(opts, millrace.In(f.delay))

@@ -81,8 +81,9 @@ its lease, and all that it starts or prints may have it.
 Exit status 0 completes the task, 75 snoozes it for 30 s, 64 to 66 and 78 end it for good, 126 and
 127 give it back and stop this worker; any other, and the end by a signal, fails the attempt. What the
 command started and left running is killed when it has ended; only then is its slot free. A command
-whose lease is lost is sent SIGTERM, and SIGKILL after --kill-after, with all it started. When the worker is
-killed, its commands are too.
+whose lease is lost, or whose task is cancelled, is sent SIGTERM, and SIGKILL after --kill-after, with all
+it started; a cancelled task then ends so, whatever the exit status is. When the worker is killed, its
+commands are too.
 
 A worker that cannot run commands itself, because its disk is full or it has no descriptors, tries again
 for 30 s, then gives the task back and stops, as it does at once where it has no temporary directory.

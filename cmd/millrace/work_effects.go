@@ -117,6 +117,8 @@ var effects = []effect{
 	{"vector_upsert", `"collection":"people","id":"ada","payload":{"text":"..."}`, upsertEffect},
 	{"vector_delete", `"collection":"people","id":"bob"`, removeEffect},
 	{"task_create", `"queue":"mail","payload":{"to":"ada"}`, taskEffect},
+	{"task_cancel", `"id":"01KZ...","reason":"replaced"`, cancelEffect},
+	{"queue_pause", `"queue":"mail","until":"2030-01-02T03:04:05Z"`, pauseEffect},
 }
 
 // effectExamples are a line of each op, indented.
@@ -281,8 +283,38 @@ func taskEffect(o *strictObject, tx *millrace.Tx) {
 	}
 }
 
+// cancelEffect reads task_cancel.
+func cancelEffect(o *strictObject, tx *millrace.Tx) {
+	id := o.required("id")
+	reason, _ := o.text("reason")
+	opts := []millrace.CancelOption{millrace.CancelReason(reason)}
+	if o.boolean("force") {
+		opts = append(opts, millrace.ForceCancel())
+	}
+	tx.CancelTask(id, opts...)
+}
+
+// pauseEffect reads queue_pause, which also lets a queue go on.
+func pauseEffect(o *strictObject, tx *millrace.Tx) {
+	queue, resume := o.required("queue"), o.boolean("resume")
+	reason, hasReason := o.text("reason")
+	until, hasUntil := o.time("until")
+	opts := []millrace.PauseOption{millrace.PauseReason(reason)}
+	if hasUntil {
+		opts = append(opts, millrace.PauseUntil(until))
+	}
+	switch {
+	case resume && (hasReason || hasUntil):
+		o.refuse("resume", "and reason or until are mutually exclusive")
+	case resume:
+		tx.ResumeQueue(queue)
+	default:
+		tx.PauseQueue(queue, opts...)
+	}
+}
+
 // taskOptions reads the fields of a new task that belong to the task alone: id, tag, priority,
-// time, headers and unique key.
+// times, headers, labels and unique key.
 func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 	if id, ok := o.text("id"); ok {
 		opts = append(opts, millrace.ID(id))
@@ -305,6 +337,12 @@ func taskOptions(o *strictObject) (opts []millrace.AddOption) {
 		opts = append(opts, millrace.In(delay))
 	case timed:
 		opts = append(opts, millrace.At(at))
+	}
+	if t, ok := o.time("expires_at"); ok {
+		opts = append(opts, millrace.ExpiresAt(t))
+	}
+	if labels := o.texts("labels"); len(labels) > 0 {
+		opts = append(opts, millrace.Labels(labels))
 	}
 	if name, ok := o.text("content_type"); ok {
 		opts = append(opts, millrace.ContentType(name))

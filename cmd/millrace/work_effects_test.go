@@ -38,6 +38,10 @@ func TestLinesOfAnEffectsFileAreReadAsServersReadThem(t *testing.T) {
 		`{"op":"task_create","queue":"q","payload":{"a": 1,  "b":"<&>"},"priority":9,"delay":"5m","headers":[{"name":"a","value":"b"}]}`,
 		`{"op":"task_create","queue":"q","payload_base64":"AP8=","content_type":"image/png","max_attempts":3,"lease":"2m","max_run":"1h"}`,
 		`{"op":"task_create","queue":"q","payload":null,"run_at":"2030-01-02T03:04:05Z","unique":{"key":"a","ttl":"1h","on_conflict":"reject"}}`,
+		`{"op":"task_create","queue":"q","labels":{"env":"prod","order":"7"},"expires_at":"2030-01-02T03:04:05Z"}`,
+		`{"op":"task_cancel","id":"01M8F7WHD9001PH2PG1RNDHQZ3","reason":"twice","force":true}`,
+		`{"op":"queue_pause","queue":"q","until":"2030-01-02T03:04:05Z","reason":"full"}`,
+		`{"op":"queue_pause","queue":"q","resume":true}`,
 		` {"op" : "vector_delete", "collection" : "c", "id" : "a"} ` + "\r",
 	} {
 		if tx, lines, err := effectsOf(t, "\n"+line+"\n"); err != nil || tx.Len() != 1 || len(lines) != 1 || lines[0] != 2 {
@@ -91,8 +95,14 @@ func TestLinesOfAnEffectsFileThatNoServerTakesAreRefused(t *testing.T) {
 		`{"op":"task_create","queue":"q","unique":{"ttl":"1h"}}`:                        "unique: key is required",
 		`{"op":"task_create","queue":"q","headers":[{"name":"a"}]}`:                     "value is required",
 		`{"op":"task_create","queue":"q","max_attempts":0}`:                             "1 or more",
-		`{"op":"vector_upsert","collection":"c","id":"a","vector":[1,null]}`:            "32-bit",
-		`{"op":"vector_upsert","collection":"c","id":"a","vector":[1e39]}`:              "32-bit",
+		`{"op":"task_create","queue":"q","labels":{"a":1}}`:                             "labels: a must be a string",
+		`{"op":"task_create","queue":"q","labels":[]}`:                                  "labels must be an object",
+		`{"op":"task_cancel"}`: "id is required",
+		`{"op":"task_cancel","id":"a","until":"2030-01-02T03:04:05Z"}`:       `unknown field "until"`,
+		`{"op":"queue_pause","queue":"q","until":"soon"}`:                    "RFC 3339",
+		`{"op":"queue_pause","queue":"q","resume":true,"reason":"x"}`:        "mutually exclusive",
+		`{"op":"vector_upsert","collection":"c","id":"a","vector":[1,null]}`: "32-bit",
+		`{"op":"vector_upsert","collection":"c","id":"a","vector":[1e39]}`:   "32-bit",
 	} {
 		_, _, err := effectsOf(t, "\n\n"+line)
 		if _, ok := errors.AsType[effectsFault](err); !ok || !strings.Contains(err.Error(), "line 3") || !strings.Contains(err.Error(), want) {

@@ -34,7 +34,7 @@ const (
 //     killed.
 //  2. It runs the command below a supervisor and waits until nothing of it is left.
 //  3. A command that was told to end may have stopped half-way, so its task is given back whatever
-//     its exit status is.
+//     its exit status is. If it was told because of a cancel, the SDK confirms that instead.
 //  4. Otherwise outcome turns the exit status, the effects and the output into the task's end.
 //
 // If the worker dies at any point, the task's lease ends and another attempt begins; the effects of
