@@ -34,6 +34,7 @@ func eachCommand(c *cobra.Command, words []string, fn func(c *cobra.Command, wor
 var emptyFlags = map[string]string{
 	"task fail --message":      "a failure without words is a failure all the same, which must be reported",
 	"task fail --code":         "as its message",
+	"task edit --payload":      "a payload may be empty, as that of a create",
 	"ref create --message":     "a log entry may have no message",
 	"ref update --message":     "a log entry may have no message",
 	"ref symbolic --message":   "a log entry may have no message",
@@ -73,6 +74,8 @@ func TestAFlagThatIsGivenAndEmptyIsAMistake(t *testing.T) {
 func TestAnEmptyArgumentIsAMistakeWhereItIsAName(t *testing.T) {
 	for _, words := range []string{
 		"task get|", "task wait|", "task create|", "task create||x", "task claim|", "task complete||x", "task fail|",
+		"task cancel|", "task cancel|01ARZ3NDEKTSV4RRFFQ69G5FAV|", "task retry|", "task release||--force", "task edit||--priority|1", "task rm|",
+		"queue pause|", "queue resume|",
 		"kv get||k", "kv get|ks|", "kv put||k|v", "kv put|ks||v", "kv del|ks|", "kv add|ks||1", "kv add|ks|k|", "kv range|", "kv del-range|",
 		"kv keyspace set|", "kv keyspace delete|", "queue set|", "queue stats|", "namespace create|", "tenant set|",
 		"ref show|", "ref log|", "ref update|refs/heads/a|0123456789012345678901234567890123456789|", "ref delete|refs/heads/a|", "ref repo create|", "ref repo get|",
@@ -127,6 +130,10 @@ func TestFlagsThatExcludeOneAnotherAreAMistake(t *testing.T) {
 	for _, words := range []string{
 		"task create q x --at 2030-01-02T03:04:05Z --delay 5m",
 		"task create q x --delay 0s --at 2030-01-02T03:04:05Z",
+		"task create q x --expires-in 5m --expires-at 2030-01-02T03:04:05Z",
+		"task edit 01ARZ3NDEKTSV4RRFFQ69G5FAV --payload x --payload-file f",
+		"task edit 01ARZ3NDEKTSV4RRFFQ69G5FAV --never-expires --expires-at 2030-01-02T03:04:05Z",
+		"queue pause q --for 5m --until 2030-01-02T03:04:05Z",
 		"task get 01ARZ3NDEKTSV4RRFFQ69G5FAV --token a --token-file b",
 		"kv del-range ks --prefix a --from b",
 		"kv del-range ks --all --prefix a",

@@ -53,6 +53,16 @@ func TestRunHandlerShowsHowAnAttemptEnds(t *testing.T) {
 	if got := run(Release()); got.Settle != "release" {
 		t.Errorf("got %+v, want a release", got)
 	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(ErrCancelled)
+	for _, err := range []error{boom, Snooze(time.Hour), Release(), ErrCancelled} {
+		if got := RunHandler(ctx, job, func(context.Context, *Task, string) (string, error) { return "", err }, "x", nil); got.Settle != "stop" {
+			t.Errorf("got %+v for %v after a cancel, want a stop", got, err)
+		}
+	}
+	if got := RunHandler(ctx, job, func(context.Context, *Task, string) (string, error) { return "done", nil }, "x", nil); got.Settle != "complete" {
+		t.Errorf("got %+v after a cancel, want the completion", got)
+	}
 	bad := RunHandler(t.Context(), job, func(_ context.Context, t *Task, _ string) (string, error) {
 		t.Effects().KV("k").Put("a", func() {})
 		return "", nil

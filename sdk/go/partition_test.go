@@ -344,10 +344,13 @@ func TestACommitOfTwoPartitionsIsRefusedBeforeItIsSent(t *testing.T) {
 		tx.KV("k").Delete("{" + there + "}/b")
 		thumb.AddTx(tx, thumbArgs{}, Tag(here))
 		thumb.AddTx(tx, thumbArgs{}, Tag(there))
+		tx.PauseQueue("q") // in the partition of the others
+		tx.CancelTask(idIn(0, 2))
+		tx.CancelTask(idIn(1, 2))
 	})
 	e := asError(t, err)
-	if !errors.Is(err, ErrPartition) || e.Outcome != Refused || e.Op != 1 || e.Details["ops"] != "1,3" {
-		t.Errorf("got %v with %v, want ops 1 and 3 refused", err, e.Details)
+	if !errors.Is(err, ErrPartition) || e.Outcome != Refused || e.Op != 1 || e.Details["ops"] != "1,3,5" {
+		t.Errorf("got %v with %v, want ops 1, 3 and 5 refused", err, e.Details)
 	}
 	err = c.Commit(t.Context(), func(tx *Tx) {
 		tx.KV("k").Check("{"+there+"}", Exists())
