@@ -23,12 +23,19 @@ var ErrMalformed = errors.New("malformed encoding")
 
 // Bits of a commit's flags.
 const (
+	// The principal's name follows the partition.
 	commitPrincipal byte = 1 << iota
+	// The id of the request follows: 16 bytes.
 	commitRequest
+	// The session's id, 16 bytes, and its sequence number follow.
 	commitSession
+	// The task and token of the fence follow.
 	commitFence
+	// The number of conditions, at least 1, and the conditions follow.
 	commitConditions
+	// FailOnRefusal of the commit: nothing follows.
 	commitFailOnRefusal
+	// All bits that have a meaning. A commit with another one is refused.
 	commitFlags = commitFailOnRefusal<<1 - 1
 )
 
@@ -106,6 +113,8 @@ func (c *Commit) AppendContent(dst []byte) []byte {
 	return w.b
 }
 
+// commit writes c after its flags, which name the fields that are not zero. AppendContent relies on it that equal
+// commits have equal bytes.
 func (w *writer) commit(c *Commit) {
 	var flags byte
 	set := func(bit byte, on bool) {
@@ -146,6 +155,8 @@ func (w *writer) commit(c *Commit) {
 	}
 }
 
+// commit reads into c, which must be the zero value. A flag whose field is zero is an error: one commit has one
+// encoding.
 func (r *reader) commit(c *Commit) {
 	flags := r.byte()
 	if flags&^commitFlags != 0 {
@@ -194,7 +205,9 @@ func (r *reader) commit(c *Commit) {
 
 // slab makes ops of the frequent types in chunks, so that an entry of many small commits costs few allocations.
 type slab struct {
-	ops       []Op
+	// The rest of each chunk of ops: list cuts lists of ops from its front.
+	ops []Op
+	// Chunks of the types that entries hold most of. A full chunk stays alive as long as one of its ops does.
 	creates   []TaskCreate
 	completes []TaskComplete
 	grants    []Grant
@@ -224,6 +237,7 @@ func one[T any](chunk *[]T) *T {
 	return &(*chunk)[len(*chunk)-1]
 }
 
+// malformed returns an error that wraps ErrMalformed and names the offset in the input, from 0.
 func malformed(at int, format string, args ...any) error {
 	return fmt.Errorf("%w: %s at byte %d", ErrMalformed, fmt.Sprintf(format, args...), at)
 }

@@ -4,6 +4,7 @@ import "math"
 
 // The encoding of the ops by which a queue is operated, and of the settings that came with them.
 
+// controlOp writes what follows the kind of one of these ops: its fixed fields, then those with presence bits.
 func (w *writer) controlOp(op Op) {
 	switch op := op.(type) {
 	case *TaskCancel:
@@ -34,6 +35,8 @@ func (w *writer) controlOp(op Op) {
 	}
 }
 
+// controlOp reads what the writer's controlOp wrote. A kind that is not named here is taken as OpQueuePause: op calls
+// it with these kinds only.
 func (r *reader) controlOp(kind OpKind) Op {
 	switch kind {
 	case OpTaskCancel:
@@ -62,6 +65,8 @@ func (r *reader) controlOp(kind OpKind) Op {
 	return op
 }
 
+// taskUpdate writes the task and, for each field, whether it changes and its new value. A value of zero has no bytes,
+// so the Has bit alone tells "set to zero" from "left as it is".
 func (w *writer) taskUpdate(op *TaskUpdate) {
 	w.id(op.Task)
 	f := w.fields(true)
@@ -81,6 +86,7 @@ func (w *writer) taskUpdate(op *TaskUpdate) {
 	f.int(int64(op.ExpiresAt))
 }
 
+// taskUpdate reads what the writer's taskUpdate wrote.
 func (r *reader) taskUpdate() *TaskUpdate {
 	op := &TaskUpdate{Task: r.id()}
 	f := r.fields(true)
@@ -97,6 +103,8 @@ func (r *reader) taskUpdate() *TaskUpdate {
 	return op
 }
 
+// labels writes the number of labels, and their names and values. Names recur from task to task, so they go through
+// the table of names.
 func (w *writer) labels(list []Label) {
 	w.uint(uint64(len(list)))
 	for _, l := range list {
@@ -105,6 +113,7 @@ func (w *writer) labels(list []Label) {
 	}
 }
 
+// labels reads a list of labels in the order in which it was written, which is that of names; nil when it is empty.
 func (r *reader) labels() []Label {
 	n := r.count(2)
 	if n == 0 {
@@ -117,6 +126,8 @@ func (r *reader) labels() []Label {
 	return out
 }
 
+// queueLimits writes the bounds that came with FormatOperate. It is written within a queue's configuration, and only
+// when a bound is set.
 func (w *writer) queueLimits(c *QueueLimits) {
 	f := w.fields(true)
 	f.int(int64(c.CancelGrace))
@@ -131,6 +142,7 @@ func (w *writer) queueLimits(c *QueueLimits) {
 	f.int(int64(c.CeilingPriority))
 }
 
+// queueLimits reads into c, which must be the zero value.
 func (r *reader) queueLimits(c *QueueLimits) {
 	f := r.fields(true)
 	c.CancelGrace, c.DefaultTTL = Millis(f.int()), Millis(f.int())
@@ -156,6 +168,7 @@ func controlOpSize(op Op) int {
 	return 0
 }
 
+// labelsSize is the most bytes that a list of labels takes: each name is counted as a new one.
 func labelsSize(list []Label) int {
 	n := nameBytes
 	for _, l := range list {

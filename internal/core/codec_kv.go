@@ -43,6 +43,7 @@ func (w *writer) kvOp(op Op) {
 	}
 }
 
+// kvOp reads an op of the key-value service. Kinds that it does not know are keyspaceOp's.
 func (r *reader) kvOp(kind OpKind) Op {
 	switch kind {
 	case OpKVPut:
@@ -78,12 +79,16 @@ func (r *reader) kvOp(kind OpKind) Op {
 
 // Bits of an item's flags.
 const (
+	// IfRev is a condition, also when it is 0: the key must be absent.
 	itemHasRev byte = 1 << iota
 	itemRev         // IfRev is not 0, and follows the value
+	// The key must be absent.
 	itemAbsent
+	// All bits that have a meaning. An item with another one is refused.
 	itemFlags = itemAbsent<<1 - 1
 )
 
+// kvPuts writes each item as a byte of flags, the key, the value, and IfRev where that is not 0.
 func (w *writer) kvPuts(op *KVPuts) {
 	w.name(op.Keyspace)
 	w.uint(uint64(len(op.Items)))
@@ -111,6 +116,7 @@ func (w *writer) kvPuts(op *KVPuts) {
 // minItemBytes is the shortest item: flags and two lengths.
 const minItemBytes = 3
 
+// kvPuts reads what the writer's kvPuts wrote. Keys and values alias the input.
 func (r *reader) kvPuts() *KVPuts {
 	op := &KVPuts{Keyspace: r.name()}
 	if n := r.count(minItemBytes); n > 0 {
@@ -135,6 +141,7 @@ func (r *reader) kvPuts() *KVPuts {
 	return op
 }
 
+// kvOpSize is opSize of the key-value ops; 0 for an op that is not one.
 func kvOpSize(op Op) int {
 	switch op := op.(type) {
 	case *KVPut:
@@ -161,6 +168,8 @@ func kvOpSize(op Op) int {
 	return keyspaceOpSize(op)
 }
 
+// kvResult writes what a key-value op answers beyond OpResult. It is stored with the result and takes part in the
+// apply hash.
 func (w *writer) kvResult(k *KVResult) {
 	f := w.fields(false)
 	f.int(k.Number)
@@ -174,6 +183,7 @@ func (w *writer) kvResult(k *KVResult) {
 	}
 }
 
+// kvResult reads what the writer's kvResult wrote.
 func (r *reader) kvResult() *KVResult {
 	k := &KVResult{}
 	f := r.fields(false)

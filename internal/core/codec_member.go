@@ -5,6 +5,8 @@ import "math"
 // MaxMembers bounds a directory.
 const MaxMembers = 32
 
+// member writes one line of the directory. Drained is not in it: AppendDirectory has it behind the job, so that older
+// builds can read a directory where no member is drained.
 func (w *writer) member(m *Member) {
 	w.uint(m.Replica)
 	w.uint(m.Node)
@@ -21,6 +23,7 @@ func (w *writer) member(m *Member) {
 	w.int(int64(m.TokenUntil))
 }
 
+// member reads what the writer's member wrote. It does not judge the state: DecodeDirectory and the machine do.
 func (r *reader) member() (m Member) {
 	m.Replica, m.Node = r.uint(), r.uint()
 	m.Name, m.Peer, m.API, m.HTTP = r.text(), r.text(), r.text(), r.text()
@@ -37,6 +40,7 @@ func (r *reader) member() (m Member) {
 // leastMember is the least that a member takes.
 const leastMember = 2 + 4 + 1 + 16 + 1 + 1
 
+// members writes the number of members and then each, in the order of the list.
 func (w *writer) members(list []Member) {
 	w.uint(uint64(len(list)))
 	for i := range list {
@@ -44,6 +48,7 @@ func (w *writer) members(list []Member) {
 	}
 }
 
+// members reads a list of members; nil when it is empty. Its caller judges MaxMembers and the order.
 func (r *reader) members() []Member {
 	n := r.count(leastMember)
 	if n == 0 {
@@ -125,7 +130,9 @@ func memberOpSize(op Op) int {
 
 // The first byte of a stored directory. One with drained members ends with their replicas, and has the second format.
 const (
-	directoryFormat        = 1
+	// No member is drained. This is also what builds wrote that knew no drained members.
+	directoryFormat = 1
+	// The replicas of drained members follow the job, ascending.
 	directoryFormatDrained = 2
 )
 
@@ -215,6 +222,7 @@ func (r *reader) drained(d *Directory) {
 	}
 }
 
+// membershipFact writes the refusal of a change of membership, its number first.
 func (w *writer) membershipFact(f WrongMembership) {
 	w.byte(factWrongMembership)
 	w.text(f.Reason)
@@ -222,6 +230,7 @@ func (w *writer) membershipFact(f WrongMembership) {
 	w.uint(f.Lag)
 }
 
+// membershipFact reads what follows the number.
 func (r *reader) membershipFact() Fact {
 	return WrongMembership{Reason: r.text(), Node: r.uint(), Lag: r.uint()}
 }

@@ -73,6 +73,8 @@ func (w *writer) op(op Op) {
 	}
 }
 
+// serviceOp writes an op of the services that have codecs of their own. What belongs to no such service is an op of
+// membership.
 func (w *writer) serviceOp(service Service, op Op) {
 	switch service {
 	case ServiceKV:
@@ -86,6 +88,8 @@ func (w *writer) serviceOp(service Service, op Op) {
 	}
 }
 
+// op reads one op. The kinds that are frequent in entries come from chunks of the slab; the others are allocated one
+// by one.
 func (r *reader) op() Op {
 	switch kind := OpKind(r.byte()); kind {
 	case OpTaskCreate, opTaskCreateMore:
@@ -132,6 +136,7 @@ func (r *reader) op() Op {
 	}
 }
 
+// serviceOp reads an op of a service other than the queues'.
 func (r *reader) serviceOp(kind OpKind) Op {
 	switch kind.Service() {
 	case ServiceKV:
@@ -144,6 +149,8 @@ func (r *reader) serviceOp(kind OpKind) Op {
 	return r.systemOp(kind)
 }
 
+// systemOp reads the ops of the shard itself. A kind that is not known fails the whole entry: an entry is either
+// applied in full or stops the shard.
 func (r *reader) systemOp(kind OpKind) Op {
 	switch kind {
 	case OpTick:
@@ -171,6 +178,8 @@ func (r *reader) systemOp(kind OpKind) Op {
 	return nil
 }
 
+// taskCreate writes a create under one of its two kinds: one without labels and expiry has the same bytes as before
+// FormatOperate. Unique.Request has a bit of its own at the end, because entries before FormatQueues have none.
 func (w *writer) taskCreate(op *TaskCreate) {
 	more := op.ExpiresAt != 0 || len(op.Labels) > 0
 	if more {
@@ -214,6 +223,8 @@ func (w *writer) taskCreate(op *TaskCreate) {
 	}
 }
 
+// taskCreate reads a create; more says that its kind was opTaskCreateMore, which must then have one of the later
+// fields.
 func (r *reader) taskCreate(more bool) *TaskCreate {
 	op := one(&r.slab.creates)
 	op.ID = r.id()
@@ -255,6 +266,7 @@ func (r *reader) taskCreate(more bool) *TaskCreate {
 	return op
 }
 
+// taskFail writes the lease that the failure ends, then the fields that are not zero.
 func (w *writer) taskFail(op *TaskFail) {
 	w.hold(TaskHold{op.Task, op.Token})
 	f := w.fields(false)
@@ -266,6 +278,7 @@ func (w *writer) taskFail(op *TaskFail) {
 	f.text(op.Error.Stack)
 }
 
+// taskFail reads what the writer's taskFail wrote.
 func (r *reader) taskFail() *TaskFail {
 	h := r.hold()
 	f := r.fields(false)
@@ -277,6 +290,8 @@ func (r *reader) taskFail() *TaskFail {
 	return op
 }
 
+// grant writes a grant. Names of queues and of the worker go through the table of names: an entry of a busy shard has
+// many grants of the same ones.
 func (w *writer) grant(op *Grant) {
 	f := w.fields(false)
 	f.id(op.Session)
@@ -292,6 +307,7 @@ func (w *writer) grant(op *Grant) {
 	w.holds(op.Settles)
 }
 
+// grant reads what the writer's grant wrote.
 func (r *reader) grant() *Grant {
 	op := one(&r.slab.grants)
 	f := r.fields(false)
@@ -311,6 +327,7 @@ func (r *reader) grant() *Grant {
 	return op
 }
 
+// holds writes the number of leases and then each: the id of its task, 16 bytes, and its token.
 func (w *writer) holds(holds []TaskHold) {
 	w.uint(uint64(len(holds)))
 	for _, h := range holds {
@@ -318,6 +335,7 @@ func (w *writer) holds(holds []TaskHold) {
 	}
 }
 
+// holds reads a list of leases; nil when it is empty.
 func (r *reader) holds() []TaskHold {
 	n := r.count(len(TaskID{}) + 1)
 	if n == 0 {
@@ -330,6 +348,7 @@ func (r *reader) holds() []TaskHold {
 	return out
 }
 
+// kvPut writes a put: its keyspace and key, then the fields that are not zero.
 func (w *writer) kvPut(op *KVPut) {
 	w.name(op.Keyspace)
 	w.bytes(op.Key)
@@ -341,6 +360,7 @@ func (w *writer) kvPut(op *KVPut) {
 	f.has(op.WantPrev)
 }
 
+// kvPut reads what the writer's kvPut wrote. Key and value alias the input.
 func (r *reader) kvPut() *KVPut {
 	op := one(&r.slab.puts)
 	op.Keyspace, op.Key = r.name(), r.bytes()
@@ -352,6 +372,7 @@ func (r *reader) kvPut() *KVPut {
 	return op
 }
 
+// kvCheck writes a check, as an op or as a condition of a commit: conditions have no kind before them.
 func (w *writer) kvCheck(op *KVCheck) {
 	w.name(op.Keyspace)
 	w.bytes(op.Key)
@@ -362,6 +383,8 @@ func (w *writer) kvCheck(op *KVCheck) {
 	f.bytes(op.Value)
 }
 
+// kvCheck reads what the writer's kvCheck wrote. Whether Target and Compare are known is judged where the check is
+// applied.
 func (r *reader) kvCheck() *KVCheck {
 	op := one(&r.slab.checks)
 	op.Keyspace, op.Key = r.name(), r.bytes()
@@ -372,6 +395,7 @@ func (r *reader) kvCheck() *KVCheck {
 	return op
 }
 
+// retry writes a policy for retries. Its callers write it only when it is not zero.
 func (w *writer) retry(v Retry) {
 	w.byte(byte(v.Backoff))
 	w.int(int64(v.Base))
@@ -379,12 +403,14 @@ func (w *writer) retry(v Retry) {
 	w.int(int64(v.Max))
 }
 
+// retry reads what the writer's retry wrote.
 func (r *reader) retry() Retry {
 	return Retry{
 		Backoff: Backoff(r.byte()), Base: Millis(r.int()), FactorPercent: uint32(r.max(math.MaxUint32)), Max: Millis(r.int()),
 	}
 }
 
+// headers writes the number of headers, and their names and values, in the order of the list.
 func (w *writer) headers(list []Header) {
 	w.uint(uint64(len(list)))
 	for _, h := range list {
@@ -393,6 +419,7 @@ func (w *writer) headers(list []Header) {
 	}
 }
 
+// headers reads a list of headers; nil when it is empty.
 func (r *reader) headers() []Header {
 	n := r.count(2)
 	if n == 0 {
@@ -405,6 +432,7 @@ func (r *reader) headers() []Header {
 	return out
 }
 
+// queueConfig writes the settings of a queue: the fields that are not zero, and last the limits if one is set.
 func (w *writer) queueConfig(c *QueueConfig) {
 	f := w.fields(true)
 	f.uint(c.Version)
@@ -426,6 +454,7 @@ func (w *writer) queueConfig(c *QueueConfig) {
 	}
 }
 
+// queueConfig reads into c, which must be the zero value.
 func (r *reader) queueConfig(c *QueueConfig) {
 	f := r.fields(true)
 	c.Version = f.uint(math.MaxUint64)
@@ -445,6 +474,7 @@ func (r *reader) queueConfig(c *QueueConfig) {
 	f.end()
 }
 
+// namespaceConfig writes the settings of a namespace, in entries and in the store alike.
 func (w *writer) namespaceConfig(c *NamespaceConfig) {
 	f := w.fields(false)
 	f.uint(c.Version)
@@ -456,6 +486,7 @@ func (w *writer) namespaceConfig(c *NamespaceConfig) {
 	f.int(c.KeyByteRate)
 }
 
+// namespaceConfig reads into c, which must be the zero value.
 func (r *reader) namespaceConfig(c *NamespaceConfig) {
 	f := r.fields(false)
 	c.Version = f.uint(math.MaxUint64)

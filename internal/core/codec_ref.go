@@ -4,8 +4,10 @@ import "math"
 
 // An object id is written as its length and its bytes: 0 for the zero id, 20 else. 32 is reserved for SHA-256.
 
+// objectIDBytes is the most bytes that an object id takes.
 const objectIDBytes = 1 + len(ObjectID{})
 
+// oid writes the id of an object, after its length.
 func (w *writer) oid(id ObjectID) {
 	if id.IsZero() {
 		w.byte(0)
@@ -15,6 +17,7 @@ func (w *writer) oid(id ObjectID) {
 	w.b = append(w.b, id[:]...)
 }
 
+// oid reads the id of an object. One of 20 bytes must not be all zeros: zero has length 0.
 func (r *reader) oid() (id ObjectID) {
 	switch n := r.byte(); n {
 	case 0:
@@ -27,12 +30,14 @@ func (r *reader) oid() (id ObjectID) {
 	return id
 }
 
+// oid writes the next field unless it is the zero id.
 func (p *presence) oid(id ObjectID) {
 	if p.has(!id.IsZero()) {
 		p.w.oid(id)
 	}
 }
 
+// oid reads the next field if it is present: an id that is not zero.
 func (p *present) oid() (id ObjectID) {
 	if p.has() {
 		id = p.r.oid()
@@ -41,6 +46,7 @@ func (p *present) oid() (id ObjectID) {
 	return id
 }
 
+// refOp writes an op of the refs service.
 func (w *writer) refOp(op Op) {
 	switch op := op.(type) {
 	case *RefTxn:
@@ -76,6 +82,7 @@ func (w *writer) refOp(op Op) {
 	}
 }
 
+// refOp reads what the writer's refOp wrote.
 func (r *reader) refOp(kind OpKind) Op {
 	switch kind {
 	case OpRefTxn:
@@ -115,6 +122,7 @@ func (r *reader) refOp(kind OpKind) Op {
 	return nil
 }
 
+// refTxn writes a transaction, its changes last.
 func (w *writer) refTxn(op *RefTxn) {
 	w.name(op.Repo)
 	f := w.fields(true)
@@ -146,6 +154,7 @@ func (w *writer) refTxn(op *RefTxn) {
 // minRefChange is the shortest change: kind, name, two bytes of presence bits.
 const minRefChange = 4
 
+// refTxn reads what the writer's refTxn wrote. Whether the changes fit together is judged by the machine.
 func (r *reader) refTxn() *RefTxn {
 	op := &RefTxn{Repo: r.name()}
 	f := r.fields(true)
@@ -179,6 +188,7 @@ func (r *reader) refTxn() *RefTxn {
 	return op
 }
 
+// refChange writes one change, with the facts that its proposer found out.
 func (w *writer) refChange(c *RefChange) {
 	w.byte(byte(c.Kind))
 	w.text(c.Name)
@@ -198,6 +208,7 @@ func (w *writer) refChange(c *RefChange) {
 	f.uint(uint64(c.Ancestry))
 }
 
+// refChange reads into c, which must be the zero value.
 func (r *reader) refChange(c *RefChange) {
 	c.Kind = OpKind(r.byte())
 	c.Name = r.text()
@@ -213,6 +224,7 @@ func (r *reader) refChange(c *RefChange) {
 	f.end()
 }
 
+// pack writes a pack's digests, sizes in bytes and kind, in entries and in the manifest alike.
 func (w *writer) pack(p *Pack) {
 	w.b = append(w.b, p.Digest[:]...)
 	w.b = append(w.b, p.Idx[:]...)
@@ -223,6 +235,7 @@ func (w *writer) pack(p *Pack) {
 	f.uint(uint64(p.Kind))
 }
 
+// pack reads into p, which must be the zero value.
 func (r *reader) pack(p *Pack) {
 	copy(p.Digest[:], r.take(len(p.Digest)))
 	copy(p.Idx[:], r.take(len(p.Idx)))
@@ -232,6 +245,7 @@ func (r *reader) pack(p *Pack) {
 	f.end()
 }
 
+// texts writes the number of strings and then each. They do not go through the table of names.
 func (w *writer) texts(list []string) {
 	w.uint(uint64(len(list)))
 	for _, s := range list {
@@ -252,6 +266,7 @@ func (r *reader) texts() []string {
 	return out
 }
 
+// repoConfig writes the settings of a repository, in entries and in its record alike.
 func (w *writer) repoConfig(c *RepoConfig) {
 	f := w.fields(true)
 	f.uint(c.Version)
@@ -271,6 +286,7 @@ func (w *writer) repoConfig(c *RepoConfig) {
 	f.int(c.MaxPush)
 }
 
+// repoConfig reads into c, which must be the zero value.
 func (r *reader) repoConfig(c *RepoConfig) {
 	f := r.fields(true)
 	c.Version = f.uint(math.MaxUint64)
@@ -291,6 +307,7 @@ func (r *reader) repoConfig(c *RepoConfig) {
 	f.end()
 }
 
+// refRule writes one rule of a repository.
 func (w *writer) refRule(v *RefRule) {
 	w.text(v.Refs)
 	f := w.fields(false)
@@ -302,6 +319,7 @@ func (w *writer) refRule(v *RefRule) {
 	f.text(v.Queue)
 }
 
+// refRule reads into v, which must be the zero value.
 func (r *reader) refRule(v *RefRule) {
 	v.Refs = r.text()
 	f := r.fields(false)
@@ -415,6 +433,7 @@ func DecodeRefLog(b []byte) (v RefLog, err error) {
 	return v, r.end()
 }
 
+// refsAnswer writes what an op of refs answers: for each change the ids before and after, or why it failed.
 func (w *writer) refsAnswer(a *RefsAnswer) {
 	f := w.fields(false)
 	f.id(a.Repo)
@@ -431,6 +450,7 @@ func (w *writer) refsAnswer(a *RefsAnswer) {
 	}
 }
 
+// refsAnswer reads what the writer's refsAnswer wrote.
 func (r *reader) refsAnswer() *RefsAnswer {
 	a := &RefsAnswer{}
 	f := r.fields(false)
@@ -451,6 +471,7 @@ func (r *reader) refsAnswer() *RefsAnswer {
 	return a
 }
 
+// refFailure writes why one change failed. The meaning of its fields depends on the reason.
 func (w *writer) refFailure(v *RefFailure) {
 	w.byte(byte(v.Reason))
 	f := w.fields(false)
@@ -462,6 +483,7 @@ func (w *writer) refFailure(v *RefFailure) {
 	f.text(v.Other)
 }
 
+// refFailure reads what the writer's refFailure wrote.
 func (r *reader) refFailure() (v RefFailure) {
 	v.Reason = RefReason(r.byte())
 	f := r.fields(false)
@@ -472,6 +494,7 @@ func (r *reader) refFailure() (v RefFailure) {
 	return v
 }
 
+// refRefused writes the fact's fields, after its number.
 func (w *writer) refRefused(v RefRefused) {
 	w.text(v.Repo)
 	w.uint(uint64(len(v.Failures)))
@@ -480,6 +503,7 @@ func (w *writer) refRefused(v RefRefused) {
 	}
 }
 
+// refRefused reads what follows the number of a RefRefused.
 func (r *reader) refRefused() RefRefused {
 	v := RefRefused{Repo: r.text()}
 	if n := r.count(2); n > 0 {
@@ -491,6 +515,7 @@ func (r *reader) refRefused() RefRefused {
 	return v
 }
 
+// The most bytes, besides texts, that a change, a pack and an op on a repository take.
 const (
 	refChangeHeader = 4 + nameBytes + 3*nameBytes + 4*objectIDBytes + 2
 	packBytes       = 2*len(Digest{}) + 1 + 3*varintBytes + 2
@@ -525,6 +550,7 @@ func refOpSize(op Op) int {
 	return opHeader
 }
 
+// repoConfigSize is the most bytes that the lists of c take; its numbers are within repoHeader.
 func repoConfigSize(c *RepoConfig) int {
 	n := 0
 	for _, s := range c.Hide {

@@ -70,6 +70,8 @@ func DecodeResult(b []byte) (*Result, error) {
 	return out, nil
 }
 
+// opResult writes what one op answers: the fields that are not zero, whatever the kind. Prev is written also when it
+// is empty but not nil.
 func (w *writer) opResult(o *OpResult) {
 	w.byte(byte(o.Kind))
 	f := w.fields(true)
@@ -107,6 +109,7 @@ func (w *writer) opResult(o *OpResult) {
 	}
 }
 
+// opResult reads into o, which must be the zero value.
 func (r *reader) opResult(o *OpResult) {
 	o.Kind = OpKind(r.byte())
 	f := r.fields(true)
@@ -148,10 +151,13 @@ func (r *reader) opResult(o *OpResult) {
 
 // The flags of a renewed lease. They are stored.
 const (
+	// The lease was not extended: its token no longer holds the task.
 	renewedLost byte = 1 << iota
+	// The cancel of the task was asked for.
 	renewedCancel
 )
 
+// flags returns v without its time, as one byte.
 func (v *Renewed) flags() (f byte) {
 	if v.Lost {
 		f |= renewedLost
@@ -162,6 +168,7 @@ func (v *Renewed) flags() (f byte) {
 	return f
 }
 
+// renewed reads the flags of a renewal and until when the lease holds.
 func (r *reader) renewed() Renewed {
 	flags := r.byte()
 	if flags > renewedLost|renewedCancel {
@@ -170,6 +177,7 @@ func (r *reader) renewed() Renewed {
 	return Renewed{Lost: flags&renewedLost != 0, Cancel: flags&renewedCancel != 0, Until: ShardTime(r.int())}
 }
 
+// assigned writes a task that a grant gave out: its lease, and what the worker needs to run it.
 func (w *writer) assigned(a *Assigned) {
 	w.hold(TaskHold{a.Task, a.Token})
 	f := w.fields(true)
@@ -190,6 +198,7 @@ func (w *writer) assigned(a *Assigned) {
 	f.int(int64(a.CreatedAt))
 }
 
+// assigned reads into a, which must be the zero value.
 func (r *reader) assigned(a *Assigned) {
 	h := r.hold()
 	a.Task, a.Token = h.Task, h.Token
@@ -210,6 +219,8 @@ func (r *reader) assigned(a *Assigned) {
 	f.end()
 }
 
+// fact writes the number of a fact and then its fields. A fact has no presence bits: a field that is added needs a
+// new number.
 func (w *writer) fact(fact Fact) {
 	switch f := fact.(type) {
 	case NotFound:
@@ -268,6 +279,7 @@ func (w *writer) fact(fact Fact) {
 	}
 }
 
+// fact reads what the writer's fact wrote.
 func (r *reader) fact() Fact {
 	switch number := r.byte(); number {
 	case factNotFound:
@@ -347,6 +359,7 @@ func (w *writer) nodeFact(fact Fact) {
 	}
 }
 
+// nodeFact reads the fact of a number that fact does not know.
 func (r *reader) nodeFact(number byte) Fact {
 	switch number {
 	case factUnavailable:

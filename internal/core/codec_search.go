@@ -11,6 +11,7 @@ const (
 	factEmbedDown       byte = 52
 )
 
+// searchOp writes an op of the search service.
 func (w *writer) searchOp(op Op) {
 	switch op := op.(type) {
 	case *VectorUpsert:
@@ -42,6 +43,7 @@ func (w *writer) searchOp(op Op) {
 	}
 }
 
+// searchOp reads what the writer's searchOp wrote.
 func (r *reader) searchOp(kind OpKind) Op {
 	switch kind {
 	case OpVectorUpsert:
@@ -79,6 +81,7 @@ func (r *reader) searchOp(kind OpKind) Op {
 	return nil
 }
 
+// vectorUpsert writes a point. The vector stays as the bytes of its numbers: no replica computes with them in Apply.
 func (w *writer) vectorUpsert(op *VectorUpsert) {
 	w.name(op.Collection)
 	w.text(op.ID)
@@ -92,6 +95,7 @@ func (w *writer) vectorUpsert(op *VectorUpsert) {
 	f.has(op.IfAbsent)
 }
 
+// vectorUpsert reads what the writer's vectorUpsert wrote. Vector and payload alias the input.
 func (r *reader) vectorUpsert() *VectorUpsert {
 	op := &VectorUpsert{Collection: r.name(), ID: r.text()}
 	f := r.fields(false)
@@ -109,6 +113,8 @@ const (
 	fieldOptions = fieldProtected<<1 - 1
 )
 
+// collection writes a definition, in entries and in the store alike. Two definitions are the same when their bytes
+// are, but for UID.
 func (w *writer) collection(c *Collection) {
 	w.name(c.Name)
 	f := w.fields(true)
@@ -144,6 +150,7 @@ func (w *writer) collection(c *Collection) {
 	f.uint(uint64(c.OnFailure))
 }
 
+// collection reads into c, which must be the zero value.
 func (r *reader) collection(c *Collection) {
 	c.Name = r.name()
 	f := r.fields(true)
@@ -193,6 +200,7 @@ func DecodeCollection(b []byte) (c Collection, err error) {
 	return c, r.end()
 }
 
+// searchOpSize is opSize of the ops of search; 0 for an op that is not one.
 func searchOpSize(op Op) int {
 	switch op := op.(type) {
 	case *VectorUpsert:
@@ -222,6 +230,7 @@ func searchOpSize(op Op) int {
 	return 0
 }
 
+// searchFact writes a fact of search, its number first, and reports whether fact is one.
 func (w *writer) searchFact(fact Fact) bool {
 	switch f := fact.(type) {
 	case SearchState:
@@ -261,6 +270,8 @@ func (w *writer) searchFact(fact Fact) bool {
 	return true
 }
 
+// searchFact reads the fact of a number. It is the last of the readers of facts, and fails for a number that none
+// knows.
 func (r *reader) searchFact(number byte) Fact {
 	switch number {
 	case factSearchState:

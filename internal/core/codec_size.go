@@ -2,13 +2,18 @@ package core
 
 // Upper bounds, in bytes, of what the encoding of one part takes besides its texts, names and payloads.
 const (
-	varintBytes  = 10 // the longest varint
-	nameBytes    = 5  // the reference to a name, or the length of a text: entries are far below 4 GiB
-	newName      = 2 * nameBytes
-	holdBytes    = 16 + varintBytes
+	varintBytes = 10 // the longest varint
+	nameBytes   = 5  // the reference to a name, or the length of a text: entries are far below 4 GiB
+	// A name that the entry has not yet: its number and the length of its text.
+	newName = 2 * nameBytes
+	// A lease: the id of its task and its token.
+	holdBytes = 16 + varintBytes
+	// All of a commit but its ops, its conditions and the text of its principal.
 	commitHeader = 1 + 3*nameBytes + newName + 16 + 16 + varintBytes + holdBytes + 2*nameBytes
-	opHeader     = 3 + newName
-	retryBytes   = 1 + 3*varintBytes
+	// The kind of an op, its presence bits and one name, without the text of the name.
+	opHeader = 3 + newName
+	// A policy for retries: its shape and three numbers.
+	retryBytes = 1 + 3*varintBytes
 )
 
 // EncodedSize returns an upper bound of the bytes that c takes in an entry, whatever stands before it: within about
@@ -24,6 +29,8 @@ func (c *Commit) EncodedSize() int {
 	return n
 }
 
+// opSize returns an upper bound of the bytes that op takes. What grows with texts, payloads or lists has a case; all
+// others are below the size at the end. A bound that is too low would let an entry pass its limit.
 func opSize(op Op) int {
 	switch op := op.(type) {
 	case *TaskCreate:
@@ -71,6 +78,7 @@ func opSize(op Op) int {
 	return n
 }
 
+// shardOpSize is opSize of the ops of the shard itself that have texts; 0 for an op of fixed size.
 func shardOpSize(op Op) int {
 	switch op := op.(type) {
 	case *NamespaceCreate:

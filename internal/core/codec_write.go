@@ -7,7 +7,9 @@ const tableScan = 16
 
 // table numbers values in the order in which they first occur.
 type table[T comparable] struct {
-	seen  []T
+	// The values by their numbers.
+	seen []T
+	// The numbers of all values of seen; nil while there are at most tableScan.
 	index map[T]int
 }
 
@@ -38,11 +40,14 @@ func (t *table[T]) find(v T) (n int, fresh bool) {
 
 // writer appends the encoding of values to b.
 type writer struct {
-	b     []byte
+	// What was written so far, after what the caller had.
+	b []byte
+	// Names and partitions written so far: from the second time on, a number stands for each.
 	names table[string]
 	parts table[Partition]
 }
 
+// These write one value each: numbers as minimal varints, ids as they are, texts and bytes after their length.
 func (w *writer) byte(v byte)    { w.b = append(w.b, v) }
 func (w *writer) uint(v uint64)  { w.b = binary.AppendUvarint(w.b, v) }
 func (w *writer) int(v int64)    { w.b = binary.AppendVarint(w.b, v) }
@@ -60,6 +65,7 @@ func (w *writer) nilable(v []byte) {
 	w.b = append(w.b, v...)
 }
 
+// bool writes one byte, 0 or 1.
 func (w *writer) bool(v bool) {
 	if v {
 		w.byte(1)
@@ -68,6 +74,7 @@ func (w *writer) bool(v bool) {
 	}
 }
 
+// hold writes a lease: its task and its token.
 func (w *writer) hold(h TaskHold) {
 	w.id(h.Task)
 	w.uint(uint64(h.Token))
@@ -86,6 +93,7 @@ func (w *writer) name(s string) {
 	}
 }
 
+// partition writes the number of p, which is followed by p itself where it is new.
 func (w *writer) partition(p Partition) {
 	n, fresh := w.parts.find(p)
 	w.uint(uint64(n))
@@ -98,11 +106,15 @@ func (w *writer) partition(p Partition) {
 
 // presence writes a word of presence bits, and after it the fields that are not zero, each in its place.
 type presence struct {
-	w   *writer
-	at  int
+	w *writer
+	// Offset in the writer's bytes of the word.
+	at int
+	// Number of the next bit, from 0.
 	bit uint
 }
 
+// fields starts a word of presence bits: of two bytes if wide, else of one. The width is fixed for each type, since
+// readers expect it.
 func (w *writer) fields(wide bool) presence {
 	p := presence{w: w, at: len(w.b)}
 	w.byte(0)
@@ -121,36 +133,42 @@ func (p *presence) has(on bool) bool {
 	return on
 }
 
+// uint writes the next field unless it is 0.
 func (p *presence) uint(v uint64) {
 	if p.has(v != 0) {
 		p.w.uint(v)
 	}
 }
 
+// int writes the next field unless it is 0.
 func (p *presence) int(v int64) {
 	if p.has(v != 0) {
 		p.w.int(v)
 	}
 }
 
+// name writes the next field, a string that is likely to recur, unless it is empty.
 func (p *presence) name(s string) {
 	if p.has(s != "") {
 		p.w.name(s)
 	}
 }
 
+// text writes the next field unless it is empty.
 func (p *presence) text(s string) {
 	if p.has(s != "") {
 		p.w.text(s)
 	}
 }
 
+// bytes writes the next field unless it is empty: nil and empty are the same.
 func (p *presence) bytes(v []byte) {
 	if p.has(len(v) > 0) {
 		p.w.bytes(v)
 	}
 }
 
+// id writes the next field unless it is all zeros.
 func (p *presence) id(id [16]byte) {
 	if p.has(id != [16]byte{}) {
 		p.w.b = append(p.w.b, id[:]...)

@@ -35,13 +35,15 @@ type NotFound struct {
 // AlreadyExists says that an id or unique key is taken with other content.
 type AlreadyExists struct {
 	Kind string // task, unique, request, namespace
-	ID   string
+	// What is taken: the id, the unique key or the name, as the caller gave it.
+	ID string
 }
 
 // LeaseLost refuses a settle, heartbeat or effect whose token no longer owns its task. It never carries the live
 // token: a worker that lost a lease must not learn the one that would let it act.
 type LeaseLost struct {
-	Task  TaskID
+	Task TaskID
+	// The token that the caller showed.
 	Given Token
 }
 
@@ -54,8 +56,9 @@ type WrongState struct {
 
 // RevMismatch says that a key's condition is false, and what was found.
 type RevMismatch struct {
-	Rev      uint64 // the key's revision; 0 when absent
-	Value    []byte // the key's value, when the caller may read it; nil when absent
+	Rev   uint64 // the key's revision; 0 when absent
+	Value []byte // the key's value, when the caller may read it; nil when absent
+	// The key is absent.
 	Missing  bool
 	Keyspace string
 	Key      []byte
@@ -66,6 +69,7 @@ type WrongPartition struct{ Ops []int }
 
 // Exhausted says that a quota or bound is used up: the limit's name and its value.
 type Exhausted struct {
+	// Name of the limit, as clients know it.
 	Limit string
 	Max   int64
 }
@@ -88,7 +92,8 @@ type Invalid struct {
 type OutOfRange struct {
 	Invalid
 	Limit string
-	Max   int64
+	// Its value.
+	Max int64
 }
 
 // NotEmpty refuses the removal of a namespace that holds something.
@@ -188,7 +193,9 @@ type Denied struct{ Scope string }
 
 // RateLimited says that a caller is too fast.
 type RateLimited struct {
-	Limit      string
+	// Name of the rate, as clients know it.
+	Limit string
+	// After this time a call may succeed.
 	RetryAfter Millis
 }
 

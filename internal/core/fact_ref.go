@@ -10,6 +10,7 @@ import (
 // RefRefused says why a transaction of refs, or a change of a repository, was refused: at least one failure, at most
 // MaxRefFailures, in order of their changes. The first decides the code.
 type RefRefused struct {
+	// The name of the repository, as the caller gave it.
 	Repo     string
 	Failures []RefFailure
 }

@@ -9,13 +9,16 @@ import (
 // SearchState says that an op does not apply to how things stand until an operator acts.
 type SearchState struct {
 	Reason string // model_mismatch, model_changed, embedder_missing, ruleset_unsupported
-	Field  string
-	Want   string
-	Got    string
+	// The field of the request that is at fault.
+	Field string
+	// What the state asks for, and what the caller gave; empty where there is nothing to compare.
+	Want string
+	Got  string
 }
 
 // DimMismatch says that a vector has another length than its collection's.
 type DimMismatch struct {
+	// How many numbers the collection's vectors have, and how many the given one has.
 	Field string
 	Want  int64
 	Got   int64
@@ -25,8 +28,9 @@ type DimMismatch struct {
 type VersionMismatch struct {
 	Collection string
 	ID         string
-	Partition  uint16
-	Version    uint64 // of the point; 0 when absent
+	// Partition of the point: a version says nothing without it.
+	Partition uint16
+	Version   uint64 // of the point; 0 when absent
 }
 
 // SearchInvalid is an Invalid of search that tells more: names that are near to one that is not known, or where in an
@@ -35,9 +39,11 @@ type SearchInvalid struct {
 	Field   string
 	Reason  string // unknown_role, no_role_field, expression_invalid, field_not_indexed, protected_field, ...
 	Message string
-	Near    []string
-	Line    int // from 1; 0 where no place is to blame
-	Column  int
+	// Names that are spelled alike.
+	Near []string
+	Line int // from 1; 0 where no place is to blame
+	// In the line, from 1; 0 where Line is 0.
+	Column int
 }
 
 // EmbedUnavailable says that an embedder does not answer: texts that are kept work on, others may be tried after a while.

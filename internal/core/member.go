@@ -18,6 +18,7 @@ const (
 	MemberRemoving   MemberState = 6 // leaves, shard by shard
 )
 
+// memberStates are the names by number.
 var memberStates = [...]string{
 	MemberJoining: "joining", MemberCatchingUp: "catching_up", MemberLearner: "learner", MemberPromoting: "promoting",
 	MemberVoter: "voter", MemberRemoving: "removing",
@@ -38,6 +39,7 @@ const (
 	JobRejoin  JobKind = 5 // a node that lost its data comes back under a new replica id, and the old one leaves
 )
 
+// jobKinds are the names by number.
 var jobKinds = [...]string{
 	JobAdd: "add", JobRemove: "remove", JobReplace: "replace", JobPromote: "promote", JobRejoin: "rejoin",
 }
@@ -56,11 +58,13 @@ const (
 	JobCancelled JobState = 4
 )
 
+// jobStates are the names by number.
 var jobStates = [...]string{JobRunning: "running", JobDone: "done", JobFailed: "failed", JobCancelled: "cancelled"}
 
 // String returns the state as operators see it.
 func (s JobState) String() string { return nameOf(jobStates[:], uint8(s)) }
 
+// nameOf returns the name of a number, or its digits when this build knows no name for it.
 func nameOf(names []string, n uint8) string {
 	if int(n) < len(names) && names[n] != "" {
 		return names[n]
@@ -110,7 +114,8 @@ type Job struct {
 // value is the membership that the nodes were started with, of which nothing was changed yet.
 type Directory struct {
 	Version uint64 // rises with every change; 0: there is no directory yet
-	Next    uint64 // the replica id that the next member gets: one below it that no member has is gone for good
+	// The replica id that the next member gets: one below it that no member has is gone for good.
+	Next    uint64
 	Members []Member
 	Job     Job
 }
@@ -207,7 +212,8 @@ type MemberChange struct {
 // MemberStep takes the running job a step on, once every shard is where the directory of that version wants it; with Fail
 // it undoes the job, whose time is over.
 type MemberStep struct {
-	Job     uint64
+	Job uint64
+	// Version of the directory that the proposer saw: a step for another one is refused.
 	Version uint64
 	Fail    bool
 }

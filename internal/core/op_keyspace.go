@@ -48,7 +48,9 @@ const AllKeyspaces uint32 = 0
 
 // KeyspaceInfo is what is known of a keyspace in one partition.
 type KeyspaceInfo struct {
-	Name        string
+	// Name of the keyspace, as clients know it.
+	Name string
+	// Number of this keyspace in its partition: one of the same name that is made later has another.
 	Incarnation uint32
 	Config      KeyspaceConfig
 	Measured    uint64 // bytes on disk when they were compared with the bound last
@@ -68,6 +70,7 @@ func (*KeyspaceDelete) Kind() OpKind { return OpKeyspaceDelete }
 // Kind returns the op's number.
 func (*KeyspaceUse) Kind() OpKind { return OpKeyspaceUse }
 
+// keyspaceConfig writes the settings of a keyspace, in entries and in the store alike.
 func (w *writer) keyspaceConfig(c *KeyspaceConfig) {
 	f := w.fields(false)
 	f.uint(c.Version)
@@ -76,6 +79,7 @@ func (w *writer) keyspaceConfig(c *KeyspaceConfig) {
 	f.int(c.ByteRate)
 }
 
+// keyspaceConfig reads into c, which must be the zero value.
 func (r *reader) keyspaceConfig(c *KeyspaceConfig) {
 	f := r.fields(false)
 	c.Version = f.uint(math.MaxUint64)
@@ -101,6 +105,8 @@ func (w *writer) keyspaceOp(op Op) {
 	}
 }
 
+// keyspaceOp reads an op that configures keyspaces. It is the last of the key-value readers, and fails for another
+// kind.
 func (r *reader) keyspaceOp(kind OpKind) Op {
 	switch kind {
 	case OpKeyspaceSet:
@@ -123,6 +129,7 @@ func (r *reader) keyspaceOp(kind OpKind) Op {
 	return nil
 }
 
+// keyspaceOpSize is opSize of these ops; 0 for another one.
 func keyspaceOpSize(op Op) int {
 	switch op := op.(type) {
 	case *KeyspaceSet:

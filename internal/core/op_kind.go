@@ -121,17 +121,23 @@ const (
 
 // opRow is what is known of all ops of a kind.
 type opRow struct {
-	name    string // as documents and the contract call it
+	name string // as documents and the contract call it
+	// The machine that applies it.
 	service Service
-	home    Home
-	traits  OpTrait
+	// The only partition that it may stand in.
+	home Home
+	// Everything that holds for all ops of the kind.
+	traits OpTrait
 }
 
 // Traits that ops have together.
 const (
-	settles   = OpSettles | OpNamesTask
+	// What ends an attempt.
+	settles = OpSettles | OpNamesTask
+	// What changes one key and takes the commit's revision.
 	writesKey = OpTakesRev | OpWritesOne | OpWritesKeys | OpPlaced
-	putsKey   = writesKey | OpPutsKeys | OpGrows
+	// What puts a value under one key.
+	putsKey = writesKey | OpPutsKeys | OpGrows
 )
 
 // opRows has one row for each kind that is not reserved. It is indexed by all values of an OpKind, so that a look needs no

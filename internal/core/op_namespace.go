@@ -70,6 +70,7 @@ func (w *writer) removalOp(op Op) {
 	}
 }
 
+// removalOp reads an op of the removal of a namespace.
 func (r *reader) removalOp(kind OpKind) Op {
 	if kind == OpPartitionRemove {
 		return &PartitionRemove{Step: PartitionStep(r.byte()), ID: r.uint()}
@@ -79,6 +80,7 @@ func (r *reader) removalOp(kind OpKind) Op {
 	}
 }
 
+// notEmpty writes the fact's number and the kinds of what is held.
 func (w *writer) notEmpty(f NotEmpty) {
 	w.byte(factNotEmpty)
 	w.uint(uint64(len(f.Held)))
@@ -87,6 +89,7 @@ func (w *writer) notEmpty(f NotEmpty) {
 	}
 }
 
+// notEmpty reads what follows the number.
 func (r *reader) notEmpty() Fact {
 	var f NotEmpty
 	for range r.count(1) {

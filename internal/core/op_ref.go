@@ -225,9 +225,11 @@ const (
 
 // RefFailure is one failed change: its position in the transaction, or -1 for the whole, and why.
 type RefFailure struct {
-	Change   int
-	Reason   RefReason
-	Name     string
+	Change int
+	Reason RefReason
+	// The ref, as the change names it; empty where the whole is refused.
+	Name string
+	// What these hold depends on Reason: the constants say it.
 	Expected ObjectID
 	Actual   ObjectID
 	Type     ObjectType

@@ -44,6 +44,7 @@ func (*TenantSet) Kind() OpKind { return OpTenantSet }
 // Kind returns the op's number.
 func (*TenantUse) Kind() OpKind { return OpTenantUse }
 
+// tenantConfig writes the bounds of a tenant, in entries and in the store alike.
 func (w *writer) tenantConfig(c *TenantConfig) {
 	f := w.fields(false)
 	f.uint(c.Version)
@@ -52,6 +53,7 @@ func (w *writer) tenantConfig(c *TenantConfig) {
 	f.int(c.KeyByteRate)
 }
 
+// tenantConfig reads into c, which must be the zero value.
 func (r *reader) tenantConfig(c *TenantConfig) {
 	f := r.fields(false)
 	c.Version = f.uint(math.MaxUint64)
@@ -72,6 +74,7 @@ func (w *writer) tenantOp(op Op) {
 	}
 }
 
+// tenantOp reads an op about a tenant.
 func (r *reader) tenantOp(kind OpKind) Op {
 	if kind == OpTenantUse {
 		return &TenantUse{Bytes: r.uint(), Bound: r.int()}

@@ -33,6 +33,7 @@ func PlaceID(id TaskID, partitions int) uint16 {
 // any, else by the whole key.
 func PlaceKey(key []byte, partitions int) uint16 { return PlaceText(tagOf(key), partitions) }
 
+// tagOf returns the text within the first pair of braces of key, or all of key when there is no closed pair with a text.
 func tagOf(key []byte) []byte {
 	_, rest, ok := bytes.Cut(key, []byte{'{'})
 	if !ok {

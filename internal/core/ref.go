@@ -140,8 +140,9 @@ const (
 	DefaultReflogDays = 90
 	DefaultReflogMax  = 1000
 	DefaultRepoBytes  = 10 << 30
-	DefaultPushBytes  = 512 << 20
-	DefaultBranch     = "main"
+	// Bytes of all packs of a repository, and of the pack of one push.
+	DefaultPushBytes = 512 << 20
+	DefaultBranch    = "main"
 )
 
 // WithDefaults returns c with the defaults in the place of zeros.

@@ -50,6 +50,7 @@ func CheckRefName(name string) (rule string) {
 	return ""
 }
 
+// checkRefBytes returns the rule that a byte of name breaks, alone or with the byte before it, or "".
 func checkRefBytes(name string) (rule string) {
 	for i := range len(name) {
 		c := name[i]

@@ -16,24 +16,31 @@ type EmbedModel struct {
 
 // EmbedRequest asks an embedder for the vectors of texts.
 type EmbedRequest struct {
-	Tenant   string // whose texts these are: what one embedded is not told to another
+	Tenant string // whose texts these are: what one embedded is not told to another
+	// The name of the embedder.
 	Embedder string
 	Model    string // one of the embedder's older models; otherwise it is its newest
 	Query    bool   // texts of queries, not of documents
-	Texts    []string
-	Whole    bool // refuse a text that is longer than the model takes, instead of cutting it
+	// What is embedded; the answer has one embedding for each, in this order.
+	Texts []string
+	Whole bool // refuse a text that is longer than the model takes, instead of cutting it
 	// Protected texts are kept apart from all others, so that who embeds the same text is not told that it was known.
 	Protected bool
-	Each      bool // a text that the model refuses fails by itself
-	Tokens    bool // each text is a JSON array of the model's tokens
+	// A text that the model refuses fails by itself.
+	Each   bool
+	Tokens bool // each text is a JSON array of the model's tokens
 }
 
 // Embedding is the vector of one text, or why it has none. The vector is shared and must not be changed.
 type Embedding struct {
-	Fact      Fact // where Each is asked for
-	Vector    []float32
-	Tokens    int
-	Cached    bool
+	Fact Fact // where Each is asked for
+	// Dim numbers of the model; nil with a Fact.
+	Vector []float32
+	// How many tokens of the model the text has.
+	Tokens int
+	// The vector was kept from an earlier request: the model was not asked.
+	Cached bool
+	// The text was longer than the model takes, and its end does not count.
 	Truncated bool
 	Text      EmbeddedText // nil if it is not kept
 }
@@ -45,62 +52,81 @@ type EmbeddedText interface {
 
 // SearchGate is who may be found at all.
 type SearchGate struct {
-	Roles       []string
-	AnyRole     bool
+	// A row must hold one of them.
+	Roles []string
+	// Roles are not asked for.
+	AnyRole bool
+	// A row must hold each of them, and none may have expired at ValidAt.
 	Credentials []string
 	ValidAt     int64 // nanoseconds since 1970; 0 = now, which At of the answer tells
-	Client      string
-	IDsIn       []string // empty = any
-	IDsNotIn    []string
-	Filter      string
-	Params      []byte // a JSON object, or nothing
+	// Who searches: rows that have it in a block list are not found. Empty = no one is blocked.
+	Client string
+	IDsIn  []string // empty = any
+	// Rows with these ids are not found.
+	IDsNotIn []string
+	// An expression over indexed fields; empty = all rows pass.
+	Filter string
+	Params []byte // a JSON object, or nothing
 }
 
 // SearchQuery is one search in one partition. The vector fits the collection and its metric.
 type SearchQuery struct {
 	Collection string
-	Vector     []float32
-	Embedded   EmbeddedText // that Vector is of; nil if it is not kept
-	K          int          // 1 to 1000
-	Gate       SearchGate
+	// Dim numbers of 32 bits, the vector of the query.
+	Vector   []float32
+	Embedded EmbeddedText // that Vector is of; nil if it is not kept
+	K        int          // 1 to 1000
+	Gate     SearchGate
 
-	Ruleset      string // empty = no judge
-	Version      uint32 // of it; 0 = the newest
-	JudgeParams  []byte
+	Ruleset string // empty = no judge
+	Version uint32 // of it; 0 = the newest
+	// Parameters of the rules, a JSON object; empty = those of the gate.
+	JudgeParams []byte
+	// Rows that the rules call conditional are not found either.
 	EligibleOnly bool
 
-	Dense       float64
-	Lexical     float64 // weight of Words; 0: they do not count
-	Words       string  // the text of the query
+	// Weight of the dot product of the vectors.
+	Dense   float64
+	Lexical float64 // weight of Words; 0: they do not count
+	Words   string  // the text of the query
+	// MinScore is a condition: rows with a lower score are not in the answer.
 	HasMinScore bool
 	MinScore    float64
 	DecayField  string // empty = none
-	HalfLife    Millis
+	// A row's score halves each time this has passed since the time in DecayField.
+	HalfLife Millis
 
+	// Every row that passes the gate is compared: no walk over a graph leaves one out.
 	Exact      bool
 	Candidates int  // 0 = the larger of 50 and 5 k
 	Width      int  // of a walk; 0 = the larger of 120 and 4 k
 	Partial    bool // when the time is up, what was found by then is the answer
-	Payload    bool
-	Explain    bool
-	Read       ReadOptions
+	// Hits carry the payloads of their rows.
+	Payload bool
+	// Hits carry what each rule said.
+	Explain bool
+	Read    ReadOptions
 }
 
 // SearchReason is what a rule said of a row.
 type SearchReason struct {
-	Rule    string
-	OK      bool
-	Reason  string
+	// Id of the rule.
+	Rule   string
+	OK     bool
+	Reason string
+	// The rule could not be decided, since a field that it reads is missing in the row.
 	Missing bool
 }
 
 // SearchHit is a row that was found.
 type SearchHit struct {
-	ID         string
-	Partition  uint16
-	Version    uint64
-	Score      float64
-	Eligible   bool // else conditional
+	ID string
+	// Where the row is stored; its version is a position in that partition.
+	Partition uint16
+	Version   uint64
+	Score     float64
+	Eligible  bool // else conditional
+	// Parts of the score: of the rules, of the vectors, of the words, and how much age leaves of it.
 	JudgeScore float64
 	Dense      float64
 	Lexical    float64
@@ -130,25 +156,28 @@ func (c *GateCounts) Add(o GateCounts) {
 
 // SearchAnswer is what a search in one partition found.
 type SearchAnswer struct {
-	Hits        []SearchHit
-	Gate        GateCounts
+	Hits []SearchHit
+	Gate GateCounts
+	// Rows that the rules saw, that they blocked, and that they called conditional.
 	Judged      uint64
 	Blocked     uint64
 	Conditional uint64
 	Version     uint32 // of the ruleset
-	Plan        string
-	Numbers     SearchNumbers
-	Stopped     string // the stage that was cut short; empty: the answer is whole
-	At          At
+	// How rows were found: for those who tune an index.
+	Plan    string
+	Numbers SearchNumbers
+	Stopped string // the stage that was cut short; empty: the answer is whole
+	At      At
 	// Nanoseconds of each stage.
 	GateNanos, RetrieveNanos, JudgeNanos, MergeNanos int64
 }
 
 // SearchNumbers say what a plan did.
 type SearchNumbers struct {
-	Compared  uint64 // rows that were compared one by one
-	Width     uint64 // of the last walk; 0: there was none
-	Rounds    uint64 // how often candidates were asked for
+	Compared uint64 // rows that were compared one by one
+	Width    uint64 // of the last walk; 0: there was none
+	Rounds   uint64 // how often candidates were asked for
+	// Rows that the graph of the last walk covers, and newer rows that it does not yet.
 	GraphRows uint64
 	TailRows  uint64
 }
@@ -164,7 +193,8 @@ func (n *SearchNumbers) Add(o SearchNumbers) {
 
 // SearchStats is a collection's index on the node that answers.
 type SearchStats struct {
-	Rows      uint64
+	Rows uint64
+	// In bytes.
 	Memory    int64
 	GraphRows uint64
 	TailRows  uint64
@@ -172,9 +202,10 @@ type SearchStats struct {
 
 // Rule is one rule of a ruleset.
 type Rule struct {
-	ID        string
-	When      string
-	Severity  string // block, conditional, penalty, bonus
+	ID       string
+	When     string
+	Severity string // block, conditional, penalty, bonus
+	// 0 to 2: what a bonus adds and a penalty takes; 0 for other severities.
 	Weight    float64
 	Reason    string
 	OnMissing string // block, conditional, ignore; empty = by severity

@@ -8,15 +8,23 @@ type State uint8
 // The states of a task. Blocked waits for other tasks, Scheduled for a time, Ready for a worker; the last three are
 // terminal.
 const (
-	Blocked   State = 1
+	// Waits for other tasks.
+	Blocked State = 1
+	// Waits for its run_at, for the delay of a retry, or for the end of a snooze.
 	Scheduled State = 2
-	Ready     State = 3
-	Running   State = 4
+	// Waits for a worker, in the order of its queue.
+	Ready State = 3
+	// One attempt holds a lease of it.
+	Running State = 4
+	// An attempt completed it.
 	Completed State = 5
-	Dead      State = 6
+	// It ran out of attempts, crashes or deliveries, failed for good, or expired before it started.
+	Dead State = 6
+	// It was cancelled.
 	Cancelled State = 7
 )
 
+// stateNames are the names by number. Number 0 has none: no task is in it.
 var stateNames = [...]string{
 	Blocked: "blocked", Scheduled: "scheduled", Ready: "ready", Running: "running",
 	Completed: "completed", Dead: "dead", Cancelled: "cancelled",
@@ -63,6 +71,7 @@ const (
 	OutcomeCancelled Outcome = 7
 )
 
+// outcomeNames are the names by number.
 var outcomeNames = [...]string{
 	OutcomeNone: "none", OutcomeCompleted: "completed", OutcomeFailed: "failed", OutcomeTimeout: "timeout",
 	OutcomeCrashed: "crashed", OutcomeSnoozed: "snoozed", OutcomeReleased: "released", OutcomeCancelled: "cancelled",
@@ -93,10 +102,12 @@ const (
 // Retry says how long a failed task waits for its next attempt. A zero field means the queue's value, or the default:
 // full jitter, base 5 s, factor 2, max 15 min. FactorPercent is the factor times 100, because no float decides.
 type Retry struct {
-	Backoff       Backoff
+	Backoff Backoff
+	// Delay after the first failure, before jitter.
 	Base          Millis
 	FactorPercent uint32 // 100 to 10000
-	Max           Millis
+	// No delay is longer than this.
+	Max Millis
 }
 
 // IsZero reports whether r leaves everything to the queue.
@@ -104,9 +115,12 @@ func (r Retry) IsZero() bool { return r == Retry{} }
 
 // TaskError is what a failed attempt reports: code at most 64 B, message 4 KiB, stack 16 KiB; longer is cut at a rune.
 type TaskError struct {
-	Code    string
+	// What kind of error it is, for programs: at most 64 bytes.
+	Code string
+	// What happened, for people: at most 4 KiB.
 	Message string
-	Stack   string
+	// Where it happened: at most 16 KiB.
+	Stack string
 }
 
 // Header is one of a task's headers.
@@ -114,33 +128,40 @@ type Header struct{ Name, Value string }
 
 // Attempt is one delivery of a task.
 type Attempt struct {
-	Number  uint32
-	Worker  string
+	// From 1, and one more with each delivery of the task.
+	Number uint32
+	// The name that the worker gave itself.
+	Worker string
+	// The session of the worker; zero for one without a session.
 	Session SessionID
 	Start   ShardTime
 	End     ShardTime // 0 while running
 	Outcome Outcome
 	Error   TaskError
 	Index   uint64 // of the entry that ended it
-	Token   Token
+	// Fences the attempt: only who names this token settles it.
+	Token Token
 }
 
 // Task is the whole of a task as a reader sees it.
 type Task struct {
-	ID      TaskID
-	Queue   string
-	Kind    string
-	State   State
-	Reason  string // why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired
+	ID    TaskID
+	Queue string
+	Kind  string
+	State State
+	// Why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired.
+	Reason  string
 	Payload []byte
 
 	ContentType string
 	Headers     []Header
-	Priority    uint8
-	RunAt       ShardTime // when a scheduled task becomes ready; 0 otherwise
-	RunAtWall   bool      // RunAt is what most wall clocks are to show, and no shard time
-	Unique      string    // the unique key it was created under; empty without
-	Tag         string    // what places it; empty without
+	// From 0 to 9.
+	Priority uint8
+	RunAt    ShardTime // when a scheduled task becomes ready; 0 otherwise
+	// RunAt is what most wall clocks are to show, and not shard time.
+	RunAtWall bool
+	Unique    string // the unique key it was created under; empty without
+	Tag       string // what places it; empty without
 
 	MaxAttempts   int32 // in force
 	MaxCrashes    int32
@@ -148,29 +169,36 @@ type Task struct {
 	Lease         Millis
 	MaxRun        Millis // 0 = none
 
-	Attempt    uint32 // number of the last delivery; 0 before the first
-	Failures   uint32
-	Crashes    uint32
-	Snoozes    uint32
-	Redrives   uint32
-	CreatedAt  ShardTime
-	ReadyAt    ShardTime
-	StartedAt  ShardTime // of the last attempt
+	Attempt uint32 // number of the last delivery; 0 before the first
+	// How many attempts since the last redrive failed, lost their lease, or ended with a snooze.
+	Failures uint32
+	Crashes  uint32
+	Snoozes  uint32
+	// How often it was made ready after it had ended.
+	Redrives  uint32
+	CreatedAt ShardTime
+	// When it last became ready.
+	ReadyAt   ShardTime
+	StartedAt ShardTime // of the last attempt
+	// 0 until it has ended.
 	FinishedAt ShardTime
 	Creator    string // principal
 	CreatedIdx uint64 // index of the entry that created it
 	EndedIdx   uint64 // index of the entry that ended it; 0 before
 
+	// The name of the worker that has it, or had it last.
 	Worker     string
 	LeaseUntil ShardTime // 0 unless running
 
 	Result     []byte
 	ResultType string
-	HasResult  bool
-	Error      TaskError // of the last failed attempt
+	// Tells an empty result from none.
+	HasResult bool
+	Error     TaskError // of the last failed attempt
 
-	Labels    []Label     // sorted by name
-	ExpiresAt ShardTime   // most wall clocks show it when the task is dead unless it has started; 0 = never, or it has started
+	Labels []Label // sorted by name
+	// Most wall clocks show it when the task is dead unless it has started; 0 = never, or it has started.
+	ExpiresAt ShardTime
 	Cancel    CancelAsked // of a running or cancelled task
 }
 
@@ -184,8 +212,9 @@ type QueueConfig struct {
 	Lease         Millis // 60 s; 1 s to 24 h
 	MaxRun        Millis // none
 	Retry         Retry
-	MaxPayload    int64  // 1 MiB, which is also the most
-	Aging         Millis // 60 s; -1 = strict priority
+	// In bytes; 1 MiB, which is also the most.
+	MaxPayload int64
+	Aging      Millis // 60 s; -1 = strict priority
 
 	RetainCompleted Millis // 24 h; -1 = remove at the end
 	RetainCancelled Millis // 24 h; -1
@@ -197,7 +226,8 @@ type QueueConfig struct {
 // QueueLimits are the bounds of a queue that operators set. A zero field means the default: it bounds nothing where no other
 // default is named. A create beyond one of the ceilings is refused, and so is one beyond MaxTasks or MaxBytes.
 type QueueLimits struct {
-	CancelGrace Millis // 30 s: for how long the holder of a cancelled task may go on; -1 = not at all; at most 24 h
+	// 30 s: for how long the holder of a cancelled task may go on; -1 = not at all; at most 24 h.
+	CancelGrace Millis
 	DefaultTTL  Millis // a task that names no expiry expires this long after its create
 	MaxTasks    int64  // tasks that have not ended, per partition
 	MaxBytes    int64  // payloads and results of all its tasks, per partition
@@ -213,25 +243,30 @@ type QueueLimits struct {
 
 // QueuePaused says since when, until when and why a queue gives out no tasks. The zero value: it does.
 type QueuePaused struct {
-	Since  ShardTime // 0: it is not paused
-	Until  ShardTime // most wall clocks show it when the queue goes on by itself; 0 = when it is resumed
-	By     string    // principal
+	Since ShardTime // 0: it is not paused
+	// Most wall clocks show it when the queue goes on by itself; 0 = when it is resumed.
+	Until ShardTime
+	By    string // principal
+	// At most MaxReason bytes.
 	Reason string
 }
 
 // CancelAsked says that the cancel of a task was asked for. The zero value: it was not.
 type CancelAsked struct {
-	At     ShardTime // 0: it was not
-	By     string    // principal
+	At ShardTime // 0: it was not
+	By string    // principal
+	// At most MaxReason bytes.
 	Reason string
-	Force  bool
-	Until  ShardTime // of a running task: when its lease ends at the latest; 0 otherwise
+	// The lease ended at once; its holder was not given time to stop.
+	Force bool
+	Until ShardTime // of a running task: when its lease ends at the latest; 0 otherwise
 }
 
 // NamespaceConfig rules one namespace. Version counts changes.
 type NamespaceConfig struct {
-	Version      uint64
-	NoAutoCreate bool  // queues and keyspaces must be made before use
+	Version uint64
+	// Queues and keyspaces must be made before use.
+	NoAutoCreate bool
 	RetainBytes  int64 // of terminal tasks, oldest removed first; 0 = 10 GiB
 	CreateOnPush bool  // the first push to a repository makes it, by who may make one
 	KeyBytes     int64 // of all keyspaces on disk, in all partitions together; 0 = no bound
@@ -241,14 +276,16 @@ type NamespaceConfig struct {
 
 // QueueStats are a queue's counters, kept in Apply: always Created = sum of States + Purged.
 type QueueStats struct {
-	Queue       string
-	States      [8]uint64 // tasks now in each State, by its number
-	Created     uint64
-	Purged      uint64 // removed after they ended
-	Completed   uint64 // ever; the next two likewise
-	Failed      uint64 // failing attempts
-	Crashed     uint64 // attempts whose lease expired
-	Bytes       uint64 // payloads and results of the tasks there are
+	Queue  string
+	States [8]uint64 // tasks now in each State, by its number
+	// Tasks created ever.
+	Created   uint64
+	Purged    uint64 // removed after they ended
+	Completed uint64 // ever; the next two likewise
+	Failed    uint64 // failing attempts
+	Crashed   uint64 // attempts whose lease expired
+	Bytes     uint64 // payloads and results of the tasks there are
+	// When the task became ready that has been ready longest; 0 when none is ready.
 	OldestReady ShardTime
 	Config      QueueConfig
 	Paused      QueuePaused

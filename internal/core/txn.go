@@ -14,6 +14,7 @@ type View interface {
 
 // ScanRows calls fn for each key in [from, to) in key order, until fn returns false or an error, which it returns.
 func ScanRows(v View, from, to []byte, fn func(key, value []byte) (more bool, err error)) error {
+	// The error of fn: Scan itself knows only whether to go on.
 	var bad error
 	err := v.Scan(from, to, func(key, value []byte) bool {
 		var more bool
