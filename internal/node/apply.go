@@ -14,6 +14,7 @@ import (
 
 // applierState is what the applier of a shard writes. Nothing else does, once the shard is made.
 type applierState struct {
+	// The state that is derived from the store. install replaces it.
 	machine *commit.Machine
 	// machineMu guards the derived state of machine: the applier holds it while it judges an entry, others while they read.
 	machineMu sync.RWMutex
@@ -28,7 +29,9 @@ type applierState struct {
 
 // applierWork is for the applier: a run of entries, or another state.
 type applierWork struct {
-	run     *replog.Apply
+	// Entries to apply, in order; nil with install.
+	run *replog.Apply
+	// Another state in the place of this one; nil with run.
 	install *installing
 }
 
@@ -206,6 +209,7 @@ func (s *shard) answer(f *inflight, entry *core.Entry, results []core.Result, at
 	}
 }
 
+// publish lets readers see everything up to an index, which only rises, and wakes those who wait for it.
 func (s *shard) publish(index uint64) {
 	s.view.applied.Store(index)
 	s.advance.notify()

@@ -16,9 +16,12 @@ import (
 
 // BackupOptions describe a backup, in addition to what the node knows.
 type BackupOptions struct {
-	Cluster string // as in core.BackupHead
-	Version string // of the binary
-	Rate    int64  // bytes per second at most; 0 = Options.SnapshotRate
+	// The cluster's name, as in core.BackupHead.
+	Cluster string
+	// The version of the binary.
+	Version string
+	// Bytes per second at most; 0 = Options.SnapshotRate.
+	Rate int64
 	// Packs holds the packs of git repositories for a backup; nil: this node has none, and a state that names some is refused.
 	Packs HeldPacks
 }
@@ -40,6 +43,7 @@ func (n *Node) Backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 // backupWait is how long a backup waits for the one before it: a caller that went away is noticed a moment later.
 const backupWait = 5 * time.Second
 
+// backup is Backup, whose errors may be those of a full disk.
 func (n *Node) backup(ctx context.Context, o BackupOptions, sink core.BackupSink) error {
 	late := n.o.Clock.NewTimer(backupWait)
 	defer late.Stop()
@@ -82,14 +86,22 @@ func (n *Node) backup(ctx context.Context, o BackupOptions, sink core.BackupSink
 
 // backup is one backup that is under way.
 type backup struct {
-	n     *Node
-	ctx   context.Context
-	sink  core.BackupSink
-	packs HeldPacks // nil: there are none here
-	rate  int64
-	began time.Duration // boot time
-	sent  int64         // bytes
-	part  []byte
+	// The node that is backed up.
+	n *Node
+	// Of the caller: the backup ends with it.
+	ctx context.Context
+	// Where it goes, in order: the head, each shard with its files, the packs.
+	sink core.BackupSink
+	// Where packs are held for the backup; nil: there are none here.
+	packs HeldPacks
+	// Bytes per second at most.
+	rate int64
+	// Boot time at which the first byte was sent: the rate counts from there.
+	began time.Duration
+	// Bytes so far.
+	sent int64
+	// Room for one part of a file, used again for each.
+	part []byte
 }
 
 // shard gives one shard, once all packs that its state names are held.
@@ -165,6 +177,7 @@ func (b *backup) checkRoom(s *shard) error {
 	return nil
 }
 
+// noRoom is what a backup is refused with that would fill the disk.
 func (b *backup) noRoom() error {
 	return core.Exhausted{Limit: "disk", Max: int64(b.n.diskReserve())}
 }
@@ -179,6 +192,7 @@ func (b *backup) file(name string, size int64) (err error) {
 	return b.content(filepath.Base(name), f, size)
 }
 
+// content gives the bytes of a file in parts, at the rate. A file that is shorter than its size is corrupt.
 func (b *backup) content(name string, f io.ReaderAt, size int64) error {
 	for off := int64(0); off < size; {
 		part := b.part[:min(int64(len(b.part)), size-off)]

@@ -31,6 +31,7 @@ type HeldPacks interface {
 
 // PackPlace says of which repository a pack is.
 type PackPlace struct {
+	// The shard that the partition lies in.
 	Shard     core.ShardID
 	Partition core.Partition
 	Repo      core.RepoID
@@ -45,9 +46,12 @@ const backupStates = 4
 
 // packGoneError says which pack of a state cannot be had.
 type packGoneError struct {
-	at   PackPlace
+	// Where the pack belongs.
+	at PackPlace
+	// The pack that cannot be had.
 	pack core.Pack
-	err  error
+	// Why no node gave it.
+	err error
 }
 
 // Error says why.
@@ -65,18 +69,27 @@ func (b *backup) named(s *shard, gone *packGoneError) bool {
 // packList is the list of the packs that an exported state names. It is a file, because it may be long: for each pack its
 // length in 2 bytes, partition, repository and line of the manifest.
 type packList struct {
-	b       *backup
-	shard   core.ShardID
-	name    string
-	file    env.File
-	out     *bufio.Writer
-	buf     []byte
-	count   int  // packs
-	lacking bool // some are not on this node
+	// The backup that it is a part of.
+	b *backup
+	// The shard whose state is exported.
+	shard core.ShardID
+	// Path of the file, which remove deletes.
+	name string
+	// The file, read again by ensure when it is whole.
+	file env.File
+	// Writes to file, until export has flushed it.
+	out *bufio.Writer
+	// Room for one record, used again for each.
+	buf []byte
+	// How many packs are listed.
+	count int
+	// Some are not on this node, and come from others.
+	lacking bool
 }
 
 const packRecordHead = 10 + len(core.RepoID{}) // partition and repository
 
+// newPackList makes an empty list in a file of its own; remove gives it back.
 func (b *backup) newPackList(id core.ShardID) (*packList, error) {
 	l := &packList{b: b, shard: id, name: b.n.snapshotDir("packs", id)}
 	err := b.n.snapFS.MkdirAll(filepath.Dir(l.name))
@@ -90,6 +103,7 @@ func (b *backup) newPackList(id core.ShardID) (*packList, error) {
 	return l, nil
 }
 
+// remove closes and deletes the file. One that stays behind is deleted at the next start.
 func (l *packList) remove() {
 	_ = l.file.Close() // it goes
 	if err := l.b.n.snapFS.Remove(l.name); err != nil {
@@ -163,6 +177,7 @@ func (l *packList) ensure() error {
 	return nil
 }
 
+// read reads the next record. What is shorter than it says is an error.
 func (l *packList) read(in *bufio.Reader) (at PackPlace, pack core.Pack, err error) {
 	var n [2]byte
 	if _, err := io.ReadFull(in, n[:]); err != nil {

@@ -8,17 +8,25 @@ import (
 
 // claim is a unary caller that waits for tasks. answer holds one value.
 type claim struct {
+	// Gets the first answer; a second one is dropped.
 	answer chan claimed
-	once   bool // it does not wait: an empty grant is an answer
-	over   bool // guarded by the dispatcher: answered or abandoned
+	// It does not wait: an empty grant is an answer.
+	once bool
+	// Answered or abandoned: what is granted to it from here on goes back. Guarded by the dispatcher's mutex.
+	over bool
 }
 
+// claimed is what a unary claim is answered with: tasks, which may be none, or why there are none.
 type claimed struct {
+	// What the grant gave; empty: the wait was over, or nothing was ready.
 	tasks []core.Assigned
-	at    core.At
-	err   core.Fact
+	// Position of the grant, or of the partition where nothing was granted.
+	at core.At
+	// Why there is no answer; nil: at and tasks are one.
+	err core.Fact
 }
 
+// end answers a claim, unless it was answered before. It does not wait.
 func (c *claim) end(r claimed) {
 	select {
 	case c.answer <- r:
@@ -87,6 +95,7 @@ func (d *dispatcher) admit() core.Fact {
 	return nil
 }
 
+// leave takes a claim off its queues and gives its place back. It comes after every admit.
 func (d *dispatcher) leave(u *sub) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,21 +12,28 @@ import (
 // what the shard is told that wall clocks show beyond shard time. Both need most nodes to agree, so that one whose clock is wrong
 // moves nothing.
 type clocks struct {
-	mu   sync.Mutex // guards the fields below
+	// Guards the fields below.
+	mu sync.Mutex
+	// Boot time at which the peers are asked next.
 	next time.Duration
-	of   map[uint64]clockSample
+	// The last answer of each peer, by replica.
+	of map[uint64]clockSample
 }
 
 // clockSample is what a peer's wall clock showed at our boot time of its last answer. Our own wall clock is read when it is
 // judged, not before: it may have been stepped since.
 type clockSample struct {
+	// Its time, with half of the round trip added.
 	wall time.Time
-	at   time.Duration
+	// Our boot time when the answer came.
+	at time.Duration
 }
 
 const (
-	clockEvery  = time.Second
-	clockFresh  = 30 * time.Second // older samples count for nothing
+	// The peers are asked this often.
+	clockEvery = time.Second
+	clockFresh = 30 * time.Second // older samples count for nothing
+	// By how much two clocks may differ that agree. A round trip that takes longer tells nothing.
 	clockAgrees = time.Second
 )
 

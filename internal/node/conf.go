@@ -124,9 +124,12 @@ func (s *shard) tickMembers(now time.Duration) error {
 
 // confCheck follows whether most voters know durably that the configuration is committed. Only the loop uses it.
 type confCheck struct {
-	term, conf uint64 // term of the check, and index of the configuration that is checked
-	behind     uint64 // the check ends when an entry with a higher index than this is committed
-	wanted     bool   // such an entry must still be proposed
+	// Term of the check, and index of the configuration that is checked.
+	term, conf uint64
+	// The check ends when an entry with a higher index than this is committed.
+	behind uint64
+	// An entry behind that index must still be proposed.
+	wanted bool
 }
 
 // confirmed reports whether most voters know durably that the configuration is committed. Only then may removed members stop:
@@ -258,6 +261,7 @@ func (s *shard) reconfigure(r *roster, changes []replog.RoleChange, now time.Dur
 
 // wantedConf says since when the leader of a term knows the version of the directory that asks for another configuration.
 type wantedConf struct {
+	// Term of the leader, and version of the directory.
 	term, version uint64
 	since         time.Duration // boot time
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/millrace/millrace/internal/machine/commit"
 )
 
+// shardOf returns the shard of a partition that this node has heard of. NotFound is also what a partition gets whose
+// namespace was not looked up here yet.
 func (n *Node) shardOf(p core.Partition) (*shard, error) {
 	if p == systemPartition {
 		return n.shards[0], nil
@@ -101,6 +103,7 @@ func (n *Node) FindNamespace(tenant, name string) (info core.NamespaceInfo, ok b
 	return n.lookUp(k)
 }
 
+// cached returns a namespace that was looked up before and not dropped since.
 func (n *Node) cached(k nsKey) (info core.NamespaceInfo, ok bool) {
 	n.dirMu.RLock()
 	defer n.dirMu.RUnlock()
@@ -116,6 +119,8 @@ func (n *Node) readNamespace(ctx context.Context, tenant, name string) (core.Nam
 	return n.lookUp(nsKey{tenant, name})
 }
 
+// lookUp reads a namespace from this node's copy of the directory, and caches it. It reads again when something was
+// dropped meanwhile.
 func (n *Node) lookUp(k nsKey) (info core.NamespaceInfo, ok bool, err error) {
 	for {
 		n.dirMu.RLock()

@@ -16,6 +16,7 @@ type queueKey struct {
 	name string
 }
 
+// compare orders keys, so that what walks over a map of them does it in the same order each time.
 func (k queueKey) compare(other queueKey) int {
 	return cmp.Or(
 		cmp.Compare(k.p.Tenant, other.p.Tenant), cmp.Compare(k.p.Namespace, other.p.Namespace), cmp.Compare(k.p.Index, other.p.Index),
@@ -29,20 +30,29 @@ func (k queueKey) compare(other queueKey) int {
 // and minus the grants that are in the log and not yet applied. Granting too much is harmless, because Apply hands out
 // what there is and the slots come back.
 type dispatcher struct {
+	// The shard whose queues these are.
 	s *shard
 
-	mu       sync.Mutex // guards everything below, and all demands, subs and sessions
+	// Guards everything below, and all demands, subs and sessions.
+	mu sync.Mutex
+	// The session that each id has now. One that resumes takes the place of the one before.
 	sessions map[sessionKey]*session
-	demands  map[queueKey]*demand
+	// The queues that a subscription or a claim waits for, and those that an entry in the log still counts on.
+	demands map[queueKey]*demand
 	// releasing holds leases that are being given back because no stream received them. A stream that resumes their session
 	// meanwhile does not get them again.
 	releasing map[core.TaskHold]struct{}
-	hot       []*demand // those that may have something to give and someone to take it
-	claims    int
-	round     uint64 // entries built so far
-	closed    bool
+	// Queues that may have something to give and someone to take it. Each is in it once.
+	hot []*demand
+	// Unary claims that wait; at most Options.Claims.
+	claims int
+	// How many entries were built so far: it tells the grants of one entry from those of another.
+	round uint64
+	// The node stops: nothing may begin to wait.
+	closed bool
 }
 
+// sessionKey names a session: ids are the clients' own, so two partitions may have the same.
 type sessionKey struct {
 	p  core.Partition
 	id core.SessionID
@@ -51,39 +61,63 @@ type sessionKey struct {
 // creating is how many ready tasks an entry may add to a queue.
 type creating struct {
 	queue queueKey
-	n     int
+	// At least 1.
+	n int
 }
 
 // demand is one queue that somebody waits for.
 type demand struct {
-	key      queueKey
-	subs     []*sub
-	next     int // whose turn it is
-	ready    int // when the last entry that touched the queue was applied
-	creating int // by entries in the log
-	granting int // by entries in the log
-	once     int // claims among subs that do not wait
-	isHot    bool
+	// Its key in dispatcher.demands.
+	key queueKey
+	// Who waits, in the order in which they came; next goes round over it.
+	subs []*sub
+	// Position in subs of the one whose turn it is; it may be behind the end.
+	next int
+	// Tasks that were ready when the last entry that touched the queue was applied.
+	ready int
+	// Ready tasks that entries in the log may add.
+	creating int
+	// Tasks that grants in the log are expected to take.
+	granting int
+	// How many of subs are claims that do not wait.
+	once int
+	// It is in dispatcher.hot, once.
+	isHot bool
 }
 
+// available is how many tasks a grant that is built now can expect. It may be negative, or too high: Apply decides.
 func (q *demand) available() int { return q.ready + q.creating - q.granting }
 
 // sub is one subscription of a session, or a unary claim.
 type sub struct {
-	session *session // nil for a claim
-	claim   *claim
-	number  uint32
-	worker  string
+	// The session that it belongs to; nil for a claim.
+	session *session
+	// The unary claim that it stands for; nil for a session.
+	claim *claim
+	// The client's number of it, by which assignments name it; 0 for a claim.
+	number uint32
+	// Name of the worker, which attempts are recorded under.
+	worker string
+	// The queues it takes tasks of, in the order in which the client named them.
 	demands []*demand
-	window  int // most tasks in flight
-	used    int // assigned and not settled, and granted in the log
-	inLog   int // grants in the log
-	owed    int // of used: leases that the leader ended, until the client is heard of again
-	batch   int
-	lease   core.Millis
-	gone    bool
-	counted uint64 // round of the last grant that answers for open settles
-	heir    *sub   // replaced it, and took over what it has in flight and in the log
+	// Most tasks in flight, as the client set it last.
+	window int
+	// Tasks that are assigned and not settled, and those that grants in the log may bring.
+	used int
+	// Grants in the log.
+	inLog int
+	// Of used: leases that the leader ended, until the client is heard of again.
+	owed int
+	// Most tasks of one grant; at least 1.
+	batch int
+	// Lease of its tasks; 0 = each task's own.
+	lease core.Millis
+	// It was detached, and is given nothing more; what is in the log for it goes to its heir, or back.
+	gone bool
+	// Round of the last grant that answers for open settles: one grant of each entry does.
+	counted uint64
+	// The subscription that replaced it, and took over what it has in flight and in the log.
+	heir *sub
 }
 
 // current returns the subscription that stands where u stood.
@@ -97,6 +131,7 @@ func (u *sub) current() *sub {
 // once reports whether u is a claim that takes what there is and does not wait.
 func (u *sub) once() bool { return u.claim != nil && u.claim.once }
 
+// free is how many more tasks it takes; it may be negative after a window was made smaller.
 func (u *sub) free() int {
 	if u.gone || u.session != nil && (u.session.closed || u.session.drained) {
 		return 0
@@ -116,19 +151,27 @@ func (u *sub) finds() bool {
 
 // grant is one Grant commit of an entry.
 type grant struct {
+	// That of all of its queues.
 	partition core.Partition
-	sub       *sub
-	op        *core.Grant
-	shares    []int // expected from each of op.Queues
-	demands   []*demand
+	// Who it is for; by the time it is applied an heir may have taken its place.
+	sub *sub
+	// As it stands in the entry, which nothing changes any more.
+	op *core.Grant
+	// How many tasks are expected from each of op.Queues.
+	shares []int
+	// The demands of op.Queues, in the same order.
+	demands []*demand
 }
 
 // settling is the part of a proposal that ends attempts: one hold per commit.
 type settling struct {
+	// The session whose slots the settles free. It may be closed by the time they are applied.
 	session *session
-	holds   []core.TaskHold
+	// The lease that each commit of the proposal ends, in the same order.
+	holds []core.TaskHold
 }
 
+// newDispatcher returns the dispatcher of a shard, with no session and no claim.
 func newDispatcher(s *shard) *dispatcher {
 	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand), releasing: make(map[core.TaskHold]struct{})}
 }
@@ -238,6 +281,7 @@ func (d *dispatcher) detach(u *sub) {
 	}
 }
 
+// forget drops a queue that no stream waits for and no entry in the log counts on. The mutex is held.
 func (d *dispatcher) forget(dm *demand) {
 	if len(dm.subs) == 0 && dm.creating == 0 && dm.granting == 0 && d.demands[dm.key] == dm {
 		delete(d.demands, dm.key)
@@ -258,6 +302,7 @@ func (d *dispatcher) heat(u *sub) {
 	}
 }
 
+// heatQueue marks one queue for the next collect, and reports whether it was not marked before. The mutex is held.
 func (d *dispatcher) heatQueue(dm *demand) bool {
 	if dm.isHot || dm.available() <= 0 || len(dm.subs) == 0 {
 		return false
@@ -452,6 +497,8 @@ func (d *dispatcher) applied(m *commit.Machine, a *appliedEntry) []send {
 	return out
 }
 
+// refresh takes over how many tasks of a queue are ready in the machine, and marks the queue if it can give. The
+// caller holds the machine and the mutex.
 func (d *dispatcher) refresh(m *commit.Machine, dm *demand) {
 	dm.ready = 0
 	if q := m.Queue(dm.key.p); q != nil {
@@ -537,13 +584,20 @@ func (d *dispatcher) drop(f *inflight) {
 
 // send is one message to a session, or a release, to be done without the lock.
 type send struct {
-	session   *session
-	sub       uint32
-	assign    []core.Assigned
-	at        core.At
-	lost      core.TaskHold
-	reason    string
-	cancel    *core.CancelWanted
+	// Who is told; nil for a release.
+	session *session
+	// The number of the subscription that the tasks are for.
+	sub uint32
+	// Tasks that are assigned: at most one grant's.
+	assign []core.Assigned
+	// Position of the entry that holds the grant.
+	at core.At
+	// The lease that ended without a settle, and why.
+	lost   core.TaskHold
+	reason string
+	// The holder is to stop; nil when the message is another.
+	cancel *core.CancelWanted
+	// Tasks that go back to their queue, which is of this partition.
 	release   []core.Assigned
 	partition core.Partition
 }

@@ -13,18 +13,29 @@ import (
 
 // fetch is a snapshot on its way here: its files are filled in order, a part at a time. It is the worker's.
 type fetch struct {
-	s     *shard
+	// The shard that needs it.
+	s *shard
+	// The newest offer of it, which Restore is given.
 	offer *replog.Offer
-	snap  store.Snapshot
-	dir   string
+	// What its files are, with their sizes and checksums.
+	snap store.Snapshot
+	// Directory of the files here, which go with it.
+	dir string
 
-	at    snapshotPlace // what comes next
-	out   env.File      // the file that is being filled; nil: none yet
-	await await         // for it
-	heard time.Duration // boot time when a part came, even one that was here already
-	said  time.Duration // boot time when the leader was last told anything
-	room  int64         // bytes that may still be asked for until the next tick
-	whole bool          // all has come, and is verified
+	// The place of the part that comes next.
+	at snapshotPlace
+	// The file that is being filled; nil: none yet.
+	out env.File
+	// When the next part is asked for again.
+	await await
+	// Boot time when a part came, even one that was here already.
+	heard time.Duration
+	// Boot time when the leader was last told anything.
+	said time.Duration
+	// Bytes that may still be asked for until the next tick.
+	room int64
+	// All has come; the files are being verified, or are.
+	whole bool
 }
 
 // takeOffer looks at a snapshot that the leader offers, and begins to fetch it.
@@ -43,6 +54,8 @@ func (s *shard) takeOffer(o *replog.Offer) {
 	s.n.o.Logger.Warn("offer of a snapshot makes no sense", "shard", s.id, "from", o.From, "error", err)
 }
 
+// beginFetch begins to fetch a snapshot, unless it is on its way already. Another one takes the place of one that is
+// not whole.
 func (s *shard) beginFetch(o *replog.Offer, snap store.Snapshot) {
 	if f := s.snap.fetch; f != nil {
 		if f.offer.From == o.From && f.snap.Index == snap.Index {
@@ -207,6 +220,7 @@ func (f *fetch) take(data []byte) (err error) {
 	return out.Close()
 }
 
+// abandon gives a fetch up: its files go, and the leader offers again.
 func (f *fetch) abandon(why string) {
 	f.s.n.o.Logger.Warn("snapshot was not fetched", "shard", f.s.id, "from", f.offer.From, "index", f.snap.Index, "why", why)
 	if f.out != nil {

@@ -12,15 +12,21 @@ import (
 
 // forwards are the proposals that this node gave to leaders elsewhere, for callers who cannot go there themselves.
 type forwards struct {
-	mu    sync.Mutex // guards the fields below
-	last  uint64     // begins at random, so that no answer to an earlier run of this node is taken for one to this
+	// Guards the fields below.
+	mu sync.Mutex
+	// The last number that was given. It begins at random, so that no answer to an earlier run of this node is taken
+	// for one to this.
+	last uint64
+	// The proposals that wait, by number: the answer of another node names it.
 	waits map[uint64]asked
 }
 
 // asked is one proposal that waits for its answer.
 type asked struct {
-	to     uint64
-	answer chan core.Proposed // buffered
+	// The replica that was asked: an answer of another one is passed over.
+	to uint64
+	// Gets at most one answer, which it has room for: no sender waits.
+	answer chan core.Proposed
 }
 
 // begin takes a number for one proposal.
@@ -36,6 +42,7 @@ func (f *forwards) begin(to uint64) (id uint64, answer chan core.Proposed) {
 	return f.last, answer
 }
 
+// forget drops a proposal that waits no more. Its answer may still come, and finds nothing.
 func (f *forwards) forget(id uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -247,6 +254,7 @@ func (n *Node) takeAnswer(from uint64, b []byte) {
 // proposal that ended with an error has one result, whose refusal is of no op.
 const noOp = -1 << 20
 
+// appendProposed appends the end of a proposal, as an answer to another node carries it.
 func appendProposed(b []byte, p *core.Proposed) []byte {
 	b = binary.BigEndian.AppendUint16(b, p.At.Partition)
 	b = binary.BigEndian.AppendUint64(b, p.At.Index)
@@ -263,6 +271,8 @@ func appendProposed(b []byte, p *core.Proposed) []byte {
 	return b
 }
 
+// decodeProposed reads what appendProposed wrote. What comes from another node may be anything: every length is
+// checked.
 func decodeProposed(b []byte) (p core.Proposed, err error) {
 	if len(b) < 18 {
 		return p, core.ErrMalformed

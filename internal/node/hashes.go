@@ -11,9 +11,12 @@ const keptHashes = 64
 
 // hashes are the apply hashes of a replica at round indexes, and those its leader has told and that it has not reached.
 type hashes struct {
-	mu   sync.Mutex // guards the fields below
-	own  []hashAt   // ascending
-	told []hashAt   // ascending
+	// Guards the fields below.
+	mu sync.Mutex
+	// The replica's own hashes, ascending by index; at most keptHashes.
+	own []hashAt
+	// What the leader told and was not compared yet, ascending by index; at most keptHashes.
+	told []hashAt
 }
 
 // noteHash remembers the apply hash at round indexes, for replicas to compare.
@@ -52,6 +55,7 @@ func (h *hashes) expect(t hashAt) {
 	}
 }
 
+// kept drops the oldest hashes beyond keptHashes.
 func kept(s []hashAt) []hashAt {
 	return slices.Delete(s, 0, max(len(s)-keptHashes, 0))
 }

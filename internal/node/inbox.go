@@ -11,7 +11,8 @@ import (
 
 // inbox is what other goroutines leave for the loop of a shard. Each of them pokes the loop afterwards.
 type inbox struct {
-	mu sync.Mutex // guards all fields
+	// Guards all fields.
+	mu sync.Mutex
 	// queue holds the proposals that wait for an entry, in the order in which they came.
 	queue []*proposal
 	// commits is how many commits the proposals of queue have.
@@ -25,6 +26,7 @@ type inbox struct {
 	// closed is set when the loop ends: nothing is taken any more.
 	closed bool
 
+	// What the loop takes at its next step.
 	arrived
 
 	// messageBytes is the size of the messages of peers.
@@ -35,15 +37,21 @@ type inbox struct {
 
 // arrived is what the loop takes out of its inbox at each step.
 type arrived struct {
-	appends   []appendDone    // appends that the log has finished, or failed
-	applies   []*replog.Apply // runs of entries that the applier has applied
-	installed *installing     // state of another replica that was put in place of this one's
-	messages  []peerMessage
+	// Appends that the log has finished, or failed.
+	appends []appendDone
+	// Runs of entries that the applier has applied.
+	applies []*replog.Apply
+	// State of another replica that was put in place of this one's.
+	installed *installing
+	// Messages of peers, in the order in which they came.
+	messages []peerMessage
 }
 
 // appendDone is an append that the log has finished.
 type appendDone struct {
-	w   *appendWait
+	// The append, as the loop waits for it.
+	w *appendWait
+	// Why it failed; the node ends then.
 	err error
 }
 
@@ -91,18 +99,21 @@ func (in *inbox) receive(m peerMessage, max int64) bool {
 	return true
 }
 
+// appended leaves an append that the log has finished or failed.
 func (in *inbox) appended(w *appendWait, err error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.appends = append(in.appends, appendDone{w, err})
 }
 
+// applied leaves a run of entries that the applier has applied.
 func (in *inbox) applied(a *replog.Apply) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.applies = append(in.applies, a)
 }
 
+// install leaves a state that was exchanged; there is one at a time.
 func (in *inbox) install(i *installing) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -25,8 +25,10 @@ import (
 
 // installing is an exchange of the state by the applier. The append that waits for it restarts the log.
 type installing struct {
-	fetch  *fetch
-	append *appendWait // nil: Raft has yet to hand it out
+	// What is installed; its files are there and verified.
+	fetch *fetch
+	// The restart of the log; nil: Raft has yet to hand it out.
+	append *appendWait
 }
 
 // restore takes in a snapshot that is whole.
@@ -135,10 +137,13 @@ func (s *shard) restarted() {
 	s.snap.installing = nil // the marker stays: a start finds the log behind it, and the next snapshot writes another
 }
 
+// markerPrefix begins the name of a marker; the shard's number follows.
 const markerPrefix = "install-"
 
+// markerFile is the path of a shard's marker in this node's directory.
 func (n *Node) markerFile(id core.ShardID) string { return markerFile(n.o.Dir, id) }
 
+// markerFile is the path of a shard's marker below a data directory.
 func markerFile(dir string, id core.ShardID) string {
 	return filepath.Join(dir, snapshotsDir, fmt.Sprint(markerPrefix, id))
 }
@@ -153,6 +158,7 @@ func Installing(fsys env.FS, dir string, id core.ShardID, index uint64) bool {
 // markerLen is the length of a marker: index, term and a CRC-32C of both, big-endian.
 const markerLen = 8 + 8 + 4
 
+// castagnoli is the table of CRC-32C. It is not changed.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // writeMarker makes a marker durably, under its name only when it is whole.
@@ -176,6 +182,7 @@ func (n *Node) writeMarker(name string, index, term uint64) error {
 	return env.SyncDir(n.snapFS, filepath.Dir(name))
 }
 
+// readMarker reads a marker and checks its checksum.
 func readMarker(fsys env.FS, name string) (index, term uint64, err error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -216,6 +223,7 @@ func (n *Node) finishInstalls() error {
 	return nil
 }
 
+// makeSnapshotsDir makes the directory of snapshots, durably: a marker within it must not vanish with it.
 func (n *Node) makeSnapshotsDir(dir string) error {
 	if err := n.snapFS.MkdirAll(dir); err != nil {
 		return fmt.Errorf("make directory of snapshots: %w", err)
@@ -226,6 +234,7 @@ func (n *Node) makeSnapshotsDir(dir string) error {
 	return nil
 }
 
+// finishInstall restarts the log behind a state that was exchanged, if the marker names that state.
 func (n *Node) finishInstall(id core.ShardID, marker string) error {
 	index, term, err := readMarker(n.snapFS, marker)
 	if err != nil {

@@ -23,18 +23,25 @@ const maxReportLags = core.MaxMembers
 
 // jobs is what the leader of shard 0 knows of the shards, for the job.
 type jobs struct {
-	mu      sync.Mutex // guards the fields below
+	// Guards the fields below.
+	mu sync.Mutex
+	// The last word of each shard's leader.
 	reports map[core.ShardID]confReport
 
-	asked atomic.Bool // a step is proposed and not answered
+	// A step is proposed and not answered.
+	asked atomic.Bool
 }
 
 // confReport is how a shard stands.
 type confReport struct {
-	version uint64 // of the directory that its leader goes by
-	settled bool   // its configuration is what that wants
-	lags    map[uint64]learnerLag
-	at      time.Duration // boot time
+	// Version of the directory that the shard's leader goes by.
+	version uint64
+	// The shard's configuration is what that directory wants.
+	settled bool
+	// How far each learner is behind, by replica; one that was not heard of is not in it.
+	lags map[uint64]learnerLag
+	// Boot time at which it came: what is older than reportFresh counts for nothing.
+	at time.Duration
 }
 
 // takeConf takes a report of a shard's leader in: version (8 bytes), whether it is settled (1), and for each learner its
@@ -244,6 +251,7 @@ func (n *Node) majorityWithout(r *roster, replica uint64) bool {
 	return 2*live > all
 }
 
+// contains reports whether a list has an id.
 func contains(ids []uint64, id uint64) bool {
 	for _, other := range ids {
 		if other == id {

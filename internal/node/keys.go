@@ -52,8 +52,10 @@ func (n *Node) KeyRange(ctx context.Context, p core.Partition, r core.KeyRange, 
 
 // keyCursor reads a pinned range.
 type keyCursor struct {
+	// Number of the keyspace: one of the same name that is made later has another.
 	incarnation uint32
-	pin         *store.Pinned // nil: there is no key
+	// The range as it was when it was opened; nil: there is no key.
+	pin *store.Pinned
 }
 
 // Incarnation is that of the keyspace; 0: there is none.

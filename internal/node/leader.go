@@ -28,7 +28,9 @@ func (s *shard) served() bool {
 
 // role is the term in which this replica leads; 0 = it does not.
 type role struct {
-	mu   sync.Mutex // guards term, and changes of the shard's ready
+	// Guards term, and changes of the shard's ready.
+	mu sync.Mutex
+	// The term; it changes when the loop sees another one.
 	term uint64
 }
 

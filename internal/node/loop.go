@@ -12,7 +12,8 @@ import (
 
 // loopState is what the loop of a shard knows. Only the loop reads and changes it, or openShard before the loop begins.
 type loopState struct {
-	core *replog.Core // the Raft replica
+	// The Raft replica.
+	core *replog.Core
 
 	// nextTick is the boot time of Raft's next tick.
 	nextTick time.Duration
@@ -35,9 +36,11 @@ type loopState struct {
 	// encoded is the room in bytes that the next entry gets.
 	encoded int
 	// last is how many commits of callers the last proposed entry has, and closedAt the boot time at which it was closed.
-	last     int
+	last int
+	// Likewise, when the entry was closed: its age decides whether the next one waits.
 	closedAt time.Duration
-	pace     pace
+	// How fast entries were committed lately, which says how long the next one may wait.
+	pace pace
 
 	// wasTerm and leading are the term and the role that the loop saw last.
 	wasTerm uint64
@@ -48,14 +51,17 @@ type loopState struct {
 	settledAt time.Duration
 	// spreadAt is the boot time at which it next looks where the shard is at home.
 	spreadAt time.Duration
-	report   report
+	// When followers are told next how much of the log all have, and its apply hash.
+	report report
 
 	// confIndex is the index of the configuration that Raft goes by.
 	confIndex uint64
 	// confAt is the boot time before which no change of the configuration is proposed again.
-	confAt     time.Duration
-	confCheck  confCheck  // whether most voters know the configuration
-	wantedConf wantedConf // the configuration that the directory asks for
+	confAt time.Duration
+	// Whether most voters know the configuration.
+	confCheck confCheck
+	// The configuration that the directory asks for.
+	wantedConf wantedConf
 	// marks has the last indexes of the log, while this replica leads.
 	marks marks
 	// heard has, by replica, the boot time at which the leader last heard of it.
@@ -67,9 +73,12 @@ type loopState struct {
 
 // appendWait is an append that the log has not finished.
 type appendWait struct {
-	a     *replog.Append
-	waits bool // the log does not take it yet, nor what is behind it: the state is being exchanged
-	done  bool
+	// What the log is to write: entries, hard state, or the restart behind a snapshot.
+	a *replog.Append
+	// The log does not take it yet, nor what is behind it: the state is being exchanged.
+	waits bool
+	// The log has it durably. It is reported to Raft when all before it are done too.
+	done bool
 }
 
 // run is the loop.
@@ -194,6 +203,8 @@ func (s *shard) step() error {
 	}
 }
 
+// takeIn takes in what others left in the inbox: messages, finished appends and finished applies. Appends are
+// reported to Raft in their order, whatever the order in which they finished.
 func (s *shard) takeIn() error {
 	in := s.in.take()
 	s.takeMessages(in.messages)
@@ -227,6 +238,7 @@ func (s *shard) takeIn() error {
 	return nil
 }
 
+// handOut does what Raft asks for: sends its messages, hands its append to the log and its entries to the applier.
 func (s *shard) handOut(out replog.Output) error {
 	s.send(out.Messages)
 	s.rounds.end(out.Reads)
@@ -277,6 +289,7 @@ func (s *shard) submit() {
 	}
 }
 
+// appendDone leaves the end of an append to the loop. The log calls it, from its own goroutine.
 func (s *shard) appendDone(w *appendWait, err error) {
 	s.in.appended(w, err)
 	s.poke()

@@ -20,53 +20,94 @@ import (
 
 // Node is the shards of one process.
 type Node struct {
-	o         Options
-	boot      uint64 // names this run of this node in the entries it proposes
-	started   time.Time
-	shards    []*shard
-	stopping  chan struct{}
-	stopOnce  sync.Once
-	loops     sync.WaitGroup
-	appliers  sync.WaitGroup
-	upkeep    sync.WaitGroup
-	fatal     chan error
-	full      atomic.Bool
-	backing   chan struct{}  // holds a token while a backup is under way
-	leaving   atomic.Bool    // it is about to stop: it leads nothing that another can lead
-	snapFS    env.FS         // that of the store, which makes and takes in snapshots
-	files     chan func()    // work with files, for one goroutine
-	fetches   int64          // under way; of who works with files
-	snapshots atomic.Uint64  // made so far, for the names of their directories
-	batches   *obs.Histogram // commits of each entry proposed
-	clocks    clocks
-	spoke     sync.Map // of replicas, those whose Raft messages have come since the start
-	forwards  forwards
-	schemas   schemas
-	loads     loads
-	uses      uses
-	quotas    quotas
-	rates     rate.Rates
-	removals  removals
-	tenants   atomic.Pointer[map[core.TenantID]uint64] // bytes of keys of those with a bound, as measured last
-	moved     notifier                                 // the leader of a shard has changed, or serves
-	roster    atomic.Pointer[roster]
-	format    atomic.Uint32 // that entries are written in
-	jobs      jobs
-	learning  sync.Mutex // is held while a directory is taken over
-	leaves    sync.Mutex // guards goodbyes
-	goodbyes  []goodbye
+	// With the defaults in the place of zeros; it does not change.
+	o Options
+	// Names this run of this node in the entries it proposes: a random number.
+	boot uint64
+	// The wall clock at Open: for people only.
+	started time.Time
+	// One for each shard, by number; the list does not change after Open.
+	shards []*shard
+	// Closed by the first fail or by Close: every goroutine of the node then ends.
+	stopping chan struct{}
+	// Lets stopping be closed once.
+	stopOnce sync.Once
+	// The loops, the appliers and all other goroutines. Close waits for them in this order: appliers end when their
+	// loop has.
+	loops    sync.WaitGroup
+	appliers sync.WaitGroup
+	upkeep   sync.WaitGroup
+	// Holds the first error that ended the node; more are dropped.
+	fatal chan error
+	// New work is refused for want of disk space. keep changes it, or Step.
+	full atomic.Bool
+	// Holds a token while a backup is under way, so that there is one at a time.
+	backing chan struct{}
+	// The node is about to stop: it leads nothing that another can lead. It is never unset.
+	leaving atomic.Bool
+	// The file system of the store, which makes and takes in snapshots.
+	snapFS env.FS
+	// Work with files, for one goroutine; of fileWork places. What finds no room is dropped and asked for again.
+	files chan func()
+	// Fetches of snapshots under way. Only the goroutine that works with files changes it.
+	fetches int64
+	// How many directories for snapshots were named so far: no two of one run have the same name.
+	snapshots atomic.Uint64
+	// How many commits each entry had that this node proposed.
+	batches *obs.Histogram
+	// What the other nodes' clocks showed.
+	clocks clocks
+	// By replica: those whose Raft messages have come since the start.
+	spoke sync.Map
+	// Calls that were passed to the leader of a shard and wait for its answer.
+	forwards forwards
+	// Compiled schemas of collections, by their uid.
+	schemas schemas
+	// Indexes of collections that are yet to be read from the store.
+	loads loads
+	// The order in which collections were searched last, so that a start reads those first.
+	uses uses
+	// What keyspaces and tenants take on disk, and when that is measured next.
+	quotas quotas
+	// What may be put in a second, of keyspaces, namespaces and tenants.
+	rates rate.Rates
+	// Removals of namespaces that this node goes on with.
+	removals removals
+	// Bytes of keys of the tenants with a bound, as measured last. The map is replaced, never changed.
+	tenants atomic.Pointer[map[core.TenantID]uint64]
+	// Is told when the leader of a shard has changed, or serves.
+	moved notifier
+	// Who the members are, as this node knows it. It is replaced under learning, and read without a lock.
+	roster atomic.Pointer[roster]
+	// The format that entries are written in. It only rises.
+	format atomic.Uint32
+	// What the shards reported of the job under way; shard 0's leader acts on it.
+	jobs jobs
+	// Held while a directory is taken over, so that an older one does not replace a newer one.
+	learning sync.Mutex
+	// Guards goodbyes.
+	leaves sync.Mutex
+	// What is told to nodes that were removed.
+	goodbyes []goodbye
+	// Lets the node end once for having been removed.
 	leaveOnce sync.Once
 	// announcing is held while who is to be reached is told.
 	announcing sync.Mutex
-	cuts       cuts          // what keeps the log short owns it
-	tendAt     time.Duration // with Options.Manual: when to look after the disk
+	// How far the log was written when its shards were cut last; what keeps the log short owns it.
+	cuts cuts
+	// With Options.Manual: the boot time at which to look after the disk.
+	tendAt time.Duration
 
-	dirMu      sync.RWMutex // guards the fields below
+	// Guards the fields below.
+	dirMu sync.RWMutex
+	// The directory as this node has read it: namespaces by name, and the shard of each partition.
 	namespaces map[nsKey]core.NamespaceInfo
 	partitions map[core.Partition]core.ShardID
-	dirDrops   uint64 // how often something was dropped from the two
+	// How often something was dropped from the two.
+	dirDrops uint64
 }
 
+// nsKey names a namespace as clients do.
 type nsKey struct{ tenant, name string }
 
 // Open starts a node on an open log and store. It returns when every shard runs; WaitReady tells when they serve.
@@ -125,6 +166,8 @@ func Open(o Options) (*Node, error) {
 	return n, nil
 }
 
+// openShard opens this node's replica of a shard: its machine with its indexes, its Raft replica at the index that
+// the store has applied, and its view for readers. Nothing runs yet.
 func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	if !n.o.Joining {
 		if err := replog.Bootstrap(n.o.Log, id); err != nil {
@@ -211,6 +254,8 @@ func openMachine(id core.ShardID, st *store.Shard) (*commit.Machine, error) {
 // Fatal delivers the error that ends this node: it serves no more, and the process must end without retrying.
 func (n *Node) Fatal() <-chan error { return n.fatal }
 
+// fail ends the node with an error: the first one is what Fatal delivers. It does not wait for the goroutines, since
+// they call it.
 func (n *Node) fail(err error) {
 	n.o.Logger.Error("node stops", "error", err)
 	select {
@@ -310,6 +355,8 @@ func (n *Node) Propose(p core.Partition, commits []core.Commit, done func(core.P
 	n.propose(p, commits, nil, done)
 }
 
+// propose is Propose, of commits that may end attempts of a session. It refuses a partition whose namespace is not
+// known.
 func (n *Node) propose(p core.Partition, commits []core.Commit, settles *settling, done func(core.Proposed)) {
 	s, err := n.shardOf(p)
 	if err != nil {

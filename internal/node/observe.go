@@ -8,10 +8,14 @@ import (
 
 // appliedEntry is an entry that was just applied, as observers see it. It is the applier's, and valid while an observer is called.
 type appliedEntry struct {
+	// The results and events of the entry.
 	core.Applied
+	// Index of the entry in the log.
 	index uint64
+	// The entry, with all of its commits.
 	entry *core.Entry
-	own   *inflight // what waits for the entry; nil for one of another proposer
+	// What waits for the entry; nil for one of another proposer.
+	own *inflight
 }
 
 // at is where what the entry did in a partition stands.
@@ -23,7 +27,8 @@ func (a *appliedEntry) at(p core.Partition) core.At {
 // which they were registered; one that is nil is not called. They run one after the other with the applier, so each bounds how
 // fast the shard applies entries: what may wait is handed to a goroutine of the observer's own.
 type observer struct {
-	name string // for errors
+	// Name of the observer, for errors.
+	name string
 	// held is called while the machine is held, so that the machine and the entry are of one instant. It may take the locks that
 	// come after machineMu (DESIGN.md), and must not wait.
 	held func(a *appliedEntry)

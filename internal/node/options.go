@@ -13,15 +13,22 @@ import (
 
 // Options of a node. A zero field means its default where one is named.
 type Options struct {
-	Name    string // of this node, for people
-	Replica uint64 // this node's number, that of its replica in every shard; default 1
-	Peers   []Peer // the other nodes, by number; none: this node is the only one
-	Address string // where clients reach this node
-	Node    uint64 // this node's number, which messages travel by; default Replica
+	// Name of this node, for people; default n1.
+	Name string
+	// This node's number, that of its replica in every shard; default 1.
+	Replica uint64
+	// The other nodes, by number; none: this node is the only one.
+	Peers []Peer
+	// Where clients reach this node, as host:port.
+	Address string
+	// This node's number, which messages travel by; default Replica.
+	Node uint64
 	// PeerAddress and HTTP are where its peers, and clients of its REST edge, reach it: for the directory of members.
 	PeerAddress, HTTP string
-	StoreID           core.StoreID // names the data directory, for the directory of members; zeros: no node is told
-	Joining           bool         // the node was taken in later: its logs begin with snapshots
+	// Names the data directory, for the directory of members; zeros: no node is told.
+	StoreID core.StoreID
+	// The node was taken in later: its logs begin with snapshots.
+	Joining bool
 	// OnMembers is told who is to be reached, when that changes; it does not wait.
 	OnMembers func([]core.Member)
 	// OnFormat is told the format of entries that this node is about to write or to read, above FormatFirst, and returns when
@@ -30,61 +37,106 @@ type Options struct {
 	// OnRemoved is told that this node was removed, before Fatal is.
 	OnRemoved func()
 
-	Network  Network // between the nodes; required with Peers
-	Shards   int     // how many shards the node hosts; default 1, at most 64
-	Dir      string  // of the data, for the free-space check; required
-	FS       env.FS  // beneath Dir; required
-	Clock    env.Clock
-	Rand     env.Rand
-	Logger   *slog.Logger
-	Log      *replog.Log  // required
-	Store    *store.Store // required
-	Ballast  Ballast      // held back for a full disk; none by default
-	Manual   bool         // no goroutine: the caller calls Step, and all methods from one goroutine; Log and Store are manual too
-	Unsynced bool         // durability none: acknowledged writes survive a killed process, not a power cut
+	// Network between the nodes; required with Peers.
+	Network Network
+	// How many shards the node hosts; default 1, at most 64.
+	Shards int
+	// Directory of the data, for the free-space check; required.
+	Dir string
+	// File system beneath Dir; required.
+	FS env.FS
+	// The clock, the source of random numbers and the log of the program; default the system's, and none.
+	Clock  env.Clock
+	Rand   env.Rand
+	Logger *slog.Logger
+	// The log of all shards; required. Its owner closes it, after Close.
+	Log *replog.Log
+	// The state of all shards; required. Its owner closes it, after Close.
+	Store *store.Store
+	// Room that is held back for a full disk; none by default.
+	Ballast Ballast
+	// No goroutine: the caller calls Step, and all methods from one goroutine; Log and Store are manual too.
+	Manual bool
+	// Durability none: acknowledged writes survive a killed process, not a power cut.
+	Unsynced bool
 
-	EntryBytes     int           // an entry closes at this size; default 256 KiB
-	EntryCommits   int           // or at this many commits, so that what is answered together stays small; default 512
-	QueueBytes     int64         // proposals waiting per shard; default 64 MiB
-	QueueProposals int           // default 10,000
-	InboxBytes     int64         // messages of peers waiting per shard, beyond which they are dropped as a network drops; default 64 MiB
-	TickEvery      time.Duration // Raft's tick; default 100 ms
-	PauseAfter     time.Duration // by how much its ticks are late when a node takes itself for one that stood still; default 1 s
-	RenewEvery     time.Duration // renewals of leases wait for company this long; default 200 ms
-	TimerBatch     uint32        // steps of timed work in one entry; default 1,000
-	ReadWait       time.Duration // a read waits this long for its index; default 10 s
-	Waits          int           // callers waiting for a task's end; default 10,000
-	Claims         int           // unary claims waiting; default 10,000
-	Queues         uint32        // of one partition, beyond which this node, where it leads, takes no new one; default core.DefaultQueues
-	Namespaces     uint32        // of one tenant, beyond which this node makes no new one; default core.DefaultNamespaces
-	RemovalWait    time.Duration // the removal of a namespace that stands still for so long is gone on with; default 5 s
-	LogKeep        uint64        // bytes of log written before the store is asked to make its state durable; default 128 MiB
-	LogQuota       uint64        // bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a smaller disk
-	SnapshotPart   int           // bytes of a snapshot in one message; default 256 KiB
-	SnapshotRate   int64         // bytes per second of snapshots that the node fetches; default 64 MiB
-	NearEntries    uint64        // how far a learner may be behind, in every shard, to become a voter; default 1,000
-	DiskReserve    uint64        // new work is refused below this much free space; default min(1 % of the disk, 1 GiB)
-	SearchBytes    int64         // of indexes for searching, beyond which no more points are taken; 0 = no bound
-	NoSearch       bool          // keep no index: this node answers no search
-	VectorKernel   string        // vnni, avx2 or purego; default the fastest that the machine has
-	DiskEvery      time.Duration // how often free space is read; default 500 ms
-	QuotaEvery     time.Duration // how often keyspaces with a bound are measured; default 8 s, so that it is obeyed within 10
+	// An entry closes at this size in bytes; default 256 KiB.
+	EntryBytes int
+	// Or at this many commits, so that what is answered together stays small; default 512.
+	EntryCommits int
+	// Bytes of proposals waiting per shard, beyond which they are refused; default 64 MiB.
+	QueueBytes int64
+	// How many proposals wait per shard, beyond which they are refused; default 10,000.
+	QueueProposals int
+	// Bytes of messages of peers waiting per shard, beyond which they are dropped as a network drops; default 64 MiB.
+	InboxBytes int64
+	// Raft's tick; default 100 ms.
+	TickEvery time.Duration
+	// By how much its ticks are late when a node takes itself for one that stood still; default 1 s.
+	PauseAfter time.Duration
+	// Renewals of leases wait for company this long; default 200 ms.
+	RenewEvery time.Duration
+	// Steps of timed work in one entry; default 1,000.
+	TimerBatch uint32
+	// A read waits this long for its index; default 10 s.
+	ReadWait time.Duration
+	// Callers waiting for a task's end, per shard; default 10,000.
+	Waits int
+	// Unary claims waiting, per shard; default 10,000.
+	Claims int
+	// Queues of one partition, beyond which this node, where it leads, takes no new one; default core.DefaultQueues.
+	Queues uint32
+	// Namespaces of one tenant, beyond which this node makes no new one; default core.DefaultNamespaces.
+	Namespaces uint32
+	// The removal of a namespace that stands still for this long is gone on with; default 5 s.
+	RemovalWait time.Duration
+	// Bytes of log written before the store is asked to make its state durable; default 128 MiB.
+	LogKeep uint64
+	// Bytes of log kept for nodes that are behind; beyond it they need a snapshot; default 4 GiB, or a tenth of a
+	// smaller disk.
+	LogQuota uint64
+	// Bytes of a snapshot in one message; default 256 KiB.
+	SnapshotPart int
+	// Bytes per second of snapshots that the node fetches; default 64 MiB.
+	SnapshotRate int64
+	// How many entries a learner may be behind, in every shard, to become a voter; default 1,000.
+	NearEntries uint64
+	// New work is refused below this many bytes of free space; default min(1 % of the disk, 1 GiB).
+	DiskReserve uint64
+	// Bytes of indexes for searching, beyond which no more points are taken; 0 = no bound.
+	SearchBytes int64
+	// Keep no index: this node answers no search.
+	NoSearch bool
+	// vnni, avx2 or purego; default the fastest that the machine has.
+	VectorKernel string
+	// How often free space is read; default 500 ms.
+	DiskEvery time.Duration
+	// How often keyspaces with a bound are measured; default 8 s, so that it is obeyed within 10.
+	QuotaEvery time.Duration
 	// verify finds out whether the files of a snapshot are what they should be; nil: as the store does.
-	verify     func(s *store.Shard, dir string, snap store.Snapshot) error
-	measure    measure      // what a range of keys takes; nil: as the store estimates it
-	beforeLoad func(string) // is called before each part of a collection's index is read; nil: not set
+	verify func(s *store.Shard, dir string, snap store.Snapshot) error
+	// What a range of keys takes; nil: as the store estimates it.
+	measure measure
+	// Called before each part of a collection's index is read; nil: not set.
+	beforeLoad func(string)
 
-	OneCommitPerEntry bool // no group commit: for measuring what it is worth
+	// No group commit: for measuring what it is worth.
+	OneCommitPerEntry bool
 }
 
 // Ballast is room on the disk that is held back, and given up when a write finds the disk full, so that what there is can
 // still be settled and deleted. *store.Dir is one.
 type Ballast interface {
+	// ReserveBallast takes the room, of size bytes; 0 = the default size. Doing it again does no harm.
 	ReserveBallast(size int64) error
+	// ReleaseBallast gives the room back; released is false when there was none.
 	ReleaseBallast() (released bool, err error)
+	// HasBallast reports whether the room is held.
 	HasBallast() bool
 }
 
+// withDefaults returns o with the defaults in the place of zeros. Those that depend on the disk are found when they
+// are needed.
 func (o Options) withDefaults() Options {
 	o.Name = cmp.Or(o.Name, "n1")
 	o.Replica = cmp.Or(o.Replica, 1)

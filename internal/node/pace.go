@@ -10,7 +10,8 @@ const (
 	// holdLong is that on a faster one. What waits could not be committed before the entry on its way anyhow, so it is late by
 	// no more than slowCommit for it; and answers that take longer than usual mean that processors are busy, which larger
 	// entries help.
-	holdLong   = 20 * time.Millisecond
+	holdLong = 20 * time.Millisecond
+	// slowCommit tells the two networks apart: a commit that takes longer is slow.
 	slowCommit = 4 * time.Millisecond
 	// paceWindow is the window of the estimate: the fastest commit of this window and the previous one.
 	paceWindow = 5 * time.Second
@@ -21,15 +22,22 @@ const (
 // pace is how fast entries that this replica proposes are committed. The loop's. The SDK estimates answers to its frames in the same
 // way (sdk/go/internal/transport/ack_pace.go).
 type pace struct {
-	open     []timedEntry // proposed and not committed, in order
-	least    time.Duration
-	before   time.Duration // least of the window before; 0: nothing was committed in it
-	windowAt time.Duration // boot time when the window began
+	// Entries that are proposed and not committed, in order; at most paceOpen.
+	open []timedEntry
+	// The fastest commit of this window; 0: nothing was committed in it.
+	least time.Duration
+	// The fastest commit of the window before; 0: nothing was committed in it.
+	before time.Duration
+	// Boot time when the window began.
+	windowAt time.Duration
 }
 
+// timedEntry is an entry whose commit is waited for.
 type timedEntry struct {
+	// Its index in the log.
 	index uint64
-	at    time.Duration
+	// Boot time at which it was proposed.
+	at time.Duration
 }
 
 // proposed takes note of an entry.

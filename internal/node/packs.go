@@ -12,8 +12,10 @@ import (
 type Hosts struct {
 	// Majorities are the sets of nodes of each of which more than half decide: one, or two while members change.
 	Majorities [][]uint64
-	Others     []uint64 // all nodes but this one, those included that do not vote
-	Leader     uint64   // the node that leads, as far as this one knows; 0: none
+	// All nodes but this one, those included that do not vote.
+	Others []uint64
+	// The node that leads, as far as this one knows; 0: none.
+	Leader uint64
 }
 
 // Hosts returns which nodes host a shard.
@@ -86,6 +88,7 @@ func (n *Node) ConfirmedPacks(ctx context.Context, p core.Partition, repo core.R
 	return packs, found, err
 }
 
+// packsOf reads a manifest; found is false when nothing of the repository is left.
 func packsOf(v core.View, p core.Partition, repo core.RepoID) (packs []core.PackLine, found bool, err error) {
 	if _, found, err = refs.FindID(v, p, repo); err != nil || !found {
 		return nil, found, err
@@ -157,6 +160,7 @@ func (n *Node) EachRepo(ctx context.Context, fn func(shard core.ShardID, p core.
 // deletedRepos bounds the deleted repositories of one partition that EachRepo shows.
 const deletedRepos = 10_000
 
+// eachDeletedRepo calls fn for the deleted repositories of a partition that may come back.
 func (n *Node) eachDeletedRepo(shard core.ShardID, p core.Partition, fn func(core.ShardID, core.Partition, *core.RepoInfo) error) error {
 	var gone []core.RepoInfo
 	err := n.shards[shard].store.View(func(v core.View) (err error) {

@@ -24,21 +24,29 @@ type Class uint8
 
 // The classes.
 const (
-	Control Class = iota // small, and late is useless
-	Bulk                 // entries, and what answers them
-	Parts                // parts of snapshots
+	// Small messages of which a late one is useless: heartbeats, questions, reports.
+	Control Class = iota
+	// Entries of the log, and what answers them.
+	Bulk
+	// Parts of snapshots.
+	Parts
 )
 
 // Peer is another node.
 type Peer struct {
+	// Number of its replica in every shard; the peers of a node have different ones.
 	Replica uint64
-	Address string // where clients reach its native API, for those who are sent there
-	Node    uint64 // which messages travel by; 0: the number of the replica
-	Name    string // for people
+	// Where clients reach its native API, for those who are sent there.
+	Address string
+	// The number that messages travel by; 0: the number of the replica.
+	Node uint64
+	// Its name, for people.
+	Name string
 	// Peer and HTTP are where its peers, and clients of its REST edge, reach it: for the directory of members.
 	Peer, HTTP string
 }
 
+// node is the number that messages to the peer travel by.
 func (p *Peer) node() uint64 { return cmp.Or(p.Node, p.Replica) }
 
 // The first byte of a message between replicas.
@@ -71,9 +79,12 @@ const (
 	peerRatesShared byte = 13
 )
 
+// peerMessage is a message of a replica that waits in the inbox of a shard.
 type peerMessage struct {
+	// The replica that sent it, as the network vouches for it.
 	from uint64
-	msg  []byte
+	// Its first byte says what it is; there is at least that.
+	msg []byte
 }
 
 // Receive takes a message that another node sent. msg is the node's from here on.
@@ -206,10 +217,13 @@ const hashEvery = 1024
 
 // report is when a leader tells its followers how much of the log all have, and its apply hash.
 type report struct {
-	next   time.Duration // boot time of the next
-	hashed uint64        // index of the apply hash that was told last
+	// Boot time of the next one.
+	next time.Duration
+	// Index of the apply hash that was told last.
+	hashed uint64
 }
 
+// hashAt is the apply hash of a state, and the index of the entry that it is the state after; index 0: none.
 type hashAt struct{ index, hash uint64 }
 
 // sendReport tells the followers, when it is time.
@@ -240,6 +254,8 @@ func (s *shard) sendReport(now time.Duration) {
 	}
 }
 
+// takeReport takes in what the leader tells: up to where all replicas have the log, and its apply hash. What another
+// replica sends is passed over.
 func (s *shard) takeReport(from uint64, b []byte) {
 	if st := s.loop.core.Status(); len(b) != 24 || st.Leader != from {
 		return

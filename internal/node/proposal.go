@@ -8,10 +8,14 @@ import (
 
 // proposal is commits that arrived together and are answered together.
 type proposal struct {
+	// All of one partition, in the order in which they are applied.
 	commits []core.Commit
-	bytes   int
-	done    func(core.Proposed)
-	settles *settling // set for the settles of a session
+	// Upper bound of their size in an entry.
+	bytes int
+	// Called exactly once, on any goroutine.
+	done func(core.Proposed)
+	// What it settles; set for the settles of a session.
+	settles *settling
 }
 
 // refuse ends a proposal that was in no entry. What it was to settle is held still, and takes its slots back.
@@ -27,14 +31,22 @@ func (p *proposal) refuse(why core.Fact) {
 
 // inflight is one entry that was proposed and not yet applied.
 type inflight struct {
-	entry     *core.Entry // as it was encoded; nothing changes it any more
+	// The entry as it was encoded; nothing changes it any more.
+	entry *core.Entry
+	// In the order of their commits in the entry.
 	proposals []*proposal
-	grants    []*grant   // one per Grant commit, after all proposals' commits
-	creates   []creating // ready tasks the entry's creates may add
-	shifts    bool       // a ClockShift goes before all else
-	stood     bool       // a TermStart goes before the tick
-	tick      bool
-	term      uint64 // set if it holds the first commit of this term
+	// One per Grant commit, after all proposals' commits.
+	grants []*grant
+	// Ready tasks that the entry's creates may add.
+	creates []creating
+	// A ClockShift goes before all else.
+	shifts bool
+	// A TermStart goes before the tick.
+	stood bool
+	// A Tick goes behind the proposals' commits.
+	tick bool
+	// Set if it holds the first commit of this term.
+	term uint64
 }
 
 // first returns where in the entry the proposals' commits begin.
@@ -48,10 +60,13 @@ func (f *inflight) first() int {
 // pending holds the entries that this replica proposed in this run of the node and that are not applied yet. The loop adds
 // them; the applier takes them.
 type pending struct {
-	mu    sync.Mutex // guards bySeq
+	// Guards bySeq.
+	mu sync.Mutex
+	// By the sequence number of the entry.
 	bySeq map[uint64]*inflight
 }
 
+// add enters an entry before it is proposed, so that the applier finds it however soon it is applied.
 func (p *pending) add(seq uint64, f *inflight) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -83,6 +98,7 @@ func (p *pending) takeAll() []*inflight {
 	return out
 }
 
+// len is how many entries are proposed and not applied.
 func (p *pending) len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

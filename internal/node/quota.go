@@ -18,13 +18,20 @@ import (
 
 // quotas is what looking after bounds remembers; it is owned by who tends the disk.
 type quotas struct {
-	measureAt time.Duration // next time; zero: nothing is bounded
-	flushed   bool          // what is to be measured is on its way to files
+	// Boot time of the next measurement; zero: nothing is bounded.
+	measureAt time.Duration
+	// What is to be measured is on its way to files.
+	flushed bool
+	// Boot time at which it was asked to be written out.
 	flushedAt time.Duration
-	marks     []uint64               // by shard: up to where it must be in files
-	last      map[rate.Key]uint64    // what was measured
-	put       [2]map[rate.Key]uint64 // bytes put up to what was measured last, and up to what is measured next
-	seen      map[rate.Key]uint64    // bytes put at the last look
+	// By shard: the index up to which its state must be in files.
+	marks []uint64
+	// What was measured last, in bytes.
+	last map[rate.Key]uint64
+	// Bytes put up to what was measured last, and up to what is measured next.
+	put [2]map[rate.Key]uint64
+	// Bytes put at the last look.
+	seen map[rate.Key]uint64
 }
 
 const (
@@ -40,13 +47,21 @@ type measure func(s *store.Shard, from, to []byte) (uint64, error)
 
 // boundedPart is a partition with bounds on keys: those of its tenant and its namespace, and those of single keyspaces.
 type boundedPart struct {
-	shard  *shard
-	p      core.Partition
+	// The shard that the partition lies in.
+	shard *shard
+	// The partition, which this node leads or follows.
+	p core.Partition
+	// The bounds of its tenant, as this node's copy of the directory has them.
 	tenant core.TenantConfig
-	told   core.TenantUse // what the partition was told of its tenant
+	// What the partition was told of its tenant.
+	told core.TenantUse
+	// The bounds of its namespace.
 	config core.NamespaceConfig
-	used   uint64 // by all keyspaces of the namespace, as measured last
-	put    uint64 // bytes of keys and values, since the start
+	// Bytes of all keyspaces of the namespace, as measured last.
+	used uint64
+	// Bytes of keys and values that were put since the start.
+	put uint64
+	// The keyspaces that have a bound or a rate of their own.
 	spaces []core.KeyspaceInfo
 }
 
@@ -137,6 +152,7 @@ func (b *boundedPart) key(keyspace string) rate.Key {
 	return rate.Key{Tenant: b.p.Tenant, Namespace: b.p.Namespace, Keyspace: keyspace}
 }
 
+// addRate enters a rate; one without any bound is left out.
 func addRate(table map[rate.Key]core.KeyRate, k rate.Key, r core.KeyRate) {
 	if r != (core.KeyRate{}) {
 		table[k] = r

@@ -18,6 +18,7 @@ func (n *Node) Repo(ctx context.Context, p core.Partition, name string, o core.R
 	return info, at, err
 }
 
+// findRepo reads a repository by name. One that is not there is a refusal of refs, as a transaction would have it.
 func findRepo(v core.View, p core.Partition, name string) (core.RepoInfo, error) {
 	info, ok, err := refs.Find(v, p, name)
 	if err == nil && !ok {
@@ -60,6 +61,8 @@ func (n *Node) Refs(ctx context.Context, p core.Partition, repo string, names []
 	return info, list, at, err
 }
 
+// readRef reads a ref; one that is not there has no name. With peel a symbolic one gets the id of what it finally
+// points to.
 func readRef(v core.View, p core.Partition, id core.RepoID, name string, peel bool) (core.Ref, error) {
 	ref, ok, err := refs.Get(v, p, id, name)
 	if err != nil || !ok || !peel || ref.Target == "" {
@@ -108,6 +111,7 @@ func (n *Node) EachRef(ctx context.Context, p core.Partition, q core.RefQuery, o
 	return nil
 }
 
+// shortList reads the refs of a query at once, in the read of the caller: only where there are few.
 func (n *Node) shortList(v core.View, p core.Partition, info *core.RepoInfo, q core.RefQuery) (list []core.Ref, err error) {
 	shown := shows(info, q)
 	err = refs.Scan(v, p, info.ID, q.Prefix, q.After, func(r core.Ref) bool {

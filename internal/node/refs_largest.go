@@ -66,6 +66,7 @@ func (n *Node) LargestRepos(ctx context.Context, k int) (largest []RepoSize, err
 // eachNamespace calls fn for each namespace in this node's copy of the directory.
 func (n *Node) eachNamespace(fn func(tenant string, ns core.NamespaceInfo) error) error {
 	for afterTenant := ""; ; {
+		// Names of the tenant, of its namespace and of the repository.
 		var tenants []commit.Tenant
 		err := n.shards[0].store.View(func(v core.View) (err error) {
 			tenants, err = commit.Tenants(v, afterTenant, directoryPage)

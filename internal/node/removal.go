@@ -37,6 +37,7 @@ func (n *Node) RemoveNamespace(ctx context.Context, tenant, name string) (existe
 	return existed, n.shards[0].barrier(ctx, core.ReadOptions{})
 }
 
+// remover returns what takes removals on through this node.
 func (n *Node) remover() remover {
 	return remover{directory: func(ctx context.Context, op *core.NamespaceRemove) (core.OpResult, error) {
 		return n.changeDirectory(ctx, op)
@@ -46,7 +47,9 @@ func (n *Node) remover() remover {
 // remover takes removals from step to step. Its steps go to the leaders of the directory and of the partitions, and may be lost,
 // late, or applied without an answer.
 type remover struct {
+	// Proposes a step in the directory, and returns its result.
 	directory func(ctx context.Context, op *core.NamespaceRemove) (core.OpResult, error)
+	// Proposes a step in one partition, and returns when it is applied.
 	partition func(ctx context.Context, p core.PartitionInfo, op *core.PartitionRemove) error
 	// find reads the mark of a removal as the directory has it now.
 	find func(ctx context.Context, t core.TenantID, ns core.NamespaceID) (commit.Removal, bool, error)
@@ -138,6 +141,7 @@ func (n *Node) stepPartition(ctx context.Context, p core.PartitionInfo, op *core
 	return err
 }
 
+// findRemoval reads the mark of a removal, as new as the call.
 func (n *Node) findRemoval(ctx context.Context, t core.TenantID, ns core.NamespaceID) (r commit.Removal, ok bool, err error) {
 	if err := n.shards[0].barrier(ctx, core.ReadOptions{}); err != nil {
 		return r, false, err
@@ -151,10 +155,13 @@ func (n *Node) findRemoval(ctx context.Context, t core.TenantID, ns core.Namespa
 
 // removals is what the leader of shard 0 knows of removals that are under way. The upkeep goroutine owns all but busy.
 type removals struct {
+	// Where each removal stood at the last look; empty while this node does not lead shard 0.
 	seen map[nsNumber]sighting
-	busy atomic.Bool // resume runs
+	// A goroutine runs resume: there is one at a time.
+	busy atomic.Bool
 }
 
+// nsNumber names a namespace by number: its name may be given to another one meanwhile.
 type nsNumber struct {
 	tenant    core.TenantID
 	namespace core.NamespaceID
@@ -162,9 +169,11 @@ type nsNumber struct {
 
 // sighting is since when a removal has stood where it stands, by the boot clock.
 type sighting struct {
+	// Number of the removal, and whether the directory has let the namespace go.
 	id       uint64
 	finished bool
-	since    time.Duration
+	// Boot time at which it was first seen so.
+	since time.Duration
 }
 
 // tendRemovals goes on with a removal whose node has left it: one that stands still for a while.

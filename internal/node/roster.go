@@ -17,9 +17,12 @@ import (
 
 // roster is who the members are, as this node has applied it. It does not change.
 type roster struct {
-	dir  core.Directory // its version is 0 where there is none
-	list []core.Member  // all members, this node too, ascending by replica
-	told bool           // by a node that was no member: the same version from elsewhere takes its place
+	// The directory; its version is 0 where there is none.
+	dir core.Directory
+	// All members, this node too, ascending by replica.
+	list []core.Member
+	// A node told it that was no member: the same version from elsewhere takes its place.
+	told bool
 }
 
 // startRoster returns the members that the node was started with.
@@ -87,6 +90,8 @@ func (r *roster) drained(replica uint64) bool {
 	return slices.ContainsFunc(r.list, func(o core.Member) bool { return o.State == core.MemberVoter && !o.Drained })
 }
 
+// who returns the members as this node knows them now. The value does not change: who needs one state of affairs
+// reads it once.
 func (n *Node) who() *roster { return n.roster.Load() }
 
 // others calls do for every other replica's member.
@@ -137,7 +142,8 @@ const goodbyeFor = 5 * time.Second
 // goodbye is a replica that was removed a moment ago.
 type goodbye struct {
 	node, replica uint64
-	until         time.Duration // boot time
+	// Boot time until which it is told.
+	until time.Duration
 }
 
 // learn takes over a directory that is committed: shard 0's replica has applied it, here or at another member, whom this
@@ -191,6 +197,7 @@ func (n *Node) tellMembers(to uint64, b []byte) {
 	}
 }
 
+// takeMembers takes in the directory of a member. One that cannot be read is logged and passed over.
 func (n *Node) takeMembers(b []byte) {
 	d, err := core.DecodeDirectory(b)
 	if err != nil {

@@ -13,12 +13,19 @@ import (
 // rounds find out, for reads on any replica, what index a linearizable read must wait for: the leader's commit index,
 // confirmed by a majority. One round is under way at a time and serves all reads that came before it began.
 type rounds struct {
-	mu      sync.Mutex // guards the fields below
+	// Guards the fields below.
+	mu sync.Mutex
+	// Reads that came since the round under way began: they are for the next one.
 	waiting []*readWait
-	asked   []*readWait // by the round under way
-	name    string      // of that round; empty = none. Each attempt has its own
-	retry   time.Duration
-	number  uint64 // of the last; begins at random, so that no answer to an earlier run of this node ends a round of this
+	// Reads that the round under way answers.
+	asked []*readWait
+	// Name of that round; empty = none. Each attempt has its own.
+	name string
+	// Boot time at which the round under way is asked again.
+	retry time.Duration
+	// Number of the last round. It begins at random, so that no answer to an earlier run of this node ends a round of
+	// this.
+	number uint64
 }
 
 // readWait is one read. index is buffered, and closed without a value when the node stops.

@@ -27,6 +27,7 @@ func (n *Node) fresh(ctx context.Context, p core.Partition, o core.ReadOptions) 
 	return s, s.at(p), nil
 }
 
+// noSuchCollection is what calls about a collection that is not there are refused with.
 func noSuchCollection(name string) error { return core.NotFound{Kind: "collection", ID: name} }
 
 // Definition finds a collection in this node's copy of a partition. It does not wait for other nodes. When the collection is
@@ -128,13 +129,16 @@ func (n *Node) CheckPayload(def *core.Collection, payload []byte) (string, core.
 
 // schemas keeps the schemas of definitions, by uid: compiling one costs more than a write.
 type schemas struct {
-	mu    sync.Mutex // guards byUID
+	// Guards byUID.
+	mu sync.Mutex
+	// At most maxSchemas; when there are more, all are dropped and compiled again as they are needed.
 	byUID map[uint64]*retrieval.Schema
 }
 
 // maxSchemas bounds the schemas that are kept.
 const maxSchemas = 1024
 
+// schemaOf returns the compiled schema of a definition. Two callers may compile the same one: the later one is kept.
 func (n *Node) schemaOf(def *core.Collection) (*retrieval.Schema, error) {
 	n.schemas.mu.Lock()
 	known := n.schemas.byUID[def.UID]
@@ -290,10 +294,13 @@ func (n *Node) Recording(ctx context.Context, p core.Partition, uid, id uint64, 
 // compiledRules keeps the rulesets that a collection's searches named lately. A version never changes, and its number does
 // not come again after the ruleset was removed; whether it is still there is asked each time.
 type compiledRules struct {
-	mu    sync.Mutex // guards known
+	// Guards known.
+	mu sync.Mutex
+	// At most maxCompiled; when there are more, all are dropped.
 	known map[rulesetKey]*rules.Ruleset
 }
 
+// rulesetKey names a version of a ruleset, within a namespace.
 type rulesetKey struct {
 	name    string
 	version uint32

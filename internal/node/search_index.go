@@ -17,17 +17,24 @@ import (
 // opened and after a snapshot was installed (search_load.go), and kept current by the applier, which changes them before it
 // lets any reader look at the entry. So a read that waits for the applier, and for the index, sees all that was acknowledged.
 type points struct {
-	kernel atomic.Pointer[vector.Kernel] // nil: this node searches nothing
+	// What computes with vectors; nil: this node searches nothing.
+	kernel atomic.Pointer[vector.Kernel]
 
-	mu    sync.RWMutex // guards the maps; an index guards itself
+	// Guards the maps; an index guards itself.
+	mu sync.RWMutex
+	// The collections of each partition that has one, also those whose indexes are not loaded yet.
 	parts map[core.Partition]*partPoints
 }
 
+// partPoints are the collections of one partition: each is in both maps.
 type partPoints struct {
-	byName        map[string]*indexed
+	// The one that has the name now.
+	byName map[string]*indexed
+	// By the number that changes in entries name it by.
 	byIncarnation map[uint32]*indexed
 }
 
+// searches reports whether this node has indexes: NoSearch is not set, and loadPoints has run.
 func (s *shard) searches() bool { return s.points.kernel.Load() != nil }
 
 // loadPoints finds the collections of a shard, unless this node searches nothing. Their indexes are built afterwards, by
@@ -91,6 +98,7 @@ func (s *shard) loadPoints(m *commit.Machine) error {
 	return nil
 }
 
+// enter adds a collection to the maps of its partition. The caller guards them.
 func enter(parts map[core.Partition]*partPoints, p core.Partition, incarnation uint32, c *indexed) {
 	part := parts[p]
 	if part == nil {
@@ -101,6 +109,7 @@ func enter(parts map[core.Partition]*partPoints, p core.Partition, incarnation u
 	part.byIncarnation[incarnation] = c
 }
 
+// make returns a collection with an empty index, which counts as loaded: one that was made just now has no point.
 func (pt *points) make(def *core.Collection) (*indexed, error) {
 	index, err := retrieval.NewIndex(def, pt.kernel.Load())
 	if err != nil {
@@ -157,6 +166,8 @@ func (pt *points) apply(changes []*core.PointChange) (fault error) {
 	return fault
 }
 
+// sameCollection reports whether a changes a point of the collection that b is of, and is not the end or the
+// beginning of one.
 func sameCollection(a, b *core.PointChange) bool {
 	return a.Partition == b.Partition && a.Incarnation == b.Incarnation && a.Made == nil && !a.Gone
 }
@@ -170,6 +181,7 @@ func changesOf(in []*core.PointChange) []retrieval.Change {
 	return out
 }
 
+// change enters a collection that was made, or takes one out that is gone.
 func (pt *points) change(c *core.PointChange) error {
 	if c.Made == nil {
 		pt.mu.Lock()
@@ -195,6 +207,7 @@ func (pt *points) change(c *core.PointChange) error {
 	return nil
 }
 
+// byIncarnation returns the collection of a number, or nil.
 func (pt *points) byIncarnation(p core.Partition, incarnation uint32) *indexed {
 	pt.mu.RLock()
 	defer pt.mu.RUnlock()
@@ -204,6 +217,7 @@ func (pt *points) byIncarnation(p core.Partition, incarnation uint32) *indexed {
 	return nil
 }
 
+// byName returns the collection that has a name now, or nil.
 func (pt *points) byName(p core.Partition, name string) *indexed {
 	pt.mu.RLock()
 	defer pt.mu.RUnlock()

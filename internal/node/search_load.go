@@ -25,18 +25,28 @@ import (
 
 // indexed is a collection and its index.
 type indexed struct {
-	def   core.Collection
+	// Its definition, which does not change.
+	def core.Collection
+	// The applier changes it under mu, and so does the reader of its parts while it is loaded.
 	index *retrieval.Index
+	// The rulesets that its searches named lately, compiled for its schema.
 	rules compiledRules
 
-	used   atomic.Uint64 // a number that grows with each search of another collection; 0: no search is known
-	loaded atomic.Bool   // it holds all that is stored
-	stored int64         // points of one that was not loaded when this node found it
+	// A number that grows with each search of another collection; 0: no search is known.
+	used atomic.Uint64
+	// The index holds all that is stored.
+	loaded atomic.Bool
+	// How many points were stored when this node found it; 0 for one that was made in this run.
+	stored int64
 
-	mu    sync.Mutex    // guards the fields below, and the index from other changes while a part is read
-	wait  chan struct{} // closed when it is loaded, or gone; nil afterwards
-	begun bool          // the applier's changes are taken in
-	gone  bool
+	// Guards the fields below, and the index from other changes while a part is read.
+	mu sync.Mutex
+	// Closed when it is loaded, or gone; nil afterwards.
+	wait chan struct{}
+	// The reader has begun: from here on the applier's changes are taken in.
+	begun bool
+	// It was deleted: its reader stops.
+	gone bool
 }
 
 // unload marks the index as one to be read from the store, which holds stored points. No other goroutine uses it yet.
@@ -83,10 +93,13 @@ func (c *indexed) bytes() int64 {
 // indexLoad is an index that is being read from the store.
 type indexLoad struct {
 	*indexed
-	s           *shard
-	p           core.Partition
+	// The shard and the partition whose points it reads.
+	s *shard
+	p core.Partition
+	// Number of this collection in its partition: one that is made later under the same name has another.
 	incarnation uint32
-	after       string // the id of the last point read
+	// The id of the last point read; empty: none yet.
+	after string
 }
 
 // loadPart is how many points are read together: the applier waits meanwhile.
@@ -125,11 +138,15 @@ func (l *indexLoad) step() (more bool, err error) {
 
 // loads are the indexes of a node that are to be read, from all shards.
 type loads struct {
-	mu   sync.Mutex // guards open
+	// Guards open.
+	mu sync.Mutex
+	// In the order in which they were added.
 	open []*indexLoad
-	more chan struct{} // one that was added, after a pause
+	// Holds one when something was added: it wakes the reader from a pause.
+	more chan struct{}
 }
 
+// add appends indexes that are to be read, and wakes the reader.
 func (q *loads) add(list []*indexLoad) {
 	q.mu.Lock()
 	q.open = append(q.open, list...)
@@ -153,6 +170,7 @@ func (q *loads) next() (best *indexLoad) {
 	return best
 }
 
+// done takes an index off the list: it is read, or gone.
 func (q *loads) done(l *indexLoad) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -207,6 +225,7 @@ func (n *Node) index(ctx context.Context, s *shard, p core.Partition, name strin
 	}
 }
 
+// awaitLoad waits until an index is read: until the deadline of the call, or for Options.ReadWait when it has none.
 func (n *Node) awaitLoad(ctx context.Context, wait <-chan struct{}) error {
 	var late <-chan time.Time
 	if _, has := ctx.Deadline(); !has {

@@ -77,6 +77,7 @@ func (n *Node) searched(ctx context.Context, p core.Partition, q *core.SearchQue
 	return s, at, c, err
 }
 
+// gateOf makes of a search's gate what the index takes. An error names the field of the request.
 func gateOf(g *core.SearchGate) (retrieval.Gate, error) {
 	params, err := paramsOf("gate.params", g.Params)
 	out := retrieval.Gate{
@@ -183,6 +184,7 @@ func searchFault(ctx context.Context, q *core.SearchQuery, stage retrieval.Stage
 	return err
 }
 
+// fillAnswer copies what was found into the answer. It adds nothing and leaves nothing out.
 func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *retrieval.Answer) {
 	out.Gate, out.Plan = countsOf(&found.Gate, validAt), string(found.Plan)
 	out.Judged, out.Blocked, out.Conditional = uint64(found.Judged), uint64(found.Blocked), uint64(found.Conditional)
@@ -205,6 +207,7 @@ func fillAnswer(out *core.SearchAnswer, p core.Partition, validAt int64, found *
 	}
 }
 
+// countsOf copies the counts of a gate.
 func countsOf(c *retrieval.Counts, validAt int64) core.GateCounts {
 	return core.GateCounts{
 		Considered: uint64(c.Considered), Passed: uint64(c.Passed), IDs: uint64(c.IDs), Role: uint64(c.Role),
@@ -231,9 +234,13 @@ func (n *Node) Count(ctx context.Context, p core.Partition, q *core.SearchQuery)
 
 // stageClock times the stages of one search, and names them to profiles.
 type stageClock struct {
-	n     *Node
-	out   *core.SearchAnswer
+	// Whose clock is read.
+	n *Node
+	// Gets the nanoseconds of each stage.
+	out *core.SearchAnswer
+	// The stage under way; empty: none.
 	stage retrieval.Stage
+	// Boot time at which it began.
 	began time.Duration
 }
 
@@ -243,16 +250,19 @@ var stageLabels = map[retrieval.Stage]context.Context{
 	retrieval.StageJudge: labelled(retrieval.StageJudge), retrieval.StageMerge: labelled(retrieval.StageMerge),
 }
 
+// labelled returns a context with the label of a stage.
 func labelled(s retrieval.Stage) context.Context {
 	return pprof.WithLabels(context.Background(), pprof.Labels("stage", string(s)))
 }
 
+// enter ends the stage under way and begins another one.
 func (c *stageClock) enter(stage retrieval.Stage) {
 	c.end()
 	c.stage, c.began = stage, c.n.o.Clock.Boot()
 	pprof.SetGoroutineLabels(stageLabels[stage])
 }
 
+// end adds the time since the stage began to that stage, if one is under way. A stage may come more than once.
 func (c *stageClock) end() {
 	if c.stage == "" {
 		return

@@ -2,13 +2,20 @@ package node
 
 // SearchTotals is what the indexes of this node hold, over all collections.
 type SearchTotals struct {
+	// Collections of all partitions that this node has.
 	Collections int
-	Loading     int // of them, those whose index is still read from the store
-	Points      int
-	Rows        int   // with those that are no longer live
-	Tail        int   // rows of large collections that their graphs do not cover yet
-	Bytes       int64 // about
-	Most        int64 // bytes beyond which no points are taken; 0 = no bound
+	// Those of them whose index is still read from the store.
+	Loading int
+	// Points that searches can find.
+	Points int
+	// Rows of the indexes, with those that are no longer live.
+	Rows int
+	// Rows of large collections that their graphs do not cover yet.
+	Tail int
+	// Memory of the indexes, about.
+	Bytes int64
+	// Bytes beyond which no points are taken; 0 = no bound.
+	Most int64
 }
 
 // SearchTotals adds up the indexes of this node.

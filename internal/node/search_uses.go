@@ -21,16 +21,23 @@ import (
 // else depends on it: it is this node's own, counts searches and counts of points, not times, so that no step of a clock
 // disturbs it, and is written down now and then and at a stop, without a sync. What a kill takes of it is the last half minute.
 type uses struct {
-	count  atomic.Uint64
-	kept   map[useKey]uint64 // as found at the start; read only afterwards
-	asOf   uint64            // count when it was written last; keepPoints owns this and the fields below
-	saved  []byte            // as it was written last
-	failed bool              // the last attempt to write it, which was logged
+	// Number of the last use. It only grows: each search of another collection than the one before gets the next
+	// number.
+	count atomic.Uint64
+	// The order as it was found at the start; only read afterwards.
+	kept map[useKey]uint64
+	// What count was when it was written last; keepPoints owns this and the fields below.
+	asOf uint64
+	// The bytes that were written last.
+	saved []byte
+	// The last attempt to write failed, which was logged.
+	failed bool
 }
 
 // useKey names a collection for longer than a life of the node.
 type useKey struct {
-	p   core.Partition
+	p core.Partition
+	// The uid of its definition, which a later collection of the same name does not have.
 	uid uint64
 }
 
@@ -42,7 +49,8 @@ const (
 	maxUses = 4096
 	// usesFormat begins the file: a name and a version.
 	usesFormat = "mruses1\n"
-	useLen     = 4 + 4 + 2 + 8
+	// useLen is the bytes of one collection: tenant, namespace, partition and uid.
+	useLen = 4 + 4 + 2 + 8
 )
 
 // note says that a collection is searched.
@@ -69,6 +77,7 @@ func encodeUses(list []useKey) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
+// decodeUses reads what encodeUses wrote. Any fault, also a wrong checksum, makes all of it useless.
 func decodeUses(b []byte) ([]useKey, error) {
 	const head = len(usesFormat) + 4
 	if len(b) < head+4 || string(b[:len(usesFormat)]) != usesFormat {
@@ -140,6 +149,7 @@ func (n *Node) keepUses() {
 
 // searchedLast lists the collections that were searched, the last first.
 func (n *Node) searchedLast() []useKey {
+	// use is a collection, and the number of its last search.
 	type use struct {
 		useKey
 		at uint64

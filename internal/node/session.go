@@ -11,23 +11,37 @@ import (
 
 // session is the node's side of one stream. Its fields are guarded by the dispatcher's mutex.
 type session struct {
-	d       *dispatcher
-	p       core.Partition
-	spec    core.SessionSpec
-	sink    core.Sink
-	subs    map[uint32]*sub
-	tasks   map[core.TaskID]*held
-	open    []core.TaskHold // settles in the log, or about to be
-	waiting []core.Assigned // leased to the session, not held by the client, waiting for a subscription
-	closed  bool
+	// The dispatcher of the shard that has its partition.
+	d *dispatcher
+	// The partition of all of its tasks.
+	p core.Partition
+	// What the client said of itself when it opened the stream.
+	spec core.SessionSpec
+	// Where its messages go.
+	sink core.Sink
+	// Its subscriptions by the client's number.
+	subs map[uint32]*sub
+	// The leases that its client holds, settles or is about to get.
+	tasks map[core.TaskID]*held
+	// Settles that are in the log, or about to be.
+	open []core.TaskHold
+	// Leased to the session, not held by the client, waiting for a subscription.
+	waiting []core.Assigned
+	// The stream is over, or another one has taken the session's place.
+	closed bool
+	// The client asked for no more tasks, for good.
 	drained bool
 }
 
 // held is one lease of a session.
 type held struct {
-	token    core.Token
-	sub      *sub // nil until a subscription of its queue comes
-	queue    string
+	// The token that the client holds it under.
+	token core.Token
+	// The subscription whose slot it takes; nil until one of its queue comes.
+	sub *sub
+	// Name of the task's queue, by which a later subscription finds it.
+	queue string
+	// Its settle is proposed and has no result: its slot is free meanwhile, and is taken back if the lease stays.
 	settling bool
 }
 
@@ -299,6 +313,7 @@ func (ses *session) unsettle(holds []core.TaskHold) {
 	}
 }
 
+// reopen takes the slot of a settle back that left the lease as it was. The mutex is held.
 func (ses *session) reopen(h core.TaskHold, t *held) {
 	if !t.settling {
 		return
@@ -310,6 +325,7 @@ func (ses *session) reopen(h core.TaskHold, t *held) {
 	}
 }
 
+// forget takes a settle off the list of open ones. The order of the list does not matter. The mutex is held.
 func (ses *session) forget(h core.TaskHold) {
 	if i := slices.Index(ses.open, h); i >= 0 {
 		ses.open[i] = ses.open[len(ses.open)-1]
@@ -388,6 +404,7 @@ func (ses *session) Close() {
 	ses.end()
 }
 
+// end detaches all subscriptions and frees the session's key, once. The mutex is held.
 func (ses *session) end() {
 	if ses.closed {
 		return

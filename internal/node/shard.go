@@ -11,31 +11,50 @@ import (
 // shard is this node's replica of one shard. Its state is divided by who may change it: the loop, other goroutines by way of the
 // inbox, the applier, and what all may read. Parts with a lock of their own guard themselves. See DESIGN.md.
 type shard struct {
-	n     *Node
-	id    core.ShardID
+	// The node that it is of, whose options and roster it goes by.
+	n  *Node
+	id core.ShardID
+	// Its state. Only the applier writes it.
 	store *store.Shard
 
-	loop    loopState    // of the loop goroutine alone
-	in      inbox        // what others leave for the loop
-	applier applierState // of the applier goroutine, which others may read under its lock
-	view    shardView    // what any goroutine may read
+	// Of the loop goroutine alone.
+	loop loopState
+	// What others leave for the loop.
+	in inbox
+	// Of the applier goroutine, which others may read under its lock.
+	applier applierState
+	// What any goroutine may read.
+	view shardView
 
 	// These parts guard themselves.
-	disp     *dispatcher
-	pending  pending
-	points   points
-	role     role
-	clock    shardClock
-	waits    waits
-	rounds   rounds
-	hashes   hashes
+	disp *dispatcher
+	// Entries that this replica proposed and that are not applied.
+	pending pending
+	// Collections and their indexes.
+	points points
+	// Whether this replica leads, and in which term.
+	role role
+	// Shard time, while this replica leads.
+	clock shardClock
+	// Callers that wait for the end of a task.
+	waits waits
+	// Reads that wait until a majority confirms the leader.
+	rounds rounds
+	// Hashes of the state, compared between replicas.
+	hashes hashes
+	// What the log last said of itself, for other goroutines.
 	standing standing
-	snap     snapshots
+	// Snapshots that are made, offered, fetched and installed.
+	snap snapshots
+	// The transfer of leadership under way.
 	transfer transfer
 
-	wake    chan struct{}    // holds one: the loop is to take a turn
-	applyC  chan applierWork // from the loop to the applier
-	advance notifier         // of changes of view.applied
+	// Holds one: the loop is to take a turn.
+	wake chan struct{}
+	// What the loop gives to the applier; the loop closes it at its end.
+	applyC chan applierWork
+	// Tells of changes of view.applied.
+	advance notifier
 
 	// mayLack is how many acknowledged entries a power cut may have taken from the log's end before this run.
 	mayLack uint64
@@ -73,10 +92,13 @@ type shardView struct {
 	unled atomic.Bool
 }
 
+// now is shard time, as this replica reckons it. Only a leader's time decides anything.
 func (s *shard) now() core.ShardTime {
 	return s.clock.now(s.n.o.Clock.Boot())
 }
 
+// poke has the loop take a turn soon. It never waits: a turn that is asked for and not begun will see this change
+// too.
 func (s *shard) poke() {
 	select {
 	case s.wake <- struct{}{}:

@@ -9,11 +9,16 @@ import (
 
 // shardClock turns the boot clock's progress into shard time. It steps only at the start of a term.
 type shardClock struct {
-	mu     sync.Mutex // guards the fields below
-	base   core.ShardTime
+	// Guards the fields below.
+	mu sync.Mutex
+	// Shard time when the term began.
+	base core.ShardTime
+	// Boot time then.
 	bootAt time.Duration
-	last   core.ShardTime
-	set    bool
+	// The last time that was told. Time never goes back behind it.
+	last core.ShardTime
+	// A term began in this run; before, time stands still.
+	set bool
 }
 
 // start begins a term: time goes on from the later of the last stamp and the shard time that the wall clock shows.
@@ -24,6 +29,7 @@ func (c *shardClock) start(last, wall core.ShardTime, boot time.Duration) {
 	c.last = c.base
 }
 
+// now returns shard time at a boot time. It never falls, even if callers read their boot clocks in another order.
 func (c *shardClock) now(boot time.Duration) core.ShardTime {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,15 +25,22 @@ func (p *proposal) apart() []*proposal {
 
 // gathered puts the answers of a proposal's parts together.
 type gathered struct {
+	// The proposal that was taken apart.
 	p *proposal
 
-	mu      sync.Mutex // guards the fields below
-	left    int
+	// Guards the fields below.
+	mu sync.Mutex
+	// How many parts have no answer yet.
+	left int
+	// The result of each commit, in order; zero where there is none yet.
 	results []core.Result
-	at      core.At
-	err     core.Fact
+	// The highest position of a part.
+	at core.At
+	// The first failure; nil: none so far.
+	err core.Fact
 }
 
+// take takes in the answer of part i, and answers the whole after the last one. It answers without holding mu.
 func (g *gathered) take(i int, d core.Proposed) {
 	g.mu.Lock()
 	switch {

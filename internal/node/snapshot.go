@@ -43,14 +43,20 @@ const (
 
 // snapshots is a shard's part in this.
 type snapshots struct {
-	made    chan madeSnapshot // holds one
-	fetched chan *fetch       // whole, to be installed; holds one
+	// A snapshot that was made, for the loop; holds one.
+	made chan madeSnapshot
+	// A snapshot that is whole, to be installed; holds one.
+	fetched chan *fetch
 
-	count struct{ made, sent, installed atomic.Uint64 } // snapshots, bytes of them, and snapshots
+	// Snapshots made, bytes of them sent, and snapshots installed, since the start.
+	count struct{ made, sent, installed atomic.Uint64 }
 
-	hold     atomic.Uint64                // the log keeps what is behind it; 0: nothing for a snapshot
-	serving  atomic.Pointer[keptSnapshot] // what followers can have
-	fetching atomic.Bool                  // a fetch is under way
+	// The log keeps what is behind this index; 0: nothing for a snapshot.
+	hold atomic.Uint64
+	// What followers can have; nil: nothing.
+	serving atomic.Pointer[keptSnapshot]
+	// A fetch is under way.
+	fetching atomic.Bool
 
 	// Of the loop.
 	making     bool
@@ -58,21 +64,30 @@ type snapshots struct {
 	offers     map[uint64]time.Duration // by replica that was offered the one kept: when
 	installing *installing              // nil: none, and offers are looked at
 
-	fetch *fetch // of the worker
+	// The fetch under way; only the goroutine that works with files changes it.
+	fetch *fetch
 }
 
 // keptSnapshot is a snapshot that followers can have.
 type keptSnapshot struct {
+	// What the files hold, and up to which index.
 	snap store.Snapshot
-	conf replog.Conf // of the shard, at its index
-	dir  string
-	lost atomic.Bool // its files cannot be read
+	// The configuration of the shard at the snapshot's index.
+	conf replog.Conf
+	// Directory of the files, which are removed with it.
+	dir string
+	// Its files cannot be read: it is dropped at the next tick.
+	lost atomic.Bool
 
-	mu    sync.Mutex // guards the fields below
-	used  time.Duration
-	heard map[uint64]time.Duration // by replica, when it was last heard of
+	// Guards the fields below.
+	mu sync.Mutex
+	// Boot time at which any replica asked for a part last, or at which it was made.
+	used time.Duration
+	// By replica, the boot time at which it asked last.
+	heard map[uint64]time.Duration
 }
 
+// ask notes that a replica asked for a part.
 func (k *keptSnapshot) ask(from uint64, now time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -86,10 +101,14 @@ func (k *keptSnapshot) last(from uint64) (heard, used time.Duration) {
 	return k.heard[from], k.used
 }
 
+// madeSnapshot is what became of making one: a snapshot, or an error.
 type madeSnapshot struct {
+	// Set also with an error, since its directory is to be removed.
 	kept *keptSnapshot
+	// Term of the entry at the snapshot's index.
 	term uint64
-	err  error
+	// Why there is none; nil: kept can be offered.
+	err error
 }
 
 // later does work with files outside the loops, in order; with Options.Manual at once.
@@ -232,6 +251,8 @@ func (s *shard) keepSnapshot(m madeSnapshot) {
 	s.n.o.Logger.Info("snapshot made", "shard", s.id, "index", k.snap.Index, "keys", k.snap.Keys, "files", len(k.snap.Files))
 }
 
+// dropSnapshot ends all offers of a snapshot, and removes its files outside the loop. Raft is told, so that it asks
+// again for those that still need one.
 func (s *shard) dropSnapshot(k *keptSnapshot) {
 	s.loop.core.Forget()
 	for _, to := range slices.Sorted(maps.Keys(s.snap.offers)) {
@@ -245,20 +266,25 @@ func (s *shard) dropSnapshot(k *keptSnapshot) {
 
 // snapshotPlace is a place in the files of a snapshot.
 type snapshotPlace struct {
-	index  uint64 // of the snapshot
-	file   uint32
+	// Index of the snapshot.
+	index uint64
+	// Position of the file in the list of the snapshot.
+	file uint32
+	// In the file, in bytes.
 	offset uint64
 }
 
 // placeLen is the length of an encoded place: index, file and offset, big-endian.
 const placeLen = 8 + 4 + 8
 
+// append writes the place, as requests and parts name it.
 func (p snapshotPlace) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, p.index)
 	b = binary.BigEndian.AppendUint32(b, p.file)
 	return binary.BigEndian.AppendUint64(b, p.offset)
 }
 
+// readPlace reads what append wrote; rest is what follows it.
 func readPlace(b []byte) (p snapshotPlace, rest []byte, ok bool) {
 	if len(b) < placeLen {
 		return p, nil, false
@@ -292,6 +318,7 @@ func (s *shard) serveAsk(from uint64, msg []byte) {
 	s.snap.count.sent.Add(uint64(len(out) - len(head)))
 }
 
+// readPart fills b with the bytes of a file from an offset on; fewer than that are an error.
 func (n *Node) readPart(name string, b []byte, off int64) error {
 	f, err := n.snapFS.Open(name)
 	if err != nil {

@@ -11,46 +11,77 @@ import (
 
 // Stats is what a node has done since it started, and how it stands now.
 type Stats struct {
-	Full       bool             // new work is refused for want of disk space
-	FreeBytes  uint64           // of the disk, for this process
-	DiskBytes  uint64           // its size
-	Reserve    uint64           // bytes that new work must leave free
-	Namespaces int              // that were asked for since the start
-	Batches    obs.Distribution // commits of each entry that this node proposed
-	Shards     []ShardStats     // by number
-	Members    []core.Member    // of the cluster, ascending by replica; this node alone without one
-	Job        core.Job         // the change of membership under way, or the last one
+	// New work is refused for want of disk space.
+	Full bool
+	// Free bytes of the disk, for this process.
+	FreeBytes uint64
+	// Size of the disk in bytes.
+	DiskBytes uint64
+	// Bytes that new work must leave free.
+	Reserve uint64
+	// Namespaces that were asked for since the start.
+	Namespaces int
+	// How many commits each entry had that this node proposed.
+	Batches obs.Distribution
+	// One for each shard, by number.
+	Shards []ShardStats
+	// Members of the cluster, ascending by replica; this node alone without one.
+	Members []core.Member
+	// The change of membership under way, or the last one.
+	Job core.Job
 }
 
 // ShardStats is how one shard stands on this node.
 type ShardStats struct {
-	Shard   core.ShardID
-	Ready   bool // it leads and serves
-	Term    uint64
+	// Its number.
+	Shard core.ShardID
+	// This node leads the shard and serves it.
+	Ready bool
+	// Term of the first commit that was applied last.
+	Term uint64
+	// Index of the last applied entry.
 	Applied uint64
-	Durable uint64        // up to here the state survives a power cut without the log
-	Overdue time.Duration // how late the earliest timed work is
-	Ahead   time.Duration // by how much shard time is before the wall clock, which is negative while it is behind; of a leader
+	// Index up to which the state survives a power cut without the log.
+	Durable uint64
+	// How late the earliest timed work is; 0 where this node does not serve.
+	Overdue time.Duration
+	// By how much shard time is before the wall clock, which is negative while it is behind; of a leader.
+	Ahead time.Duration
 
-	Proposals     int // waiting for an entry
+	// Proposals that wait for an entry.
+	Proposals int
+	// Their size, as the limit of the queue counts it.
 	ProposalBytes int64
-	Entries       int // proposed and not yet applied
+	// Entries that are proposed and not yet applied.
+	Entries int
 
-	Log          Standing
-	InboxBytes   int    // messages of peers that wait
-	InboxDropped uint64 // that found no room
+	// How the log stands.
+	Log Standing
+	// Bytes of messages of peers that wait.
+	InboxBytes int
+	// Messages of peers that found no room, since the start.
+	InboxDropped uint64
 
-	SnapshotsMade      uint64 // for replicas that were behind the log
-	SnapshotBytes      uint64 // of those that were sent
-	SnapshotsInstalled uint64 // in the place of this replica's state
+	// Snapshots made for replicas that were behind the log, since the start.
+	SnapshotsMade uint64
+	// Bytes of those that were sent.
+	SnapshotBytes uint64
+	// Snapshots installed in the place of this replica's state.
+	SnapshotsInstalled uint64
 
-	Sessions     int
-	WaitedQueues int // that someone waits for
-	Claims       int // unary, waiting
-	Waits        int // callers that wait for a task's end
+	// Streams that are attached now.
+	Sessions int
+	// Queues that someone waits for.
+	WaitedQueues int
+	// Unary claims that wait.
+	Claims int
+	// Callers that wait for a task's end.
+	Waits int
 
+	// That the machine knows, without the system partition.
 	Partitions int
-	Queues     queue.Totals
+	// Tasks of all queues in all partitions.
+	Queues queue.Totals
 }
 
 // entryBatches suits the commits of an entry: from 1 to 65,536.
@@ -93,6 +124,7 @@ func (n *Node) Unready() string {
 	return ""
 }
 
+// stats reads the counters of one shard, one after another: they are not of one moment.
 func (s *shard) stats() ShardStats {
 	st := ShardStats{Shard: s.id, Log: s.stand(), Ready: s.view.ready.Load(), Applied: s.view.applied.Load(), Durable: s.store.Durable()}
 	if due := core.ShardTime(s.view.due.Load()); due < core.Never && st.Ready {
@@ -113,6 +145,7 @@ func (s *shard) stats() ShardStats {
 	return st
 }
 
+// stats adds who waits for tasks.
 func (d *dispatcher) stats(st *ShardStats) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,6 +169,7 @@ func (s *shard) countTasks(st *ShardStats) {
 	}
 }
 
+// countPartitions returns the partitions that the machine knows, and notes the term.
 func (s *shard) countPartitions(st *ShardStats) []core.Partition {
 	s.applier.machineMu.RLock()
 	defer s.applier.machineMu.RUnlock()

@@ -36,21 +36,31 @@ type reacher interface{ Reaches(to uint64) bool }
 
 // transferRequest asks that another replica leads a shard.
 type transferRequest struct {
-	to    uint64        // replica; 0: any that is ready
-	until time.Duration // boot time at which it is given up
+	// The replica that is to lead; 0: any that is ready.
+	to uint64
+	// Boot time at which it is given up.
+	until time.Duration
 }
 
 // transfer is what a leader's loop remembers of a transfer under way. What is not atomic is the loop's.
 type transfer struct {
-	request  atomic.Pointer[transferRequest]
-	alone    atomic.Uint64 // 1 plus the replica of the request when no candidate can be reached; 0: one can
-	keeps    atomic.Bool   // an operator wants this node to lead the shard: it does not move home by itself
-	balances atomic.Bool   // an operator wants it to move home now
+	// What was asked for; nil: leadership stays. The loop forgets it, or who asked.
+	request atomic.Pointer[transferRequest]
+	// 1 plus the replica of the request when no candidate can be reached; 0: one can.
+	alone atomic.Uint64
+	// An operator wants this node to lead the shard: it does not move home by itself.
+	keeps atomic.Bool
+	// An operator wants it to move home now.
+	balances atomic.Bool
 
+	// Proposals are held back.
 	holding bool
-	since   time.Duration // boot time when holding began
-	rest    time.Duration // no attempt before this boot time
-	tried   uint64        // the last replica that was asked to take over and did not
+	// Boot time when holding began.
+	since time.Duration
+	// No attempt is made before this boot time.
+	rest time.Duration
+	// The last replica that was asked to take over and did not; 0: none.
+	tried uint64
 }
 
 // standing is what a shard's loop last saw of its log, for others to read.
@@ -290,16 +300,26 @@ func (n *Node) waitFor(ctx context.Context, is func() bool) bool {
 
 // Standing is how a shard stands on this node.
 type Standing struct {
-	Shard   core.ShardID
-	Leader  uint64 // node that leads, as far as this one knows; 0: none
-	Serves  bool   // this node leads and serves
-	Term    uint64
-	Commit  uint64 // index up to which the log is known here to be committed
+	// Number of the shard.
+	Shard core.ShardID
+	// Node that leads, as far as this one knows; 0: none.
+	Leader uint64
+	// This node leads and serves.
+	Serves bool
+	// The term that the log has seen last.
+	Term uint64
+	// Index up to which the log is known here to be committed.
+	Commit uint64
+	// Index of the last applied entry.
 	Applied uint64
-	First   uint64      // start of the log: what was before is cut off
-	Last    uint64      // end of the log
-	Changes uint64      // of who leads, seen since the start
-	Conf    replog.Conf // as applied here, by replica
+	// First index of the log: what was before is cut off.
+	First uint64
+	// Last index of the log.
+	Last uint64
+	// Changes of who leads, seen since the start.
+	Changes uint64
+	// The configuration as applied here, by replica.
+	Conf replog.Conf
 }
 
 // Standings tells how every shard stands on this node, by number.
@@ -311,6 +331,7 @@ func (n *Node) Standings() []Standing {
 	return out
 }
 
+// stand reads how the shard stands, from any goroutine.
 func (s *shard) stand() Standing {
 	applied := s.view.applied.Load() // first: it is never ahead of what is committed
 	return Standing{

@@ -8,8 +8,10 @@ import (
 
 // cuts is how far the logs were cut.
 type cuts struct {
-	at    []uint64 // by shard
-	bytes uint64   // of the log when the state was last made durable
+	// By shard: the index up to which its log was cut.
+	at []uint64
+	// Bytes of the log when the state was last made durable, or the log cut.
+	bytes uint64
 }
 
 // keep looks after the disk and the log's length until the node stops.
@@ -119,6 +121,7 @@ func (n *Node) checkDisk() {
 	}
 }
 
+// tendBallast gives the ballast up when a write found no room, and takes it back when three times its size is free.
 func (n *Node) tendBallast(stuck bool, free uint64) {
 	b, size := n.o.Ballast, n.diskReserve()
 	if b == nil || size == 0 {

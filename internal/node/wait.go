@@ -11,8 +11,11 @@ import (
 
 // notifier wakes everybody who waits for something to move on.
 type notifier struct {
-	mu     sync.Mutex // guards the fields below
-	c      chan struct{}
+	// Guards the fields below.
+	mu sync.Mutex
+	// Closed at the next notify; nil until someone waits.
+	c chan struct{}
+	// No more notify comes: what waits is woken at once.
 	closed bool
 }
 
@@ -29,6 +32,7 @@ func (n *notifier) wait() <-chan struct{} {
 	return n.c
 }
 
+// notify wakes those who wait now. Those who call wait afterwards wait for the next one.
 func (n *notifier) notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -38,6 +42,7 @@ func (n *notifier) notify() {
 	}
 }
 
+// close wakes those who wait, and lets no one wait any more.
 func (n *notifier) close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -49,6 +54,7 @@ func (n *notifier) close() {
 	}
 }
 
+// waitKey names a task: ids are only unique within a partition.
 type waitKey struct {
 	p    core.Partition
 	task core.TaskID
@@ -56,10 +62,14 @@ type waitKey struct {
 
 // waits holds the callers that wait for tasks to end. An unknown task leaves nothing behind.
 type waits struct {
-	mu    sync.Mutex // guards the fields below
+	// Guards the fields below.
+	mu sync.Mutex
+	// The channels of those who wait, by task.
 	byKey map[waitKey][]chan struct{}
-	n     int
-	max   int
+	// How many wait in all.
+	n int
+	// How many may wait: Options.Waits. An add beyond it is refused.
+	max int
 }
 
 // add registers a waiter; its channel is closed when the task ends.
@@ -78,6 +88,7 @@ func (w *waits) add(k waitKey) (chan struct{}, core.Fact) {
 	return c, nil
 }
 
+// remove ends the wait of one caller, whether it was woken or not.
 func (w *waits) remove(k waitKey, c chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -93,6 +104,7 @@ func (w *waits) remove(k waitKey, c chan struct{}) {
 	}
 }
 
+// wake wakes all who wait for a task. Each still counts until it calls remove.
 func (w *waits) wake(k waitKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -125,4 +137,5 @@ func (w *waits) wakeAll() {
 	clear(w.byKey)
 }
 
+// sortedKeys returns the keys of m in rising order, so that what follows does not depend on the order of the map.
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
