@@ -23,12 +23,14 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 	if e.Stamp < m.clock.stamp {
 		return core.Applied{}, errs.Corruptf("entry %d is stamped %d, the one before it %d", index, e.Stamp, m.clock.stamp)
 	}
+	// These say which entry is at hand. What refers to its transaction is cleared afterwards.
 	m.tx, m.index, m.clock.stamp, m.clock.format, m.queues = tx, index, e.Stamp, e.Format, e.Queues
 	defer func() { m.tx, m.answers, m.ctx = nil, nil, core.ApplyContext{} }()
 	ops := 0
 	for i := range e.Commits {
 		ops += len(e.Commits[i].Ops)
 	}
+	// One allocation holds the answers of all ops of the entry; each commit takes its part from the front.
 	m.answers = make([]core.OpResult, ops)
 	m.events.Reset()
 	out := core.Applied{Results: make([]core.Result, len(e.Commits))}
@@ -50,6 +52,8 @@ func (m *Machine) ApplyEach(tx core.Txn, index uint64, e *core.Entry, judged fun
 
 // end writes what is written once per entry, and gathers its events.
 func (m *Machine) end(out *core.Applied) error {
+	// Rows are written in the order of partitions: in what order commits touched them says nothing, and all replicas
+	// must write alike.
 	slices.SortFunc(m.touched, func(a, b *partition) int { return comparePartitions(a.p, b.p) })
 	for _, part := range m.touched {
 		if err := part.end(m.tx, m.context(part, nil)); err != nil {
@@ -72,6 +76,7 @@ func (m *Machine) end(out *core.Applied) error {
 	}
 	m.refreshDue(changed)
 	m.touched = m.touched[:0]
+	// The clock's row is written at most once per entry, after all that may have changed it.
 	if m.clock != m.saved {
 		m.tx.Set(keys.ShardTime(), m.clock.append(nil))
 		m.saved = m.clock
@@ -81,15 +86,20 @@ func (m *Machine) end(out *core.Applied) error {
 
 // verdict is how the judgement of a commit ends: applied with results, or refused by one op.
 type verdict struct {
-	refusal  *core.Refusal
+	// The first refusal; nil: the commit was applied.
+	refusal *core.Refusal
+	// The commit had been applied before, and was answered again.
 	replayed bool
-	ops      []core.OpResult
+	// One result for each op; nil with a refusal.
+	ops []core.OpResult
 }
 
+// refuse is the verdict of a commit that is refused by an op, or by core.CommitOp, core.FenceOp or a condition.
 func refuse(op int, fact core.Fact) verdict {
 	return verdict{refusal: &core.Refusal{Op: op, Fact: fact}}
 }
 
+// result returns what callers see. A refused commit has no results of ops: what they did was undone.
 func (v verdict) result() core.Result {
 	if v.refusal != nil {
 		return core.Result{Refusal: v.refusal}
@@ -103,6 +113,7 @@ func (m *Machine) apply(c *core.Commit) (core.Result, error) {
 	if err != nil {
 		return core.Result{}, err
 	}
+	// A partition that is not open takes steps of a removal alone. It is not touched: a cleared one has no machines.
 	if part.removal.state != partitionOpen || removes(c) {
 		return m.applyRemoval(part, c)
 	}
@@ -161,6 +172,7 @@ func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 	if v, repeated, err := m.settledBefore(part, c); repeated || err != nil {
 		return v, err
 	}
+	// First the fence, then all conditions, then the ops: the first refusal is the one that is told.
 	if f := c.Fence; f != nil {
 		if fact := part.queue.Live(f.Task, f.Token); fact != nil {
 			return refuse(core.FenceOp, fact), nil
@@ -178,6 +190,7 @@ func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 	if len(c.Ops) == 1 { // an op that is refused alone has changed nothing: no need to remember how it was
 		return m.ops(part, c, c.Ops)
 	}
+	// From here on all that ops change can be taken back at once.
 	part.begin(m.tx)
 	v, err := m.ops(part, c, c.Ops)
 	switch {
@@ -204,6 +217,7 @@ func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool,
 			return verdict{}, false, nil
 		}
 		r, fact, err := part.queue.Apply(m.tx, m.context(part, c), op) // no live lease: it changes nothing
+		// A task that was settled with this token says so. Otherwise the commit is judged as a new one.
 		if err != nil || fact != nil || !r.Replayed {
 			return verdict{}, false, err
 		}
@@ -215,6 +229,7 @@ func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool,
 	if v.ops == nil {
 		return verdict{}, false, nil
 	}
+	// All ops are marked as repeated. The answer to a create is made from its id, the answers of others are left out.
 	for i, op := range c.Ops {
 		v.ops[i].Kind, v.ops[i].Replayed = op.Kind(), true
 		if create, ok := op.(*core.TaskCreate); ok {
@@ -226,6 +241,7 @@ func (m *Machine) settledBefore(part *partition, c *core.Commit) (verdict, bool,
 
 // ops applies ops in order, until one is refused. The commit's revisions are taken only when all are applied.
 func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, error) {
+	// The context is one per commit, so that later ops see which revisions earlier ones took.
 	ctx := m.context(part, c)
 	v := verdict{ops: m.answers[:0:len(ops)]}
 	m.answers = m.answers[len(ops):]
@@ -244,6 +260,7 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 			ctx.Revs = max(ctx.Revs, 1)
 		}
 	}
+	// A commit takes one revision for all that it wrote, or one per item of a batch of puts.
 	part.counts.rev += ctx.Revs
 	return v, nil
 }
@@ -252,6 +269,7 @@ func (m *Machine) ops(part *partition, c *core.Commit, ops []core.Op) (verdict, 
 func (m *Machine) op(part *partition, ctx *core.ApplyContext, kind core.OpKind, op core.Op) (core.OpResult, core.Fact, error) {
 	switch service := kind.Service(); service {
 	case core.ServiceQueue, core.ServiceKV, core.ServiceRefs, core.ServiceSearch:
+		// The services of a partition stand in the order of their numbers.
 		return part.services[service-core.ServiceQueue].Apply(m.tx, ctx, op)
 	case core.ServiceShard:
 		return m.shardOp(part, op)

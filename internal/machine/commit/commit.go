@@ -25,15 +25,22 @@ import (
 // Options of a shard's machine. The limits are part of the rules of Apply: all replicas must use the same. A zero
 // field means its default; only tests change one.
 type Options struct {
+	// Number of the shard: ops of the directory belong to shard 0 alone.
 	Shard core.ShardID
 
-	MaxRequests int64 // live request ids per partition; default 1,000,000, about 300 MB of answers
-	MaxSessions int64 // live sessions per partition; default 100,000
-	MaxOps      int   // ops and conditions of a commit; default core.MaxCommitOps
+	// Live request ids per partition; default 1,000,000, about 300 MB of answers.
+	MaxRequests int64
+	// Live sessions per partition; default 100,000.
+	MaxSessions int64
+	// Ops and conditions of a commit; default core.MaxCommitOps.
+	MaxOps int
 
-	Queue  queue.Options  // for every partition's queue
-	Refs   refs.Options   // its refs
-	Search search.Options // and its collections
+	// Options of every partition's queue.
+	Queue queue.Options
+	// Options of its refs.
+	Refs refs.Options
+	// Options of its collections.
+	Search search.Options
 }
 
 // keepAnswers is how long a request id, or a session after its last frame, is kept at least. Clients stop repeating well
@@ -43,6 +50,7 @@ const keepAnswers core.Millis = 10 * 60 * 1000
 // sessionAnswers is how many answers of a session are kept: as many frames as a client may have unacknowledged.
 const sessionAnswers = 64
 
+// withDefaults returns o with the defaults in the place of zeros.
 func (o Options) withDefaults() Options {
 	if o.MaxRequests == 0 {
 		o.MaxRequests = 1_000_000
@@ -58,27 +66,44 @@ func (o Options) withDefaults() Options {
 
 // Machine applies one shard's entries. It is not safe for concurrent use.
 type Machine struct {
-	o     Options
+	// With the defaults in the place of zeros. They are rules of Apply: all replicas have the same.
+	o Options
+	// Time, term and format, as of the entry at hand or the last one.
 	clock clock
-	saved clock // as stored
+	// The clock as it is stored: what differs is written at the end of the entry.
+	saved clock
 	// parts holds the partitions that have rows, or were named since Open; sorted holds the same by partition.
-	parts   map[core.Partition]*partition
-	sorted  []*partition
-	touched []*partition // by the entry at hand; which those are is derived state, in what order they end is not
-	due     core.ShardTime
-	members core.Directory // as stored; a change takes another slice of members
-	floor   uint64         // of tokens and revisions
-	format  uint16         // of entries, as stored; of shard 0 alone
+	parts map[core.Partition]*partition
+	// Ascending by partition: ticks and lists go by it.
+	sorted []*partition
+	// Partitions that the entry at hand touched. Which those are is derived state, in what order they end is not.
+	touched []*partition
+	// When the earliest timed work of all partitions is due.
+	due core.ShardTime
+	// The directory of members as stored; a change takes another slice of members.
+	members core.Directory
+	// Every token and revision is above it; see floor.go.
+	floor uint64
+	// The format of entries, as stored; of shard 0 alone.
+	format uint16
 
-	left    []core.NamespaceInfo // namespaces that left the directory, by the entry at hand
-	cleared []core.Partition     // by the entry at hand
+	// Namespaces that left the directory, by the entry at hand.
+	left []core.NamespaceInfo
+	// Partitions that the entry at hand cleared.
+	cleared []core.Partition
 
-	tx      core.Txn          // of the entry at hand
-	ctx     core.ApplyContext // of the commit at hand: in one place, since services get a pointer to it
-	events  core.EventList    // of the entry at hand, or the last one
-	index   uint64            // of the entry at hand
-	queues  uint32            // how many queues a partition may have, as the entry at hand says
-	answers []core.OpResult   // room for those of the entry at hand, one per op
+	// The transaction of the entry at hand; nil between two.
+	tx core.Txn
+	// The context of the commit at hand: in one place, since services get a pointer to it.
+	ctx core.ApplyContext
+	// Events of the entry at hand, or of the last one.
+	events core.EventList
+	// Index of the entry at hand.
+	index uint64
+	// How many queues a partition may have, as the entry at hand says.
+	queues uint32
+	// Room for the answers of the entry at hand, one per op.
+	answers []core.OpResult
 }
 
 // New returns the machine of a shard, empty until Open.
@@ -89,6 +114,7 @@ func New(o Options) *Machine {
 // Open rebuilds derived state from v: it finds the shard's partitions by one seek each, and opens their machines.
 func (m *Machine) Open(v core.View) error {
 	m.parts, m.sorted, m.touched = map[core.Partition]*partition{}, nil, nil
+	// The records of the shard come first: partitions are opened under the floor.
 	c, err := readClock(v)
 	if err != nil {
 		return err
@@ -103,6 +129,7 @@ func (m *Machine) Open(v core.View) error {
 	if m.floor, err = readFloor(v); err != nil {
 		return err
 	}
+	// The first key of each partition leads to the next one: what lies between is not read.
 	var from []byte
 	for {
 		p, ok, err := firstPartition(v, from)
@@ -184,6 +211,7 @@ func (m *Machine) touch(part *partition) {
 
 // context sets what the ops of c in part are judged under, and returns it; c is nil for timed work.
 func (m *Machine) context(part *partition, c *core.Commit) *core.ApplyContext {
+	// It is replaced as a whole, so that nothing of the commit before is left in it.
 	m.ctx = core.ApplyContext{
 		Index: m.index, Stamp: m.clock.stamp, Format: m.clock.format, Queues: m.queues, TermStart: m.clock.termStart, Shift: m.clock.shift,
 		Namespace: part.config, Commit: c, Rev: part.counts.rev + 1, QueueOf: part.queueOf,

@@ -7,6 +7,7 @@ import (
 
 // setNamespace replaces the configuration of the partition's namespace. Its version rises only when something changed.
 func (m *Machine) setNamespace(part *partition, op *core.NamespaceSet) (core.OpResult, core.Fact, error) {
+	// The version that the caller's condition is compared with; 0: never configured.
 	version := part.config.Version
 	switch {
 	case op.Config.RetainBytes < 0:

@@ -16,9 +16,13 @@ import (
 // maxPartitions is what fits the partition bits of a task's id.
 const maxPartitions = 1 << 12
 
+// tenant is a tenant's row of the directory.
 type tenant struct {
-	id    core.TenantID
-	last  core.NamespaceID
+	// Number of the tenant, from 1; 0 is the system's.
+	id core.TenantID
+	// The last number that was given to a namespace. It only rises: numbers of removed namespaces do not come again.
+	last core.NamespaceID
+	// Namespaces that there are.
 	count uint32
 }
 
@@ -44,6 +48,7 @@ func (m *Machine) createNamespace(op *core.NamespaceCreate) (core.OpResult, core
 			return core.OpResult{Replayed: true, Tenant: t.id, Namespace: ns.id}, nil, nil
 		}
 	}
+	// The bound comes with the op: all replicas must judge by the same one.
 	limit := op.Max
 	if limit == 0 {
 		limit = core.DefaultNamespaces
@@ -56,6 +61,7 @@ func (m *Machine) createNamespace(op *core.NamespaceCreate) (core.OpResult, core
 			return core.OpResult{}, nil, err
 		}
 	}
+	// The number only rises; a namespace that is removed lowers the count alone.
 	t.last++
 	t.count++
 	m.tx.Set(keys.Tenant(op.Tenant), t.append(nil))
@@ -75,6 +81,7 @@ func dealOut(t core.TenantID, ns core.NamespaceID, op *core.NamespaceCreate) []c
 	return shards
 }
 
+// validateNamespace refuses names and numbers that no namespace may have, before anything is read.
 func validateNamespace(op *core.NamespaceCreate) core.Fact {
 	switch {
 	case !core.ValidName(op.Tenant):
@@ -107,12 +114,14 @@ func (m *Machine) newTenant() (core.TenantID, error) {
 	return core.TenantID(last), nil
 }
 
+// append writes the row: number, last number and count, of 4 bytes each, big-endian.
 func (t tenant) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(t.id))
 	dst = binary.BigEndian.AppendUint32(dst, uint32(t.last))
 	return binary.BigEndian.AppendUint32(dst, t.count)
 }
 
+// decodeTenant reads what append wrote. Its callers say whose row it is.
 func decodeTenant(row []byte) (tenant, error) {
 	if len(row) != 12 {
 		return tenant{}, fmt.Errorf("tenant row %x", row)
@@ -124,6 +133,7 @@ func decodeTenant(row []byte) (tenant, error) {
 	}, nil
 }
 
+// readTenant reads the row of a tenant by name. ok is false for one that is not in the directory.
 func readTenant(v core.View, name string) (t tenant, ok bool, err error) {
 	row, ok, err := v.Get(keys.Tenant(name))
 	if err != nil || !ok {
@@ -135,11 +145,16 @@ func readTenant(v core.View, name string) (t tenant, ok bool, err error) {
 	return t, true, nil
 }
 
+// namespace is a namespace's row of the directory.
 type namespace struct {
-	id     core.NamespaceID
-	shards []core.ShardID // by partition
+	// Its number, unique within the tenant.
+	id core.NamespaceID
+	// The shard of each partition, by the partition's index; at least one. It does not change while the namespace is
+	// there.
+	shards []core.ShardID
 }
 
+// append writes the row: the number in 4 bytes, and 2 bytes for each partition's shard, big-endian.
 func (ns namespace) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint32(dst, uint32(ns.id))
 	for _, s := range ns.shards {
@@ -148,6 +163,7 @@ func (ns namespace) append(dst []byte) []byte {
 	return dst
 }
 
+// decodeNamespace reads what append wrote. How many partitions there are follows from the length.
 func decodeNamespace(row []byte) (ns namespace, err error) {
 	if len(row) < 6 || len(row)%2 != 0 {
 		return ns, fmt.Errorf("namespace row %x", row)
@@ -159,6 +175,7 @@ func decodeNamespace(row []byte) (ns namespace, err error) {
 	return ns, nil
 }
 
+// readNamespace reads the row of a namespace by its name.
 func readNamespace(v core.View, t core.TenantID, name string) (ns namespace, ok bool, err error) {
 	row, ok, err := v.Get(keys.Namespace(t, name))
 	if err != nil || !ok {
@@ -170,6 +187,7 @@ func readNamespace(v core.View, t core.TenantID, name string) (ns namespace, ok 
 	return ns, true, nil
 }
 
+// info returns what the rest of the program knows a namespace by: its partitions with their shards.
 func (ns namespace) info(t core.TenantID, tenantName, name string) core.NamespaceInfo {
 	info := core.NamespaceInfo{Tenant: t, Namespace: ns.id, TenantName: tenantName, Name: name}
 	for i, shard := range ns.shards {
@@ -194,9 +212,12 @@ func Namespace(v core.View, tenantName, name string) (core.NamespaceInfo, bool, 
 
 // Tenant is a tenant's row of the directory.
 type Tenant struct {
-	ID         core.TenantID
-	Name       string
-	Namespaces uint32 // how many there are
+	// Its number.
+	ID core.TenantID
+	// Its name, by which its row is found.
+	Name string
+	// How many namespaces it has.
+	Namespaces uint32
 }
 
 // Tenants lists at most limit tenants by name, after the name given, from a View of shard 0.

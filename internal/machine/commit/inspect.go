@@ -48,10 +48,14 @@ func (m *Machine) inspect(c *core.Commit) *core.Refusal {
 
 // shape is what the kinds of a commit's ops show: which of the further looks at their values it needs.
 type shape struct {
-	tasks  bool // an op names a task
-	refs   bool // an op is of the refs service
-	puts   bool // an op is a batch of puts
-	writes int  // how many ops write one key, or one point
+	// An op names a task.
+	tasks bool
+	// An op is of the refs service.
+	refs bool
+	// An op is a batch of puts.
+	puts bool
+	// How many ops write one key, or one point.
+	writes int
 }
 
 // inspectKinds keeps the ops of the shard itself in the system partition, those of users out of it, and the timed
@@ -80,6 +84,7 @@ func (m *Machine) inspectKinds(c *core.Commit, sh *shape) *core.Refusal {
 
 // inspectTasks refuses tasks whose ids name another partition.
 func inspectTasks(c *core.Commit) *core.Refusal {
+	// All of them are listed, so that a caller can split its commit at once.
 	var astray []int
 	for i, op := range c.Ops {
 		if id, ok := core.TaskOf(op); ok && id.Partition() != c.Partition.Index {
@@ -121,6 +126,7 @@ func (m *Machine) inspectHome(c *core.Commit, i int, kind core.OpKind, system bo
 	return nil
 }
 
+// stepHasCompany is why a step of a removal is refused that does not have the commit for itself.
 const stepHasCompany = "a step of the removal of a namespace stands alone"
 
 // notAlone refuses op i, which must have the commit for itself.
@@ -143,7 +149,9 @@ const keyScan = 8
 
 // writtenKey is core.WrittenOne as the key of a map.
 type writtenKey struct {
+	// The same name may be that of a keyspace and of a collection.
 	service core.Service
+	// The keyspace or the collection, and the key or the id of the point.
 	in, key string
 }
 
@@ -170,6 +178,7 @@ func keyTwice(ops []core.Op, writes int) int {
 	return -1
 }
 
+// keyTwiceFew is keyTwice for at most keyScan keys: it compares each with each.
 func keyTwiceFew(ops []core.Op) int {
 	for i, op := range ops {
 		w, ok := core.WrittenBy(op)

@@ -14,7 +14,10 @@ import (
 // have. One job runs at a time.
 
 const (
-	maxVoters   = 7 // that members who are added make; more only wait for each other. A cluster may begin with more
+	// How many voters the members who are added may make; more only wait for each other. A cluster may begin with
+	// more.
+	maxVoters = 7
+	// maxLearners bounds the members that stay learners.
 	maxLearners = 4
 	// jobTime is how long a job may take, and a join token holds.
 	jobTime core.Millis = 60 * 60 * 1000
@@ -35,6 +38,7 @@ func (m *Machine) Members() core.Directory { return m.members }
 // ReadMembers reads the directory of members from a View of shard 0.
 func ReadMembers(v core.View) (core.Directory, error) { return readMembers(v) }
 
+// readMembers reads the row; the zero directory where there is none.
 func readMembers(v core.View) (core.Directory, error) {
 	row, ok, err := v.Get(keys.Members())
 	if err != nil || !ok {
@@ -60,6 +64,7 @@ func (m *Machine) inspectMembers(c *core.Commit, op int) *core.Refusal {
 
 // changeMembers applies an op of membership. A refused one has changed nothing.
 func (m *Machine) changeMembers(op core.Op) (core.OpResult, core.Fact, error) {
+	// The change is made to a copy: who has Members keeps what it has.
 	d := m.members
 	d.Members = slices.Clone(d.Members)
 	var fact core.Fact
@@ -78,12 +83,14 @@ func (m *Machine) changeMembers(op core.Op) (core.OpResult, core.Fact, error) {
 	case same:
 		return core.OpResult{Replayed: true, Version: m.members.Version}, nil, nil
 	}
+	// Every change raises the version by one, so that conditions on it see each.
 	d.Version++
 	m.members = d
 	m.tx.Set(keys.Members(), core.AppendDirectory(nil, &d))
 	return core.OpResult{Version: d.Version}, nil, nil
 }
 
+// initMembers makes the directory of a cluster that has none. same: there is one already.
 func initMembers(d *core.Directory, op *core.MembersInit) (same bool, fact core.Fact) {
 	if d.Version > 0 {
 		return true, nil
@@ -91,6 +98,7 @@ func initMembers(d *core.Directory, op *core.MembersInit) (same bool, fact core.
 	if len(op.Members) == 0 || len(op.Members) > core.MaxMembers {
 		return false, core.Invalid{Field: "members", Reason: "out_of_range", Message: "a cluster has 1 to " + strconv.Itoa(core.MaxMembers) + " members"}
 	}
+	// Replica ids must rise: the next one that is given is above all of them.
 	var last uint64
 	for _, m := range op.Members {
 		switch {
@@ -108,6 +116,7 @@ func initMembers(d *core.Directory, op *core.MembersInit) (same bool, fact core.
 	return false, nil
 }
 
+// checkMemberTexts refuses texts that are too long: name, peer, api and http, in this order.
 func checkMemberTexts(texts ...string) core.Fact {
 	for i, field := range []string{"name", "peer", "api", "http"} {
 		if len(texts[i]) > maxMemberText {
@@ -171,6 +180,7 @@ func begin(d *core.Directory, stamp core.ShardTime, j core.Job) core.Fact {
 	return nil
 }
 
+// count returns how many members are in one of the states.
 func count(d *core.Directory, states ...core.MemberState) (n int) {
 	for i := range d.Members {
 		if slices.Contains(states, d.Members[i].State) {
@@ -203,6 +213,8 @@ func taken(d *core.Directory, node uint64, peer string) core.Fact {
 	return nil
 }
 
+// addMember enters a node under the next replica id, which it may join with a token. The job begins here, and waits
+// for the node.
 func addMember(d *core.Directory, op *core.MemberChange, stamp core.ShardTime) core.Fact {
 	switch {
 	case op.Node == 0:
@@ -238,6 +250,7 @@ func joinMember(d *core.Directory, who *core.Member, op *core.MemberChange, late
 		return false, core.Invalid{Field: "store", Reason: "empty", Message: "the id of the data directory is wanted"}
 	case who.Token == core.JoinHash{} || who.Token != op.Token:
 		return false, core.Invalid{Field: "join_token", Reason: "bad_token", Message: "not the token of this node, or it was used"}
+	// The same data directory came before with this token: its answer was lost.
 	case who.State != core.MemberJoining && who.Store == op.Store:
 		return true, nil
 	case who.State != core.MemberJoining:
@@ -245,6 +258,7 @@ func joinMember(d *core.Directory, who *core.Member, op *core.MemberChange, late
 	case late:
 		return false, core.Invalid{Field: "join_token", Reason: "expired", Message: "its hour is over"}
 	}
+	// From here on the leaders of the shards take the node in as a learner.
 	who.State, who.Store = core.MemberCatchingUp, op.Store
 	return false, describe(d, who, op)
 }
@@ -283,6 +297,7 @@ func rejoinMember(d *core.Directory, who *core.Member, op *core.MemberChange, st
 	case len(d.Members) >= core.MaxMembers:
 		return false, core.Exhausted{Limit: "members", Max: core.MaxMembers}
 	}
+	// The old replica stays as it is until the new one has caught up.
 	old := *who
 	fact = begin(d, stamp, core.Job{
 		Kind: core.JobRejoin, Node: old.Node, Replica: d.Next, Old: old.Replica, Was: old.State, Learner: old.State == core.MemberLearner,
@@ -297,6 +312,7 @@ func rejoinMember(d *core.Directory, who *core.Member, op *core.MemberChange, st
 	return false, describe(d, &d.Members[len(d.Members)-1], op)
 }
 
+// setMember takes over addresses and a name; empty ones stay. same: nothing was changed.
 func setMember(d *core.Directory, who *core.Member, op *core.MemberChange) (same bool, fact core.Fact) {
 	old := *who
 	if fact := describe(d, who, &core.MemberChange{Peer: op.Peer, API: op.API, HTTP: op.HTTP, Name: op.Name}); fact != nil {
@@ -305,6 +321,7 @@ func setMember(d *core.Directory, who *core.Member, op *core.MemberChange) (same
 	return *who == old, nil
 }
 
+// removeMember begins the job by which a member leaves. The last voter stays.
 func removeMember(d *core.Directory, who *core.Member, stamp core.ShardTime) core.Fact {
 	switch {
 	case who.State == core.MemberVoter && count(d, core.MemberVoter) == 1:
@@ -322,6 +339,7 @@ func removeMember(d *core.Directory, who *core.Member, stamp core.ShardTime) cor
 	return nil
 }
 
+// replaceMember begins the job by which a learner takes the place of a voter.
 func replaceMember(d *core.Directory, who *core.Member, op *core.MemberChange, stamp core.ShardTime) core.Fact {
 	with := d.OfNode(op.With)
 	switch {
@@ -338,10 +356,12 @@ func replaceMember(d *core.Directory, who *core.Member, op *core.MemberChange, s
 	if fact != nil {
 		return fact
 	}
+	// Both move at once: each shard changes them in one step.
 	with.State, who.State = core.MemberPromoting, core.MemberRemoving
 	return nil
 }
 
+// promoteMember begins the job by which a learner becomes a voter.
 func promoteMember(d *core.Directory, who *core.Member, stamp core.ShardTime) core.Fact {
 	if who.State != core.MemberLearner {
 		return core.WrongMembership{Reason: "not_learner", Node: who.Node}

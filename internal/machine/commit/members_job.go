@@ -61,6 +61,7 @@ func (m *Machine) stepJob(d *core.Directory, op *core.MemberStep) core.Fact {
 // caughtUp goes on from a learner that has all of the logs.
 func caughtUp(d *core.Directory, who *core.Member, stamp core.ShardTime) core.Fact {
 	j := &d.Job
+	// The join token has served, and is forgotten.
 	who.Token, who.TokenUntil = core.JoinHash{}, 0
 	old := d.Member(j.Old)
 	if old != nil {
@@ -78,6 +79,7 @@ func caughtUp(d *core.Directory, who *core.Member, stamp core.ShardTime) core.Fa
 	return nil
 }
 
+// cancelJob takes the running job back at the request of an operator, as long as it can be undone.
 func cancelJob(d *core.Directory, stamp core.ShardTime) core.Fact {
 	switch j := &d.Job; {
 	case j.State != core.JobRunning:
@@ -97,6 +99,7 @@ func undoJob(d *core.Directory, ending core.JobState, stamp core.ShardTime) {
 	j := &d.Job
 	who, old := d.Member(j.Replica), d.Member(j.Old)
 	switch j.Kind {
+	// Who came with the job leaves; a node that never came is forgotten at once.
 	case core.JobAdd, core.JobRejoin:
 		if old != nil {
 			old.State = j.Was
@@ -112,6 +115,7 @@ func undoJob(d *core.Directory, ending core.JobState, stamp core.ShardTime) {
 		}
 		endJob(d, ending, stamp)
 	default:
+		// The members take their states from before the job, and the shards follow.
 		if who != nil {
 			who.State = j.Was
 		}
@@ -122,6 +126,7 @@ func undoJob(d *core.Directory, ending core.JobState, stamp core.ShardTime) {
 	}
 }
 
+// endJob ends the job. It stays in the directory, to be read, until the next one begins.
 func endJob(d *core.Directory, state core.JobState, stamp core.ShardTime) {
 	d.Job.State, d.Job.Ended, d.Job.Ending = state, stamp, 0
 }

@@ -17,11 +17,15 @@ import (
 // service is the state machine of one service in one partition. It reads and writes through the Txn alone. What it derives from
 // stored rows follows the Txn's own mark: Mark, Undo and Keep are called in step.
 type service interface {
+	// Open rebuilds all derived state from what is stored. What was derived before is dropped.
 	Open(v core.View) error
 	// Apply applies an op. A Fact is a refusal, and nothing was changed; an error is corruption.
 	Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpResult, core.Fact, error)
+	// Mark remembers derived state as it is now. There is one mark at a time.
 	Mark()
+	// Undo brings back what Mark remembered; the rows are the Txn's to bring back.
 	Undo()
+	// Keep forgets the mark: what changed since stays.
 	Keep()
 	// Due returns when the earliest timed work is due; core.Never without any. It may be early.
 	Due() core.ShardTime
@@ -38,37 +42,52 @@ const serviceCount = int(core.ServiceSearch-core.ServiceQueue) + 1
 
 // partition is one partition's machines and what the commit machine itself keeps of it.
 type partition struct {
+	// Which partition it is.
 	p core.Partition
 	// services are the four machines below, in the order of core.Service from ServiceQueue on. Their order is a rule of Apply: that
 	// of ticks, and of what an entry writes at its end.
 	services [serviceCount]service
-	queue    *queue.Machine
-	kv       *kv.Machine
-	refs     *refs.Machine
-	search   *search.Machine
-	queueOf  func(core.TaskID) (string, error) // reads the queue of a task here
+	// The machines have types here, for what only one of them does.
+	queue  *queue.Machine
+	kv     *kv.Machine
+	refs   *refs.Machine
+	search *search.Machine
+	// Reads the queue of a task here, as the entry at hand sees it.
+	queueOf func(core.TaskID) (string, error)
 
+	// The configuration of the namespace, as this partition was told.
 	config core.NamespaceConfig
+	// The state record as it is after the ops so far.
 	counts counts
-	stored counts         // as the store has them
-	due    core.ShardTime // of the earliest request id or session; core.Never without any
+	// The state record as the store has it: it is written at the end of an entry, if it differs.
+	stored counts
+	// When the earliest request id or session is due; core.Never without any.
+	due core.ShardTime
 
-	removal removal // of its namespace
+	// What is known of the removal of its namespace.
+	removal removal
 
-	nextDue core.ShardTime // of all timed work, after the last entry
-	touched bool           // by the entry at hand
-	mark    markedState
+	// When the earliest of all timed work is due, after the last entry.
+	nextDue core.ShardTime
+	// The entry at hand touched it: it is in Machine.touched.
+	touched bool
+	// How it was when begin marked it.
+	mark markedState
 }
 
 // counts is the partition's state record.
 type counts struct {
-	rev      uint64 // commit counter: the last revision given to a commit that wrote keys
-	requests int64  // live request ids
-	sessions int64  // live sessions
+	// Commit counter: the last revision given to a commit that wrote keys. It only rises.
+	rev uint64
+	// Live request ids; at most Options.MaxRequests.
+	requests int64
+	// Live sessions; at most Options.MaxSessions.
+	sessions int64
 }
 
 // markedState is what Undo brings back.
 type markedState struct {
+	// The part of partition that ops may change.
 	config core.NamespaceConfig
 	counts counts
 	due    core.ShardTime
@@ -110,11 +129,13 @@ func (m *Machine) partition(v core.View, p core.Partition) (*partition, error) {
 	return part, nil
 }
 
+// comparePartitions orders partitions as their keys are ordered in the store.
 func comparePartitions(a, b core.Partition) int {
 	var ka, kb [16]byte
 	return slices.Compare(keys.AppendPartition(ka[:0], a), keys.AppendPartition(kb[:0], b))
 }
 
+// open reads what is stored of the partition, and opens its machines.
 func (part *partition) open(v core.View) error {
 	row, ok, err := v.Get(keys.PartitionState(part.p))
 	if err != nil {
@@ -143,6 +164,7 @@ func (part *partition) open(v core.View) error {
 // dueOf returns when the partition's earliest timed work is due. The queue knows it for the term and the configuration that it was
 // told last.
 func (m *Machine) dueOf(part *partition) core.ShardTime {
+	// It must be told first, since the clock may have moved without an op of the queue.
 	part.queue.Observe(m.context(part, nil))
 	due := part.due
 	for _, s := range part.services {
@@ -208,12 +230,14 @@ func (part *partition) end(tx core.Txn, c *core.ApplyContext) error {
 	return nil
 }
 
+// append writes the record: three varints.
 func (c counts) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, c.rev)
 	dst = binary.AppendUvarint(dst, uint64(c.requests))
 	return binary.AppendUvarint(dst, uint64(c.sessions))
 }
 
+// decodeCounts reads what append wrote, and refuses a row that goes on behind it.
 func decodeCounts(row []byte) (counts, error) {
 	var v [3]uint64
 	rest := row
@@ -246,13 +270,20 @@ func NamespaceConfig(v core.View, p core.Partition) (core.NamespaceConfig, error
 
 // clock is the shard's own record.
 type clock struct {
-	stamp     core.ShardTime // of the last entry
-	termStart core.ShardTime // stamp of the first entry of the term
-	term      uint64
-	leader    uint64         // replica id
-	ticked    core.Partition // that used up the last tick's steps; the next one begins after it
-	format    uint16         // of the last entry: what is due depends on its rules
-	shift     core.Millis    // what most nodes' wall clocks show beyond shard time; negative: they are behind it
+	// Stamp of the last entry. It never falls.
+	stamp core.ShardTime
+	// Stamp of the first entry of the term.
+	termStart core.ShardTime
+	// The term, as its first commit stated it.
+	term uint64
+	// Replica id of its leader.
+	leader uint64
+	// The partition that used up the last tick's steps; the next tick begins after it.
+	ticked core.Partition
+	// Format of the last entry: what is due depends on its rules.
+	format uint16
+	// What most nodes' wall clocks show beyond shard time, in milliseconds; negative: they are behind it.
+	shift core.Millis
 }
 
 // Shift reads what most nodes' wall clocks showed beyond shard time when a leader said so last.
@@ -261,6 +292,7 @@ func Shift(v core.View) (core.Millis, error) {
 	return c.shift, err
 }
 
+// readClock reads the record. The zero one is that of a shard that has applied no entry.
 func readClock(v core.View) (clock, error) {
 	row, ok, err := v.Get(keys.ShardTime())
 	if err != nil || !ok {
@@ -289,6 +321,8 @@ func readClock(v core.View) (clock, error) {
 	return c, nil
 }
 
+// append writes the record: four numbers of 8 bytes, the partition, and from the second format on the format and the
+// shift.
 func (c clock) append(dst []byte) []byte {
 	for _, v := range [...]uint64{uint64(c.stamp), uint64(c.termStart), c.term, c.leader} {
 		dst = binary.BigEndian.AppendUint64(dst, v)

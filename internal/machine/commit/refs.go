@@ -10,6 +10,7 @@ import (
 // judged as a whole, on the state before the commit.
 func repoTwice(ops []core.Op) int {
 	first, some := "", false
+	// Names beyond the first: a commit with one repository, which is the common case, needs no map.
 	var more map[string]bool
 	for i, op := range ops {
 		name, ok := core.RepoOf(op)

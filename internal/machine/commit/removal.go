@@ -17,18 +17,25 @@ import (
 
 // mark is the row of a removal in the directory.
 type mark struct {
-	id       uint64 // of the removal
-	finished bool   // the namespace has left the directory; its partitions are to be cleared
-	tenant   string
-	name     string
-	space    namespace
+	// Number of the removal, from a counter of the directory: a later one has a higher number.
+	id uint64
+	// The namespace has left the directory; its partitions are to be cleared.
+	finished bool
+	// The names, by which the rows of the tenant and the namespace are found.
+	tenant string
+	name   string
+	// The namespace as its row was: once that is gone, only the mark says where its partitions lie.
+	space namespace
 }
 
 // Removal is a removal that is under way, as the directory has it.
 type Removal struct {
-	ID       uint64
-	Finished bool // the namespace has left the directory
-	Space    core.NamespaceInfo
+	// Number of the removal, which each step names.
+	ID uint64
+	// The namespace has left the directory.
+	Finished bool
+	// The namespace, with the shards of its partitions.
+	Space core.NamespaceInfo
 }
 
 // overtaken refuses what a removal asks for once another one went on with it, or ended it.
@@ -38,6 +45,7 @@ var overtaken = core.Unavailable{Reason: "removal_overtaken"}
 // is then: there, another one of that name, or none.
 var gone = core.Unavailable{Reason: "namespace_removed"}
 
+// noRemovals refuses removals in entries of a format that knows none: older programs would not apply them.
 func (m *Machine) noRemovals() core.Fact {
 	if m.clock.format >= core.FormatQueues {
 		return nil
@@ -93,6 +101,7 @@ func (m *Machine) removeNamespace(op *core.NamespaceRemove) (core.OpResult, core
 	default:
 		return core.OpResult{}, core.Invalid{Field: "step", Reason: "unknown", Message: "not a step of a removal"}, nil
 	}
+	// Forget and abort both end in this: the mark goes, and its number is not given again.
 	m.tx.Delete(key)
 	return r, nil, nil
 }
@@ -107,6 +116,7 @@ func (m *Machine) beginRemoval(t tenant, op *core.NamespaceRemove) (core.OpResul
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}
+	// A number of its own for each removal: a step of an earlier one that comes late is refused by it.
 	var last uint64
 	if ok {
 		if len(row) != 8 {
@@ -145,15 +155,18 @@ func (m *Machine) removePartition(part *partition, op *core.PartitionRemove) (co
 	}
 	was := part.removal
 	switch {
+	// A step of an earlier removal is refused, and so is one without a number.
 	case op.ID < was.id || op.ID == 0:
 		return core.OpResult{}, overtaken, nil
 	case was.state == partitionCleared:
 		return core.OpResult{Replayed: op.Step == core.PartitionClear}, replayed(op.Step == core.PartitionClear), nil
 	}
+	// What the partition is to know afterwards: open under this number, unless the step says otherwise.
 	next := removal{id: op.ID}
 	switch op.Step {
 	case core.PartitionClose:
 		if was.state == partitionOpen {
+			// Only an open partition is looked at: in a closed one nothing can have come.
 			if op.ID == was.id { // it was opened under that number
 				return core.OpResult{}, overtaken, nil
 			}
@@ -165,6 +178,7 @@ func (m *Machine) removePartition(part *partition, op *core.PartitionRemove) (co
 		next.state = partitionClosed
 	case core.PartitionOpen:
 	case core.PartitionClear:
+		// Only the removal that closed the partition clears it: nothing came in between.
 		if was.state != partitionClosed || op.ID != was.id {
 			return core.OpResult{}, overtaken, nil
 		}
@@ -191,6 +205,7 @@ func replayed(again bool) core.Fact {
 
 // clear deletes the rows of a partition, and forgets its machines.
 func (m *Machine) clear(part *partition) {
+	// The row of the removal is written afterwards by the caller, and stays.
 	m.tx.DeleteRange(keys.PartitionRange(part.p))
 	delete(m.parts, part.p)
 	is := func(other *partition) bool { return other == part }
@@ -233,21 +248,28 @@ func (part *partition) held(v core.View) (held []string, err error) {
 type partitionState byte
 
 const (
-	partitionOpen    partitionState = 0
-	partitionClosed  partitionState = 1
+	// It takes ops. This is also what a partition is that was never told of a removal.
+	partitionOpen partitionState = 0
+	// It takes steps of the removal only; its rows stay.
+	partitionClosed partitionState = 1
+	// Its rows are gone, for good.
 	partitionCleared partitionState = 2
 )
 
 // removal is what a partition knows of the removal of its namespace: the last one that it was told of.
 type removal struct {
-	id    uint64 // 0: none
+	// Number of the removal that it was told of last; 0: none. Steps with a lower number are refused.
+	id uint64
+	// Where that removal has brought the partition.
 	state partitionState
 }
 
+// append writes the row: the number in 8 bytes, big-endian, and the state.
 func (r removal) append(dst []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(dst, r.id), byte(r.state))
 }
 
+// readRemoval reads the row of a partition; the zero value, which is open, where there is none.
 func readRemoval(v core.View, p core.Partition) (removal, error) {
 	row, ok, err := v.Get(keys.PartitionRemoval(p))
 	if err != nil || !ok {
@@ -265,6 +287,8 @@ func Cleared(v core.View, p core.Partition) (bool, error) {
 	return r.state == partitionCleared, err
 }
 
+// append writes the row: number, whether the namespace has left, the lengths of the names, the names, and the
+// namespace's own row.
 func (k mark) append(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, k.id)
 	finished := byte(0)
@@ -275,7 +299,9 @@ func (k mark) append(dst []byte) []byte {
 	return k.space.append(append(append(dst, k.tenant...), k.name...))
 }
 
+// decodeMark reads what append wrote.
 func decodeMark(row []byte) (k mark, err error) {
+	// The number, the flag and the two lengths.
 	const head = 8 + 3
 	bad := fmt.Errorf("mark of a removal %x", row)
 	if len(row) < head || row[8] > 1 {
@@ -292,6 +318,7 @@ func decodeMark(row []byte) (k mark, err error) {
 	return k, err
 }
 
+// readMark reads the mark under a key. ok is false where no removal is under way.
 func readMark(v core.View, key []byte) (k mark, ok bool, err error) {
 	row, ok, err := v.Get(key)
 	if err != nil || !ok {

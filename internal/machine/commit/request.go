@@ -18,6 +18,7 @@ import (
 // first time, also when its task is held by another worker by then, or has ended: the changes are there. A commit that comes
 // for the first time after its lease was lost is refused, however often it was sent.
 
+// hashLen is the length in bytes of the hash of what was asked.
 const hashLen = 8
 
 // applyRequest answers a commit whose request id was applied, and judges and remembers a new one. A request id that is
@@ -27,6 +28,7 @@ func (m *Machine) applyRequest(part *partition, c *core.Commit) (core.Result, er
 	if err != nil {
 		return core.Result{}, err
 	}
+	// The hash covers what is asked, and not who asks.
 	hash := binary.BigEndian.AppendUint64(nil, xxhash.Sum64(c.AppendContent(nil)))
 	if ok {
 		if len(row) < hashLen {
@@ -44,6 +46,7 @@ func (m *Machine) applyRequest(part *partition, c *core.Commit) (core.Result, er
 	if err != nil || r.Refusal != nil {
 		return r, err
 	}
+	// The index is kept and not answered: the first answer has it from the entry itself.
 	kept := r
 	kept.Index = m.index
 	due := m.clock.stamp.Add(keepAnswers)
@@ -66,6 +69,7 @@ func decodeAnswer(b []byte) (core.Result, error) {
 
 // requestText prints a request id as clients write one: 32 hexadecimal digits.
 func requestText(id core.RequestID) string {
+	// Lower case, as in the contract.
 	const digits = "0123456789abcdef"
 	out := make([]byte, 0, 2*len(id))
 	for _, b := range id {
@@ -90,10 +94,13 @@ func (m *Machine) forgetRequests(part *partition, limit int) (int, error) {
 
 // dueRow is one row of a time index.
 type dueRow struct {
+	// When the row is due.
 	due core.ShardTime
-	id  [16]byte
+	// The request id or the session.
+	id [16]byte
 }
 
+// dueRange returns the range of keys of a time index whose rows are due at until.
 type dueRange func(p core.Partition, until core.ShardTime) (from, to []byte)
 
 // dueRows lists the first rows of a time index that are due at until.

@@ -14,9 +14,12 @@ import (
 //
 // Every number is answered once for all, a refusal too: the numbers after it are in flight already.
 
+// session is a session's row.
 type session struct {
-	last uint64         // sequence number
-	seen core.ShardTime // stamp of the last frame
+	// The last sequence number that was applied, from 1.
+	last uint64
+	// Stamp of the last frame, also of one that repeated an answer.
+	seen core.ShardTime
 }
 
 // applySequenced answers a frame that was applied, judges and remembers the next one, and refuses what is older than
@@ -27,6 +30,7 @@ func (m *Machine) applySequenced(part *partition, c *core.Commit) (core.Result, 
 		return core.Result{}, err
 	}
 	switch {
+	// A session that is not known begins with 1: a later number means that it was forgotten.
 	case !known && c.Seq > 1:
 		return refuse(core.CommitOp, core.SessionExpired{}).result(), nil
 	case !known && part.counts.sessions >= m.o.MaxSessions:
@@ -47,6 +51,7 @@ func (m *Machine) applySequenced(part *partition, c *core.Commit) (core.Result, 
 		part.due = min(part.due, due)
 		m.tx.Set(keys.SessionDue(part.p, due, c.Session), nil)
 	}
+	// The index is kept with the answer, so that a repeated one can tell it.
 	kept := r
 	kept.Index = m.index
 	m.tx.Set(keys.SessionAnswer(part.p, c.Session, slotOf(c.Seq)), core.AppendResult(nil, &kept))
@@ -73,6 +78,7 @@ func (m *Machine) answerAgain(part *partition, c *core.Commit, s session) (core.
 	return r, err
 }
 
+// slotOf returns the slot of a number's answer. The answer of 64 numbers before is overwritten.
 func slotOf(seq uint64) byte { return byte(seq % sessionAnswers) }
 
 // AppliedSeq reads the last sequence number of a session that was applied in p; 0 when the session is not known.
@@ -81,6 +87,7 @@ func AppliedSeq(v core.View, p core.Partition, s core.SessionID) (uint64, error)
 	return row.last, err
 }
 
+// readSession reads the row of a session. ok is false for one that is not known, or was forgotten.
 func readSession(v core.View, p core.Partition, id core.SessionID) (s session, ok bool, err error) {
 	row, ok, err := v.Get(keys.Session(p, id))
 	if err != nil || !ok {
@@ -96,6 +103,7 @@ func readSession(v core.View, p core.Partition, id core.SessionID) (s session, o
 	return session{}, false, errs.Corruptf("session %x of %s: row %x", id, p, row)
 }
 
+// append writes the row: two varints, the stamp with its sign.
 func (s session) append(dst []byte) []byte {
 	return binary.AppendVarint(binary.AppendUvarint(dst, s.last), int64(s.seen))
 }
@@ -116,6 +124,7 @@ func (m *Machine) forgetSessions(part *partition, limit int) (int, error) {
 		if !ok {
 			return 0, errs.Corruptf("session %x of %s: due, but not there", row.id, part.p)
 		}
+		// A session that had a frame since its row was written moves behind the others.
 		if due := s.seen.Add(keepAnswers); due > m.clock.stamp {
 			m.tx.Set(keys.SessionDue(part.p, due, row.id), nil)
 			continue

@@ -31,6 +31,7 @@ func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}
+	// A tenant without a configuration has version 0, which is reported as missing.
 	if op.IfVersion >= 0 && uint64(op.IfVersion) != now.Version {
 		return core.OpResult{}, core.RevMismatch{Rev: now.Version, Missing: now.Version == 0}, nil
 	}
@@ -38,11 +39,13 @@ func (m *Machine) setTenant(op *core.TenantSet) (core.OpResult, core.Fact, error
 	if next.Version = 0; next == (core.TenantConfig{}) && configured && m.clock.format >= core.FormatQueues {
 		return core.OpResult{Tenant: id}, nil, m.dropTenantConfig(op.Tenant, now.Version)
 	}
+	// Whether something changed is judged with the old version in place.
 	next.Version = now.Version
 	if next == now {
 		return core.OpResult{Version: now.Version}, nil, nil
 	}
 	if !configured {
+		// The versions of a new configuration go on above all that were removed.
 		if next.Version, err = removedVersion(m.tx); err != nil {
 			return core.OpResult{}, nil, err
 		}
@@ -77,6 +80,7 @@ func (m *Machine) dropTenantConfig(tenant string, version uint64) error {
 		return err
 	}
 	m.tx.Delete(keys.TenantConfig(tenant))
+	// One counter for all tenants: it only rises.
 	if version > last {
 		m.tx.Set(keys.TenantConfig(""), binary.BigEndian.AppendUint64(nil, version))
 	}
@@ -99,6 +103,7 @@ func removedVersion(v core.View) (uint64, error) {
 	return binary.BigEndian.Uint64(row), nil
 }
 
+// validateTenant refuses a name that no tenant may have, and negative bounds.
 func validateTenant(op *core.TenantSet) core.Fact {
 	if !core.ValidName(op.Tenant) {
 		return core.Invalid{Field: "tenant", Reason: "bad_name", Message: "not a name of a tenant"}
@@ -114,6 +119,7 @@ func validateTenant(op *core.TenantSet) core.Fact {
 	return nil
 }
 
+// decodeTenantConfig reads a row: the tenant's number, and its configuration.
 func decodeTenantConfig(name string, row []byte) (id core.TenantID, c core.TenantConfig, err error) {
 	if len(row) < tenantID {
 		return 0, c, errs.Corruptf("configuration of tenant %q: %x", name, row)
@@ -125,6 +131,7 @@ func decodeTenantConfig(name string, row []byte) (id core.TenantID, c core.Tenan
 	return core.TenantID(binary.BigEndian.Uint32(row)), c, nil
 }
 
+// tenantConfig reads the configuration of a tenant by name. ok is false for one that has none.
 func tenantConfig(v core.View, name string) (id core.TenantID, c core.TenantConfig, ok bool, err error) {
 	row, ok, err := v.Get(keys.TenantConfig(name))
 	if err != nil || !ok {
@@ -134,6 +141,8 @@ func tenantConfig(v core.View, name string) (id core.TenantID, c core.TenantConf
 	return id, c, true, err
 }
 
+// countTenantConfigs counts the tenants that are configured. It stops at maxTenantConfigs: more than that need not be
+// told apart.
 func countTenantConfigs(v core.View) (n int, err error) {
 	from, to := keys.TenantConfigs()
 	err = core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {

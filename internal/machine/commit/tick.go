@@ -15,12 +15,14 @@ func (m *Machine) tick(limit uint32) (more bool, err error) {
 	if limit == 0 {
 		return true, nil
 	}
+	// The tick begins behind the partition that the last one ended with, and goes round once.
 	first, found := slices.BinarySearchFunc(m.sorted, m.clock.ticked, func(a *partition, p core.Partition) int {
 		return comparePartitions(a.p, p)
 	})
 	if found {
 		first++
 	}
+	// After an entry that moved what all due times depend on, the kept ones are not asked.
 	left, moved := limit, m.movesDue()
 	for i := range m.sorted {
 		part := m.sorted[(first+i)%len(m.sorted)]
@@ -40,6 +42,7 @@ func (m *Machine) tick(limit uint32) (more bool, err error) {
 			return true, nil
 		}
 	}
+	// Everything that is due was done: the next tick begins with the first partition.
 	m.clock.ticked = core.Partition{}
 	return false, nil
 }
@@ -49,6 +52,7 @@ func (m *Machine) tick(limit uint32) (more bool, err error) {
 func (m *Machine) tickPartition(part *partition, limit uint32) (used uint32, err error) {
 	m.touch(part)
 	if part.due <= m.clock.stamp {
+		// At least one step goes to answers, however few there are.
 		n, err := m.forgetAnswers(part, int(min(limit/2+1, limit, 1<<30)))
 		if err != nil {
 			return 0, err
