@@ -11,6 +11,7 @@ type arena struct {
 
 // A chunk starts small, because most partitions are idle, and doubles while it is used up.
 const (
+	// Bytes of the first chunk, and of the largest.
 	arenaFirst = 1 << 10
 	arenaLast  = 32 << 10
 )

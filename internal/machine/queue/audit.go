@@ -37,11 +37,13 @@ func Audit(v core.View, p core.Partition) (findings []string, err error) {
 // only counted; each task is followed from its state record to the rows that it must have. Equal
 // counts then prove that no index has a row too many.
 type audit struct {
+	// What is audited: one partition of one view.
 	v    core.View
 	p    core.Partition
 	meta meta
 	// queues has the stored and the recounted counters of each queue, by number.
-	queues   map[uint32]*counted
+	queues map[uint32]*counted
+	// At most 100, each a sentence.
 	findings []string
 
 	// The numbers of records that state records say there are.
@@ -62,7 +64,9 @@ type audit struct {
 
 // counted is one queue: whether a record names it, its stored counters, and what was found.
 type counted struct {
-	named  bool
+	// A row of configuration or a removed queue has the number.
+	named bool
+	// The counters that are stored, and the same counted from the rows.
 	stored counters
 	found  counters
 }

@@ -17,24 +17,36 @@ const (
 	formTask byte = 1 // state record of a task
 	// formTombstone is what is kept of a task that is gone, under the key of its state record.
 	formTombstone byte = 2
-	formPayload   byte = 3
-	formCounters  byte = 4
-	formConfig    byte = 5
-	formMeta      byte = 6
-	formRunning   byte = 7
-	formTerminal  byte = 8
-	formUnique    byte = 9
-	formAttempt   byte = 10
-	formResult    byte = 11
-	formWindow    byte = 12
-	formRemoved   byte = 13
+	// What never changes about a task, and its payload.
+	formPayload byte = 3
+	// Counters of a queue.
+	formCounters byte = 4
+	// Number and configuration of a queue, by its name.
+	formConfig byte = 5
+	// Counters of the partition.
+	formMeta byte = 6
+	// Row of a running task.
+	formRunning byte = 7
+	// Row of an ended task, in the index of its state.
+	formTerminal byte = 8
+	// Window of a unique key.
+	formUnique byte = 9
+	// An attempt that has ended.
+	formAttempt byte = 10
+	// A result that is too long for the state record.
+	formResult byte = 11
+	// Window of a unique key that is stored by its queue's number.
+	formWindow byte = 12
+	// A queue that was removed and still has rows.
+	formRemoved byte = 13
 	// formMetaGone is the partition's counters where queues have gone. Without such queues formMeta
 	// is written, which older programs read.
 	formMetaGone byte = 14
 	// formConfigMore is a queue with limits, or one that is paused. Without either formConfig is written, which older programs
 	// read.
 	formConfigMore byte = 15
-	formCancel     byte = 16
+	// Who asked for the cancel of a task.
+	formCancel byte = 16
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for
@@ -51,7 +63,9 @@ func putString(b []byte, s string) []byte {
 // reader takes fields from the front of a value. The first one that does not fit sets bad, and all
 // after it are zero, so that a decoder checks once, at its end.
 type reader struct {
-	b   []byte
+	// What was not taken yet.
+	b []byte
+	// A field did not fit, or the form was another one. It stays set.
 	bad bool
 }
 
@@ -63,8 +77,10 @@ func read(b []byte, form byte) reader {
 	return reader{b: b[1:]}
 }
 
+// fail ends the reading: all that follows is zero.
 func (r *reader) fail() { r.b, r.bad = nil, true }
 
+// uint takes a varint.
 func (r *reader) uint() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 {
@@ -75,6 +91,7 @@ func (r *reader) uint() uint64 {
 	return v
 }
 
+// int takes a varint with a sign.
 func (r *reader) int() int64 {
 	v, n := binary.Varint(r.b)
 	if n <= 0 {
@@ -85,6 +102,7 @@ func (r *reader) int() int64 {
 	return v
 }
 
+// fixed takes 8 bytes, big-endian.
 func (r *reader) fixed() uint64 {
 	if len(r.b) < 8 {
 		r.fail()
@@ -95,6 +113,7 @@ func (r *reader) fixed() uint64 {
 	return v
 }
 
+// byte takes one byte.
 func (r *reader) byte() byte {
 	if len(r.b) == 0 {
 		r.fail()
@@ -116,6 +135,7 @@ func (r *reader) bytes(n uint64) []byte {
 	return v
 }
 
+// string takes a length and as many bytes, and copies them. id takes the 16 bytes of a task's id.
 func (r *reader) string() string  { return string(r.bytes(r.uint())) }
 func (r *reader) id() core.TaskID { return toID(r.bytes(16)) }
 func (r *reader) u32() uint32 {
@@ -127,6 +147,7 @@ func (r *reader) u32() uint32 {
 	return uint32(v)
 }
 
+// session takes the 16 bytes of a session's id.
 func (r *reader) session() (s core.SessionID) {
 	copy(s[:], r.bytes(16))
 	return s
@@ -149,7 +170,8 @@ func (r *reader) done(what string) error {
 // counters are those of one queue, stored as one record. created is always the sum of states plus purged.
 type counters struct {
 	// states has the number of tasks in each core.State, by its number; index 0 is not used.
-	states          [8]uint64
+	states [8]uint64
+	// created and purged count tasks, ever.
 	created, purged uint64
 	// completed, failed and crashed count attempts, ever: they never fall.
 	completed, failed, crashed uint64
@@ -166,6 +188,7 @@ type counters struct {
 // ended before at, or at the same time with an id that is not above id. Their rows and state
 // records stay until their ids are forgotten. The zero sweep has removed none.
 type sweep struct {
+	// Ended times up to this one are covered, as far as id says.
 	at core.ShardTime
 	id core.TaskID
 }
@@ -195,6 +218,7 @@ func appendCounters(b []byte, c *counters) []byte {
 	for _, f := range c.fields() {
 		b = putUint(b, *f)
 	}
+	// Bit i is that of sweeps[i].
 	var some byte
 	for i := range c.sweeps {
 		if !c.sweeps[i].id.IsZero() {
@@ -210,6 +234,7 @@ func appendCounters(b []byte, c *counters) []byte {
 	return b
 }
 
+// decodeCounters reads what appendCounters wrote.
 func decodeCounters(b []byte) (c counters, err error) {
 	r := read(b, formCounters)
 	for _, f := range c.fields() {
@@ -243,6 +268,7 @@ type meta struct {
 // purged, so created stands for both.
 type gone struct{ created, completed, failed, crashed uint64 }
 
+// appendMeta writes the counters of the partition, in the older form as long as no queue has gone.
 func appendMeta(b []byte, m meta) []byte {
 	form := formMeta
 	if m.gone != (gone{}) {
@@ -257,6 +283,7 @@ func appendMeta(b []byte, m meta) []byte {
 	return putUint(putUint(b, m.gone.failed), m.gone.crashed)
 }
 
+// decodeMeta reads either form.
 func decodeMeta(b []byte) (m meta, err error) {
 	form := formMeta
 	if len(b) > 0 && b[0] == formMetaGone {
@@ -272,8 +299,11 @@ func decodeMeta(b []byte) (m meta, err error) {
 
 // queueRow is what is stored of a queue under its name.
 type queueRow struct {
+	// Number of the queue, by which its rows and its tasks name it.
 	number uint32
+	// With zeros where the queue leaves a field to the default.
 	config core.QueueConfig
+	// Zero while the queue gives out tasks.
 	paused core.QueuePaused
 }
 
@@ -302,6 +332,7 @@ func appendConfig(b []byte, row *queueRow) []byte {
 	return putString(putString(putInt(putInt(b, int64(p.Since)), int64(p.Until)), p.By), p.Reason)
 }
 
+// decodeConfig reads either form.
 func decodeConfig(b []byte) (row queueRow, err error) {
 	form := formConfig
 	if len(b) > 0 && b[0] == formConfigMore {
@@ -337,6 +368,7 @@ func appendCancel(b []byte, c *core.CancelAsked) []byte {
 	return putString(putString(append(putInt(append(b, formCancel), int64(c.At)), force), c.By), c.Reason)
 }
 
+// decodeCancel reads what appendCancel wrote. Until is not in it.
 func decodeCancel(b []byte) (c core.CancelAsked, err error) {
 	r := read(b, formCancel)
 	c.At, c.Force = core.ShardTime(r.int()), r.byte() != 0
@@ -344,11 +376,13 @@ func decodeCancel(b []byte) (c core.CancelAsked, err error) {
 	return c, r.done("cancel")
 }
 
+// appendRetry writes a policy in full, zeros too. Its form is that of the records around it.
 func appendRetry(b []byte, y core.Retry) []byte {
 	b = putInt(append(b, byte(y.Backoff)), int64(y.Base))
 	return putInt(putUint(b, uint64(y.FactorPercent)), int64(y.Max))
 }
 
+// retry takes a policy for retries.
 func (r *reader) retry() core.Retry {
 	return core.Retry{
 		Backoff: core.Backoff(r.byte()), Base: core.Millis(r.int()),
@@ -360,18 +394,21 @@ func (r *reader) retry() core.Retry {
 // the same key makes no task.
 type window struct {
 	// task is the task that opened it, which may be gone by now.
-	task  core.TaskID
+	task core.TaskID
+	// Stamp from which on the key is free again.
 	until core.ShardTime
 	// hash is that of what its task was created with (hashes.asked), or of the payload alone where
 	// the window is stored by number.
 	hash uint64
 }
 
+// appendWindow writes a window under one of its two forms.
 func appendWindow(b []byte, form byte, w window) []byte {
 	b = append(append(b, form), w.task[:]...)
 	return putFixed(putInt(b, int64(w.until)), w.hash)
 }
 
+// decodeWindow reads a window of the form that its key tells.
 func decodeWindow(b []byte, form byte) (w window, err error) {
 	r := read(b, form)
 	w.task, w.until, w.hash = r.id(), core.ShardTime(r.int()), r.fixed()
@@ -381,16 +418,19 @@ func decodeWindow(b []byte, form byte) (w window, err error) {
 // removed is a queue that was removed while it had rows. It is stored under the queue's number
 // until the sweep has come to its end.
 type removed struct {
+	// The name that it had: another queue may have it by now.
 	name string
 	// cursor is the tail of the last key that was read of the index which is being searched for the
 	// queue's tasks; nil: none was read yet.
 	cursor []byte
 }
 
+// appendRemoved writes the name and the cursor; no cursor and an empty one are the same.
 func appendRemoved(b []byte, d *removed) []byte {
 	return putString(putString(append(b, formRemoved), d.name), string(d.cursor))
 }
 
+// decodeRemoved reads what appendRemoved wrote. The cursor is a copy.
 func decodeRemoved(b []byte) (d removed, err error) {
 	r := read(b, formRemoved)
 	d.name = r.string()
@@ -402,6 +442,7 @@ func decodeRemoved(b []byte) (d removed, err error) {
 
 // ended is what the terminal index holds of a task, so that its removal reads nothing else.
 type ended struct {
+	// Number of its last attempt: as many records of attempts, at most keptAttempts, are to be deleted.
 	attempt uint32
 	// bytes is the length of payload and result.
 	bytes uint64
@@ -423,12 +464,17 @@ func (e *ended) size() uint64 { return e.bytes + endedExtra }
 
 // The flags of an ended task. They are stored.
 const (
+	// The result has a record of its own.
 	endedResult byte = 1 << iota
+	// The name of the worker has.
 	endedHolder
+	// The task has labels.
 	endedLabels
+	// There is a record of who cancelled it.
 	endedCancel
 )
 
+// appendEnded writes the row of an ended task.
 func appendEnded(b []byte, e ended) []byte {
 	var flags byte
 	if e.ownResult {
@@ -446,6 +492,7 @@ func appendEnded(b []byte, e ended) []byte {
 	return putUint(putUint(append(b, formTerminal, flags), uint64(e.attempt)), e.bytes)
 }
 
+// decodeEnded reads what appendEnded wrote.
 func decodeEnded(b []byte) (e ended, err error) {
 	r := read(b, formTerminal)
 	flags := r.byte()
@@ -465,6 +512,7 @@ func appendAttempt(b []byte, a *core.Attempt) []byte {
 	return putString(putString(putString(b, a.Error.Code), a.Error.Message), a.Error.Stack)
 }
 
+// decodeAttempt reads what appendAttempt wrote. The number is in the key.
 func decodeAttempt(b []byte) (a core.Attempt, err error) {
 	r := read(b, formAttempt)
 	a.Outcome = core.Outcome(r.byte())

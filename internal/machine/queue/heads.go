@@ -30,6 +30,7 @@ func (m *Machine) classRange(l *queueState, class int) (from, to []byte) {
 	return classRange(m.p, l.number, class)
 }
 
+// classRange bounds the rows of a class in the ready index, without a Machine.
 func classRange(p core.Partition, queue uint32, class int) (from, to []byte) {
 	from, to = keys.ReadyRange(p, queue)
 	if class > 0 {
@@ -44,6 +45,7 @@ func classRange(p core.Partition, queue uint32, class int) (from, to []byte) {
 // heads are the first ready tasks of each class of a queue; nil where the class has none, or where
 // none was loaded. They are a cache: what is granted does not depend on how many are kept.
 type heads struct {
+	// The lists by class.
 	of [classes]*headList
 	// one is the list of the class that came first: most queues have no other class. taken says
 	// that it is in use.
@@ -66,29 +68,35 @@ func (h *heads) list(class int) *headList {
 // rows between may be only in the store.
 type headList struct {
 	// rows from first on are live. Those before it were popped and leave room that compact takes back.
-	rows  []head
+	rows []head
+	// Position in rows of the first live one.
 	first int
-	more  bool
+	// Rows beyond bound are in the store.
+	more bool
 	// bound, with more, is the last row that was taken in; rows beyond it are only in the store.
 	bound head
 
 	// oldSeq is the place of the row of class 0 for which oldReady and oldPriority are known. Its
 	// sort key does not tell them.
-	oldSeq      uint64
+	oldSeq uint64
+	// When the task of that row became ready, and its priority.
 	oldReady    core.ShardTime
 	oldPriority uint8
 }
 
 // head is one ready task: its place and its id.
 type head struct {
+	// The place: by sort key, then by the order in which places were given.
 	sort, seq uint64
-	id        core.TaskID
+	// The task.
+	id core.TaskID
 	// fresh, together with epoch, is its place in the Machine's fresh, from 1; 0: its records are stored.
 	fresh int32
 	// epoch is the entry for which fresh holds. A head of an older entry has its row in the index by now.
 	epoch uint32
 }
 
+// before orders by place. No two tasks of a queue have the same place.
 func (h head) before(o head) bool { return h.sort < o.sort || h.sort == o.sort && h.seq < o.seq }
 
 // live are the rows that were not popped.
@@ -135,6 +143,7 @@ func (h *heads) drop(row head) {
 	}
 }
 
+// compareHeads is before, as sorting and searching want it.
 func compareHeads(a, b head) int {
 	switch {
 	case a.before(b):

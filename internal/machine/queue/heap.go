@@ -2,6 +2,7 @@ package queue
 
 // ranked is what a heap holds: elements in a total order that know their own place in it.
 type ranked[T any] interface {
+	// before must be a total order, so that no two replicas can pop in another order.
 	before(other T) bool
 	// place points to the index in the heap, which is -1 outside of it. The heap alone writes it.
 	place() *int
@@ -11,6 +12,7 @@ type ranked[T any] interface {
 // is total, what comes out does not depend on how things came in: replicas agree.
 type heap[T ranked[T]] struct{ items []T }
 
+// top returns the first element, without taking it out.
 func (h *heap[T]) top() (t T, ok bool) {
 	if len(h.items) == 0 {
 		return t, false
@@ -32,12 +34,14 @@ func (h *heap[T]) second() (t T, ok bool) {
 	return h.items[1], true
 }
 
+// push puts in an element that is not in the heap.
 func (h *heap[T]) push(t T) {
 	h.items = append(h.items, t)
 	*t.place() = len(h.items) - 1
 	h.up(len(h.items) - 1)
 }
 
+// remove takes out an element that is in the heap, wherever it is.
 func (h *heap[T]) remove(t T) {
 	i, last := *t.place(), len(h.items)-1
 	var zero T
@@ -109,6 +113,7 @@ func (h *heap[T]) down(i int) (moved bool) {
 	}
 }
 
+// swap exchanges two elements and notes their places.
 func (h *heap[T]) swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
 	*h.items[i].place(), *h.items[j].place() = i, j

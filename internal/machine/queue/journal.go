@@ -27,8 +27,10 @@ type journal struct {
 	wanted             int
 	fresh              int
 	// takes are the fresh tasks that were granted since, by index.
-	takes  []int
-	saves  []saved
+	takes []int
+	// The queues that were touched since, as they were.
+	saves []saved
+	// The heads that were added since, in order.
 	pushes []pushed
 	// pops are the queues of which a head was taken. Undo drops their heads, which are loaded again
 	// when they are needed.
@@ -39,32 +41,43 @@ type journal struct {
 
 // saved is a queue as it was at the mark, or when it was first touched after it.
 type saved struct {
+	// The queue, and below its values at the mark.
 	queue    *queueState
 	counters counters
-	config   core.QueueConfig
-	paused   core.QueuePaused
-	past     [3]struct{ oldest, known core.ShardTime }
+	// Configuration and pause change by ops as counters do, and come back with them.
+	config core.QueueConfig
+	paused core.QueuePaused
+	// The times of past that setOldest does not derive, by state.
+	past [3]struct{ oldest, known core.ShardTime }
 }
 
 // pushed is a head that was added.
 type pushed struct {
+	// The queue whose heads have it.
 	queue *queueState
-	row   head
+	// The head, which Undo drops from the list of its class.
+	row head
 }
 
 // runChange is one change of the running tasks: added, removed, or renewed, with the lease that it had before.
 type runChange struct {
-	run  *run
+	// The task, whose record may have changed since.
+	run *run
+	// What happened to it.
 	what runStep
 	//
 	old lease
 }
 
+// runStep is the kind of a change of the running tasks.
 type runStep byte
 
 const (
+	// It began to run: Undo detaches it.
 	runAdded runStep = iota
+	// It ran no longer: Undo attaches it.
 	runRemoved
+	// Its lease changed: Undo sets the old one back.
 	runRenewed
 )
 
@@ -88,12 +101,14 @@ func (j *journal) pushed(l *queueState, row head) {
 	}
 }
 
+// popped notes a queue whose head is taken, once.
 func (j *journal) popped(l *queueState) {
 	if j.on && !slices.Contains(j.pops, l) {
 		j.pops = append(j.pops, l)
 	}
 }
 
+// took notes a fresh task that was granted, by its index.
 func (j *journal) took(fresh int) {
 	if j.on {
 		j.takes = append(j.takes, fresh)

@@ -28,6 +28,7 @@ type timers struct {
 
 // timerAt is one row: due in shard time, the task, its queue, and the part of the key for a cursor.
 type timerAt struct {
+	// When it is due by shard time, and the task.
 	due core.ShardTime
 	id  core.TaskID
 	//

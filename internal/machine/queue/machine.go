@@ -15,7 +15,9 @@ import (
 // What it answers is a function of what is stored and of the entry alone; the rest is cache and
 // memory that is used again.
 type Machine struct {
+	// The partition whose queue it is.
 	p core.Partition
+	// With the defaults in the place of zeros. They are rules of Apply, but for Heads.
 	o Options
 
 	// meta is the partition's counters now.
@@ -41,6 +43,7 @@ type Machine struct {
 	// byDue and byEnd have each queue's ended tasks by state: by when something is due of them, and
 	// by when the oldest ended.
 	byDue heap[duePast]
+	// By oldest: what goes first when ended tasks take too many bytes.
 	byEnd heap[oldPast]
 
 	// runs are the running tasks, by id.

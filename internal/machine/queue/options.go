@@ -27,6 +27,7 @@ type Options struct {
 	Grace core.Millis
 }
 
+// withDefaults returns o with the defaults in the place of zeros. Above has none: 0 is below every token.
 func (o Options) withDefaults() Options {
 	o.Heads = cmp.Or(o.Heads, 1024)
 	o.Queues = cmp.Or(o.Queues, core.MaxQueues)
@@ -38,39 +39,60 @@ func (o Options) withDefaults() Options {
 // What a queue's configuration means where it says nothing. Times are in milliseconds. The values
 // are part of what Apply answers, so a change of one needs a new format of entries.
 const (
-	defaultMaxAttempts   = 5
-	defaultMaxCrashes    = 10
+	// Attempts that may fail before a task is dead.
+	defaultMaxAttempts = 5
+	// Leases that may expire before a task is dead.
+	defaultMaxCrashes = 10
+	// Deliveries, whatever became of them, before a task is dead.
 	defaultMaxDeliveries = 1000
-	defaultLease         = core.Millis(60_000)
-	defaultAging         = core.Millis(60_000)
-	defaultBase          = core.Millis(5_000)
-	defaultFactor        = 200
-	defaultBackoffMax    = core.Millis(15 * 60_000)
-	defaultMaxPayload    = 1 << 20
-	defaultRetain        = core.Millis(24 * 3_600_000)
-	defaultRetainDead    = core.Millis(14 * 24 * 3_600_000)
-	defaultRetainBytes   = 10 << 30
-	defaultUniqueTTL     = core.Millis(24 * 3_600_000)
-	defaultCancelGrace   = core.Millis(30_000)
+	// How long a lease is.
+	defaultLease = core.Millis(60_000)
+	// For how much waiting one step of priority makes up.
+	defaultAging = core.Millis(60_000)
+	// The delay after the first failure, and what each further one multiplies it by, in hundredths.
+	defaultBase   = core.Millis(5_000)
+	defaultFactor = 200
+	// No delay of a retry is longer.
+	defaultBackoffMax = core.Millis(15 * 60_000)
+	// Bytes of a payload.
+	defaultMaxPayload = 1 << 20
+	// How long completed and cancelled tasks are kept, and dead ones.
+	defaultRetain     = core.Millis(24 * 3_600_000)
+	defaultRetainDead = core.Millis(14 * 24 * 3_600_000)
+	// Bytes that ended tasks of all queues of a partition may count for.
+	defaultRetainBytes = 10 << 30
+	// How long a unique key makes no second task.
+	defaultUniqueTTL = core.Millis(24 * 3_600_000)
+	// How long the holder of a cancelled task may go on.
+	defaultCancelGrace = core.Millis(30_000)
 )
 
 // Bounds of what clients ask for. The edge refuses beyond them and names the field; here they keep
 // the state bounded, whatever the log holds.
 const (
-	maxName       = 128
-	maxUnique     = 256
-	maxTag        = 128
-	maxWorker     = 128
-	maxPriority   = 9
-	minLease      = core.Millis(1_000)
-	maxLease      = core.Millis(24 * 3_600_000)
-	maxDelay      = core.Millis(10 * 366 * 24 * 3_600_000)
+	// Bytes of the name of a queue or a kind.
+	maxName = 128
+	// Bytes of a unique key, of a tag and of a worker's name.
+	maxUnique = 256
+	maxTag    = 128
+	maxWorker = 128
+	// The highest priority; the lowest is 0.
+	maxPriority = 9
+	// A lease that is shorter or longer is brought within these.
+	minLease = core.Millis(1_000)
+	maxLease = core.Millis(24 * 3_600_000)
+	// Delays are cut to ten years, so that no sum of times overflows.
+	maxDelay = core.Millis(10 * 366 * 24 * 3_600_000)
+	// The longest wait that a failing worker may ask for.
 	maxRetryAfter = core.Millis(24 * 3_600_000)
-	maxUniqueTTL  = core.Millis(30 * 24 * 3_600_000)
-	maxResult     = 1 << 20
-	maxCode       = 64
-	maxMessage    = 4 << 10
-	maxStack      = 16 << 10
+	// The longest window of a unique key.
+	maxUniqueTTL = core.Millis(30 * 24 * 3_600_000)
+	// Bytes of a result. It may be in the answer to a settle, with others.
+	maxResult = 1 << 20
+	// Bytes of an error's code, message and stack: what is longer is cut.
+	maxCode    = 64
+	maxMessage = 4 << 10
+	maxStack   = 16 << 10
 	// keptAttempts is how many attempts of one task are kept in full; older ones are only counted.
 	keptAttempts = 20
 	// inlineResult is the length up to which a result record is part of the state record. A longer

@@ -105,7 +105,9 @@ func (m *Machine) bury(tx core.Txn, id core.TaskID, t tombstone) {
 
 // pastRow is one row of the terminal index: when the task ended, its id, and what its removal needs.
 type pastRow struct {
+	// When the task ended.
 	at core.ShardTime
+	// The task.
 	id core.TaskID
 	ended
 }

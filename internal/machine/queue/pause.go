@@ -12,8 +12,10 @@ import (
 // resuming orders the queues that go on by themselves in the Machine's heap of them: by when, then by number.
 type resuming struct{ *queueState }
 
+// place is for the heap.
 func (r resuming) place() *int { return &r.byResume }
 
+// before orders by the time at which a queue goes on; numbers break ties.
 func (r resuming) before(o resuming) bool {
 	return r.paused.Until < o.paused.Until || r.paused.Until == o.paused.Until && r.number < o.number
 }

@@ -12,7 +12,9 @@ import (
 // classShift on, and the ready time below. Keys of entries before format 2 are smaller, so that
 // their tasks come first in the index.
 const (
-	classSort  = uint64(1) << 63
+	// The high bit: the key is of format 2 or later.
+	classSort = uint64(1) << 63
+	// The priority lies above this many bits, the ready time below.
 	classShift = 48
 )
 
@@ -77,12 +79,16 @@ func (m *Machine) enter(tx core.Txn, l *queueState, id core.TaskID, rec *record,
 // written at the entry's end, unless a grant of the same entry has taken it by then: most tasks of
 // a queue for which workers wait never get a row.
 type fresh struct {
+	// The queue that it is ready in.
 	queue *queueState
-	rec   record
-	id    core.TaskID
+	// Its state record, which the store does not have yet.
+	rec record
+	// Its id.
+	id core.TaskID
 	// payload is the payload record, which the store has already.
 	payload []byte
-	taken   bool
+	// It left the ready state in the entry that created it, and gets no row in the ready index.
+	taken bool
 }
 
 // admit is enqueue for a task that is being created: it becomes a fresh one, without a row.

@@ -15,14 +15,18 @@ import (
 type queueState struct {
 	// number stands for the queue in keys and records. It is never given again.
 	number uint32
-	name   string
+	// Its name; removed queues keep it, though it does not stand for them.
+	name string
+	// The configuration as stored. The functions below fill the defaults in.
 	config core.QueueConfig
 	// paused says whether it gives out tasks. It is set by setPaused.
 	paused core.QueuePaused
+	// The counters now; End stores them.
 	counters
 	// heads is nil while what is ready is only in the store.
 	heads *heads
-	past  [3]past
+	// Its ended tasks, by terminal state from completed on.
+	past [3]past
 	// dirty says that the counters differ from the stored ones, and woken that the queue gained a
 	// ready task since Events.
 	dirty bool
@@ -38,6 +42,7 @@ type queueState struct {
 	// byVacant is the place in the Machine's heap of queues that may go, and byResume that in its heap of paused queues that go on
 	// by themselves.
 	byVacant int
+	// Place in Machine.resumes; -1: it is not in it.
 	byResume int
 	// saved is the mark under which the journal has what it was before.
 	saved uint64
@@ -47,7 +52,9 @@ type queueState struct {
 // known. It is in the Machine's heap by due while there are any of either, and in that by end while
 // there are ended tasks.
 type past struct {
+	// The queue whose tasks these are.
 	queue *queueState
+	// One of the terminal states; retention differs by it.
 	state core.State
 	// oldest is when the first of the ended tasks ended; Never without any.
 	oldest core.ShardTime
@@ -57,15 +64,19 @@ type past struct {
 	due core.ShardTime
 	// byDue and byEnd are the places in the two heaps.
 	byDue int
+	// Place by oldest; -1: there are no ended tasks.
 	byEnd int
 }
 
 // duePast and oldPast give past its two orders: by when something is due, and by when the oldest task ended.
 type (
+	// By due, then as rank says.
 	duePast struct{ *past }
+	// By oldest, then as rank says.
 	oldPast struct{ *past }
 )
 
+// These make past an element of two heaps at once: each has its place and its order.
 func (p duePast) place() *int           { return &p.byDue }
 func (p duePast) before(q duePast) bool { return p.rank(p.due, q.past, q.due) }
 func (p oldPast) place() *int           { return &p.byEnd }
@@ -142,6 +153,7 @@ func (m *Machine) addLine(tx core.Txn, name string) *queueState {
 	return l
 }
 
+// saveConfig stores number, configuration and pause of a queue under its name. What changes one of them calls it.
 func (m *Machine) saveConfig(tx core.Txn, l *queueState) {
 	m.key = keys.AppendQueueConfig(m.key[:0], m.p, l.name)
 	m.value = appendConfig(m.value[:0], &queueRow{l.number, l.config, l.paused})
@@ -180,10 +192,13 @@ func (m *Machine) wake(l *queueState) {
 // What rules a queue, with defaults filled in. A task's own settings win over the queue's
 // configuration, and that over the default.
 
+// aging is for how much waiting one step of priority makes up; strictAging: for any.
 func (l *queueState) aging() core.Millis { return orDefault(l.config.Aging, defaultAging) }
 
+// maxPayload is how many bytes a payload of the queue may have.
 func (l *queueState) maxPayload() int64 { return orDefault(l.config.MaxPayload, defaultMaxPayload) }
 
+// retain is how long ended tasks of a state are kept; retainNone: not at all.
 func (l *queueState) retain(s core.State) core.Millis {
 	switch s {
 	case core.Completed:
@@ -200,10 +215,12 @@ func (l *queueState) retain(s core.State) core.Millis {
 // which is before the stamp.
 func (l *queueState) keeps(s core.State) core.Millis { return max(l.retain(s), 1) }
 
+// maxAttempts is how many attempts of a task may fail.
 func (l *queueState) maxAttempts(s *settings) int32 {
 	return orDefault(s.maxAttempts, orDefault(l.config.MaxAttempts, defaultMaxAttempts))
 }
 
+// maxCrashes is how many leases of a task may expire.
 func (l *queueState) maxCrashes(s *settings) int32 {
 	return orDefault(s.maxCrashes, orDefault(l.config.MaxCrashes, defaultMaxCrashes))
 }
@@ -213,6 +230,7 @@ func (l *queueState) maxDeliveries(s *settings) int32 {
 	return max(orDefault(s.maxDeliveries, orDefault(l.config.MaxDeliveries, defaultMaxDeliveries)), 0)
 }
 
+// lease is how long a lease of a task is, within minLease and maxLease.
 func (l *queueState) lease(s *settings) core.Millis {
 	return clampLease(orDefault(s.lease, orDefault(l.config.Lease, defaultLease)))
 }
@@ -222,6 +240,7 @@ func (l *queueState) maxRun(s *settings) core.Millis {
 	return max(orDefault(s.maxRun, l.config.MaxRun), 0)
 }
 
+// clampLease brings a lease within its bounds.
 func clampLease(d core.Millis) core.Millis { return min(max(d, minLease), maxLease) }
 
 // orDefault returns n, or byDefault when n is 0.

@@ -205,6 +205,7 @@ func readRecord(v core.View, p core.Partition, id core.TaskID) (rec record, ok b
 	return rec, true, nil
 }
 
+// readCounters reads the counters of a queue by number. Every queue has them.
 func readCounters(v core.View, p core.Partition, number uint32) (c counters, err error) {
 	value, err := must(v, keys.AppendQueueCounters(nil, p, number), "counters of queue number %d", number)
 	if err != nil {

@@ -9,16 +9,23 @@ import (
 type reason byte
 
 const (
-	reasonNone          reason = 0
-	reasonDelay         reason = 1
-	reasonRetry         reason = 2
-	reasonSnooze        reason = 3
-	reasonCron          reason = 4 // reserved
+	// Nothing holds it back, or it was completed or cancelled.
+	reasonNone reason = 0
+	// It was created with a delay or for a time.
+	reasonDelay reason = 1
+	// It failed, and waits for the next attempt.
+	reasonRetry reason = 2
+	// Its worker gave it back until a time.
+	reasonSnooze reason = 3
+	reasonCron   reason = 4 // reserved
+	// Too many attempts failed, too many leases expired, or it was given out too often.
 	reasonMaxAttempts   reason = 5
 	reasonMaxCrashes    reason = 6
 	reasonMaxDeliveries reason = 7
-	reasonFatal         reason = 8
-	reasonExpired       reason = 9
+	// A worker reported that no retry can help.
+	reasonFatal reason = 8
+	// Its expiry came before its first delivery.
+	reasonExpired reason = 9
 )
 
 // reasonNames are the names that clients see.
@@ -28,6 +35,7 @@ var reasonNames = [...]string{
 	reasonFatal: "fatal", reasonExpired: "expired",
 }
 
+// String returns the name that clients see; "unknown" for a number of a newer build.
 func (r reason) String() string {
 	if int(r) < len(reasonNames) {
 		return reasonNames[r]
@@ -38,11 +46,15 @@ func (r reason) String() string {
 // record is what changes about a task, rewritten by each transition. It takes at most 120 bytes stored, and a
 // small result. Which fields are stored depends on the state; the others are zero after a read.
 type record struct {
+	// The state, which says what else is stored.
 	state core.State
 	// outcome is that of the last delivery; none before the first one and while running.
-	outcome   core.Outcome
-	reason    reason
-	priority  uint8
+	outcome core.Outcome
+	// Why it waits or ended.
+	reason reason
+	// From 0 to 9.
+	priority uint8
+	// The task has a result, in the record or under a key of its own.
 	hasResult bool
 	// longHolder says that the worker's name has a record of its own.
 	longHolder bool
@@ -59,7 +71,8 @@ type record struct {
 	// redrives counts redrives, and base is what attempt was at the last one: deliveries are limited from there on.
 	redrives uint32
 	//
-	base    uint32
+	base uint32
+	// When it became ready last. The last delivery and the end are stored as differences to it.
 	readyAt core.ShardTime
 	// startedAt is the start of the last delivery.
 	startedAt core.ShardTime
@@ -102,13 +115,20 @@ type record struct {
 // wall time; a result in the record of a completed task, the expiry of one that waits, and the cancel of one that runs or is
 // cancelled.
 const (
+	// There is a result, in the record or under a key of its own.
 	recordResult byte = 1 << (4 + iota)
+	// The name of the worker has a record of its own.
 	recordHolder
+	// The holder is a session, whose id follows.
 	recordSession
+	// The result record is the rest of the record.
 	recordInline
 
-	recordWall   = recordSession
+	// The due time of a scheduled task is a wall time.
+	recordWall = recordSession
+	// A task that waits has an expiry.
 	recordExpiry = recordInline
+	// A running task has the end of its cancel's grace, or a cancelled one a record of who cancelled it.
 	recordCancel = recordInline
 )
 
@@ -197,6 +217,7 @@ func appendRecord(b []byte, s *record) []byte {
 	return append(b, s.result...)
 }
 
+// decodeRecord reads what appendRecord wrote, in the same order. What the state does not have stays zero.
 func decodeRecord(b []byte) (s record, err error) {
 	r := read(b, formTask)
 	so := r.byte()
@@ -262,20 +283,24 @@ func decodeRecord(b []byte) (s record, err error) {
 // keep, so that a repeated create or settle is known for what it is. A task that retention removed
 // keeps its record for that.
 type tombstone struct {
+	// The state that it ended in, and how its last delivery ended.
 	state   core.State
 	outcome core.Outcome
-	token   core.Token
+	// The token that a repeated settle must have.
+	token core.Token
 	// content is the hash of what it was created with.
 	content uint64
 	// until is when it is deleted, by a timer.
 	until core.ShardTime
 }
 
+// appendTombstone writes a tombstone, with its own form under the key of a state record.
 func appendTombstone(b []byte, t tombstone) []byte {
 	b = append(b, formTombstone, byte(t.state)|byte(t.outcome)<<4)
 	return putInt(putFixed(putUint(b, uint64(t.token)), t.content), int64(t.until))
 }
 
+// decodeTombstone reads what appendTombstone wrote.
 func decodeTombstone(b []byte) (t tombstone, err error) {
 	r := read(b, formTombstone)
 	so := r.byte()
@@ -284,4 +309,5 @@ func decodeTombstone(b []byte) (t tombstone, err error) {
 	return t, r.done("removed task")
 }
 
+// isTombstone reports whether a value under the key of a state record is a tombstone.
 func isTombstone(b []byte) bool { return len(b) > 0 && b[0] == formTombstone }

@@ -8,14 +8,17 @@ import (
 // run is a running task: its record, and what a settle needs of its payload record. While it runs,
 // nothing of it is read from the store.
 type run struct {
-	id    core.TaskID
+	// Its id, which is its key in Machine.runs.
+	id core.TaskID
+	// Its queue, which may have been removed since.
 	queue *queueState
 	// rec is the state record as it is stored. A longHolder's name is in rec.worker here.
 	rec record
 	// content is the hash of what it was created with, and payload the length of its payload.
 	content uint64
 	//
-	payload  uint64
+	payload uint64
+	// What it asks for itself, as its payload record has it.
 	settings settings
 	// labels says that it has labels.
 	labels bool
@@ -33,8 +36,10 @@ type run struct {
 // lease is what a renewal and the request of a cancel change.
 type lease struct{ until, cancel, ends core.ShardTime }
 
+// lease returns what a renewal may change.
 func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends} }
 
+// place is for the heap of leases.
 func (r *run) place() *int { return &r.at }
 
 // before orders by the end of the lease; tokens break ties, so that the order is total and replicas

@@ -7,8 +7,10 @@ import (
 
 // next is what becomes of a task after a delivery that did not complete it.
 type next struct {
+	// How the delivery ended.
 	outcome core.Outcome
-	err     core.TaskError
+	// What the worker reported; zero where it reported nothing.
+	err core.TaskError
 	// reason is why it waits, or with dead why it died.
 	reason reason
 	// dead says that there is no further attempt.
@@ -110,8 +112,10 @@ func (m *Machine) settle(tx core.Txn, c *core.ApplyContext, r *run, n next) (cor
 
 // Why leases end, other than by their holders, for operators' reasons.
 const (
+	// Its cancel was asked for, and the grace was over or waived.
 	lostCancelled = "cancelled"
-	lostForced    = "force_released"
+	// An operator took the task from its holder.
+	lostForced = "force_released"
 )
 
 // lose notes a lease that ended other than by its holder, for Events.

@@ -14,9 +14,12 @@ const jsonType = "application/json"
 
 // settings are what a task asks for itself. Zero leaves a field to the queue.
 type settings struct {
+	// Limits of attempts, crashes and deliveries; -1 for deliveries means that they are not limited.
 	maxAttempts, maxCrashes, maxDeliveries int32
-	lease, maxRun                          core.Millis
-	retry                                  core.Retry
+	// Length of a lease, and of one attempt in all.
+	lease, maxRun core.Millis
+	// How long it waits after a failure.
+	retry core.Retry
 }
 
 // spec is what never changes about a task: the payload record. Its content, which is hashed, is
@@ -24,24 +27,32 @@ type settings struct {
 type spec struct {
 	// content is the hash of the content; createdAt, createdIdx and creator come from the entry and
 	// are not part of it.
-	content    uint64
+	content uint64
+	// Stamp and index of the entry that created it.
 	createdAt  core.ShardTime
 	createdIdx uint64
 	// Slices point into the record.
 	creator []byte
 
+	// Name of the queue that it was created in.
 	queue []byte
 	// kind is nil when it is that of the queue.
-	kind     []byte
+	kind []byte
+	// As it was created, or edited since.
 	priority uint8
+	// What the task asks for itself.
 	settings settings
-	unique   []byte
+	// The unique key; nil: none.
+	unique []byte
 	// contentType is nil for JSON.
 	contentType []byte
-	headers     []core.Header
-	tag         []byte
+	// In the order in which the producer gave them.
+	headers []core.Header
+	// What places the task; nil: nothing does.
+	tag []byte
 	// labels are sorted by name.
-	labels  []core.Label
+	labels []core.Label
+	// The rest of the record.
 	payload []byte
 
 	// flagsAt, flagsEnd and typeAt are where in the record the flags begin and end, and the content type and what follows it
@@ -58,8 +69,10 @@ func (s *spec) kindName(queue string) string {
 	return string(s.kind)
 }
 
+// typeName is the content type as clients see it.
 func (s *spec) typeName() string { return typeName(s.contentType) }
 
+// typeName returns the content type that stored bytes stand for: none means JSON.
 func typeName(b []byte) string {
 	if len(b) == 0 {
 		return jsonType
@@ -69,21 +82,28 @@ func typeName(b []byte) string {
 
 // The flags say what the content of a record holds beyond queue, priority and payload. They are stored.
 const (
+	// The kind is not that of the queue.
 	specKind uint64 = 1 << iota
+	// The producer named a time, or a delay.
 	specRunAt
 	specDelay
+	// Each of the settings has a bit, and its value follows when the bit is set.
 	specMaxAttempts
 	specMaxCrashes
 	specMaxDeliveries
 	specLease
 	specMaxRun
 	specRetry
+	// There is a unique key, with its window.
 	specUnique
+	// The content type is not JSON.
 	specType
+	// There are headers, or a tag.
 	specHeaders
 	specTag
 	// specRequest says that the unique key names a request.
 	specRequest
+	// There is a time of expiry, or there are labels.
 	specExpires
 	specLabels
 )
@@ -197,6 +217,7 @@ func contentFlags(op *core.TaskCreate, s *settings) uint64 {
 	return f
 }
 
+// settingsOf returns what an op asks for its task. Bounds and ceilings are judged elsewhere.
 func settingsOf(op *core.TaskCreate) settings {
 	return settings{
 		maxAttempts: op.MaxAttempts, maxCrashes: op.MaxCrashes, maxDeliveries: op.MaxDeliveries,
@@ -425,17 +446,20 @@ func appendEdited(dst, b []byte, s *spec) []byte {
 
 // carried is what the row of a running task holds of its payload record, so that no settle reads that record.
 type carried struct {
+	// The id of the task, and the number of its queue.
 	task  core.TaskID
 	queue uint32
 	// content is the hash of the task's content.
 	content uint64
 	// payload is the length of its payload.
-	payload  uint64
+	payload uint64
+	// What it asks for itself.
 	settings settings
 	// labels says that the task has labels.
 	labels bool
 }
 
+// appendCarried writes the row. Its flags are those of a payload record, of settings and labels alone.
 func appendCarried(b []byte, c *carried) []byte {
 	b = append(append(b, formRunning), c.task[:]...)
 	b = putFixed(putUint(b, uint64(c.queue)), c.content)
@@ -447,6 +471,7 @@ func appendCarried(b []byte, c *carried) []byte {
 	return appendSettings(b, &c.settings)
 }
 
+// decodeCarried reads what appendCarried wrote.
 func decodeCarried(b []byte) (c carried, err error) {
 	r := read(b, formRunning)
 	c.task, c.queue, c.content, c.payload = r.id(), r.u32(), r.fixed(), r.uint()

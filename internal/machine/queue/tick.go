@@ -148,9 +148,11 @@ func (m *Machine) expire(tx core.Txn, c *core.ApplyContext, r *run) error {
 
 // timerRow is one row of the timer index.
 type timerRow struct {
+	// When it is due, and what kind of timer it is.
 	due  core.ShardTime
 	kind keys.Timer
-	key  []byte
+	// The key of the row, which goes when the timer has fired.
+	key []byte
 	// rest is the part of key after time and kind: what the timer is of.
 	rest []byte
 }

@@ -2,6 +2,7 @@ package queue
 
 // Totals are the counters of many queues together. Each field is the sum of the queue counter of that name.
 type Totals struct {
+	// How many queues were counted.
 	Queues uint64
 	// States has the tasks now in each core.State, by its number.
 	States          [8]uint64

@@ -13,7 +13,9 @@ import (
 
 // due is when a task becomes ready: when most wall clocks show at, or, without wall, at that shard time.
 type due struct {
-	at   core.ShardTime
+	// A wall time with wall, else a shard time.
+	at core.ShardTime
+	// Which of the two indexes of timers has the task.
 	wall bool
 }
 
