@@ -35,6 +35,7 @@ func (t *transaction) children(dir string) (int64, error) {
 		return 0, err
 	}
 	n, k := binary.Uvarint(row)
+	// A count of 0 is never written, so one that is stored is not append's.
 	if k != len(row) || n == 0 {
 		return 0, errs.Corruptf("directory %q of repository %s: %x", dir, t.repo.ID, row)
 	}
@@ -50,6 +51,7 @@ func (t *transaction) grow(name string, by int64) error {
 		if err != nil {
 			return err
 		}
+		// Fewer than none: a ref was written without its directory.
 		if n+by < 0 {
 			return errs.Corruptf("directory %q of repository %s has %d children", dir, t.repo.ID, n+by)
 		}
@@ -84,6 +86,7 @@ func (t *transaction) conflict(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	// A name with children is a directory, and no ref can have that name too.
 	if n > 0 {
 		return name + "/", nil
 	}
@@ -92,6 +95,7 @@ func (t *transaction) conflict(name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
+		// This directory exists, so each name above it is one as well.
 		if n > 0 {
 			return "", nil
 		}
@@ -116,6 +120,7 @@ func (t *transaction) conflicts(named []named) {
 				break
 			}
 		}
+		// With the slash, names that only begin alike are left out.
 		below := e.name + "/"
 		at, _ := slices.BinarySearchFunc(named, below, compareNamed)
 		if !e.failed && at < len(named) && strings.HasPrefix(named[at].name, below) {
@@ -124,4 +129,5 @@ func (t *transaction) conflicts(named []named) {
 	}
 }
 
+// compareNamed finds a name in the list that names returns.
 func compareNamed(a named, name string) int { return strings.Compare(a.name, name) }

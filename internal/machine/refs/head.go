@@ -21,10 +21,13 @@ func Head(v core.View, p core.Partition, info *core.RepoInfo) (string, error) {
 	if info.Head == "" {
 		return "", nil
 	}
+	// Where the target exists there is nothing to choose.
 	_, ok, err := Resolve(v, p, info.ID, core.Ref{Name: "HEAD", Target: info.Head})
 	if err != nil || ok {
 		return info.Head, err
 	}
+	// made is the number of the first record of the best branch so far: numbers are revisions, so a smaller one is
+	// earlier.
 	best, made, rank := info.Head, ^uint64(0), 0
 	from, to := keys.Refs(p, info.ID, "refs/heads/")
 	err = core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
@@ -33,6 +36,7 @@ func Head(v core.View, p core.Partition, info *core.RepoInfo) (string, error) {
 		switch {
 		case !ok || err != nil:
 			return false, errs.Corruptf("ref %q of repository %s: %x", name, info.ID, value)
+		// Symbolic branches are passed over: what they point to is looked at itself.
 		case r.symbolic() || r.first > made || matchAny(info.Config.Hide, string(name)):
 			return true, nil
 		}
@@ -40,6 +44,7 @@ func Head(v core.View, p core.Partition, info *core.RepoInfo) (string, error) {
 		if of < 0 {
 			of = len(usualHeads)
 		}
+		// Within the same revision the rank decides; for equal ranks the first in byte order stays.
 		if r.first < made || of < rank {
 			best, made, rank = string(name), r.first, of
 		}

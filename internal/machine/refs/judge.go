@@ -20,6 +20,7 @@ func (t *transaction) resolve(e *edit, c *core.RefChange) (err error) {
 	if e.cur, e.exists, err = t.get(e.name); err != nil {
 		return err
 	}
+	// Ops on symbolic refs are about the ref itself: nothing is followed.
 	if c.Kind >= core.OpSymrefUpdate || c.NoDeref {
 		return nil
 	}
@@ -58,12 +59,14 @@ func (t *transaction) value(name string, r row, exists bool) (core.ObjectID, err
 // judge decides what an edit does, or why it fails. The order is fixed, because a client sees the
 // first reason: hidden names, the old value, names above and below, the new object, and then rules.
 func (t *transaction) judge(e *edit, c *core.RefChange) (err error) {
+	// Resolving failed already, and the first reason counts.
 	if e.failed {
 		return nil
 	}
 	if e.old, err = t.value(e.name, e.cur, e.exists); err != nil {
 		return err
 	}
+	// Until it is known to change, the ref has what it had.
 	e.new = e.old
 	if t.hidden(e, c) {
 		t.fail(e, core.RefFailure{Reason: core.RefHidden, Name: c.Name})
@@ -77,6 +80,7 @@ func (t *transaction) judge(e *edit, c *core.RefChange) (err error) {
 	if e.failed {
 		return nil
 	}
+	// Only a ref that is made can be in the way of others.
 	if !e.exists {
 		existing, err := t.conflict(e.name)
 		if err != nil {
@@ -90,6 +94,7 @@ func (t *transaction) judge(e *edit, c *core.RefChange) (err error) {
 	if e.what == changeNone {
 		return nil
 	}
+	// What a symbolic ref leads to afterwards is logged, though no object of it is judged.
 	if e.next.symbolic() {
 		if e.new, err = t.value(e.name, e.next, true); err != nil {
 			return err
@@ -103,6 +108,7 @@ func (t *transaction) judge(e *edit, c *core.RefChange) (err error) {
 // judgeOld compares the old id, and decides what a change of an id does. A change to what the ref
 // has already does nothing, and is not logged.
 func (t *transaction) judgeOld(e *edit, c *core.RefChange) {
+	// The change asks that the ref is not there: by its kind, or by an old id of zeros.
 	absent := c.Kind == core.OpRefCreate || c.Kind == core.OpRefVerify && !c.HasOld || c.HasOld && c.Old.IsZero()
 	switch {
 	case absent && e.exists:
@@ -117,6 +123,7 @@ func (t *transaction) judgeOld(e *edit, c *core.RefChange) {
 	}
 	switch {
 	case c.Kind == core.OpRefVerify:
+	// An update to zeros is a deletion; of a ref that is not there it does nothing.
 	case c.New.IsZero():
 		if e.exists {
 			e.what, e.new = changeDelete, core.ObjectID{}
@@ -135,6 +142,7 @@ func (t *transaction) judgeOld(e *edit, c *core.RefChange) {
 // symbolic ref does.
 func (t *transaction) judgeSymbolic(e *edit, c *core.RefChange) {
 	isLink := e.exists && e.cur.symbolic()
+	// Likewise for a symbolic ref, whose old value may be a target or an id.
 	absent := c.Kind == core.OpSymrefCreate || c.Kind == core.OpSymrefVerify && !c.HasOldTarget && !c.HasOld ||
 		c.HasOldTarget && c.OldTarget == "" || c.HasOld && c.Old.IsZero()
 	switch {
@@ -191,11 +199,13 @@ func (t *transaction) hidden(e *edit, c *core.RefChange) bool {
 // judgeRules judges the limits of the way by which the change came, and then asks all rules that
 // match the ref. All of them must agree.
 func (t *transaction) judgeRules(e *edit, c *core.RefChange) error {
+	// Whether it is forced is asked first: a principal that may not force is told so, whatever the rules say.
 	forced := t.forced(e, c)
 	if forced && t.op.NoForce {
 		t.fail(e, core.RefFailure{Reason: core.RefScope, Name: c.Name, Other: "ref:force"})
 		return nil
 	}
+	// These two hold for pushes alone: the API may do both.
 	if t.via == core.ViaPush {
 		if e.what == changeDelete && e.name == t.currentHead() {
 			t.fail(e, core.RefFailure{Reason: core.RefProtected, Name: c.Name, Other: "being the default branch"})
@@ -234,6 +244,7 @@ func (t *transaction) agrees(rule *core.RefRule, e *edit, forced bool) (bool, er
 			return true, nil
 		}
 	}
+	// What the change is, as rules name it. A forced update is also an update.
 	var kind core.Deny
 	switch e.what {
 	case changeCreate:
@@ -252,12 +263,14 @@ func (t *transaction) agrees(rule *core.RefRule, e *edit, forced bool) (bool, er
 	if rule.Only == core.ViaAny {
 		return true, nil
 	}
+	// The only door of the ref is another one.
 	if rule.Only != t.via {
 		return false, nil
 	}
 	if rule.Queue == "" {
 		return true, nil
 	}
+	// The commit completes no task, so no queue can have asked for it.
 	if !t.effects {
 		return false, nil
 	}

@@ -20,6 +20,7 @@ type Options struct {
 	MaxPacks int64
 }
 
+// withDefaults returns o with the defaults in the place of zeros.
 func (o Options) withDefaults() Options {
 	set := func(v *int64, d int64) {
 		if *v == 0 {
@@ -35,7 +36,9 @@ func (o Options) withDefaults() Options {
 // Machine is the refs service of one partition. One goroutine at a time calls its methods. What it
 // keeps of repositories is a cache of the store; only due is derived for all of them.
 type Machine struct {
+	// The partition whose repositories these are.
 	p core.Partition
+	// With the defaults in the place of zeros. They are rules of Apply.
 	o Options
 
 	// repos holds what was read of live repositories, by name, bounded by maxCached. An op changes
@@ -44,8 +47,9 @@ type Machine struct {
 	// due is when the first row of the time index is due, or earlier.
 	due core.ShardTime
 
-	// marked says that a mark is set; dueMark is due at the mark.
-	marked  bool
+	// marked says that a mark is set.
+	marked bool
+	// The value of due at the mark, for Undo.
 	dueMark core.ShardTime
 	// changed are the names whose cached repository changed since Mark.
 	changed []string
@@ -56,7 +60,9 @@ type Machine struct {
 // repo is a repository as it is stored, with the defaults of its settings in place. stats are its
 // counters, which most transactions change.
 type repo struct {
+	// The record, with the defaults of the settings filled in.
 	core.Repo
+	// Counters: an op changes them in place and writes them at its end.
 	stats core.RepoStats
 	// head is what HEAD points to; empty when it is detached.
 	head string
@@ -86,6 +92,7 @@ func (m *Machine) findDue(v core.View) error {
 		if !ok {
 			return false, errs.Corruptf("time index of refs: key %x", key)
 		}
+		// The index is in order of time: the first row is the earliest.
 		m.due = due
 		return false, nil
 	})
@@ -169,6 +176,7 @@ func (m *Machine) find(v core.View, name string) (*repo, error) {
 	if err != nil {
 		return nil, err
 	}
+	// All are dropped at once: which are kept decides nothing.
 	if len(m.repos) >= maxCached {
 		clear(m.repos)
 	}
@@ -223,6 +231,7 @@ func (m *Machine) count(v core.View) (int64, error) {
 	return int64(n), nil
 }
 
+// setCount writes how many repositories the partition has, deleted ones included.
 func (m *Machine) setCount(tx core.Txn, n int64) {
 	tx.Set(keys.RepoName(m.p, ""), binary.AppendUvarint(nil, uint64(n)))
 }

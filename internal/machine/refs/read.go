@@ -41,6 +41,7 @@ func readRepo(v core.View, p core.Partition, id core.RepoID) (info core.RepoInfo
 	if err != nil {
 		return info, false, err
 	}
+	// The counters are written with the record, and never deleted before it.
 	if ok {
 		info.Stats, err = core.DecodeRepoStats(stats)
 	}
@@ -72,6 +73,7 @@ func getRow(v core.View, p core.Partition, id core.RepoID, name string) (row, bo
 
 // List reads at most limit repositories by name, after the name given.
 func List(v core.View, p core.Partition, after string, limit int) ([]core.RepoInfo, error) {
+	// Ids are collected first: their records lie elsewhere, and a scan reads one range.
 	var ids []core.RepoID
 	from, to := keys.RepoNames(p, after)
 	if after == "" {
@@ -108,6 +110,7 @@ func Deleted(v core.View, p core.Partition, limit int) ([]core.RepoInfo, error) 
 
 // Get reads one ref.
 func Get(v core.View, p core.Partition, id core.RepoID, name string) (core.Ref, bool, error) {
+	// A name of another length is no key; such a ref cannot exist.
 	if name == "" || len(name) > core.MaxRefName {
 		return core.Ref{}, false, nil
 	}
@@ -131,12 +134,14 @@ func Resolve(v core.View, p core.Partition, id core.RepoID, ref core.Ref) (core.
 		}
 		ref = next
 	}
+	// After maxDepth steps it may still be symbolic: then it leads nowhere.
 	return ref, ref.Target == "", nil
 }
 
 // Scan calls fn for each ref whose name starts with prefix and follows after, in byte order, until fn returns false.
 func Scan(v core.View, p core.Partition, id core.RepoID, prefix, after string, fn func(core.Ref) bool) error {
 	from, to := keys.Refs(p, id, prefix)
+	// A name before the prefix leaves the whole range.
 	if after >= prefix && after != "" {
 		from = keys.RefsAfter(p, id, after)
 		if keys.Compare(from, to) >= 0 {
@@ -160,6 +165,7 @@ func Matches(globs []string, name string) bool { return matchAny(globs, name) }
 // is all. Records beyond the repository's settings are not shown.
 func Log(v core.View, p core.Partition, info *core.RepoInfo, name string, before uint64, limit int, now core.ShardTime) ([]core.RefLog, error) {
 	config := info.Config.WithDefaults()
+	// Records older than this may still be stored until the next tick.
 	oldest := now - core.ShardTime(config.ReflogDays)*core.ShardTime(dayMillis)
 	left := int(config.ReflogMax)
 	from, to := keys.RefLogs(p, info.ID, name, ^uint64(0))
@@ -170,6 +176,7 @@ func Log(v core.View, p core.Partition, info *core.RepoInfo, name string, before
 		if err != nil || !ok {
 			return false, errs.Corruptf("log of %q of repository %s: %x", name, info.ID, value)
 		}
+		// Both bounds are those of the settings now, whatever was stored under earlier ones.
 		if left--; left < 0 || entry.Stamp < oldest {
 			return false, nil
 		}
@@ -202,6 +209,7 @@ func Packs(v core.View, p core.Partition, id core.RepoID) ([]core.PackLine, erro
 func EachPack(v core.View, p core.Partition, fn func(id core.RepoID, line core.PackLine) error) error {
 	from, to := keys.Repos(p)
 	for {
+		// The first key of each repository leads to the next one; its other rows are not read.
 		var id core.RepoID
 		found := false
 		err := core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {

@@ -29,6 +29,7 @@ func (m *Machine) create(tx core.Txn, c *core.ApplyContext, op *core.RepoCreate,
 	if err != nil {
 		return nil, err
 	}
+	// The same id shows that it is the same create, whose answer was lost.
 	if old != nil && old.ID == op.ID {
 		r.Replayed, r.Version = true, old.Config.Version
 		r.Refs = &core.RefsAnswer{Repo: old.ID, Rev: old.stats.Rev}
@@ -52,6 +53,7 @@ func (m *Machine) create(tx core.Txn, c *core.ApplyContext, op *core.RepoCreate,
 	repo := core.Repo{
 		ID: op.ID, Name: op.Name, Tag: op.Tag, Config: op.Config, CreatedAt: c.Stamp, CreatedBy: c.Principal,
 	}
+	// Versions begin at 1, so that 0 stands for none.
 	repo.Config.Version = 1
 	tx.Set(keys.RepoName(m.p, op.Name), append([]byte(nil), op.ID[:]...))
 	tx.Set(keys.Repo(m.p, op.ID), core.AppendRepo(nil, &repo))
@@ -109,6 +111,7 @@ func (m *Machine) set(tx core.Txn, c *core.ApplyContext, op *core.RepoSet, r *co
 	next := repo.Repo
 	next.Config = op.Config
 	next.Config.Version = repo.Config.Version
+	// HEAD is a setting too: moving it raises the version.
 	head := op.Branch != "" && repo.head != "refs/heads/"+op.Branch
 	if head || !sameConfig(next.Config.WithDefaults(), repo.Config) {
 		next.Config.Version++
@@ -127,6 +130,7 @@ func (m *Machine) set(tx core.Txn, c *core.ApplyContext, op *core.RepoSet, r *co
 
 // setHead lets HEAD point to a branch as a transaction would: with a record in its log and a revision.
 func (m *Machine) setHead(tx core.Txn, c *core.ApplyContext, r *repo, target string) error {
+	// The op is an empty transaction: there is no change of a client to judge.
 	t := transaction{m: m, tx: tx, c: c, op: &core.RefTxn{Repo: r.Name}, repo: r, rev: r.stats.Rev + 1}
 	cur, ok, err := t.get("HEAD")
 	if err != nil {
@@ -175,6 +179,7 @@ func (m *Machine) delete(tx core.Txn, c *core.ApplyContext, op *core.RepoDelete,
 		return fact, nil
 	}
 	next := repo.Repo
+	// 0 would mean that it is not deleted.
 	next.DeletedAt = max(c.Stamp, 1)
 	m.forget(op.Name)
 	tx.Delete(keys.RepoName(m.p, op.Name))
@@ -221,6 +226,7 @@ func lastDeleted(v core.View, p core.Partition, name string, id core.RepoID) (be
 	}
 	list, err := deleted(v, p, name, maxReposListed)
 	for i := range list {
+		// Without an id all of the name are candidates.
 		if !id.IsZero() && list[i].ID != id {
 			continue
 		}
@@ -270,6 +276,7 @@ func checkRule(field string, v *core.RefRule) core.Fact {
 	if fact := checkGlob(field+".refs", v.Refs); fact != nil {
 		return fact
 	}
+	// All kinds of change that a rule may deny.
 	const all = core.DenyCreate | core.DenyUpdate | core.DenyDelete | core.DenyForce
 	switch {
 	case v.Deny&^all != 0:
@@ -327,6 +334,7 @@ func deleted(v core.View, p core.Partition, name string, limit int) ([]core.Repo
 		if err != nil {
 			return nil, err
 		}
+		// A key without a deleted record behind it is damage.
 		if !ok || info.DeletedAt == 0 {
 			return nil, errs.Corruptf("deleted repository %s of %s is not there", id, p)
 		}

@@ -10,8 +10,9 @@ import (
 // row is a ref as it is stored: flags, then the id with its type and the peeled id, or the target
 // of a symbolic ref, then three varints. A plain ref takes at most 73 bytes.
 type row struct {
-	// id is the object; zero in a symbolic ref. kind is its type.
-	id   core.ObjectID
+	// id is the object; zero in a symbolic ref.
+	id core.ObjectID
+	// kind is the type of the object; 0 in a symbolic ref.
 	kind core.ObjectType
 	// peeled is what an annotated tag finally points to; zero for anything else.
 	peeled core.ObjectID
@@ -27,13 +28,18 @@ type row struct {
 
 // The flags of a row. They are stored. A row is symbolic or peeled, never both.
 const (
-	rowPeeled   = 1 << 0
+	// The peeled id follows the id and its type.
+	rowPeeled = 1 << 0
+	// The length of the target and the target stand in the place of the id.
 	rowSymbolic = 1 << 1
-	rowFlags    = rowSymbolic<<1 - 1
+	// Every bit that has a meaning.
+	rowFlags = rowSymbolic<<1 - 1
 )
 
+// errRow says that a value is not one that append writes. Callers add which ref it is of.
 var errRow = errors.New("not a row of a ref")
 
+// symbolic reports whether the row is of a symbolic ref: it has a target and no id.
 func (r *row) symbolic() bool { return r.target != "" }
 
 // append writes a row. seq is stored as its distance from first, which is short.
@@ -59,6 +65,7 @@ func (r row) append(dst []byte) []byte {
 
 // decodeRow reads a row, and refuses what append never writes: unknown flags, a missing id, bytes at the end.
 func decodeRow(b []byte) (r row, err error) {
+	// Both bits at once would be a symbolic ref with a peeled id.
 	if len(b) == 0 || b[0]&^rowFlags != 0 || b[0] == rowFlags {
 		return row{}, errRow
 	}
@@ -91,6 +98,7 @@ func decodeRow(b []byte) (r row, err error) {
 		*v, b = n, b[k:]
 	}
 	r.seq += r.first
+	// A sum that overflowed is smaller than what it began with.
 	if len(b) != 0 || !r.symbolic() && r.id.IsZero() || r.seq < r.first {
 		return row{}, errRow
 	}

@@ -20,8 +20,10 @@ func (m *Machine) swap(tx core.Txn, c *core.ApplyContext, op *core.PackSwap, r *
 	switch {
 	case repo == nil || repo.ID != op.ID:
 		return refused(op.Repo, core.RefRepoNotFound), nil
+	// The proposer looked at the objects in an earlier epoch: some may be gone.
 	case op.Epoch != repo.stats.Epoch:
 		return refused(op.Repo, core.RefCheckStale), nil
+	// Nodes may have removed the new pack by now.
 	case op.StagedAt.Add(keepStaged) < c.Stamp:
 		return refused(op.Repo, core.RefPackExpired), nil
 	}
@@ -30,6 +32,7 @@ func (m *Machine) swap(tx core.Txn, c *core.ApplyContext, op *core.PackSwap, r *
 	if err != nil {
 		return nil, err
 	}
+	// By how many bytes the repository grows, which may be negative.
 	bytes := op.New.Bytes + op.New.IdxBytes
 	for _, d := range op.Old {
 		row, ok, err := tx.Get(keys.Pack(m.p, repo.ID, d))
@@ -46,6 +49,7 @@ func (m *Machine) swap(tx core.Txn, c *core.ApplyContext, op *core.PackSwap, r *
 		bytes -= line.Bytes + line.IdxBytes
 		there = there && d != op.New.Digest
 	}
+	// It is in the manifest and is not one of those that leave: the swap was applied before.
 	if there {
 		return refused(op.Repo, core.RefCheckStale), nil
 	}

@@ -11,6 +11,7 @@ import (
 // what is too old and enters the next row.
 
 const (
+	// dayMillis is a day, in milliseconds.
 	dayMillis core.Millis = 24 * 60 * 60 * 1000
 	// deletedDays is how many days the log of a deleted ref stays.
 	deletedDays = 30
@@ -33,6 +34,8 @@ func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used ui
 // tick reads the rows that are due, deletes each, and does what it is for. What follows from one
 // enters a new row.
 func (m *Machine) tick(tx core.Txn, stamp core.ShardTime, limit uint32) (more bool, err error) {
+	// dueRow is one row of the time index: when, which repository, and the ref; an empty name is the repository
+	// itself.
 	type dueRow struct {
 		due  core.ShardTime
 		id   core.RepoID
@@ -45,6 +48,7 @@ func (m *Machine) tick(tx core.Txn, stamp core.ShardTime, limit uint32) (more bo
 		if !ok {
 			return false, errs.Corruptf("time index of refs: key %x", key)
 		}
+		// One row beyond the limit is enough to know that there is more.
 		if uint32(len(rows)) == limit {
 			more = true
 			return false, nil
@@ -56,6 +60,7 @@ func (m *Machine) tick(tx core.Txn, stamp core.ShardTime, limit uint32) (more bo
 		return false, err
 	}
 	for _, r := range rows {
+		// The row goes first: what it is for may enter a new one at the same time.
 		tx.Delete(keys.RefDue(m.p, r.due, r.id, r.name))
 		if r.name == "" {
 			err = m.purge(tx, stamp, r.id)
@@ -80,6 +85,7 @@ func (m *Machine) purge(tx core.Txn, stamp core.ShardTime, id core.RepoID) error
 	if err != nil {
 		return err
 	}
+	// Every repository with a record was counted when it was made.
 	if n == 0 {
 		return errs.Corruptf("repository %s of %s is not counted", id, m.p)
 	}
@@ -105,6 +111,7 @@ func (m *Machine) trim(tx core.Txn, stamp core.ShardTime, id core.RepoID, name s
 		return err
 	}
 	var cut []byte // the first key that is too old
+	// The stamps of the newest record and of the oldest one that stays.
 	newest, oldest := core.Never, core.Never
 	from, to := keys.RefLogs(m.p, id, name, ^uint64(0))
 	err = core.ScanRows(tx, from, to, func(key, value []byte) (bool, error) {
@@ -131,6 +138,7 @@ func (m *Machine) trim(tx core.Txn, stamp core.ShardTime, id core.RepoID, name s
 	if cut != nil {
 		tx.DeleteRange(cut, to)
 	}
+	// A log with nothing left is not looked at again.
 	if oldest < core.Never {
 		due := logDue(oldest, days)
 		if !exists {

@@ -17,11 +17,14 @@ const keepStaged core.Millis = 30 * 60 * 1000
 // transaction is one RefTxn while it is applied. It judges all edits before it writes any, unless
 // the op is partial.
 type transaction struct {
+	// The machine whose transaction it is, and where it reads and writes.
 	m  *Machine
 	tx core.Txn
-	// c and op are the entry's context and the op; repo is the cache's entry.
-	c    *core.ApplyContext
-	op   *core.RefTxn
+	// c is the entry's context, with the commit that the op is in.
+	c *core.ApplyContext
+	// The op as it came; nothing in it is changed.
+	op *core.RefTxn
+	// The cache's entry: end changes it, and the machine notes that.
 	repo *repo
 	// via is the way by which the change came, which rules ask for.
 	via core.Via
@@ -35,6 +38,7 @@ type transaction struct {
 	// effects says that the commit completes task.
 	effects bool
 
+	// Room of the machine. With Partial it holds one edit at a time.
 	edits []edit
 	// dirs has the counts of directories that changed.
 	dirs map[string]int64
@@ -44,8 +48,9 @@ type transaction struct {
 	created int64
 	// wrote says that something was written, so that the counters must be.
 	wrote bool
-	// head is what HEAD points to, if headSet says that it changed.
-	head    string
+	// head is what HEAD points to, with headSet.
+	head string
+	// headSet says that the transaction wrote HEAD.
 	headSet bool
 }
 
@@ -54,9 +59,13 @@ type transaction struct {
 type change uint8
 
 const (
+	// Nothing is written.
 	changeNone change = iota
+	// The ref was not there before.
 	changeCreate
+	// It has another id or target afterwards.
 	changeUpdate
+	// It is not there afterwards.
 	changeDelete
 )
 
@@ -64,29 +73,36 @@ const (
 type edit struct {
 	// change is the position in the transaction.
 	change int
-	name   string
+	// The ref that it is about: the change's own name, or where symbolic refs lead.
+	name string
 	// links are the symbolic refs on the way there, and HEAD if it points here.
 	links []link
-	// cur is the ref's row before, if it exists, and next the one after.
-	cur    row
+	// cur is the ref's row before, if it exists.
+	cur row
+	// Whether there was a ref, and what the edit does to it.
 	exists bool
 	what   change
-	next   row
+	// The row after; without its revision and numbers until write gives them.
+	next row
 	// old and new are what is logged and answered: what a symbolic ref finally points to.
 	old, new core.ObjectID
-	failed   bool
+	// It is refused: nothing is written for it.
+	failed bool
 	// failure says why the edit failed, with failed.
 	failure core.RefFailure
 }
 
 // link is a symbolic ref whose log records the change of what it points to.
 type link struct {
+	// Name of the symbolic ref.
 	name string
-	row  row
+	// Its row before the change.
+	row row
 }
 
 // named is a name that a change takes for itself. No two changes of a transaction may take the same.
 type named struct {
+	// The name of a ref, as it is stored.
 	name string
 	// change is an index into the transaction's edits.
 	change int
@@ -154,6 +170,7 @@ func (t *transaction) takeCause(c *core.Commit) {
 // proposer's checks are of the current epoch, and the packs that it brings.
 func (t *transaction) admit() (core.Fact, error) {
 	changes := slices.ContainsFunc(t.op.Changes, func(c core.RefChange) bool { return !verifies(c.Kind) })
+	// A repository that is being imported takes changes through the API alone.
 	state := t.repo.Config.State
 	switch {
 	case changes && (state == core.RepoArchived || state == core.RepoImporting && t.via != core.ViaAPI):
@@ -165,6 +182,7 @@ func (t *transaction) admit() (core.Fact, error) {
 	case t.op.StagedAt.Add(keepStaged) < t.c.Stamp:
 		return refused(t.op.Repo, core.RefPackExpired), nil
 	}
+	// Packs that are in the manifest already, by a push before, take no room.
 	var bytes, packs int64
 	for i := range t.op.Packs {
 		p := &t.op.Packs[i]
@@ -210,6 +228,7 @@ func (t *transaction) all(a *core.RefsAnswer) (core.Fact, error) {
 			created++
 		}
 	}
+	// Failures beyond the bound are left out; the first decide what the client is told.
 	for i := range t.edits {
 		if e := &t.edits[i]; e.failed && len(t.failures) < core.MaxRefFailures {
 			t.failures = append(t.failures, e.failure)
@@ -241,6 +260,7 @@ func (t *transaction) each(a *core.RefsAnswer) error {
 		if err := t.resolve(&e, c); err != nil {
 			return err
 		}
+		// One edit at a time: each is judged on what those before it wrote.
 		t.edits = append(t.edits[:0], e)
 		names := t.names()
 		for _, n := range names {
@@ -260,6 +280,7 @@ func (t *transaction) each(a *core.RefsAnswer) error {
 			a.Changes[i].Failure = &failure
 			continue
 		}
+		// Names are taken only by changes that were applied.
 		for _, n := range names {
 			taken[n.name] = i
 		}

@@ -28,6 +28,7 @@ func (t *transaction) write(e *edit, c *core.RefChange) error {
 	}
 	for _, l := range links {
 		r := l.row
+		// A link keeps what it points to: it gets a revision and a record, and nothing else.
 		fresh := t.number(&r, l.row, true)
 		t.tx.Set(keys.Ref(t.m.p, t.repo.ID, l.name), r.append(nil))
 		t.log(l.name, &r, fresh, &entry)
@@ -40,6 +41,7 @@ func (t *transaction) write(e *edit, c *core.RefChange) error {
 	if e.what == changeDelete {
 		t.tx.Delete(key)
 		t.log(e.name, &next, fresh, &entry)
+		// The log of a ref that is gone stays for deletedDays.
 		t.m.arm(t.tx, logDue(t.c.Stamp, deletedDays), t.repo.ID, e.name)
 		t.created--
 		return t.grow(e.name, -1)
@@ -77,6 +79,7 @@ func (t *transaction) log(name string, r *row, fresh bool, entry *core.RefLog) {
 	if fresh {
 		t.m.arm(t.tx, logDue(t.c.Stamp, t.repo.Config.ReflogDays), t.repo.ID, name)
 	}
+	// One record too many at most: each change drops one.
 	if most := uint64(t.repo.Config.ReflogMax); r.seq-r.first >= most {
 		t.tx.Delete(keys.RefLog(t.m.p, t.repo.ID, name, r.seq-most))
 	}
