@@ -11,6 +11,7 @@ import (
 
 // The row of a definition is its incarnation in incarnationLen bytes, then the definition.
 
+// incarnationLen is the length in bytes of an incarnation in the row of a definition.
 const incarnationLen = 4
 
 // set makes a collection. The same definition again is a replay; another one under the same name is
@@ -30,6 +31,7 @@ func (m *Machine) set(tx core.Txn, op *core.CollectionSet, r *core.OpResult) cor
 	if len(m.collections) >= m.o.MaxCollections {
 		return core.Exhausted{Limit: "collections", Max: int64(m.o.MaxCollections)}
 	}
+	// Undo gives the number back, so that the next collection gets it on every replica.
 	last := m.last
 	m.back(func() {
 		m.last = last
@@ -93,12 +95,14 @@ func validate(def *core.Collection) core.Fact {
 	case len(def.Texts) > core.MaxTextFields:
 		return core.TooLarge{Field: "text_fields", Limit: "text_fields", Max: core.MaxTextFields}
 	}
+	// What is left are the fields, each judged by itself.
 	return validateFields(def)
 }
 
 // validateFields judges the fields of the schema and the text fields: names, types, gates and
 // weights. A name may come once in each list.
 func validateFields(def *core.Collection) core.Fact {
+	// Names of schema fields so far: expressions find a field by its name alone.
 	seen := make(map[string]bool, len(def.Fields))
 	for i := range def.Fields {
 		f := &def.Fields[i]
@@ -115,6 +119,7 @@ func validateFields(def *core.Collection) core.Fact {
 		}
 		seen[f.Name] = true
 	}
+	// A text field need not be in the schema: it is read from the payload.
 	texts := make(map[string]bool, len(def.Texts))
 	for i, t := range def.Texts {
 		path := fmt.Sprintf("text_fields[%d]", i)

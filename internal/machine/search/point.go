@@ -14,16 +14,20 @@ import (
 type point struct {
 	// version is the partition's revision at its last upsert. slot is where its vector lies.
 	version, slot uint64
-	payload       []byte
-	ok            bool
+	// payload is as the edge checked it: a JSON object, or empty.
+	payload []byte
+	// ok says that the point is there.
+	ok bool
 }
 
+// append writes the row; the payload is its rest, without a length.
 func (pt point) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, pt.version)
 	dst = binary.AppendUvarint(dst, pt.slot)
 	return append(dst, pt.payload...)
 }
 
+// decodePoint reads what append wrote. The payload points into row.
 func decodePoint(row []byte) (pt point, ok bool) {
 	version, n := binary.Uvarint(row)
 	if n <= 0 {
@@ -81,6 +85,7 @@ func ValidPointID(s string) bool {
 // row, which tells the old slot.
 func (m *Machine) upsert(tx core.Txn, ctx *core.ApplyContext, op *core.VectorUpsert, r *core.OpResult) (core.Fact, error) {
 	c, fact := m.find(op.Collection, op.UID)
+	// What the op alone shows is judged before anything is read.
 	if fact == nil {
 		fact = c.fits(op)
 	}
@@ -91,13 +96,16 @@ func (m *Machine) upsert(tx core.Txn, ctx *core.ApplyContext, op *core.VectorUps
 	if err != nil {
 		return nil, err
 	}
+	// An absent point has version 0, so a condition of version 0 asks that it is absent.
 	if op.IfAbsent && old.ok || op.HasVersion && op.IfVersion != old.version {
 		return m.mismatch(op.Collection, op.ID, old), nil
 	}
+	// Only a point that is new takes room under the bound.
 	if limit := c.maxPoints(); !old.ok && c.counts.points >= uint64(limit) {
 		return core.Exhausted{Limit: "points_limit", Max: limit}, nil
 	}
 	m.touch(c)
+	// The slot is taken only now, when nothing can refuse the op any more.
 	slot := c.counts.slots
 	c.counts.slots++
 	if old.ok {
@@ -107,6 +115,7 @@ func (m *Machine) upsert(tx core.Txn, ctx *core.ApplyContext, op *core.VectorUps
 	}
 	next := point{version: ctx.Rev, slot: slot, payload: op.Payload}
 	tx.Set(keys.Point(m.p, c.incarnation, op.ID), next.append(make([]byte, 0, 2*binary.MaxVarintLen64+len(op.Payload))))
+	// A slot is given out once, so nothing was ever stored under it: Insert promises that.
 	tx.Insert(keys.Vector(m.p, c.incarnation, slot), op.Vector)
 	m.changes = append(m.changes, core.PointChange{
 		Partition: m.p, Incarnation: c.incarnation, ID: op.ID, Slot: slot, Old: old.slot, HadOld: old.ok, Version: ctx.Rev,
@@ -162,6 +171,7 @@ func (m *Machine) delete(tx core.Txn, op *core.VectorDelete, r *core.OpResult) (
 	if op.HasVersion && op.IfVersion != old.version {
 		return m.mismatch(op.Collection, op.ID, old), nil
 	}
+	// Nothing changed, and no node has to be told.
 	if !old.ok {
 		return nil, nil
 	}

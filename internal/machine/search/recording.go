@@ -16,6 +16,7 @@ import (
 // that have expired once all before them have. So the earliest end that matters is that of the
 // oldest one. A recording that stays for long may keep later ones with it.
 
+// appendRecording writes the row: when it was kept, when it expires, and the data as the rest.
 func appendRecording(at, expires core.ShardTime, data []byte) []byte {
 	row := make([]byte, 0, 2*binary.MaxVarintLen64+len(data))
 	row = binary.AppendUvarint(row, uint64(at))
@@ -23,6 +24,7 @@ func appendRecording(at, expires core.ShardTime, data []byte) []byte {
 	return append(row, data...)
 }
 
+// decodeRecording reads what appendRecording wrote. data points into row.
 func decodeRecording(row []byte) (at, expires core.ShardTime, data []byte, ok bool) {
 	a, n := binary.Uvarint(row)
 	if n <= 0 {
@@ -50,6 +52,7 @@ func (m *Machine) record(tx core.Txn, ctx *core.ApplyContext, op *core.Recording
 		return core.TooLarge{Field: "record", Limit: "recording_bytes", Max: core.MaxRecordingBytes}, nil
 	}
 	key := keys.Recording(m.p, c.incarnation, op.ID)
+	// Edges draw the ids at random: one that is taken is of another search.
 	if _, taken, err := tx.Get(key); err != nil || taken {
 		return core.AlreadyExists{Kind: "recording", ID: "search_id"}, err
 	}
@@ -67,6 +70,7 @@ func (m *Machine) record(tx core.Txn, ctx *core.ApplyContext, op *core.Recording
 	tx.Set(key, appendRecording(ctx.Stamp, expires, op.Data))
 	tx.Set(keys.RecordingOrder(m.p, c.incarnation, c.counts.next), binary.BigEndian.AppendUint64(nil, op.ID))
 	c.counts.next++
+	// The first recording is the oldest: what is due changes with it alone.
 	if c.counts.next-c.counts.first == 1 {
 		c.due, m.stale = expires, true
 	} else if c.due == core.Never {
@@ -88,6 +92,7 @@ func (m *Machine) forgetOldest(tx core.Txn, c *collection) error {
 	}
 	tx.Delete(keys.Recording(m.p, c.incarnation, binary.BigEndian.Uint64(row)))
 	tx.Delete(order)
+	// Numbers are never given again: the next one is the oldest now.
 	c.counts.first++
 	m.stale = true
 	c.due, err = m.firstDue(tx, c)

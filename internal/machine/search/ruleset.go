@@ -23,6 +23,7 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 	if !known && len(m.rulesets) >= m.o.MaxRulesets {
 		return core.Exhausted{Limit: "rulesets", Max: int64(m.o.MaxRulesets)}, nil
 	}
+	// The newest version again, with the same rules, is a repeated call.
 	if known && (op.Version == 0 || op.Version == s.newest) {
 		row, _, err := tx.Get(keys.Ruleset(m.p, op.Name, s.newest))
 		if err != nil {
@@ -33,6 +34,7 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 			return nil, nil
 		}
 	}
+	// A name without versions goes on above all that were removed, whatever name they had.
 	last := s.newest
 	if !known {
 		last = m.removed
@@ -42,6 +44,7 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 	}
 	version := last + 1
 	if op.Version != 0 && op.Version != version {
+		// A version that was published is never changed, so one that exists is refused.
 		if known && op.Version < version {
 			return core.AlreadyExists{Kind: "ruleset", ID: op.Name}, nil
 		}
@@ -58,6 +61,7 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 			delete(m.rulesets, op.Name)
 		}
 	})
+	// The kept versions have no gap: one leaves for each that comes.
 	next := rulesetState{oldest: s.oldest, newest: version}
 	if !known {
 		next.oldest = version
@@ -70,6 +74,7 @@ func (m *Machine) putRuleset(tx core.Txn, op *core.RulesetPut, r *core.OpResult)
 		m.rulesets = make(map[string]rulesetState)
 	}
 	m.rulesets[op.Name] = next
+	// The rules are copied: the transaction keeps what it is given.
 	tx.Set(keys.Ruleset(m.p, op.Name, version), append([]byte{}, op.Rules...))
 	r.Version = uint64(version)
 	return nil, nil
@@ -93,9 +98,11 @@ func (m *Machine) dropRuleset(tx core.Txn, c *core.ApplyContext, op *core.Rulese
 	removed := m.removed
 	m.back(func() { m.rulesets[op.Name], m.removed = s, removed })
 	delete(m.rulesets, op.Name)
+	// At most MaxRulesetVersions are kept.
 	for version := s.oldest; version <= s.newest; version++ {
 		tx.Delete(keys.Ruleset(m.p, op.Name, version))
 	}
+	// The counter only rises, and is stored under the empty name.
 	if s.newest > m.removed {
 		m.removed = s.newest
 		tx.Set(keys.Ruleset(m.p, "", 0), binary.BigEndian.AppendUint32(nil, m.removed))
@@ -115,6 +122,7 @@ func Ruleset(v core.View, p core.Partition, name string, version uint32) (out co
 		out.Version, out.Rules = version, bytes.Clone(row)
 		return out, ok, err
 	}
+	// The newest version is the last key of the name.
 	from := keys.Ruleset(p, name, 1)
 	to := keys.Ruleset(p, name, ^uint32(0))
 	err = core.ScanRows(v, from, to, func(key, row []byte) (bool, error) {
@@ -133,6 +141,7 @@ func Rulesets(v core.View, p core.Partition) (out []core.Ruleset, err error) {
 		if name == "" {
 			return true, nil // the highest number that was removed
 		}
+		// Keys come by name and then by version: the last one of a name is the newest.
 		if n := len(out); n == 0 || out[n-1].Name != name {
 			out = append(out, core.Ruleset{Name: name})
 		}

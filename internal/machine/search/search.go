@@ -27,11 +27,14 @@ const maxPointID = 128
 // same, since Apply judges by them.
 type Options struct {
 	// MaxRecordings is the number of recordings that are kept of a collection.
-	MaxRecordings  uint64
+	MaxRecordings uint64
+	// MaxCollections is the number of collections of a partition: their definitions are in memory.
 	MaxCollections int
-	MaxRulesets    int
+	// MaxRulesets is the number of names of rulesets of a partition.
+	MaxRulesets int
 }
 
+// withDefaults returns o with the defaults in the place of zeros.
 func (o Options) withDefaults() Options {
 	if o.MaxRecordings == 0 {
 		o.MaxRecordings = core.MaxRecordings
@@ -48,10 +51,12 @@ func (o Options) withDefaults() Options {
 // collection is what is kept in memory of one, derived from the store and bounded by
 // MaxCollections. An op changes it in place, after touch.
 type collection struct {
+	// def is the definition, which never changes.
 	def core.Collection
 	// incarnation numbers it in keys. A later collection of the same name has another one.
 	incarnation uint32
-	counts      counts
+	// counts are the counters after the ops so far.
+	counts counts
 	// stored are the counters as the store has them; End writes those that differ.
 	stored counts
 	// due is when its oldest recording expires; core.Never without one.
@@ -75,11 +80,15 @@ type rulesetState struct{ oldest, newest uint32 }
 // Machine is the search service of one partition. One goroutine at a time calls its methods. Points
 // and their vectors are only in the store.
 type Machine struct {
+	// p is the partition whose collections these are.
 	p core.Partition
+	// o has the defaults in the place of zeros, and is a part of the rules of Apply.
 	o Options
 
+	// collections are all collections that were not removed, by name.
 	collections map[string]*collection
-	rulesets    map[string]rulesetState
+	// rulesets are all rulesets of which a version is kept, by name.
+	rulesets map[string]rulesetState
 	// last is the incarnation that was given out last.
 	last uint32
 	// removed is the highest number of a version that was removed with its ruleset; 0: none was.
@@ -142,10 +151,12 @@ func (m *Machine) openCollection(v core.View, info *core.CollectionInfo) error {
 	if c.counts, err = readCounts(v, m.p, c.incarnation); err != nil {
 		return err
 	}
+	// What was read is what is stored: nothing is to be written.
 	c.stored = c.counts
 	if c.due, err = m.firstDue(v, c); err != nil {
 		return err
 	}
+	// The map is made with the first collection: most partitions have none.
 	if m.collections == nil {
 		m.collections = make(map[string]*collection)
 	}
@@ -171,6 +182,7 @@ func (m *Machine) openRulesets(v core.View) error {
 		}
 		s, known := m.rulesets[name]
 		if !known {
+			// Versions come in rising order, since keys end with them.
 			s.oldest = version
 		}
 		s.newest = version
@@ -187,6 +199,7 @@ func (m *Machine) Undo() {
 	for i := len(m.undo) - 1; i >= 0; i-- {
 		m.undo[i]()
 	}
+	// Events of what was taken back must not reach an index.
 	m.changes = m.changes[:m.changeMark]
 	m.Keep()
 }
@@ -207,6 +220,7 @@ func (m *Machine) back(fn func()) {
 // touch notes that c's counters or due are about to change.
 func (m *Machine) touch(c *collection) {
 	if m.marked {
+		// The old values are kept, not a copy of the collection: nothing else of it changes.
 		before, due := c.counts, c.due
 		m.undo = append(m.undo, func() { c.counts, c.due = before, due })
 	}
@@ -250,6 +264,7 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 func (m *Machine) End(tx core.Txn, _ *core.ApplyContext) error {
 	for _, c := range m.touched {
 		c.touched = false
+		// A collection that was removed in the entry has no row any more, and gets none.
 		if m.collections[c.def.Name] == c && c.counts != c.stored {
 			tx.Set(keys.CollectionCounts(m.p, c.incarnation), c.counts.append(nil))
 			c.stored = c.counts
@@ -291,6 +306,7 @@ func (c counts) append(dst []byte) []byte {
 	return dst
 }
 
+// decodeCounts reads what append wrote. ok is false for counters that contradict each other.
 func decodeCounts(row []byte) (c counts, ok bool) {
 	for _, to := range [...]*uint64{&c.points, &c.slots, &c.first, &c.next} {
 		v, n := binary.Uvarint(row)
