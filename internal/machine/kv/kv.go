@@ -30,6 +30,7 @@ const (
 // Machine is the key-value service of one partition. One goroutine at a time calls its methods.
 // Keys are only in the store; the table of keyspaces is in memory too.
 type Machine struct {
+	// p is the partition whose keys these are.
 	p core.Partition
 	// names maps each keyspace to its row. It is derived from the store and bounded by
 	// MaxKeyspaces. A row is never changed in place, so that Undo can put the old one back.
@@ -47,7 +48,8 @@ type Machine struct {
 	bytes uint64
 
 	// The fields below hold what Undo needs: last, used and tenant when the mark was set.
-	marked   bool
+	marked bool
+	// lastMark, usedMark and wasUsed are last, used and tenant at the mark.
 	lastMark uint32
 	usedMark uint64
 	wasUsed  core.TenantUse

@@ -155,6 +155,7 @@ func (m *Machine) add(tx core.Txn, c *core.ApplyContext, op *core.KVAdd, r *core
 
 // sumOf adds to what the key holds. reason says why that cannot be; empty: it can.
 func sumOf(f found, op *core.KVAdd) (sum int64, reason string) {
+	// An absent key holds 0.
 	var n int64
 	if f.ok {
 		var err error
@@ -173,10 +174,12 @@ func sumOf(f found, op *core.KVAdd) (sum int64, reason string) {
 
 // found is a key's row. Without ok the key is absent, and has revision 0.
 type found struct {
+	// rev is the revision of the last write.
 	rev uint64
 	// value is as the View gave it: it is good only until the next write, so an answer copies it.
 	value []byte
-	ok    bool
+	// ok says that the key is there.
+	ok bool
 }
 
 // find reads a key of a keyspace by name; an unknown keyspace has no keys.
@@ -210,6 +213,7 @@ func (f found) holds(op *core.KVCheck) bool {
 	case core.CompareAbsent:
 		return !f.ok
 	}
+	// As of bytes.Compare: what was found against what the op names.
 	var order int
 	if op.Target == core.TargetRev {
 		switch {
@@ -278,6 +282,7 @@ func validateCheck(op *core.KVCheck) core.Fact {
 
 // A key's row is its revision as a varint, then the value. It is a new slice, which the transaction may keep.
 
+// appendRow returns the row of a value at a revision.
 func appendRow(rev uint64, value []byte) []byte {
 	row := make([]byte, 0, binary.MaxVarintLen64+len(value))
 	return append(binary.AppendUvarint(row, rev), value...)
@@ -286,6 +291,7 @@ func appendRow(rev uint64, value []byte) []byte {
 // errRow says that a row has no revision.
 var errRow = errors.New("no revision")
 
+// decodeRow reads what appendRow returned. value points into row.
 func decodeRow(row []byte) (rev uint64, value []byte, err error) {
 	rev, n := binary.Uvarint(row)
 	if n <= 0 {

@@ -26,6 +26,7 @@ func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *co
 		if err != nil {
 			return nil, err
 		}
+		// A refused item writes nothing: the others go on.
 		if refused != nil {
 			if r.KV == nil {
 				r.KV = &core.KVResult{}
@@ -33,6 +34,7 @@ func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *co
 			r.KV.Refused = append(r.KV.Refused, core.RefusedItem{Item: uint32(i), Fact: refused})
 			continue
 		}
+		// A keyspace comes into being with its first key.
 		if ks.incarnation == 0 {
 			ks = m.make(tx, op.Keyspace)
 		}
@@ -41,6 +43,7 @@ func (m *Machine) puts(tx core.Txn, c *core.ApplyContext, op *core.KVPuts, r *co
 		m.bytes += uint64(len(it.Key) + len(it.Value))
 		written++
 	}
+	// Without any write the answer has revision 0.
 	if written > 0 {
 		r.Rev = c.Rev
 	}

@@ -10,15 +10,20 @@ import (
 
 // Keyspace is one entry of the table of keyspaces.
 type Keyspace struct {
-	Name        string
+	// Name is what clients know it by.
+	Name string
+	// Incarnation numbers it in keys: one of the same name that is made later has another.
 	Incarnation uint32
 }
 
 // Pair is a key as Scan finds it.
 type Pair struct {
-	Key   []byte
+	// Key is the key without the prefix of its keyspace.
+	Key []byte
+	// Value is never nil: a key may have an empty value.
 	Value []byte
-	Rev   uint64
+	// Rev is the revision of the last write of the key.
+	Rev uint64
 }
 
 // Get reads one key from the View alone. ok is false, and rev 0, when the key or its keyspace is absent. value is a

@@ -14,7 +14,8 @@ import (
 type space struct {
 	// incarnation numbers the keyspace in its keys. A later keyspace of the same name has another one.
 	incarnation uint32
-	config      core.KeyspaceConfig
+	// config has the bounds; zeros bound nothing.
+	config core.KeyspaceConfig
 	// used is its bytes on disk, as measured last.
 	used uint64
 	// over says that it takes more than the configuration allows: puts are refused.
@@ -24,12 +25,15 @@ type space struct {
 // namedSpace is a row of the table of keyspaces with its name.
 type namedSpace struct {
 	space
+	// name is that of the row's key.
 	name string
 }
 
 // changedSpace is what a name stood for before a change. there is false when it stood for nothing.
 type changedSpace struct {
-	name  string
+	// name is the one that was changed.
+	name string
+	// old is its row before; zero where there was none.
 	old   space
 	there bool
 }
@@ -80,6 +84,7 @@ func (m *Machine) note(name string) {
 
 // make enters a keyspace in the table under the next incarnation. The caller has checked that it may be made.
 func (m *Machine) make(tx core.Txn, name string) space {
+	// A number is given out once, also when its keyspace is removed.
 	m.last++
 	m.setCounts(tx)
 	ks := space{incarnation: m.last}
@@ -91,6 +96,7 @@ func (m *Machine) make(tx core.Txn, name string) space {
 // namespace and of the tenant, and whether a keyspace may be made.
 func (m *Machine) mayPut(c *core.ApplyContext, name string, ks space, known bool) core.Fact {
 	switch {
+	// What was measured last decides, so that all replicas agree.
 	case ks.over:
 		return core.Exhausted{Limit: "keyspace_bytes", Max: ks.config.Bytes}
 	case c.Namespace.KeyBytes > 0 && m.used > uint64(c.Namespace.KeyBytes):
@@ -99,6 +105,7 @@ func (m *Machine) mayPut(c *core.ApplyContext, name string, ks space, known bool
 		return core.Exhausted{Limit: "tenant_key_bytes", Max: m.tenant.Bound}
 	case known:
 		return nil
+	// From here on the keyspace is to be made.
 	case c.Namespace.NoAutoCreate:
 		return core.NotFound{Kind: "keyspace", ID: name}
 	case len(m.names) >= MaxKeyspaces:
@@ -198,6 +205,7 @@ func (ks *space) judge() { ks.over = ks.config.Bytes > 0 && ks.used > uint64(ks.
 // follow whether it is over its bound, what it takes on disk, and the configuration.
 
 const (
+	// incarnationLen is the length of an incarnation in a row, and kindPlain the only kind there is.
 	incarnationLen = 4
 	kindPlain      = 1
 )
