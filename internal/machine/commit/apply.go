@@ -172,12 +172,12 @@ func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 	if v, repeated, err := m.settledBefore(part, c); repeated || err != nil {
 		return v, err
 	}
-	// First the fence, then all conditions, then the ops: the first refusal is the one that is told.
 	if f := c.Fence; f != nil {
 		if fact := part.queue.Live(f.Task, f.Token); fact != nil {
 			return refuse(core.FenceOp, fact), nil
 		}
 	}
+	// Conditions are judged in order, and on the state before the ops.
 	for i, check := range c.Conditions {
 		fact, err := part.kv.Check(m.tx, check)
 		if err != nil {
@@ -190,7 +190,6 @@ func (m *Machine) judge(part *partition, c *core.Commit) (verdict, error) {
 	if len(c.Ops) == 1 { // an op that is refused alone has changed nothing: no need to remember how it was
 		return m.ops(part, c, c.Ops)
 	}
-	// From here on all that ops change can be taken back at once.
 	part.begin(m.tx)
 	v, err := m.ops(part, c, c.Ops)
 	switch {

@@ -114,12 +114,12 @@ func New(o Options) *Machine {
 // Open rebuilds derived state from v: it finds the shard's partitions by one seek each, and opens their machines.
 func (m *Machine) Open(v core.View) error {
 	m.parts, m.sorted, m.touched = map[core.Partition]*partition{}, nil, nil
-	// The records of the shard come first: partitions are opened under the floor.
 	c, err := readClock(v)
 	if err != nil {
 		return err
 	}
 	m.clock, m.saved = c, c
+	// The records of the shard come first: partitions are opened under the floor.
 	if m.members, err = readMembers(v); err != nil {
 		return err
 	}

@@ -83,9 +83,9 @@ func (m *Machine) changeMembers(op core.Op) (core.OpResult, core.Fact, error) {
 	case same:
 		return core.OpResult{Replayed: true, Version: m.members.Version}, nil, nil
 	}
-	// Every change raises the version by one, so that conditions on it see each.
 	d.Version++
 	m.members = d
+	// The version rises with each change, so that conditions on it see every one.
 	m.tx.Set(keys.Members(), core.AppendDirectory(nil, &d))
 	return core.OpResult{Version: d.Version}, nil, nil
 }

@@ -28,12 +28,12 @@ func (m *Machine) applyRequest(part *partition, c *core.Commit) (core.Result, er
 	if err != nil {
 		return core.Result{}, err
 	}
-	// The hash covers what is asked, and not who asks.
 	hash := binary.BigEndian.AppendUint64(nil, xxhash.Sum64(c.AppendContent(nil)))
 	if ok {
 		if len(row) < hashLen {
 			return core.Result{}, errs.Corruptf("request %x of %s: row of %d bytes", c.RequestID, part.p, len(row))
 		}
+		// The hash covers what is asked, and not who asks.
 		if !bytes.Equal(row[:hashLen], hash) {
 			return refuse(core.CommitOp, core.AlreadyExists{Kind: "request", ID: requestText(c.RequestID)}).result(), nil
 		}
