@@ -110,7 +110,7 @@ func Deleted(v core.View, p core.Partition, limit int) ([]core.RepoInfo, error) 
 
 // Get reads one ref.
 func Get(v core.View, p core.Partition, id core.RepoID, name string) (core.Ref, bool, error) {
-	// A name of another length is no key; such a ref cannot exist.
+	// A ref cannot have a name of such a length.
 	if name == "" || len(name) > core.MaxRefName {
 		return core.Ref{}, false, nil
 	}
