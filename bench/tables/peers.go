@@ -9,8 +9,6 @@ import (
 
 // Names of figures of rows that alternate with a peer, and the shapes of such rows.
 const (
-	// oursPerS is our rate in a row with a peer.
-	oursPerS = "ours_per_s"
 	// ratioToPeer is our rate over the peer's.
 	ratioToPeer = "ratio_to_peer"
 	// Payloads are in bytes. peerBatch is the number of tasks of one call.
