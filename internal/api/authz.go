@@ -62,6 +62,12 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    edge.Needs(auth.Admin),
 
+	"/millrace.v1.BulkService/Start":   operates, // and to delete, Admin
+	"/millrace.v1.BulkService/Redrive": operates,
+	"/millrace.v1.BulkService/List":    edge.Needs(auth.TaskRead),
+	"/millrace.v1.BulkService/Get":     edge.Needs(auth.TaskRead),
+	"/millrace.v1.BulkService/Cancel":  operates,
+
 	// Bounds of tenants are set by an operator, and may be read by the tenant's admin.
 	"/millrace.v1.TenantService/Get": edge.Needs(auth.Admin).OrAny(auth.TenantAdmin), // of another: tenant:admin only
 	"/millrace.v1.TenantService/Set": edge.Needs(auth.TenantAdmin),

@@ -17,6 +17,7 @@ type Backend interface {
 	CommitBackend
 	NamespaceBackend
 	QueueBackend
+	BulkBackend
 	TaskBackend
 	KeyBackend
 	TenantBackend
@@ -66,6 +67,14 @@ type QueueBackend interface {
 	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)
 	// Queues reads a page of queues by name, after the name given.
 	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
+}
+
+// BulkBackend reads jobs about many tasks, and counts what they would find.
+type BulkBackend interface {
+	// Bulks reads the jobs of a partition, by id.
+	Bulks(ctx context.Context, p core.Partition, o core.ReadOptions) ([]core.BulkJob, core.At, error)
+	// CountBulk counts a part of what a job would find in a partition, from a cursor on, and shows up to sample tasks.
+	CountBulk(ctx context.Context, p core.Partition, op *core.BulkStart, cursor []byte, sample int) (core.BulkCount, core.At, error)
 }
 
 // TaskBackend reads tasks, and gives them to unary callers.
@@ -129,6 +138,7 @@ type parts struct {
 	commits CommitBackend    // into the log
 	spaces  NamespaceBackend // namespaces
 	queues  QueueBackend     // counters and configurations of queues
+	bulk    BulkBackend      // jobs about many tasks
 	tasks   TaskBackend      // reads and claims
 	keys    KeyBackend       // reads and rates
 	search  SearchBackend    // collections and searches
@@ -137,5 +147,5 @@ type parts struct {
 
 // newParts divides a node.
 func newParts(b Backend) parts {
-	return parts{places: b, commits: b, spaces: b, queues: b, tasks: b, keys: b, search: b, self: b}
+	return parts{places: b, commits: b, spaces: b, queues: b, bulk: b, tasks: b, keys: b, search: b, self: b}
 }

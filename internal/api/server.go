@@ -218,6 +218,7 @@ func (s *Server) services() []service {
 		{&pb.CommitService_ServiceDesc, s.Commits()},
 		{&pb.KVService_ServiceDesc, s.Keys()},
 		{&pb.QueueService_ServiceDesc, s.Queues()},
+		{&pb.BulkService_ServiceDesc, s.Bulk()},
 		{&pb.RefService_ServiceDesc, s.Refs()},
 		{&pb.ServerService_ServiceDesc, s.Info()},
 		{&pb.SearchService_ServiceDesc, s.Searches()},

@@ -39,6 +39,8 @@ func (w *writer) op(op Op) {
 		w.id(op.Task)
 	case *TaskCancel, *TaskStop, *TaskRedrive, *TaskForceRelease, *TaskUpdate, *QueuePause:
 		w.controlOp(op)
+	case *BulkStart, *BulkStop:
+		w.bulkOp(op)
 	case *QueueSet:
 		w.name(op.Queue)
 		w.int(op.IfVersion)
@@ -121,6 +123,8 @@ func (r *reader) op() Op {
 		return &TaskRunNow{Task: r.id()}
 	case OpTaskCancel, OpTaskStop, OpTaskRedrive, OpTaskForceRelease, OpTaskUpdate, OpQueuePause:
 		return r.controlOp(kind)
+	case OpBulkStart, OpBulkStop:
+		return r.bulkOp(kind)
 	case OpQueueSet:
 		op := &QueueSet{Queue: r.name(), IfVersion: r.int()}
 		r.queueConfig(&op.Config)

@@ -43,6 +43,8 @@ func opSize(op Op) int {
 		return n + 1 + varintBytes + labelsSize(op.Labels)
 	case *TaskCancel, *TaskStop, *TaskUpdate, *QueuePause:
 		return controlOpSize(op)
+	case *BulkStart:
+		return bulkStartSize(op)
 	case *TaskComplete:
 		return opHeader + holdBytes + nameBytes + len(op.Result) + newName + len(op.ResultType)
 	case *TaskFail:

@@ -112,7 +112,7 @@ func allOps() []Op {
 		&KVPut{}, &KVDelete{}, &KVCheck{}, &RefTxn{}, &RepoCreate{}, &RepoSet{}, &RepoDelete{}, &RepoUndelete{}, &PackSwap{},
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
-		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{},
+		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{}, &BulkStart{}, &BulkStop{},
 	}
 }
 
@@ -408,6 +408,13 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 				ContentType: "text/plain", HasLabels: true, Labels: []Label{{"env", "prod"}}, HasExpiry: true, ExpiresAt: 6,
 			},
 			&QueuePause{Queue: "mail", Resume: true, Make: true, Until: 7, Reason: "deploy"},
+			&BulkStart{
+				ID: id, Action: BulkRetry, Priority: 2, Force: true, Rate: 500, Reason: "outage", Matched: 1000, Exact: true,
+				Tasks: TaskFilter{
+					Queue: "mail", State: Dead, Kind: "send", Worker: "w", Unique: "u", Labels: []Label{{"env", "prod"}}, From: 1, To: 2,
+				},
+			},
+			&BulkStop{ID: id},
 			&QueueSet{Queue: "mail", IfVersion: -1, Config: QueueConfig{Limits: QueueLimits{
 				CancelGrace: -1, DefaultTTL: 2, MaxTasks: 3, MaxBytes: 4, CeilingAttempts: 5, CeilingCrashes: 6, CeilingDeliveries: 7,
 				CeilingLease: 8, CeilingMaxRun: 9, CeilingPriority: 1,

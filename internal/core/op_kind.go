@@ -52,6 +52,9 @@ const (
 	OpKeyspaceUse    OpKind = 45
 	OpTenantUse      OpKind = 46
 
+	OpBulkStart OpKind = 49
+	OpBulkStop  OpKind = 50
+
 	// 64 to 71 are changes within a RefTxn, which are judged together. They do not stand in a commit by themselves.
 	OpRefCreate    OpKind = 64
 	OpRefUpdate    OpKind = 65
@@ -159,6 +162,8 @@ var opRows = [256]opRow{
 	OpQueueSet:         {name: "queue_set", service: ServiceQueue, traits: OpGrows},
 	OpQueuePause:       {name: "queue_pause", service: ServiceQueue},
 	OpQueueDelete:      {name: "queue_delete", service: ServiceQueue},
+	OpBulkStart:        {name: "bulk_start", service: ServiceQueue},
+	OpBulkStop:         {name: "bulk_stop", service: ServiceQueue},
 	OpGrant:            {name: "grant", service: ServiceQueue},
 	OpTick:             {name: "tick", service: ServiceShard, home: HomeShard},
 	OpTermStart:        {name: "term_start", service: ServiceShard, home: HomeShard},

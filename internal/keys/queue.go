@@ -30,6 +30,7 @@ const (
 	RecordTaskCancel    QueueRecord = 17 // by task: who asked for its cancel, when and why
 	RecordExpiry        QueueRecord = 18 // by wall time and task: a task is dead unless it has started when most wall clocks show that time
 	RecordLabel         QueueRecord = 19 // by name, value and task: the number of its queue
+	RecordBulk          QueueRecord = 25 // by id: a bulk job
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -288,6 +289,16 @@ func DecodeLabel(key []byte) (id core.TaskID, ok bool) {
 	return core.TaskID(b[len(b)-16:]), true
 }
 
+// AppendBulk appends the key of a bulk job.
+func AppendBulk(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordBulk), id[:]...))
+}
+
+// BulkRange bounds the bulk jobs of p, by id.
+func BulkRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordBulk))
+}
+
 // AppendRunning appends the key of a running task.
 func AppendRunning(dst []byte, p core.Partition, token core.Token) []byte {
 	return End(binary.BigEndian.AppendUint64(appendQueue(dst, p, RecordRunning), uint64(token)))
@@ -443,7 +454,7 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	case RecordQueueConfig:
 		row.Name = string(b)
 		return row, true
-	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel:
+	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel, RecordBulk:
 		copy(row.Task[:], b)
 		return row, len(b) == 16
 	case RecordTaskAttempt:

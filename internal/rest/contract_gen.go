@@ -46,6 +46,10 @@ var fieldGateWords = []string{"", "role", "credential", "block"}
 
 var memberVerbWords = []string{"", "add", "remove", "replace", "promote", "set", "cancel", "drain", "undrain"}
 
+var bulkJobActionWords = []string{"", "cancel", "retry", "delete", "prioritize"}
+
+var bulkJobStateWords = []string{"", "running", "done", "stopped"}
+
 // taskSpecBody is a TaskSpec while it is read.
 type taskSpecBody struct {
 	*pb.TaskSpec
@@ -810,6 +814,39 @@ var changeMembersRequestFields = []jsonField[pb.ChangeMembersRequest]{
 var transferShardRequestFields = []jsonField[pb.TransferShardRequest]{
 	{"shard", func(d *jsonReader, m *pb.TransferShardRequest) { m.Shard = d.Uint32() }},
 	{"to", func(d *jsonReader, m *pb.TransferShardRequest) { m.To = d.Unsigned() }},
+}
+
+var startBulkRequestFields = []jsonField[pb.StartBulkRequest]{
+	{"id", func(d *jsonReader, m *pb.StartBulkRequest) { m.Id = d.Filled() }},
+	{"action", func(d *jsonReader, m *pb.StartBulkRequest) { m.Action = pb.BulkJob_Action(d.OneOf(bulkJobActionWords)) }},
+	{"filter", func(d *jsonReader, m *pb.StartBulkRequest) { m.Filter = readNew(d, taskFilterFields) }},
+	{"priority", func(d *jsonReader, m *pb.StartBulkRequest) { m.Priority = d.Uint32() }},
+	{"force", func(d *jsonReader, m *pb.StartBulkRequest) { m.Force = d.Boolean() }},
+	{"rate", func(d *jsonReader, m *pb.StartBulkRequest) { m.Rate = d.Uint32() }},
+	{"reason", func(d *jsonReader, m *pb.StartBulkRequest) { m.Reason = d.Text() }},
+	{"dry_run", func(d *jsonReader, m *pb.StartBulkRequest) { m.DryRun = d.Boolean() }},
+}
+
+var taskFilterFields = []jsonField[pb.TaskFilter]{
+	{"queue", func(d *jsonReader, m *pb.TaskFilter) { m.Queue = d.Filled() }},
+	{"state", func(d *jsonReader, m *pb.TaskFilter) { m.State = pb.State(d.OneOf(stateWords)) }},
+	{"kind", func(d *jsonReader, m *pb.TaskFilter) { m.Kind = d.Filled() }},
+	{"worker", func(d *jsonReader, m *pb.TaskFilter) { m.Worker = d.Text() }},
+	{"unique", func(d *jsonReader, m *pb.TaskFilter) { m.Unique = d.Text() }},
+	{"labels", func(d *jsonReader, m *pb.TaskFilter) { m.Labels = d.TextMap("labels", 16) }},
+	{"from", func(d *jsonReader, m *pb.TaskFilter) { m.From = d.time() }},
+	{"to", func(d *jsonReader, m *pb.TaskFilter) { m.To = d.time() }},
+}
+
+var redriveRequestFields = []jsonField[pb.RedriveRequest]{
+	{"id", func(d *jsonReader, m *pb.RedriveRequest) { m.Id = d.Filled() }},
+	{"rate", func(d *jsonReader, m *pb.RedriveRequest) { m.Rate = d.Uint32() }},
+	{"reason", func(d *jsonReader, m *pb.RedriveRequest) { m.Reason = d.Text() }},
+	{"dry_run", func(d *jsonReader, m *pb.RedriveRequest) { m.DryRun = d.Boolean() }},
+	{"kind", func(d *jsonReader, m *pb.RedriveRequest) { m.Kind = d.Filled() }},
+	{"labels", func(d *jsonReader, m *pb.RedriveRequest) { m.Labels = d.TextMap("labels", 16) }},
+	{"from", func(d *jsonReader, m *pb.RedriveRequest) { m.From = d.time() }},
+	{"to", func(d *jsonReader, m *pb.RedriveRequest) { m.To = d.time() }},
 }
 
 func writeCreateResponse(w *jsonWriter, m *pb.CreateResponse) {
@@ -2052,6 +2089,109 @@ func writeStatusResponse(w *jsonWriter, m *pb.StatusResponse) {
 	w.Bool("disk_full", m.GetDiskFull())
 }
 
+func writeStartBulkResponse(w *jsonWriter, m *pb.StartBulkResponse) {
+	if x := m.GetJob(); x != nil {
+		w.Key("job")
+		w.Open('{')
+		writeBulkJob(w, x)
+		w.Close('}')
+	}
+	if x := m.GetFound(); x != nil {
+		w.Key("found")
+		w.Open('{')
+		writeBulkCount(w, x)
+		w.Close('}')
+	}
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeBulkJob(w *jsonWriter, m *pb.BulkJob) {
+	w.Str("id", m.GetId())
+	w.Str("action", wordOf(bulkJobActionWords, int32(m.GetAction())))
+	if x := m.GetFilter(); x != nil {
+		w.Key("filter")
+		w.Open('{')
+		writeTaskFilter(w, x)
+		w.Close('}')
+	}
+	if m.GetPriority() != 0 {
+		w.Count("priority", uint64(m.GetPriority()))
+	}
+	w.OptBool("force", m.GetForce())
+	w.Count("rate", uint64(m.GetRate()))
+	w.OptStr("reason", m.GetReason())
+	w.OptStr("by", m.GetBy())
+	w.Str("state", wordOf(bulkJobStateWords, int32(m.GetState())))
+	w.time("started_at", m.GetStartedAt())
+	w.time("ended_at", m.GetEndedAt())
+	w.Count("matched", m.GetMatched())
+	w.Bool("exact", m.GetExact())
+	w.Count("looked", m.GetLooked())
+	w.Count("done", m.GetDone())
+	if len(m.GetRefused()) > 0 {
+		w.Key("refused")
+		w.Open('[')
+		for _, x := range m.GetRefused() {
+			w.Open('{')
+			writeBulkRefused(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
+}
+
+func writeTaskFilter(w *jsonWriter, m *pb.TaskFilter) {
+	w.OptStr("queue", m.GetQueue())
+	w.OptStr("state", wordOf(stateWords, int32(m.GetState())))
+	w.OptStr("kind", m.GetKind())
+	w.OptStr("worker", m.GetWorker())
+	w.OptStr("unique", m.GetUnique())
+	if len(m.GetLabels()) > 0 {
+		w.Texts("labels", m.GetLabels())
+	}
+	w.time("from", m.GetFrom())
+	w.time("to", m.GetTo())
+}
+
+func writeBulkRefused(w *jsonWriter, m *pb.BulkRefused) {
+	w.Str("code", m.GetCode())
+	w.Count("count", m.GetCount())
+}
+
+func writeBulkCount(w *jsonWriter, m *pb.BulkCount) {
+	w.Count("count", m.GetCount())
+	w.Bool("exact", m.GetExact())
+	w.Count("inspected", m.GetInspected())
+	w.time("oldest", m.GetOldest())
+	w.time("newest", m.GetNewest())
+	w.Key("sample")
+	w.Open('[')
+	for _, x := range m.GetSample() {
+		w.Open('{')
+		writeTask(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+}
+
+func writeListBulkResponse(w *jsonWriter, m *pb.ListBulkResponse) {
+	w.Key("jobs")
+	w.Open('[')
+	for _, x := range m.GetJobs() {
+		w.Open('{')
+		writeBulkJob(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeCancelBulkResponse(w *jsonWriter, m *pb.CancelBulkResponse) {
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
 // taskBatchCreate serves POST /v1/tasks:batch.
 func (c *restCall) taskBatchCreate() error {
 	in := new(pb.BatchCreateRequest)
@@ -2808,4 +2948,63 @@ func (c *restCall) clusterFinalizeFormat() error {
 		return err
 	}
 	return c.object(http.StatusOK, func(w *jsonWriter) { writeFinalizeFormatResponse(w, out) })
+}
+
+// bulkStart serves POST /v1/bulk.
+func (c *restCall) bulkStart() error {
+	in := new(pb.StartBulkRequest)
+	if err := readBody(c, in, startBulkRequestFields); err != nil {
+		return err
+	}
+	out, err := c.s.Bulk().Start(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(begunIf(out.GetJob() != nil && !out.GetReplayed()), out.GetAt(), func(w *jsonWriter) { writeStartBulkResponse(w, out) })
+}
+
+// bulkRedrive serves POST /v1/queues/{queue}:redrive.
+func (c *restCall) bulkRedrive() error {
+	in := new(pb.RedriveRequest)
+	if err := readIfGiven(c, in, redriveRequestFields); err != nil {
+		return err
+	}
+	in.Queue = c.params[0]
+	out, err := c.s.Bulk().Redrive(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(begunIf(out.GetJob() != nil && !out.GetReplayed()), out.GetAt(), func(w *jsonWriter) { writeStartBulkResponse(w, out) })
+}
+
+// bulkList serves GET /v1/bulk.
+func (c *restCall) bulkList() error {
+	in := new(pb.ListBulkRequest)
+	out, err := c.s.Bulk().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListBulkResponse(w, out) })
+}
+
+// bulkGet serves GET /v1/bulk/{id}.
+func (c *restCall) bulkGet() error {
+	in := new(pb.GetBulkRequest)
+	in.Id = c.params[0]
+	out, err := c.s.Bulk().Get(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeBulkJob(w, out.GetJob()) })
+}
+
+// bulkCancel serves POST /v1/bulk/{id}:cancel.
+func (c *restCall) bulkCancel() error {
+	in := new(pb.CancelBulkRequest)
+	in.Id = c.params[0]
+	out, err := c.s.Bulk().Cancel(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCancelBulkResponse(w, out) })
 }

@@ -20,8 +20,8 @@ type Repeat string
 const (
 	// RepeatByKey is of what makes another thing each time it is asked for.
 	RepeatByKey Repeat = "with the same Idempotency-Key"
-	// RepeatByID is of a batch, in which each task has a name of its own, or none.
-	RepeatByID Repeat = "as it is where each of its tasks has an id or a unique key"
+	// RepeatByID is of what makes things that have names of their own, or none.
+	RepeatByID Repeat = "as it is where all that it makes has an id or a unique key"
 	// RepeatByToken is of the end of an attempt: a token ends one attempt, once.
 	RepeatByToken Repeat = "as it is: the token of the lease tells a repetition"
 	// RepeatSame is of what can be asked for twice and is done once.

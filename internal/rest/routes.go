@@ -27,23 +27,25 @@ const (
 	commitsService  = "/millrace.v1.CommitService/"
 	keysService     = "/millrace.v1.KVService/"
 	queuesService   = "/millrace.v1.QueueService/"
+	bulkService     = "/millrace.v1.BulkService/"
 	searchesService = "/millrace.v1.SearchService/"
 	serversService  = "/millrace.v1.ServerService/"
 )
 
 // The statuses of answers, and the parameters of reads and of pages.
 var (
-	statusOK   = []int{http.StatusOK}
-	statusMade = []int{http.StatusCreated, http.StatusOK}
-	readParams = []Param{minIndex, freshly}
-	pageParams = []Param{limitOf, cursorOf}
+	statusOK    = []int{http.StatusOK}
+	statusBegun = []int{http.StatusAccepted, http.StatusOK}
+	statusMade  = []int{http.StatusCreated, http.StatusOK}
+	readParams  = []Param{minIndex, freshly}
+	pageParams  = []Param{limitOf, cursorOf}
 )
 
 // routes makes the table.
 func routes() []*Route {
 	// The order is that of the document.
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
+		producerRoutes(), workerRoutes(), bulkRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
 	)
 }
 
@@ -228,6 +230,34 @@ func dataRoutes() []*Route {
 		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,
 			Doc: "Count what is in a queue.", handle: (*restCall).queueStats,
+		},
+	}
+}
+
+// bulkRoutes are of jobs about many tasks.
+func bulkRoutes() []*Route {
+	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/bulk", Repeat: RepeatByID, Native: bulkService + "Start", Body: "StartBulkRequest", Answer: "StartBulkResponse", Status: statusBegun,
+			Doc:    "Begin a job that cancels, retries, deletes or prioritizes every task that the filter finds. With an id it can be repeated safely: a repetition is answered with 200. With dry_run nothing is begun: 200, and what it would find.",
+			fields: fieldNames(startBulkRequestFields), handle: (*restCall).bulkStart,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/queues/{queue}:redrive", Repeat: RepeatByID, Native: bulkService + "Redrive", Body: "RedriveRequest", Bare: true, Answer: "StartBulkResponse", Status: statusBegun,
+			Doc:    "Begin a job that makes the dead tasks of a queue ready again. It is the job of POST /v1/bulk with the action retry and the state dead.",
+			fields: fieldNames(redriveRequestFields), handle: (*restCall).bulkRedrive,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/bulk", Native: bulkService + "List", Answer: "ListBulkResponse", Status: statusOK,
+			Doc: "List the jobs that run, and those that ended within the last 24 hours, the last begun first.", handle: (*restCall).bulkList,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/bulk/{id}", Native: bulkService + "Get", Answer: "BulkJob", Status: statusOK,
+			Doc: "Read how far a job is.", handle: (*restCall).bulkGet,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/bulk/{id}:cancel", Repeat: RepeatSame, Native: bulkService + "Cancel", Answer: "CancelBulkResponse", Status: statusOK,
+			Doc: "End a job before its end. What it did stays.", handle: (*restCall).bulkCancel,
 		},
 	}
 }

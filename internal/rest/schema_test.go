@@ -75,6 +75,9 @@ var allShown = map[string]shown{
 	"ForceReleaseResponse": shows(writeForceReleaseResponse), "QueuePaused": shows(writeQueuePaused),
 	"QueueCeilings": shows(writeQueueCeilings), "PauseQueueResponse": shows(writePauseQueueResponse),
 	"ResumeQueueResponse": shows(writeResumeQueueResponse),
+	"StartBulkResponse":   shows(writeStartBulkResponse), "BulkJob": shows(writeBulkJob), "TaskFilter": shows(writeTaskFilter),
+	"BulkRefused": shows(writeBulkRefused), "BulkCount": shows(writeBulkCount), "ListBulkResponse": shows(writeListBulkResponse),
+	"CancelBulkResponse": shows(writeCancelBulkResponse),
 	// Those that are not generated.
 	"Result": shows(writeResult),
 	"SearchResponse": shows(func(w *jsonWriter, m *pb.SearchResponse) {

@@ -134,6 +134,14 @@ func madeOr(replayed bool) int {
 	return http.StatusCreated
 }
 
+// begunIf is the status of an answer to what starts something that goes on: 202 for what was begun, 200 for what was not.
+func begunIf(begun bool) int {
+	if begun {
+		return http.StatusAccepted
+	}
+	return http.StatusOK
+}
+
 // embed serves POST /v1/embed.
 // It is written by hand: vectors are written without a message in between.
 func (c *restCall) embed() error {

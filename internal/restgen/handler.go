@@ -44,6 +44,7 @@ var byHand = map[string]string{
 var services = map[string]string{
 	"TaskService": "Tasks", "CommitService": "Commits", "KVService": "Keys", "KeyspaceService": "Keyspaces", "QueueService": "Queues",
 	"RefService": "Refs", "SearchService": "Searches", "TenantService": "Tenants", "ClusterService": "Cluster", "ServerService": "Info",
+	"BulkService": "Bulk",
 }
 
 // handlerName is the name of the function that serves a route: of its service, its method, and where a method has several routes of
@@ -196,6 +197,8 @@ func (g *generator) answer(r *contract.Route) error {
 		return nil
 	case len(list) == 2 && list[0] == 201 && replayed != nil:
 		status = "madeOr(out.GetReplayed())"
+	case len(list) == 2 && list[0] == 202 && replayed != nil && out.Fields().ByName("job") != nil:
+		status = "begunIf(out.GetJob() != nil && !out.GetReplayed())"
 	case len(list) > 0:
 		return fmt.Errorf("the statuses %v have no code yet", list)
 	}

@@ -66,6 +66,15 @@ var probes = []probe{
 	{"TaskService/ForceRelease", "admin", func(id, _, _ string) proto.Message { return &millracev1.ForceReleaseRequest{Id: id} }},
 	{"QueueService/Pause", "admin", func(_, queue, _ string) proto.Message { return &millracev1.PauseQueueRequest{Queue: queue} }},
 	{"QueueService/Resume", "admin", func(_, queue, _ string) proto.Message { return &millracev1.ResumeQueueRequest{Queue: queue} }},
+	{"BulkService/Start", "admin", func(_, queue, _ string) proto.Message {
+		return &millracev1.StartBulkRequest{Action: millracev1.BulkJob_CANCEL, Filter: &millracev1.TaskFilter{Queue: queue}, DryRun: true}
+	}},
+	{"BulkService/Redrive", "admin", func(_, queue, _ string) proto.Message {
+		return &millracev1.RedriveRequest{Queue: queue, DryRun: true}
+	}},
+	{"BulkService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListBulkRequest{} }},
+	{"BulkService/Get", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.GetBulkRequest{Id: id} }},
+	{"BulkService/Cancel", "admin", func(id, _, _ string) proto.Message { return &millracev1.CancelBulkRequest{Id: id} }},
 	{"TaskService/Delete", "admin", func(id, _, _ string) proto.Message { return &millracev1.DeleteRequest{Id: id} }},
 	{"CommitService/Commit", "producer worker admin", func(_, _, key string) proto.Message {
 		return &millracev1.CommitRequest{Ops: []*millracev1.Op{put("mine", key, "x")}}

@@ -105,7 +105,7 @@ type Repeat int32
 const (
 	Repeat_REPEAT_UNSPECIFIED Repeat = 0 // it is a GET
 	Repeat_KEY                Repeat = 1 // with the same Idempotency-Key
-	Repeat_ID                 Repeat = 2 // as it is, where each task has an id or a unique key
+	Repeat_ID                 Repeat = 2 // as it is, where all that it makes has an id or a unique key
 	Repeat_TOKEN              Repeat = 3 // as it is: the token of the lease tells a repetition
 	Repeat_STATE              Repeat = 4 // as it is: what it asks for is a state
 	Repeat_CONDITION          Repeat = 5 // as it is: a refusal can mean that the first try was applied

@@ -103,3 +103,28 @@ func (n *Node) Queues(_ context.Context, p core.Partition, after string, limit i
 	}
 	return out, core.At{}, nil
 }
+
+// Bulks shows the jobs that were begun, and one of ID(1): they run and have done nothing.
+func (n *Node) Bulks(_ context.Context, p core.Partition, _ core.ReadOptions) ([]core.BulkJob, core.At, error) {
+	n.step()
+	n.reach(p)
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	id, _ := core.ParseTaskID(ID(1))
+	out := []core.BulkJob{{BulkStart: core.BulkStart{ID: id, Action: core.BulkCancel}, State: core.BulkRunning}}
+	for i := range n.Commits {
+		for _, op := range n.Commits[i].Ops {
+			if start, ok := op.(*core.BulkStart); ok && n.Commits[i].Partition == p {
+				out = append(out, core.BulkJob{BulkStart: *start, State: core.BulkRunning})
+			}
+		}
+	}
+	return out, core.At{}, nil
+}
+
+// CountBulk finds nothing.
+func (n *Node) CountBulk(_ context.Context, p core.Partition, _ *core.BulkStart, _ []byte, _ int) (core.BulkCount, core.At, error) {
+	n.step()
+	n.reach(p)
+	return core.BulkCount{}, core.At{}, nil
+}

@@ -142,6 +142,12 @@ func (a *audit) row(key, value []byte) error {
 		a.expiryRows++
 	case keys.RecordLabel:
 		a.labelRows++
+	case keys.RecordBulk:
+		j, err := decodeBulk(value)
+		if err == nil && j.ID != row.Task {
+			a.find("bulk job %s is stored under %s", j.ID, row.Task)
+		}
+		return err
 	case keys.RecordQueueConfig:
 		of, err := decodeConfig(value)
 		if q := a.queues[of.number]; err == nil && (q == nil || q.named) {

@@ -47,6 +47,8 @@ const (
 	formConfigMore byte = 15
 	// Who asked for the cancel of a task.
 	formCancel byte = 16
+	// A bulk job.
+	formBulk byte = 25
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for

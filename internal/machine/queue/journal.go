@@ -37,6 +37,9 @@ type journal struct {
 	pops []*queueState
 	// runs are the changes of running tasks since, in order.
 	runs []runChange
+	// The bulk jobs at the mark, where any was started or stopped since.
+	bulks      []bulk
+	bulkChange bool
 }
 
 // saved is a queue as it was at the mark, or when it was first touched after it.
@@ -122,9 +125,16 @@ func (j *journal) run(r *run, what runStep) {
 	}
 }
 
+// bulked remembers the bulk jobs before the first change of one under the current mark.
+func (j *journal) bulked(m *Machine) {
+	if j.on && !j.bulkChange {
+		j.bulkChange, j.bulks = true, slices.Clone(m.bulks)
+	}
+}
+
 // reset forgets everything, and drops pointers so that what was remembered can be collected.
 func (j *journal) reset() {
-	j.on = false
+	j.on, j.bulks, j.bulkChange = false, nil, false
 	clear(j.saves)
 	clear(j.pushes)
 	clear(j.pops)
@@ -202,6 +212,9 @@ func (m *Machine) Undo() {
 	m.dirty = m.dirty[:j.dirty]
 	for _, l := range m.woken[j.woken:] {
 		l.woken = false
+	}
+	if j.bulkChange {
+		m.bulks = j.bulks
 	}
 	m.meta, m.endedBytes, m.timer, m.wall, m.expiry = j.meta, j.endedBytes, j.timer, j.wall, j.expiry
 	m.ended, m.woken, m.lost, m.wanted = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost], m.wanted[:j.wanted]

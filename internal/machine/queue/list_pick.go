@@ -16,6 +16,8 @@ type picker struct {
 	shift core.Millis
 	// number is that of the query's queue; 0: it names none.
 	number uint32
+	// m has queues and their counters as the entry that is applied has them so far; nil: v has them.
+	m *Machine
 	// queues has the queues that tasks were of so far, by name; nil for one that is not there. swept has their counters, by number.
 	queues map[string]*queueState
 	swept  map[uint32]*counters
@@ -33,42 +35,60 @@ func (k *picker) picky() bool {
 
 // pick reads a task, and reports whether it is there and what the query asks for.
 func (k *picker) pick(id core.TaskID) (t core.Task, ok bool, err error) {
-	rec, ok, err := storedRecord(k.v, keys.AppendTaskState(nil, k.p, id), id)
+	rec, ok, err := k.record(id)
+	if err != nil || !ok {
+		return t, false, err
+	}
+	s, l, ok, err := k.match(id, &rec)
+	if err != nil || !ok {
+		return t, false, err
+	}
+	t, err = readTask(k.v, k.p, id, &rec, s, l)
+	return t, err == nil, err
+}
+
+// record reads the state record of a task, and reports whether the task is there and has the query's queue and state.
+func (k *picker) record(id core.TaskID) (rec record, ok bool, err error) {
+	rec, ok, err = storedRecord(k.v, keys.AppendTaskState(nil, k.p, id), id)
 	switch {
 	case err != nil || !ok:
-		return t, false, err
+		return rec, false, err
 	case k.number != 0 && rec.queue != k.number || k.q.State != 0 && rec.state != k.q.State:
-		return t, false, nil
+		return rec, false, nil
 	}
 	if rec.state.Terminal() {
 		c, err := k.countersOf(rec.queue)
 		if err != nil || c.sweep(rec.state).covers(rec.endedAt, id) {
-			return t, false, err
+			return rec, false, err
 		}
 	}
+	return rec, true, nil
+}
+
+// match reads what was sent of a task that is there, and reports whether it is what the query asks for beyond queue and state.
+func (k *picker) match(id core.TaskID, rec *record) (s *spec, l *queueState, ok bool, err error) {
 	if k.q.Worker != "" {
 		if !rec.held() {
-			return t, false, nil
+			return nil, nil, false, nil
 		}
-		worker, err := readWorker(k.v, k.p, id, &rec)
+		worker, err := readWorker(k.v, k.p, id, rec)
 		if err != nil || worker != k.q.Worker {
-			return t, false, err
+			return nil, nil, false, err
 		}
 	}
 	value, err := must(k.v, keys.AppendTaskPayload(nil, k.p, id), "payload of task %s", id)
 	if err != nil {
-		return t, false, err
+		return nil, nil, false, err
 	}
-	s, err := decodeSpec(value)
+	was, err := decodeSpec(value)
 	if err != nil {
-		return t, false, err
+		return nil, nil, false, err
 	}
-	l, err := k.queueOf(string(s.queue))
-	if err != nil || l == nil || l.number != rec.queue || !k.wants(&s, l) {
-		return t, false, err
+	l, err = k.queueOf(string(was.queue))
+	if err != nil || l == nil || l.number != rec.queue || !k.wants(&was, l) {
+		return nil, nil, false, err
 	}
-	t, err = readTask(k.v, k.p, id, &rec, &s, l)
-	return t, err == nil, err
+	return &was, l, true, nil
 }
 
 // wants reports whether a payload record is what the query asks for.
@@ -98,6 +118,9 @@ func hasLabel(labels []core.Label, want core.Label) bool {
 
 // queueOf reads the queue of a name, once for each; nil: there is none.
 func (k *picker) queueOf(name string) (*queueState, error) {
+	if k.m != nil {
+		return k.m.names[name], nil
+	}
 	if l, ok := k.queues[name]; ok {
 		return l, nil
 	}
@@ -119,6 +142,13 @@ func (k *picker) queueOf(name string) (*queueState, error) {
 
 // countersOf reads the counters of a queue, once for each.
 func (k *picker) countersOf(number uint32) (*counters, error) {
+	if k.m != nil {
+		l, err := k.m.lineAt(number)
+		if err != nil {
+			return nil, err
+		}
+		return &l.counters, nil
+	}
 	if c := k.swept[number]; c != nil {
 		return c, nil
 	}

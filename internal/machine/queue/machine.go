@@ -61,6 +61,8 @@ type Machine struct {
 	expiry core.ShardTime
 	// resumes has the paused queues that go on by themselves, by when.
 	resumes heap[resuming]
+	// bulks are the bulk jobs, by id, with those that ended and are still known.
+	bulks []bulk
 
 	// The rest of this block is as the last context had it. term is the first stamp of the term.
 	term core.ShardTime
@@ -134,6 +136,9 @@ func (m *Machine) Open(v core.View) error {
 		return err
 	}
 	if err := m.seekWall(v, minTime); err != nil {
+		return err
+	}
+	if err := m.openBulks(v); err != nil {
 		return err
 	}
 	return m.seekExpiry(v, minTime)
@@ -370,6 +375,10 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact, err = m.applyUpdate(tx, c, op)
 	case *core.QueuePause:
 		res, fact = m.applyPause(tx, c, op)
+	case *core.BulkStart:
+		res, fact = m.applyBulkStart(tx, c, op)
+	case *core.BulkStop:
+		res, fact = m.applyBulkStop(tx, c, op)
 	case *core.QueueSet:
 		res, fact = m.applyQueueSet(tx, c, op)
 	case *core.QueueDelete:

@@ -152,7 +152,11 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 35).Draw(rt, "op") {
+	switch rapid.IntRange(0, 38).Draw(rt, "op") {
+	case 36, 37:
+		return tw.randomBulk(rt)
+	case 38:
+		return &core.BulkStop{ID: rapid.SampledFrom(randomIDs).Draw(rt, "job")}
 	case 27, 28:
 		return &core.TaskCancel{Task: id, Reason: "r", Force: rapid.IntRange(0, 3).Draw(rt, "force") == 0}
 	case 29:
@@ -197,6 +201,21 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	default:
 		return randomQueueSet(rt)
 	}
+}
+
+// randomBulk is a job about a random part of the tasks.
+func (tw *twins) randomBulk(rt *rapid.T) core.Op {
+	op := &core.BulkStart{
+		ID: rapid.SampledFrom(randomIDs).Draw(rt, "job"), Action: core.BulkAction(rapid.IntRange(1, 4).Draw(rt, "action")),
+		Priority: rapid.Uint8Range(0, 9).Draw(rt, "priority"), Force: rapid.Bool().Draw(rt, "force"),
+		Rate: rapid.SampledFrom([]uint32{0, 1, 20}).Draw(rt, "rate"),
+	}
+	op.Tasks.Queue = rapid.SampledFrom(append([]string{""}, randomQueues...)).Draw(rt, "queue")
+	op.Tasks.State = rapid.SampledFrom(append([]core.State{0}, op.Action.States()...)).Draw(rt, "state")
+	if rapid.IntRange(0, 3).Draw(rt, "has labels") == 0 {
+		op.Tasks.Labels = randomLabels(rt)
+	}
+	return op
 }
 
 // later is a wall time at random, or none.

@@ -169,6 +169,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return "live\n"
 	case "held":
 		return s.held(w)
+	case "jobs":
+		return s.jobs()
+	case "count":
+		return s.count(w)
 	}
 	op := s.op(w, d.Cmd)
 	if op == nil {
@@ -215,7 +219,7 @@ func (s *script) rows() string {
 		return err.Error() + "\n"
 	}
 	var b strings.Builder
-	for r := keys.RecordQueueMeta; r <= keys.RecordLabel; r++ {
+	for r := keys.RecordQueueMeta; int(r) < len(recordNames); r++ {
 		if counts[r] > 0 {
 			fmt.Fprintf(&b, "%s=%d ", recordNames[r], counts[r])
 		}
@@ -229,7 +233,7 @@ var recordNames = [...]string{
 	keys.RecordTaskAttempt: "attempt", keys.RecordTaskHolder: "holder", keys.RecordReady: "ready", keys.RecordTimer: "timer",
 	keys.RecordRunning: "running", keys.RecordTerminal: "terminal", keys.RecordUnique: "unique", keys.RecordWindow: "window",
 	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall", keys.RecordTaskCancel: "cancel", keys.RecordExpiry: "expiry",
-	keys.RecordLabel: "label",
+	keys.RecordLabel: "label", keys.RecordBulk: "bulk",
 }
 
 // op reads the op that a command stands for.
@@ -282,6 +286,10 @@ func (s *script) op(w words, cmd string) core.Op {
 		return s.updateOp(w)
 	case "pause", "resume":
 		return &core.QueuePause{Queue: w.name(), Resume: cmd == "resume", Until: w.at("until"), Reason: w.str("reason", "")}
+	case "bulk":
+		return s.bulkOp(w)
+	case "unbulk":
+		return &core.BulkStop{ID: id}
 	case "queue_set":
 		return s.queueSetOp(w)
 	case "queue_delete":
@@ -499,7 +507,7 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		return fmt.Sprintf("version=%d\n", r.Version)
 	case *core.QueueDelete:
 		return fmt.Sprintf("existed=%v\n", r.Existed)
-	case *core.QueuePause:
+	case *core.QueuePause, *core.BulkStart, *core.BulkStop:
 		return fmt.Sprintf("replayed=%v\n", r.Replayed)
 	}
 	fmt.Fprintf(&b, "%s %s", nameOf(r.Task), r.State)

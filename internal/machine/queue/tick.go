@@ -15,7 +15,7 @@ const minTime = core.ShardTime(math.MinInt64)
 // Tick does what is due at the stamp, at most limit steps of it, and reports whether something due
 // is left. used is the number of changes that it made: a step makes at least one.
 // The order bounds how long anything waits. Leases and timers come first with three quarters of the
-// steps, then removed queues with half of the rest, then ended tasks; what is left over goes to
+// steps, then removed queues with half of the rest, then bulk jobs with half of that, then ended tasks; what is left over goes to
 // leases and timers again. So a flood of one kind does not hold up another.
 func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
 	m.Observe(c)
@@ -35,6 +35,10 @@ func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, 
 		return false, err
 	}
 	left -= used
+	if used, err = m.tickBulk(tx, c, left-left/2); err != nil {
+		return false, err
+	}
+	left = max(left-used, 0)
 	if used, err = m.purge(tx, c, left); err != nil {
 		return false, err
 	}
@@ -74,7 +78,7 @@ func (m *Machine) Due() core.ShardTime {
 	if len(m.removed) > 0 {
 		return 0
 	}
-	return min(due, m.overDue(), m.expiryDue(), m.resumeDue())
+	return min(due, m.overDue(), m.expiryDue(), m.resumeDue(), m.bulkDue())
 }
 
 // tickTimed ends leases first, in order of their ends, and then fires timers of both kinds, each

@@ -12,6 +12,8 @@ var uniqueUntilWords = []string{"ttl", "start", "terminal"}
 
 var uniqueOnConflictWords = []string{"return", "reject", "replace"}
 
+var stateWords = []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}
+
 var kvCheckCompareWords = []string{"", "exists", "absent", "equal", "not_equal", "less", "greater"}
 
 var refChangeKindWords = []string{"", "create", "update", "delete", "verify", "symref_create", "symref_update", "symref_delete", "symref_verify"}
@@ -31,6 +33,8 @@ var fieldTypeWords = []string{"", "keyword", "keywords", "int", "float", "bool",
 var fieldGateWords = []string{"", "role", "credential", "block"}
 
 var memberVerbWords = []string{"", "add", "remove", "replace", "promote", "set", "cancel", "drain", "undrain"}
+
+var bulkJobActionWords = []string{"", "cancel", "retry", "delete", "prioritize"}
 
 func writeTaskSpec(w *restBody, m *pb.TaskSpec) {
 	if m == nil {
@@ -736,6 +740,41 @@ func writeTransferShardRequest(w *restBody, m *pb.TransferShardRequest) {
 	w.number("to", m.GetTo())
 }
 
+func writeStartBulkRequest(w *restBody, m *pb.StartBulkRequest) {
+	w.text("id", m.GetId())
+	w.word("action", bulkJobActionWords, int32(m.GetAction()))
+	if x := m.GetFilter(); x != nil {
+		w.object("filter", func() { writeTaskFilter(w, x) })
+	}
+	w.int("priority", int64(m.GetPriority()))
+	w.flag("force", m.GetForce())
+	w.int("rate", int64(m.GetRate()))
+	w.text("reason", m.GetReason())
+	w.flag("dry_run", m.GetDryRun())
+}
+
+func writeTaskFilter(w *restBody, m *pb.TaskFilter) {
+	w.text("queue", m.GetQueue())
+	w.word("state", stateWords, int32(m.GetState()))
+	w.text("kind", m.GetKind())
+	w.text("worker", m.GetWorker())
+	w.text("unique", m.GetUnique())
+	w.textMap("labels", m.GetLabels())
+	w.time("from", m.GetFrom())
+	w.time("to", m.GetTo())
+}
+
+func writeRedriveRequest(w *restBody, m *pb.RedriveRequest) {
+	w.text("id", m.GetId())
+	w.int("rate", int64(m.GetRate()))
+	w.text("reason", m.GetReason())
+	w.flag("dry_run", m.GetDryRun())
+	w.text("kind", m.GetKind())
+	w.textMap("labels", m.GetLabels())
+	w.time("from", m.GetFrom())
+	w.time("to", m.GetTo())
+}
+
 // routes are the routes of each method, by its full name.
 var routes = map[string][]route{
 	"/millrace.v1.TaskService/Create": {
@@ -1174,6 +1213,34 @@ var routes = map[string][]route{
 	"/millrace.v1.ServerService/Status": {
 		{
 			verb: "GET", path: []string{"/v1/status"},
+		},
+	},
+	"/millrace.v1.BulkService/Start": {
+		{
+			verb: "POST", path: []string{"/v1/bulk"},
+			body: func(w *restBody, in any) { writeStartBulkRequest(w, in.(*pb.StartBulkRequest)) },
+		},
+	},
+	"/millrace.v1.BulkService/Redrive": {
+		{
+			verb: "POST", path: []string{"/v1/queues/", "queue=queue", ":redrive"},
+			body: func(w *restBody, in any) { writeRedriveRequest(w, in.(*pb.RedriveRequest)) },
+		},
+	},
+	"/millrace.v1.BulkService/List": {
+		{
+			verb: "GET", path: []string{"/v1/bulk"},
+		},
+	},
+	"/millrace.v1.BulkService/Get": {
+		{
+			verb: "GET", path: []string{"/v1/bulk/", "id=id"},
+			answer: "job",
+		},
+	},
+	"/millrace.v1.BulkService/Cancel": {
+		{
+			verb: "POST", path: []string{"/v1/bulk/", "id=id", ":cancel"},
 		},
 	},
 }

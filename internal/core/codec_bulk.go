@@ -1,0 +1,59 @@
+package core
+
+import "math"
+
+// bulkOp writes what follows the kind of an op of bulk jobs.
+func (w *writer) bulkOp(op Op) {
+	switch op := op.(type) {
+	case *BulkStart:
+		w.id(op.ID)
+		w.byte(byte(op.Action))
+		w.byte(byte(op.Tasks.State))
+		f := w.fields(true)
+		f.name(op.Tasks.Queue)
+		f.name(op.Tasks.Kind)
+		f.text(op.Tasks.Worker)
+		f.text(op.Tasks.Unique)
+		if f.has(len(op.Tasks.Labels) > 0) {
+			w.labels(op.Tasks.Labels)
+		}
+		f.int(int64(op.Tasks.From))
+		f.int(int64(op.Tasks.To))
+		f.uint(uint64(op.Priority))
+		f.has(op.Force)
+		f.uint(uint64(op.Rate))
+		f.text(op.Reason)
+		f.uint(op.Matched)
+		f.has(op.Exact)
+	case *BulkStop:
+		w.id(op.ID)
+	}
+}
+
+// bulkOp reads what the writer's bulkOp wrote.
+func (r *reader) bulkOp(kind OpKind) Op {
+	if kind == OpBulkStop {
+		return &BulkStop{ID: r.id()}
+	}
+	op := &BulkStart{ID: r.id(), Action: BulkAction(r.byte())}
+	op.Tasks.State = State(r.byte())
+	f := r.fields(true)
+	op.Tasks.Queue, op.Tasks.Kind, op.Tasks.Worker, op.Tasks.Unique = f.name(), f.name(), f.text(), f.text()
+	if f.has() {
+		op.Tasks.Labels = r.labels()
+		r.nonZero(len(op.Tasks.Labels) > 0)
+	}
+	op.Tasks.From, op.Tasks.To = ShardTime(f.int()), ShardTime(f.int())
+	op.Priority, op.Force = uint8(f.uint(math.MaxUint8)), f.has()
+	op.Rate, op.Reason = uint32(f.uint(math.MaxUint32)), f.text()
+	op.Matched, op.Exact = f.uint(math.MaxUint64), f.has()
+	f.end()
+	return op
+}
+
+// bulkStartSize is opSize of a BulkStart.
+func bulkStartSize(op *BulkStart) int {
+	q := &op.Tasks
+	return opHeader + 16 + 3 + 2*newName + len(q.Queue) + len(q.Kind) + 3*nameBytes + len(q.Worker) + len(q.Unique) + len(op.Reason) +
+		labelsSize(q.Labels) + 6*varintBytes
+}
