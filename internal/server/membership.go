@@ -410,6 +410,9 @@ func (r *refusedChanges) count(text string) {
 	}
 }
 
+// changeUnknown is what an operator is told of a change that may have been made.
+const changeUnknown = "whether the change was made is not known: look at the status"
+
 // refusedChange returns the HTTP status and the text of a refused change. The text begins with the
 // code that clients of the API get for the same error.
 func refusedChange(err error) (status int, text string) {
@@ -434,9 +437,13 @@ func refusedChange(err error) (status int, text string) {
 		if f.Reason == "no_cluster" {
 			return http.StatusConflict, "WRONG_STATE this server is by itself: start it with a cluster id to let it grow"
 		}
-		return http.StatusServiceUnavailable, "UNAVAILABLE " + f.Error()
+		text := "UNAVAILABLE " + f.Error()
+		if f.Unknown {
+			text += "; " + changeUnknown
+		}
+		return http.StatusServiceUnavailable, text
 	case core.DeadlineExceeded:
-		return http.StatusServiceUnavailable, "DEADLINE_EXCEEDED whether the change was made is not known: look at the status"
+		return http.StatusServiceUnavailable, "DEADLINE_EXCEEDED " + changeUnknown
 	}
 	return http.StatusServiceUnavailable, "UNAVAILABLE " + err.Error()
 }

@@ -31,6 +31,7 @@ func TestEachRefusalOfAChangeOfMembershipHasItsCodeItsTextAndItsCount(t *testing
 		{core.Invalid{Field: "to", Message: "must be a member"}, http.StatusBadRequest, "INVALID_ARGUMENT to: must be a member"},
 		{core.TooLarge{Field: "name", Limit: "member_text", Max: 255}, http.StatusRequestEntityTooLarge, "TOO_LARGE name is larger than limit member_text of 255"},
 		{core.Unavailable{Reason: "no_leader"}, http.StatusServiceUnavailable, "UNAVAILABLE unavailable: no_leader"},
+		{core.Unavailable{Reason: "no_leader", Unknown: true}, http.StatusServiceUnavailable, "UNAVAILABLE unavailable: no_leader; whether the change was made is not known: look at the status"},
 		{core.DeadlineExceeded{}, http.StatusServiceUnavailable, "DEADLINE_EXCEEDED whether the change was made is not known: look at the status"},
 	} {
 		status, text := refusedChange(c.fact)
