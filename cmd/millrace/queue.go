@@ -22,7 +22,7 @@ func (a *app) queueCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRmCmd())
+	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd())
 	return c
 }
 

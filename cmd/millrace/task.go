@@ -327,27 +327,34 @@ func (a *app) taskGetCmd() *cobra.Command {
 
 // taskListCmd makes the command that lists tasks of one state.
 func (a *app) taskListCmd() *cobra.Command {
-	var queue, state string
+	var f filterFlags
+	var newest bool
 	var limit int
 	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List a queue's tasks in one state",
-		Example: `  millrace task list -q mail --state dead`,
-		Args:    cobra.NoArgs,
+		Use:   "list",
+		Short: "List tasks, in the order of their state or of their creation",
+		Long: `List the tasks that have everything that the flags name. Those of a queue in one state come in the order of
+that state, others about in the order of their creation. Without a queue and a state every task is looked at.`,
+		Example: `  millrace task list -q mail --state dead --newest --limit 20
+  millrace task list --label order=7 --state any`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, ok := millrace.ParseState(state)
-			if !ok {
-				return usageError{fmt.Errorf("--state: %q is not a state of a task", state)}
+			filter, err := f.filter()
+			if err != nil {
+				return err
+			}
+			q := millrace.ListQuery{
+				Queue: filter.Queue, State: filter.State, Kind: filter.Kind, Worker: filter.Worker, Unique: filter.Unique,
+				Labels: filter.Labels, From: filter.From, To: filter.To, Newest: newest,
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
-				return a.listTasks(ctx, client, millrace.ListQuery{Queue: queue, State: s}, limit)
+				return a.listTasks(ctx, client, q, limit)
 			})
 		},
 	}
-	c.Flags().StringVarP(&queue, "queue", "q", "", "queue (required)")
-	c.Flags().StringVar(&state, "state", "ready", "state of the tasks: blocked, scheduled, ready, running, completed, dead or cancelled")
+	f.flags(c.Flags(), "ready")
+	c.Flags().BoolVar(&newest, "newest", false, "the last ones first")
 	c.Flags().IntVar(&limit, "limit", 100, "print at most this many tasks; 0 = all")
-	_ = c.MarkFlagRequired("queue")
 	return c
 }
 
@@ -366,7 +373,11 @@ func (a *app) listTasks(ctx context.Context, c *millrace.Client, q millrace.List
 		for _, t := range page {
 			v := viewOf(t, false)
 			if err := a.print(v, func(w io.Writer) {
-				fmt.Fprintf(w, "%s  %-9s  attempt %d  %s  %s\n", v.ID, v.State, v.Attempt, stamp(v.CreatedAt), v.Reason)
+				fmt.Fprintf(w, "%s  %-9s  attempt %d  %s  %s", v.ID, v.State, v.Attempt, stamp(v.CreatedAt), v.Reason)
+				if q.Queue == "" {
+					fmt.Fprintf(w, "  queue %s", oneLine(v.Queue))
+				}
+				fmt.Fprintln(w)
 			}); err != nil {
 				return err
 			}

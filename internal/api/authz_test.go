@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"strings"
 	"testing"
 
@@ -26,7 +27,7 @@ func goodRequests() map[string]proto.Message {
 	spec := &pb.TaskSpec{Queue: "mail", Payload: []byte("{}")}
 	put := &pb.Op{Op: &pb.Op_KvPut{KvPut: &pb.KVPut{Keyspace: "ks", Key: []byte("k")}}}
 	settle := &pb.SettleItem{Id: apitest.ID(1), Token: 4, Outcome: &pb.SettleItem_Release{Release: &pb.Release{}}}
-	return map[string]proto.Message{
+	out := map[string]proto.Message{
 		"/millrace.v1.TaskService/Create":             &pb.CreateRequest{Task: spec},
 		"/millrace.v1.TaskService/BatchCreate":        &pb.BatchCreateRequest{Tasks: []*pb.TaskSpec{spec}},
 		"/millrace.v1.TaskService/Get":                &pb.GetRequest{Id: apitest.ID(1)},
@@ -38,17 +39,6 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.TaskService/Settle":             &pb.SettleRequest{Items: []*pb.SettleItem{settle}},
 		"/millrace.v1.TaskService/BatchGet":           &pb.BatchGetRequest{Ids: []string{apitest.ID(1)}},
 		"/millrace.v1.TaskService/RunNow":             &pb.RunNowRequest{Id: apitest.ID(1)},
-		"/millrace.v1.TaskService/Update":             &pb.UpdateRequest{Id: apitest.ID(1), Priority: new(uint32)},
-		"/millrace.v1.TaskService/Cancel":             &pb.CancelRequest{Id: apitest.ID(1)},
-		"/millrace.v1.TaskService/Retry":              &pb.RetryRequest{Id: apitest.ID(1)},
-		"/millrace.v1.TaskService/ForceRelease":       &pb.ForceReleaseRequest{Id: apitest.ID(1)},
-		"/millrace.v1.QueueService/Pause":             &pb.PauseQueueRequest{Queue: "mail"},
-		"/millrace.v1.QueueService/Resume":            &pb.ResumeQueueRequest{Queue: "mail"},
-		"/millrace.v1.BulkService/Start":              &pb.StartBulkRequest{Action: pb.BulkJob_CANCEL},
-		"/millrace.v1.BulkService/Redrive":            &pb.RedriveRequest{Queue: "mail"},
-		"/millrace.v1.BulkService/List":               &pb.ListBulkRequest{},
-		"/millrace.v1.BulkService/Get":                &pb.GetBulkRequest{Id: apitest.ID(1)},
-		"/millrace.v1.BulkService/Cancel":             &pb.CancelBulkRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Delete":             &pb.DeleteRequest{Id: apitest.ID(1)},
 		"/millrace.v1.CommitService/Commit":           &pb.CommitRequest{Ops: []*pb.Op{put}},
 		"/millrace.v1.KVService/Get":                  &pb.KVGetRequest{Keyspace: "ks", Key: []byte("k")},
@@ -105,6 +95,25 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.ClusterService/TransferShard":   &pb.TransferShardRequest{Shard: 1, To: 2},
 		"/millrace.v1.ClusterService/BalanceShards":   &pb.BalanceShardsRequest{},
 		"/millrace.v1.ClusterService/FinalizeFormat":  &pb.FinalizeFormatRequest{},
+	}
+	maps.Copy(out, operateRequests())
+	return out
+}
+
+// operateRequests are those of goodRequests by which tasks and queues are operated.
+func operateRequests() map[string]proto.Message {
+	return map[string]proto.Message{
+		"/millrace.v1.TaskService/Update":       &pb.UpdateRequest{Id: apitest.ID(1), Priority: new(uint32)},
+		"/millrace.v1.TaskService/Cancel":       &pb.CancelRequest{Id: apitest.ID(1)},
+		"/millrace.v1.TaskService/Retry":        &pb.RetryRequest{Id: apitest.ID(1)},
+		"/millrace.v1.TaskService/ForceRelease": &pb.ForceReleaseRequest{Id: apitest.ID(1)},
+		"/millrace.v1.QueueService/Pause":       &pb.PauseQueueRequest{Queue: "mail"},
+		"/millrace.v1.QueueService/Resume":      &pb.ResumeQueueRequest{Queue: "mail"},
+		"/millrace.v1.BulkService/Start":        &pb.StartBulkRequest{Action: pb.BulkJob_CANCEL},
+		"/millrace.v1.BulkService/Redrive":      &pb.RedriveRequest{Queue: "mail"},
+		"/millrace.v1.BulkService/List":         &pb.ListBulkRequest{},
+		"/millrace.v1.BulkService/Get":          &pb.GetBulkRequest{Id: apitest.ID(1)},
+		"/millrace.v1.BulkService/Cancel":       &pb.CancelBulkRequest{Id: apitest.ID(1)},
 	}
 }
 

@@ -145,7 +145,7 @@ func (bs *BulkService) begin(ctx context.Context, c *call, op *core.BulkStart, d
 		}
 	}
 	found := make([]core.BulkCount, c.t.parts)
-	until := time.Now().Add(bulkCounts)
+	until := bs.s.o.Clock.Boot() + bulkCounts
 	if err := c.each(0, func(p core.Partition) (err error) {
 		found[p.Index], err = bs.count(ctx, p, op, until)
 		return err
@@ -189,8 +189,8 @@ func (bs *BulkService) begin(ctx context.Context, c *call, op *core.BulkStart, d
 }
 
 // count counts the tasks of a partition that a job will find. Where the states of a queue say it, it is known without a look at each;
-// else it stops at a time. Next is set where not all were looked at.
-func (bs *BulkService) count(ctx context.Context, p core.Partition, op *core.BulkStart, until time.Time) (all core.BulkCount, err error) {
+// else it stops at until, a time of the clock since boot. Next is set where not all were looked at.
+func (bs *BulkService) count(ctx context.Context, p core.Partition, op *core.BulkStart, until time.Duration) (all core.BulkCount, err error) {
 	f := &op.Tasks
 	plain := f.Queue != "" && f.Kind == "" && f.Worker == "" && f.Unique == "" && len(f.Labels) == 0 && f.From == 0 && f.To == 0 &&
 		op.Action != core.BulkPrioritize
@@ -205,7 +205,7 @@ func (bs *BulkService) count(ctx context.Context, p core.Partition, op *core.Bul
 		}
 		all.Newest = max(all.Newest, c.Newest)
 		all.Sample, all.Next = append(all.Sample, c.Sample...), c.Next
-		if c.Next == nil || plain || time.Now().After(until) {
+		if c.Next == nil || plain || bs.s.o.Clock.Boot() >= until {
 			break
 		}
 	}

@@ -43,6 +43,7 @@ type Client struct {
 	search  millracev1.SearchServiceClient
 	spaces  millracev1.KeyspaceServiceClient
 	tenants millracev1.TenantServiceClient
+	bulk    millracev1.BulkServiceClient
 	server  millracev1.ServerServiceClient
 
 	mu sync.Mutex // guards the fields below
@@ -81,6 +82,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c.refs = millracev1.NewRefServiceClient(c.router)
 	c.queues, c.server = millracev1.NewQueueServiceClient(c.router), millracev1.NewServerServiceClient(c.router)
 	c.search = millracev1.NewSearchServiceClient(c.router)
+	c.bulk = millracev1.NewBulkServiceClient(c.router)
 	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.router), millracev1.NewTenantServiceClient(c.router)
 	c.calls = session.NewProducers(c.hub)
 	return c, nil

@@ -26,6 +26,7 @@ type side struct {
 	commits pb.CommitServiceClient
 	kv      pb.KVServiceClient
 	queues  pb.QueueServiceClient
+	bulk    pb.BulkServiceClient
 	held    []*pb.Hold // what was claimed, in order
 }
 
@@ -33,7 +34,7 @@ func newSide(c *millrace.Client) *side {
 	conn := c.Conn()
 	return &side{
 		tasks: pb.NewTaskServiceClient(conn), commits: pb.NewCommitServiceClient(conn),
-		kv: pb.NewKVServiceClient(conn), queues: pb.NewQueueServiceClient(conn),
+		kv: pb.NewKVServiceClient(conn), queues: pb.NewQueueServiceClient(conn), bulk: pb.NewBulkServiceClient(conn),
 	}
 }
 
@@ -129,6 +130,14 @@ func (s *side) do(ctx context.Context, step proto.Message) string {
 		out, err = s.queues.Pause(ctx, in)
 	case *pb.ResumeQueueRequest:
 		out, err = s.queues.Resume(ctx, in)
+	case *pb.StartBulkRequest:
+		out, err = s.bulk.Start(ctx, in)
+	case *pb.RedriveRequest:
+		out, err = s.bulk.Redrive(ctx, in)
+	case *pb.GetBulkRequest:
+		out, err = s.bulk.Get(ctx, in)
+	case *pb.CancelBulkRequest:
+		out, err = s.bulk.Cancel(ctx, in)
 	}
 	if err != nil {
 		return shown(err)
@@ -435,7 +444,20 @@ func drawStep(rt *rapid.T) proto.Message {
 // drawControl is a request of who looks after tasks and queues.
 func drawControl(rt *rapid.T, queue string) proto.Message {
 	reason := rapid.SampledFrom([]string{"", "why", strings.Repeat("r", 257)})
-	switch rapid.IntRange(0, 7).Draw(rt, "control") {
+	switch rapid.IntRange(0, 11).Draw(rt, "control") {
+	case 8:
+		return &pb.StartBulkRequest{
+			Id: drawID(rt), Action: pb.BulkJob_Action(rapid.Int32Range(0, 5).Draw(rt, "action")), Reason: reason.Draw(rt, "reason"),
+			Priority: rapid.Uint32Range(0, 10).Draw(rt, "priority"), Force: rapid.Bool().Draw(rt, "force"), DryRun: rapid.Bool().Draw(rt, "dry run"),
+			Rate:   rapid.SampledFrom([]uint32{0, 1, 1_000_001}).Draw(rt, "rate"),
+			Filter: &pb.TaskFilter{Queue: queue, State: pb.State(rapid.Int32Range(0, 7).Draw(rt, "state"))},
+		}
+	case 9:
+		return &pb.RedriveRequest{Queue: queue, Id: drawID(rt), DryRun: rapid.Bool().Draw(rt, "dry run")}
+	case 10:
+		return &pb.GetBulkRequest{Id: drawID(rt)}
+	case 11:
+		return &pb.CancelBulkRequest{Id: drawID(rt)}
 	case 0:
 		return &pb.DeleteRequest{Id: drawID(rt)}
 	case 1:

@@ -2,6 +2,8 @@ package millrace
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -212,22 +214,35 @@ func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 	return out, nil
 }
 
-// ListQuery asks for a page of a queue's tasks in one state.
+// ListQuery asks for a page of the tasks that have everything that it names: those of a queue in a state in the order of that state,
+// else about in the order of their creation.
 type ListQuery struct {
-	Queue  string // required
-	State  State  // required
+	Queue  string // empty: any
+	State  State  // 0: any
 	Limit  int    // 1 to 1,000; default 100
 	Cursor string // of the page before; empty for the first
+	Newest bool   // the last ones first
+	Kind   string // empty: any
+	Worker string // that runs them, or completed them; empty: any
+	Unique string // the unique key they were created under; empty: any
+	Labels map[string]string
+	// From and To bound the creation: From on, and before To. Zero: no bound.
+	From, To time.Time
 }
 
 // List reads a page, without payloads and results. The cursor of the next page is empty at the end.
 func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next string, err error) {
+	req := &millracev1.ListRequest{
+		Queue: q.Queue, State: millracev1.State(q.State), Limit: uint32(max(q.Limit, 0)), Cursor: q.Cursor, Desc: q.Newest,
+		Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: momentOf(q.From), To: momentOf(q.To),
+	}
+	for _, name := range slices.Sorted(maps.Keys(q.Labels)) {
+		req.Label = append(req.Label, name+"="+q.Labels[name])
+	}
 	line := ledger.Line{Op: "list", Queue: q.Queue, Invoke: c.hub.Ledger.Now()}
 	var resp *millracev1.ListResponse
 	err = c.read(ctx, anywhere, func(ctx context.Context) (err error) {
-		resp, err = c.tasks.List(ctx, &millracev1.ListRequest{
-			Queue: q.Queue, State: millracev1.State(q.State), Limit: uint32(max(q.Limit, 0)), Cursor: q.Cursor,
-		})
+		resp, err = c.tasks.List(ctx, req)
 		return err
 	})
 	c.record(line, resp.GetAt(), err)

@@ -138,6 +138,13 @@ func (w *visitor) everyControl(makeTask func()) {
 	id, token = w.claimed()
 	w.do("POST", "/v1/tasks/{id}/cancel", id, `{"reason":"test"}`, 200)
 	w.do("POST", "/v1/tasks/{id}/stop", id, fmt.Sprintf(`{"token":%q}`, token), 200)
+
+	var begun struct{ Job struct{ ID string } }
+	noErr(w.t, json.Unmarshal(w.do("POST", "/v1/bulk", "", `{"action":"prioritize","filter":{"queue":"q"}}`, 202), &begun))
+	w.do("GET", "/v1/bulk/{id}", begun.Job.ID, "", 200)
+	w.do("GET", "/v1/bulk", "", "", 200)
+	w.do("POST", "/v1/bulk/{id}:cancel", begun.Job.ID, "", 200)
+	w.do("POST", "/v1/queues/{queue}:redrive", "", `{"dry_run":true}`, 200)
 }
 
 func (w *visitor) everyOperatorRoute() {
