@@ -116,6 +116,9 @@ func (m *Machine) clear() {
 // and seeks for the rest. A machine can be opened again, and then forgets what it had.
 func (m *Machine) Open(v core.View) error {
 	m.clear()
+	if err := m.openBulks(v); err != nil { // a job may be there before the first task
+		return err
+	}
 	m.key = keys.AppendQueueMeta(m.key[:0], m.p)
 	value, ok, err := v.Get(m.key)
 	if err != nil || !ok {
@@ -136,9 +139,6 @@ func (m *Machine) Open(v core.View) error {
 		return err
 	}
 	if err := m.seekWall(v, minTime); err != nil {
-		return err
-	}
-	if err := m.openBulks(v); err != nil {
 		return err
 	}
 	return m.seekExpiry(v, minTime)
