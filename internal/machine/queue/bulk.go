@@ -17,7 +17,7 @@ import (
 const (
 	// bulkActs is how many tasks one part acts on at most, and bulkRows how many rows it looks at. They bound for how long other
 	// work of the partition waits.
-	bulkActs = 256
+	bulkActs = 128
 	bulkRows = 1_024
 	// bulkChunk is how many rows are read at once at least.
 	bulkChunk = 64
@@ -36,6 +36,8 @@ type bulk struct {
 	cursor []byte
 	// next is when the next part is due, or when an ended job is forgotten.
 	next core.ShardTime
+	// owed is what the rate asks for beyond whole milliseconds of next: that many parts of a millisecond, of which one has Rate.
+	owed uint64
 }
 
 // applyBulkStart begins a job.
@@ -229,6 +231,11 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 	by := *c
 	by.Principal = j.By
 	end := false
+	// Each look at the oldest passes by the rows that this part has deleted: one look at its end is enough.
+	m.late = make(map[*past]bool)
+	defer func() {
+		err = cmp.Or(err, m.seekLate(tx))
+	}()
 	for acted < most && looked < rows && !end {
 		var found []bulkRow
 		if found, end, err = w.next(j.cursor, min(rows-looked, max(most-acted, bulkChunk))); err != nil {
@@ -261,10 +268,22 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 	if acted == 0 {
 		j.next = c.Stamp.Add(bulkPause)
 	} else {
-		j.next = max(j.next, c.Stamp.Add(-bulkLate)).Add(core.Millis((acted*1000 + int(j.Rate) - 1) / int(j.Rate)))
+		owed := uint64(acted)*1000 + j.owed
+		j.next = max(j.next, c.Stamp.Add(-bulkLate)).Add(core.Millis(owed / uint64(j.Rate)))
+		j.owed = owed % uint64(j.Rate)
 	}
 	m.saveBulk(tx, j)
 	return acted, looked, nil
+}
+
+// seekLate looks up the oldest of the ended tasks of each list that a part took some from.
+func (m *Machine) seekLate(v core.View) (err error) {
+	late := m.late
+	m.late = nil
+	for p := range late { // each is looked up by itself: the order makes no difference
+		err = cmp.Or(err, m.afterPast(v, p, p.oldest))
+	}
+	return err
 }
 
 // bulkAct does to one task what a job is about, and counts how it went.
@@ -310,7 +329,7 @@ func appendBulk(b []byte, j *bulk) []byte {
 	b = putString(putString(putUint(b, uint64(j.Rate)), j.Reason), j.By)
 	b = putInt(putInt(putInt(b, int64(j.Started)), int64(j.Ended)), int64(j.next))
 	b = putUint(putUint(putUint(b, j.Matched), j.Looked), j.Done)
-	b = putString(putUint(b, uint64(j.number)), string(j.cursor))
+	b = putString(putUint(putUint(b, uint64(j.number)), j.owed), string(j.cursor))
 	b = putUint(b, uint64(len(j.Refused)))
 	for _, r := range j.Refused {
 		b = putUint(putString(b, r.Code), r.Count)
@@ -333,7 +352,7 @@ func decodeBulk(b []byte) (j bulk, err error) {
 	j.Rate, j.Reason, j.By = r.u32(), r.string(), r.string()
 	j.Started, j.Ended, j.next = core.ShardTime(r.int()), core.ShardTime(r.int()), core.ShardTime(r.int())
 	j.Matched, j.Looked, j.Done = r.uint(), r.uint(), r.uint()
-	j.number = r.u32()
+	j.number, j.owed = r.u32(), r.uint()
 	if cursor := r.string(); cursor != "" {
 		j.cursor = []byte(cursor)
 	}

@@ -204,6 +204,10 @@ func (m *Machine) afterPast(v core.View, p *past, at core.ShardTime) error {
 	if at != p.oldest {
 		return nil
 	}
+	if m.late != nil {
+		m.late[p] = true
+		return nil
+	}
 	oldest, err := m.seekOldest(v, p, at)
 	if err != nil {
 		return err
