@@ -232,7 +232,7 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 	by.Principal = j.By
 	end := false
 	// Each look at the oldest passes by the rows that this part has deleted: one look at its end is enough.
-	m.late = make(map[*past]bool)
+	m.looksLate = true
 	defer func() {
 		err = cmp.Or(err, m.seekLate(tx))
 	}()
@@ -278,11 +278,11 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 
 // seekLate looks up the oldest of the ended tasks of each list that a part took some from.
 func (m *Machine) seekLate(v core.View) (err error) {
-	late := m.late
-	m.late = nil
-	for p := range late { // each is looked up by itself: the order makes no difference
+	m.looksLate = false
+	for _, p := range m.late {
 		err = cmp.Or(err, m.afterPast(v, p, p.oldest))
 	}
+	m.late = m.late[:0]
 	return err
 }
 

@@ -204,8 +204,10 @@ func (m *Machine) afterPast(v core.View, p *past, at core.ShardTime) error {
 	if at != p.oldest {
 		return nil
 	}
-	if m.late != nil {
-		m.late[p] = true
+	if m.looksLate {
+		if !slices.Contains(m.late, p) {
+			m.late = append(m.late, p)
+		}
 		return nil
 	}
 	oldest, err := m.seekOldest(v, p, at)

@@ -63,8 +63,9 @@ type Machine struct {
 	resumes heap[resuming]
 	// bulks are the bulk jobs, by id, with those that ended and are still known.
 	bulks []bulk
-	// late has the lists of ended tasks whose oldest is looked up at the end of a part of a job; nil: it is looked up at once.
-	late map[*past]bool
+	// looksLate is set while a part of a job is done: late has the lists of ended tasks whose oldest is looked up at its end.
+	looksLate bool
+	late      []*past
 
 	// The rest of this block is as the last context had it. term is the first stamp of the term.
 	term core.ShardTime
