@@ -30,6 +30,7 @@ const (
 	RecordTaskCancel    QueueRecord = 17 // by task: who asked for its cancel, when and why
 	RecordExpiry        QueueRecord = 18 // by wall time and task: a task is dead unless it has started when most wall clocks show that time
 	RecordLabel         QueueRecord = 19 // by name, value and task: the number of its queue
+	RecordTaskEffects   QueueRecord = 24 // by task: what its completion did besides
 	RecordBulk          QueueRecord = 25 // by id: a bulk job
 )
 
@@ -289,6 +290,11 @@ func DecodeLabel(key []byte) (id core.TaskID, ok bool) {
 	return core.TaskID(b[len(b)-16:]), true
 }
 
+// AppendTaskEffects appends the key of what a task's completion did besides.
+func AppendTaskEffects(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordTaskEffects), id[:]...))
+}
+
 // AppendBulk appends the key of a bulk job.
 func AppendBulk(dst []byte, p core.Partition, id core.TaskID) []byte {
 	return End(append(appendQueue(dst, p, RecordBulk), id[:]...))
@@ -454,7 +460,7 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	case RecordQueueConfig:
 		row.Name = string(b)
 		return row, true
-	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel, RecordBulk:
+	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel, RecordTaskEffects, RecordBulk:
 		copy(row.Task[:], b)
 		return row, len(b) == 16
 	case RecordTaskAttempt:

@@ -50,12 +50,14 @@ type audit struct {
 	tasks, results, holders, attempts int
 	tombstones, windows               int
 	cancels, expiries, labels         int
+	effects                           int
 	// The numbers of rows that were seen.
 	payloadRows, resultRows, holderRows int
 	attemptRows                         int
 	timerRows                           [5]int
 	wallRows                            int
 	cancelRows, expiryRows, labelRows   int
+	effectRows                          int
 	// indexRows counts rows of indexes, by state.
 	indexRows [8]int
 	// indexed counts tasks that must have such a row, by state.
@@ -142,6 +144,8 @@ func (a *audit) row(key, value []byte) error {
 		a.expiryRows++
 	case keys.RecordLabel:
 		a.labelRows++
+	case keys.RecordTaskEffects:
+		a.effectRows++
 	case keys.RecordBulk:
 		j, err := decodeBulk(value)
 		if err == nil && j.ID != row.Task {
@@ -337,7 +341,10 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 			return err
 		}
 		e, err := decodeEnded(value)
-		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder, len(s.labels) > 0, rec.hasCancel}) {
+		if e.effects {
+			a.effects++
+		}
+		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder, len(s.labels) > 0, rec.hasCancel, e.effects}) {
 			a.find("row of ended task %s differs from its records", id)
 		}
 		if err == nil && rec.content != s.content {
@@ -389,6 +396,7 @@ func (a *audit) finish() {
 		{"cancels", a.cancelRows, a.cancels},
 		{"expiries", a.expiryRows, a.expiries},
 		{"labels", a.labelRows, a.labels},
+		{"lists of effects", a.effectRows, a.effects},
 		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
 		{"timers of unique keys", a.timerRows[keys.TimerUnique] + a.timerRows[keys.TimerWindow], a.windows},
 	} {

@@ -47,6 +47,8 @@ const (
 	formConfigMore byte = 15
 	// Who asked for the cancel of a task.
 	formCancel byte = 16
+	// What a completion did besides.
+	formEffects byte = 24
 	// A bulk job.
 	formBulk byte = 25
 )
@@ -454,6 +456,8 @@ type ended struct {
 	// labels says that the task has labels, and cancel that there is a record of who cancelled it.
 	labels bool
 	cancel bool
+	// effects says that there is a record of what its completion did besides.
+	effects bool
 }
 
 // endedExtra is what an ended task takes beyond payload and result: its records, keys and index
@@ -474,6 +478,8 @@ const (
 	endedLabels
 	// There is a record of who cancelled it.
 	endedCancel
+	// There is a record of its effects.
+	endedEffects
 )
 
 // appendEnded writes the row of an ended task.
@@ -491,6 +497,9 @@ func appendEnded(b []byte, e ended) []byte {
 	if e.cancel {
 		flags |= endedCancel
 	}
+	if e.effects {
+		flags |= endedEffects
+	}
 	return putUint(putUint(append(b, formTerminal, flags), uint64(e.attempt)), e.bytes)
 }
 
@@ -499,7 +508,7 @@ func decodeEnded(b []byte) (e ended, err error) {
 	r := read(b, formTerminal)
 	flags := r.byte()
 	e.ownResult, e.longHolder = flags&endedResult != 0, flags&endedHolder != 0
-	e.labels, e.cancel = flags&endedLabels != 0, flags&endedCancel != 0
+	e.labels, e.cancel, e.effects = flags&endedLabels != 0, flags&endedCancel != 0, flags&endedEffects != 0
 	e.attempt, e.bytes = r.u32(), r.uint()
 	return e, r.done("ended task")
 }

@@ -98,6 +98,8 @@ func (w *world) commit(ops ...core.Op) (outs []outcome, failed int, fact core.Fa
 	}
 	outs = make([]outcome, len(ops))
 	failed = -1
+	w.c.Commit = &core.Commit{Partition: testPartition, Principal: w.c.Principal, Ops: ops}
+	defer func() { w.c.Commit = nil }()
 	if len(ops) > 1 {
 		w.tx.Mark()
 		w.m.Mark()

@@ -26,8 +26,12 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	}
 	e := ended{
 		attempt: rec.attempt, bytes: r.payload + uint64(size), longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel,
+		effects: r.effects,
 	}
 	r.queue.bytes += uint64(size)
+	if r.effects {
+		m.saveEffects(tx, c, r.id, rec.token)
+	}
 	switch {
 	case result == nil:
 	case len(result) <= inlineResult:
@@ -70,6 +74,9 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) erro
 	tx.Delete(m.mem.own(m.key))
 	if e.cancel {
 		m.dropCancel(tx, id)
+	}
+	if e.effects {
+		m.dropEffects(tx, id)
 	}
 	if e.ownResult {
 		m.key = keys.AppendTaskResult(m.key[:0], m.p, id)

@@ -169,6 +169,10 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 		return "live\n"
 	case "held":
 		return s.held(w)
+	case "why":
+		return s.why(w)
+	case "effects":
+		return s.effectsOf(w)
 	case "jobs":
 		return s.jobs()
 	case "count":
@@ -233,7 +237,7 @@ var recordNames = [...]string{
 	keys.RecordTaskAttempt: "attempt", keys.RecordTaskHolder: "holder", keys.RecordReady: "ready", keys.RecordTimer: "timer",
 	keys.RecordRunning: "running", keys.RecordTerminal: "terminal", keys.RecordUnique: "unique", keys.RecordWindow: "window",
 	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall", keys.RecordTaskCancel: "cancel", keys.RecordExpiry: "expiry",
-	keys.RecordLabel: "label", keys.RecordBulk: "bulk",
+	keys.RecordLabel: "label", keys.RecordBulk: "bulk", keys.RecordTaskEffects: "effects",
 }
 
 // op reads the op that a command stands for.
