@@ -23,6 +23,8 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.TaskService/BatchGet":     edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/ListAttempts": edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/List":         edge.Needs(auth.TaskRead),
+	"/millrace.v1.TaskService/Effects":      edge.Needs(auth.TaskRead), // keys by the scopes of their services
+	"/millrace.v1.TaskService/Why":          edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Wait":         edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Claim":        edge.Needs(auth.TaskWork),
 	"/millrace.v1.TaskService/Heartbeat":    edge.Needs(auth.TaskWork),

@@ -83,6 +83,10 @@ type TaskBackend interface {
 	Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
 	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error)
+	// Effects reads what the completion of a task did besides; zero: nothing.
+	Effects(ctx context.Context, p core.Partition, id core.TaskID) (core.Effects, core.At, error)
+	// Why reads why a task is where it is.
+	Why(ctx context.Context, p core.Partition, id core.TaskID) (core.Why, core.At, error)
 	// Tasks reads a page of tasks, without payloads and results.
 	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error)
 	// Wait answers when the task has ended, or ctx has.

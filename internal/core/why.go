@@ -21,6 +21,7 @@ type WhyReason struct {
 	Object string    // what holds it up: queue, worker, or token of who paused the queue; empty: the task itself
 	Note   string    // what people said: the reason of a pause or of a cancel; why it ended
 	Until  ShardTime // 0: open
+	Wall   bool      // Until is a time of the wall clocks already
 }
 
 // Why says why a task is where it is. It is read, and no entry depends on it.

@@ -46,6 +46,8 @@ func goodRESTRequests() map[string]sampleRequest {
 		"POST /v1/tasks/{id}/retry":           {path: id + "/retry"},
 		"POST /v1/tasks/{id}/force-release":   {path: id + "/force-release"},
 		"POST /v1/queues/{queue}:pause":       {path: "/v1/queues/mail:pause", body: `{"reason":"deploy"}`},
+		"GET /v1/tasks/{id}/effects":          {path: "/v1/tasks/" + apitest.ID(1) + "/effects"},
+		"GET /v1/tasks/{id}/why":              {path: "/v1/tasks/" + apitest.ID(1) + "/why"},
 		"POST /v1/bulk":                       {path: "/v1/bulk", body: `{"action":"retry","filter":{"queue":"mail"}}`},
 		"POST /v1/queues/{queue}:redrive":     {path: "/v1/queues/mail:redrive", body: `{"rate":500}`},
 		"GET /v1/bulk":                        {path: "/v1/bulk"},

@@ -24,6 +24,8 @@ var stateWords = []string{"", "blocked", "scheduled", "ready", "running", "compl
 
 var outcomeWords = []string{"", "completed", "failed", "timeout", "crashed", "snoozed", "released", "cancelled"}
 
+var effectNowWords = []string{"unknown", "current", "changed", "gone"}
+
 var kvCheckCompareWords = []string{"", "exists", "absent", "equal", "not_equal", "less", "greater"}
 
 var refChangeKindWords = []string{"", "create", "update", "delete", "verify", "symref_create", "symref_update", "symref_delete", "symref_verify"}
@@ -1050,6 +1052,75 @@ func writeAttempt(w *jsonWriter, m *pb.Attempt) {
 		w.Exact("token", m.GetToken())
 	}
 	w.OptStr("session", m.GetSession())
+}
+
+func writeEffectsResponse(w *jsonWriter, m *pb.EffectsResponse) {
+	w.Exact("commit_index", m.GetCommitIndex())
+	w.time("completed_at", m.GetCompletedAt())
+	if m.GetToken() != 0 {
+		w.Exact("token", m.GetToken())
+	}
+	if m.GetRev() != 0 {
+		w.Exact("rev", m.GetRev())
+	}
+	w.Count("count", uint64(m.GetCount()))
+	w.Key("effects")
+	w.Open('[')
+	for _, x := range m.GetEffects() {
+		w.Open('{')
+		writeEffect(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Count("checked", uint64(m.GetChecked()))
+	if len(m.GetConditions()) > 0 {
+		w.Key("conditions")
+		w.Open('[')
+		for _, x := range m.GetConditions() {
+			w.Open('{')
+			writeEffect(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeEffect(w *jsonWriter, m *pb.Effect) {
+	w.Str("op", m.GetOp())
+	w.OptStr("space", m.GetSpace())
+	w.AnyBytes("key", m.GetKey())
+	if m.GetRev() != 0 {
+		w.Exact("rev", m.GetRev())
+	}
+	w.OptStr("to", m.GetTo())
+	w.OptBool("cut", m.GetCut())
+	w.Str("now", wordOf(effectNowWords, int32(m.GetNow())))
+}
+
+func writeWhyResponse(w *jsonWriter, m *pb.WhyResponse) {
+	w.Str("queue", m.GetQueue())
+	w.Str("state", wordOf(stateWords, int32(m.GetState())))
+	w.time("since", m.GetSince())
+	w.Key("reasons")
+	w.Open('[')
+	for _, x := range m.GetReasons() {
+		w.Open('{')
+		writeWhyReason(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Count("ahead", m.GetAhead())
+	w.Bool("exact", m.GetExact())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeWhyReason(w *jsonWriter, m *pb.WhyReason) {
+	w.Str("code", m.GetCode())
+	w.Str("text", m.GetText())
+	w.OptStr("object", m.GetObject())
+	w.OptStr("note", m.GetNote())
+	w.time("until", m.GetUntil())
 }
 
 func writeListResponse(w *jsonWriter, m *pb.ListResponse) {
@@ -2229,6 +2300,28 @@ func (c *restCall) taskListAttempts() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListAttemptsResponse(w, out) })
+}
+
+// taskEffects serves GET /v1/tasks/{id}/effects.
+func (c *restCall) taskEffects() error {
+	in := new(pb.EffectsRequest)
+	in.Id = c.params[0]
+	out, err := c.s.Tasks().Effects(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeEffectsResponse(w, out) })
+}
+
+// taskWhy serves GET /v1/tasks/{id}/why.
+func (c *restCall) taskWhy() error {
+	in := new(pb.WhyRequest)
+	in.Id = c.params[0]
+	out, err := c.s.Tasks().Why(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeWhyResponse(w, out) })
 }
 
 // taskHeartbeat serves POST /v1/tasks:heartbeat.

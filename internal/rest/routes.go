@@ -156,6 +156,14 @@ func workerRoutes() []*Route {
 			Doc: "End an attempt whose cancel was asked for: the task is cancelled.", fields: fieldNames(stopOneFields), handle: (*restCall).stopTask,
 		},
 		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/effects", Native: tasksService + "Effects", Answer: "EffectsResponse", Status: statusOK,
+			Doc: "Read what the completion of a task did besides ending it, in the same log entry, and whether that still stands.", handle: (*restCall).taskEffects,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/why", Native: tasksService + "Why", Answer: "WhyResponse", Status: statusOK,
+			Doc: "Say why a task is where it is: what it waits for, who holds it, or how it ended.", handle: (*restCall).taskWhy,
+		},
+		{
 			Method: http.MethodPost, Path: "/v1/tasks/{id}/run-now", Repeat: RepeatCondition, Native: tasksService + "RunNow", Answer: "Done", Status: statusOK,
 			Doc: "Make a scheduled task ready.", handle: (*restCall).taskRunNow,
 		},

@@ -77,6 +77,7 @@ var allShown = map[string]shown{
 	"ResumeQueueResponse": shows(writeResumeQueueResponse),
 	"StartBulkResponse":   shows(writeStartBulkResponse), "BulkJob": shows(writeBulkJob), "TaskFilter": shows(writeTaskFilter),
 	"BulkRefused": shows(writeBulkRefused), "BulkCount": shows(writeBulkCount), "ListBulkResponse": shows(writeListBulkResponse),
+	"EffectsResponse": shows(writeEffectsResponse), "Effect": shows(writeEffect), "WhyResponse": shows(writeWhyResponse), "WhyReason": shows(writeWhyReason),
 	"CancelBulkResponse": shows(writeCancelBulkResponse),
 	// Those that are not generated.
 	"Result": shows(writeResult),

@@ -57,6 +57,8 @@ var probes = []probe{
 	{"TaskService/BatchGet", "producer worker admin", func(id, _, _ string) proto.Message {
 		return &millracev1.BatchGetRequest{Ids: []string{id}}
 	}},
+	{"TaskService/Effects", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.EffectsRequest{Id: id} }},
+	{"TaskService/Why", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.WhyRequest{Id: id} }},
 	{"TaskService/RunNow", "admin", func(id, _, _ string) proto.Message { return &millracev1.RunNowRequest{Id: id} }},
 	{"TaskService/Update", "producer worker admin", func(id, _, _ string) proto.Message {
 		return &millracev1.UpdateRequest{Id: id, Priority: proto.Uint32(3)}

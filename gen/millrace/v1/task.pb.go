@@ -357,6 +357,58 @@ func (Error_Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9, 0}
 }
 
+type Effect_Now int32
+
+const (
+	Effect_UNKNOWN Effect_Now = 0 // it was not looked at, or the caller may not read it
+	Effect_CURRENT Effect_Now = 1 // it stands as the commit left it
+	Effect_CHANGED Effect_Now = 2 // something else stands there
+	Effect_GONE    Effect_Now = 3 // nothing stands there
+)
+
+// Enum value maps for Effect_Now.
+var (
+	Effect_Now_name = map[int32]string{
+		0: "UNKNOWN",
+		1: "CURRENT",
+		2: "CHANGED",
+		3: "GONE",
+	}
+	Effect_Now_value = map[string]int32{
+		"UNKNOWN": 0,
+		"CURRENT": 1,
+		"CHANGED": 2,
+		"GONE":    3,
+	}
+)
+
+func (x Effect_Now) Enum() *Effect_Now {
+	p := new(Effect_Now)
+	*p = x
+	return p
+}
+
+func (x Effect_Now) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Effect_Now) Descriptor() protoreflect.EnumDescriptor {
+	return file_millrace_v1_task_proto_enumTypes[6].Descriptor()
+}
+
+func (Effect_Now) Type() protoreflect.EnumType {
+	return &file_millrace_v1_task_proto_enumTypes[6]
+}
+
+func (x Effect_Now) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Effect_Now.Descriptor instead.
+func (Effect_Now) EnumDescriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26, 0}
+}
+
 type KVCheck_Compare int32
 
 const (
@@ -402,11 +454,11 @@ func (x KVCheck_Compare) String() string {
 }
 
 func (KVCheck_Compare) Descriptor() protoreflect.EnumDescriptor {
-	return file_millrace_v1_task_proto_enumTypes[6].Descriptor()
+	return file_millrace_v1_task_proto_enumTypes[7].Descriptor()
 }
 
 func (KVCheck_Compare) Type() protoreflect.EnumType {
-	return &file_millrace_v1_task_proto_enumTypes[6]
+	return &file_millrace_v1_task_proto_enumTypes[7]
 }
 
 func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
@@ -415,7 +467,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -2464,6 +2516,464 @@ func (x *BatchGetResponse) GetAt() *At {
 	return nil
 }
 
+type EffectsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EffectsRequest) Reset() {
+	*x = EffectsRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EffectsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EffectsRequest) ProtoMessage() {}
+
+func (x *EffectsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EffectsRequest.ProtoReflect.Descriptor instead.
+func (*EffectsRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *EffectsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type EffectsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CommitIndex   uint64                 `protobuf:"varint,1,opt,name=commit_index,json=commitIndex,proto3" json:"commit_index,omitempty"` // of the log entry; 0: the completion did nothing else, or there was none
+	CompletedAt   *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=completed_at,json=completedAt,proto3" json:"completed_at,omitempty"`
+	Token         uint64                 `protobuf:"varint,3,opt,name=token,proto3" json:"token,omitempty"`          // of the attempt
+	Rev           uint64                 `protobuf:"varint,4,opt,name=rev,proto3" json:"rev,omitempty"`              // of the commit; 0: it wrote nothing that has one
+	Count         uint32                 `protobuf:"varint,5,opt,name=count,proto3" json:"count,omitempty"`          // of all effects
+	Effects       []*Effect              `protobuf:"bytes,6,rep,name=effects,proto3" json:"effects,omitempty"`       // the first ones, at most 100
+	Checked       uint32                 `protobuf:"varint,7,opt,name=checked,proto3" json:"checked,omitempty"`      // number of all conditions
+	Conditions    []*Effect              `protobuf:"bytes,8,rep,name=conditions,proto3" json:"conditions,omitempty"` // the first ones, at most 100
+	At            *At                    `protobuf:"bytes,9,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EffectsResponse) Reset() {
+	*x = EffectsResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EffectsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EffectsResponse) ProtoMessage() {}
+
+func (x *EffectsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EffectsResponse.ProtoReflect.Descriptor instead.
+func (*EffectsResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *EffectsResponse) GetCommitIndex() uint64 {
+	if x != nil {
+		return x.CommitIndex
+	}
+	return 0
+}
+
+func (x *EffectsResponse) GetCompletedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CompletedAt
+	}
+	return nil
+}
+
+func (x *EffectsResponse) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *EffectsResponse) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *EffectsResponse) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *EffectsResponse) GetEffects() []*Effect {
+	if x != nil {
+		return x.Effects
+	}
+	return nil
+}
+
+func (x *EffectsResponse) GetChecked() uint32 {
+	if x != nil {
+		return x.Checked
+	}
+	return 0
+}
+
+func (x *EffectsResponse) GetConditions() []*Effect {
+	if x != nil {
+		return x.Conditions
+	}
+	return nil
+}
+
+func (x *EffectsResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// Effect is what one op of a commit did, or what one of its conditions asked for.
+type Effect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Op            string                 `protobuf:"bytes,1,opt,name=op,proto3" json:"op,omitempty"`
+	Space         string                 `protobuf:"bytes,2,opt,name=space,proto3" json:"space,omitempty"` // keyspace, repository, collection or queue
+	Key           []byte                 `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`     // key, name of the ref, id of the point or of the task: its first 256 bytes; empty where the caller may not read it
+	Rev           uint64                 `protobuf:"varint,4,opt,name=rev,proto3" json:"rev,omitempty"`    // revision of what was written, or version of the point
+	To            string                 `protobuf:"bytes,5,opt,name=to,proto3" json:"to,omitempty"`       // of a ref: what it points to from then on
+	Cut           bool                   `protobuf:"varint,6,opt,name=cut,proto3" json:"cut,omitempty"`    // key is longer
+	Now           Effect_Now             `protobuf:"varint,7,opt,name=now,proto3,enum=millrace.v1.Effect_Now" json:"now,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Effect) Reset() {
+	*x = Effect{}
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Effect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Effect) ProtoMessage() {}
+
+func (x *Effect) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Effect.ProtoReflect.Descriptor instead.
+func (*Effect) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Effect) GetOp() string {
+	if x != nil {
+		return x.Op
+	}
+	return ""
+}
+
+func (x *Effect) GetSpace() string {
+	if x != nil {
+		return x.Space
+	}
+	return ""
+}
+
+func (x *Effect) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Effect) GetRev() uint64 {
+	if x != nil {
+		return x.Rev
+	}
+	return 0
+}
+
+func (x *Effect) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Effect) GetCut() bool {
+	if x != nil {
+		return x.Cut
+	}
+	return false
+}
+
+func (x *Effect) GetNow() Effect_Now {
+	if x != nil {
+		return x.Now
+	}
+	return Effect_UNKNOWN
+}
+
+type WhyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyRequest) Reset() {
+	*x = WhyRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyRequest) ProtoMessage() {}
+
+func (x *WhyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
+func (*WhyRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *WhyRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type WhyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	State         State                  `protobuf:"varint,2,opt,name=state,proto3,enum=millrace.v1.State" json:"state,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`     // when it came to that state
+	Reasons       []*WhyReason           `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"` // the first one is what holds it up most
+	Ahead         uint64                 `protobuf:"varint,5,opt,name=ahead,proto3" json:"ahead,omitempty"`    // ready tasks of the queue that go before a ready one
+	Exact         bool                   `protobuf:"varint,6,opt,name=exact,proto3" json:"exact,omitempty"`    // false: ahead was not counted to its end
+	At            *At                    `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyResponse) Reset() {
+	*x = WhyResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyResponse) ProtoMessage() {}
+
+func (x *WhyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
+func (*WhyResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *WhyResponse) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *WhyResponse) GetState() State {
+	if x != nil {
+		return x.State
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *WhyResponse) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetReasons() []*WhyReason {
+	if x != nil {
+		return x.Reasons
+	}
+	return nil
+}
+
+func (x *WhyResponse) GetAhead() uint64 {
+	if x != nil {
+		return x.Ahead
+	}
+	return 0
+}
+
+func (x *WhyResponse) GetExact() bool {
+	if x != nil {
+		return x.Exact
+	}
+	return false
+}
+
+func (x *WhyResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+// WhyReason is one reason why a task is where it is.
+type WhyReason struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, behind, next, no_worker, disk_full, running, stopping, ended
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // in words
+	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // what holds it up: queue, worker, or token of who asked
+	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`     // what people gave as the reason, or why it ended
+	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WhyReason) Reset() {
+	*x = WhyReason{}
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WhyReason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WhyReason) ProtoMessage() {}
+
+func (x *WhyReason) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
+func (*WhyReason) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *WhyReason) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *WhyReason) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+func (x *WhyReason) GetObject() string {
+	if x != nil {
+		return x.Object
+	}
+	return ""
+}
+
+func (x *WhyReason) GetNote() string {
+	if x != nil {
+		return x.Note
+	}
+	return ""
+}
+
+func (x *WhyReason) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
 type QueueWeight struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -2474,7 +2984,7 @@ type QueueWeight struct {
 
 func (x *QueueWeight) Reset() {
 	*x = QueueWeight{}
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2996,7 @@ func (x *QueueWeight) String() string {
 func (*QueueWeight) ProtoMessage() {}
 
 func (x *QueueWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +3009,7 @@ func (x *QueueWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueWeight.ProtoReflect.Descriptor instead.
 func (*QueueWeight) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *QueueWeight) GetName() string {
@@ -2530,7 +3040,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2542,7 +3052,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2555,7 +3065,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ClaimRequest) GetQueues() []*QueueWeight {
@@ -2610,7 +3120,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2622,7 +3132,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2635,7 +3145,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ClaimResponse) GetTasks() []*Assignment {
@@ -2676,7 +3186,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2688,7 +3198,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2701,7 +3211,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Assignment) GetId() string {
@@ -2820,7 +3330,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3342,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3355,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Hold) GetId() string {
@@ -2872,7 +3382,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2884,7 +3394,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2897,7 +3407,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -2925,7 +3435,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2937,7 +3447,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2950,7 +3460,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -2984,7 +3494,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3506,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3519,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -3035,7 +3545,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3047,7 +3557,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3060,7 +3570,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -3080,7 +3590,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3092,7 +3602,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3105,7 +3615,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -3142,7 +3652,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3664,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3677,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SettleItem) GetId() string {
@@ -3287,7 +3797,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3809,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3822,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -3340,7 +3850,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3862,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3875,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -3399,7 +3909,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3411,7 +3921,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3424,7 +3934,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -3449,7 +3959,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3971,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3984,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 // Stop confirms a cancel that was asked for. Without such a request it is refused with WRONG_STATE.
@@ -3487,7 +3997,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3499,7 +4009,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3512,7 +4022,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *Stop) GetError() *TaskError {
@@ -3534,7 +4044,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3546,7 +4056,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3559,7 +4069,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -3596,7 +4106,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3608,7 +4118,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3621,7 +4131,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -3668,7 +4178,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3680,7 +4190,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3693,7 +4203,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -3713,7 +4223,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3725,7 +4235,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3738,7 +4248,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -3764,7 +4274,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3776,7 +4286,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3789,7 +4299,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -3808,7 +4318,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3820,7 +4330,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3833,7 +4343,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -3852,7 +4362,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3864,7 +4374,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3877,7 +4387,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -3896,7 +4406,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3908,7 +4418,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3921,7 +4431,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -3951,7 +4461,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3963,7 +4473,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3976,7 +4486,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -4066,7 +4576,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4078,7 +4588,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4601,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *UpdateResponse) GetState() State {
@@ -4120,7 +4630,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4132,7 +4642,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4145,7 +4655,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -4187,7 +4697,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4199,7 +4709,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4212,7 +4722,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *CancelResponse) GetState() State {
@@ -4246,7 +4756,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4258,7 +4768,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4271,7 +4781,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -4298,7 +4808,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4310,7 +4820,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4323,7 +4833,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RetryResponse) GetState() State {
@@ -4351,7 +4861,7 @@ type ForceReleaseRequest struct {
 
 func (x *ForceReleaseRequest) Reset() {
 	*x = ForceReleaseRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4363,7 +4873,7 @@ func (x *ForceReleaseRequest) String() string {
 func (*ForceReleaseRequest) ProtoMessage() {}
 
 func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4376,7 +4886,7 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ForceReleaseRequest) GetId() string {
@@ -4410,7 +4920,7 @@ type ForceReleaseResponse struct {
 
 func (x *ForceReleaseResponse) Reset() {
 	*x = ForceReleaseResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4932,7 @@ func (x *ForceReleaseResponse) String() string {
 func (*ForceReleaseResponse) ProtoMessage() {}
 
 func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4945,7 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ForceReleaseResponse) GetState() State {
@@ -4462,7 +4972,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4474,7 +4984,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4487,7 +4997,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *Fence) GetTask() string {
@@ -4516,7 +5026,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +5038,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +5051,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -4583,7 +5093,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4595,7 +5105,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4608,7 +5118,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -4658,7 +5168,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4670,7 +5180,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4683,7 +5193,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -4931,7 +5441,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4943,7 +5453,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4956,7 +5466,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Reserved) GetOp() string {
@@ -4976,7 +5486,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4988,7 +5498,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5001,7 +5511,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -5030,7 +5540,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5042,7 +5552,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5055,7 +5565,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -5092,7 +5602,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5104,7 +5614,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5117,7 +5627,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -5158,7 +5668,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5170,7 +5680,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5183,7 +5693,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -5210,7 +5720,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5222,7 +5732,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5235,7 +5745,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -5271,7 +5781,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5283,7 +5793,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5296,7 +5806,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *OpResult) GetTask() string {
@@ -5391,7 +5901,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5403,7 +5913,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5416,7 +5926,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -5472,7 +5982,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5484,7 +5994,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5497,7 +6007,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -5537,7 +6047,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5549,7 +6059,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5562,7 +6072,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -5622,7 +6132,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5634,7 +6144,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5647,7 +6157,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -5702,7 +6212,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +6224,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +6237,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -5818,7 +6328,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5830,7 +6340,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5843,7 +6353,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -5980,7 +6490,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5992,7 +6502,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6005,7 +6515,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -6063,7 +6573,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6075,7 +6585,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6088,7 +6598,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -6130,7 +6640,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6142,7 +6652,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6155,7 +6665,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -6189,7 +6699,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6201,7 +6711,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6214,7 +6724,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -6240,7 +6750,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6252,7 +6762,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6265,7 +6775,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -6285,7 +6795,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6297,7 +6807,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6310,7 +6820,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -6337,7 +6847,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6349,7 +6859,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6362,7 +6872,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -6390,7 +6900,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6402,7 +6912,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6415,7 +6925,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -6448,7 +6958,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6460,7 +6970,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6473,7 +6983,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -6493,7 +7003,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6505,7 +7015,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6518,7 +7028,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -6546,7 +7056,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6558,7 +7068,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6571,7 +7081,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -6605,7 +7115,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6617,7 +7127,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6630,7 +7140,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -6660,7 +7170,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6672,7 +7182,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6685,7 +7195,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -6718,7 +7228,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6730,7 +7240,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6743,7 +7253,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -6762,7 +7272,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6774,7 +7284,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6787,7 +7297,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -6822,7 +7332,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6834,7 +7344,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6847,7 +7357,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -6972,7 +7482,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6984,7 +7494,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6997,7 +7507,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -7029,7 +7539,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7041,7 +7551,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7054,7 +7564,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -7116,7 +7626,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7128,7 +7638,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7141,7 +7651,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -7161,7 +7671,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7173,7 +7683,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7186,7 +7696,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -7213,7 +7723,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7225,7 +7735,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7238,7 +7748,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 type DeleteNamespaceResponse struct {
@@ -7250,7 +7760,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7262,7 +7772,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7275,7 +7785,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -7298,7 +7808,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7310,7 +7820,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7323,7 +7833,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -7362,7 +7872,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7374,7 +7884,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7387,7 +7897,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 type GetNamespaceResponse struct {
@@ -7407,7 +7917,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7419,7 +7929,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7432,7 +7942,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -7508,7 +8018,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7520,7 +8030,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7533,7 +8043,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -7560,7 +8070,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7572,7 +8082,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7585,7 +8095,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -7826,7 +8336,51 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\tB\x13ʵ\x1c\x0f\x10\x01b\tget_taskshdR\x03ids\"\\\n" +
 	"\x10BatchGetResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"M\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\" \n" +
+	"\x0eEffectsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xf4\x02\n" +
+	"\x0fEffectsResponse\x12)\n" +
+	"\fcommit_index\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\vcommitIndex\x12=\n" +
+	"\fcompleted_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\vcompletedAt\x12\x1e\n" +
+	"\x05token\x18\x03 \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x05token\x12\x1a\n" +
+	"\x03rev\x18\x04 \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x03rev\x12\x14\n" +
+	"\x05count\x18\x05 \x01(\rR\x05count\x12-\n" +
+	"\aeffects\x18\x06 \x03(\v2\x13.millrace.v1.EffectR\aeffects\x12\x18\n" +
+	"\achecked\x18\a \x01(\rR\achecked\x12;\n" +
+	"\n" +
+	"conditions\x18\b \x03(\v2\x13.millrace.v1.EffectB\x06ʵ\x1c\x028\x01R\n" +
+	"conditions\x12\x1f\n" +
+	"\x02at\x18\t \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf9\x01\n" +
+	"\x06Effect\x12\x0e\n" +
+	"\x02op\x18\x01 \x01(\tR\x02op\x12\x1c\n" +
+	"\x05space\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x05space\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\fR\x03key\x12\x1a\n" +
+	"\x03rev\x18\x04 \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x03rev\x12\x16\n" +
+	"\x02to\x18\x05 \x01(\tB\x06ʵ\x1c\x028\x01R\x02to\x12\x18\n" +
+	"\x03cut\x18\x06 \x01(\bB\x06ʵ\x1c\x028\x01R\x03cut\x12)\n" +
+	"\x03now\x18\a \x01(\x0e2\x17.millrace.v1.Effect.NowR\x03now\"6\n" +
+	"\x03Now\x12\v\n" +
+	"\aUNKNOWN\x10\x00\x12\v\n" +
+	"\aCURRENT\x10\x01\x12\v\n" +
+	"\aCHANGED\x10\x02\x12\b\n" +
+	"\x04GONE\x10\x03\"\x1c\n" +
+	"\n" +
+	"WhyRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xfe\x01\n" +
+	"\vWhyResponse\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
+	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
+	"\areasons\x18\x04 \x03(\v2\x16.millrace.v1.WhyReasonR\areasons\x12\x14\n" +
+	"\x05ahead\x18\x05 \x01(\x04R\x05ahead\x12\x14\n" +
+	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x1f\n" +
+	"\x02at\x18\a \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xa1\x01\n" +
+	"\tWhyReason\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1e\n" +
+	"\x06object\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06object\x12\x1a\n" +
+	"\x04note\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\x04note\x120\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"M\n" +
 	"\vQueueWeight\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight:\n" +
@@ -8282,7 +8836,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xc5&\n" +
+	"\fEQUAL_JITTER\x10\x052\xc4)\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
@@ -8292,7 +8846,11 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05stale\x12\xc3\x01\n" +
 	"\bBatchGet\x12\x1c.millrace.v1.BatchGetRequest\x1a\x1d.millrace.v1.BatchGetResponse\"zʵ\x1cv\x1a\r/v1/tasks:get*`Read up to 100 tasks, without their payloads and results. Those that are not there are left out.2\x01*`\a\x12\xa6\x01\n" +
 	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\"Qʵ\x1cM\n" +
-	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\x86\a\n" +
+	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\xd5\x01\n" +
+	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
+	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
+	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
+	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\x86\a\n" +
 	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xc8\x06ʵ\x1c\xc3\x06\n" +
 	"\t/v1/tasks*\xf5\x01List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R\a\n" +
 	"\x05limitR\b\n" +
@@ -8404,8 +8962,8 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 	return file_millrace_v1_task_proto_rawDescData
 }
 
-var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 105)
+var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -8413,349 +8971,370 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(Unique_Until)(0),               // 3: millrace.v1.Unique.Until
 	(Unique_OnConflict)(0),          // 4: millrace.v1.Unique.OnConflict
 	(Error_Outcome)(0),              // 5: millrace.v1.Error.Outcome
-	(KVCheck_Compare)(0),            // 6: millrace.v1.KVCheck.Compare
-	(*Retry)(nil),                   // 7: millrace.v1.Retry
-	(*Header)(nil),                  // 8: millrace.v1.Header
-	(*Unique)(nil),                  // 9: millrace.v1.Unique
-	(*TaskSpec)(nil),                // 10: millrace.v1.TaskSpec
-	(*TaskError)(nil),               // 11: millrace.v1.TaskError
-	(*Task)(nil),                    // 12: millrace.v1.Task
-	(*CancelAsked)(nil),             // 13: millrace.v1.CancelAsked
-	(*Attempt)(nil),                 // 14: millrace.v1.Attempt
-	(*At)(nil),                      // 15: millrace.v1.At
-	(*Error)(nil),                   // 16: millrace.v1.Error
-	(*Failure)(nil),                 // 17: millrace.v1.Failure
-	(*CreateRequest)(nil),           // 18: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),          // 19: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),      // 20: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),            // 21: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),     // 22: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),              // 23: millrace.v1.GetRequest
-	(*GetResponse)(nil),             // 24: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),     // 25: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),    // 26: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),             // 27: millrace.v1.ListRequest
-	(*ListResponse)(nil),            // 28: millrace.v1.ListResponse
-	(*BatchGetRequest)(nil),         // 29: millrace.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),        // 30: millrace.v1.BatchGetResponse
-	(*QueueWeight)(nil),             // 31: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 32: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 33: millrace.v1.ClaimResponse
-	(*Assignment)(nil),              // 34: millrace.v1.Assignment
-	(*Hold)(nil),                    // 35: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 36: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 37: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 38: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 39: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 40: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 41: millrace.v1.SettleItem
-	(*Complete)(nil),                // 42: millrace.v1.Complete
-	(*Fail)(nil),                    // 43: millrace.v1.Fail
-	(*Snooze)(nil),                  // 44: millrace.v1.Snooze
-	(*Release)(nil),                 // 45: millrace.v1.Release
-	(*Stop)(nil),                    // 46: millrace.v1.Stop
-	(*Effects)(nil),                 // 47: millrace.v1.Effects
-	(*SettleResult)(nil),            // 48: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 49: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 50: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),           // 51: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 52: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 53: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 54: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 55: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 56: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 57: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 58: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 59: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 60: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 61: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 62: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 63: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 64: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 65: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 66: millrace.v1.Op
-	(*Reserved)(nil),                // 67: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 68: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 69: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 70: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 71: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 72: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 73: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 74: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 75: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 76: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 77: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 78: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 79: millrace.v1.QueueConfig
-	(*QueueCeilings)(nil),           // 80: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 81: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 82: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 83: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 84: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 85: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 86: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 87: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 88: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 89: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 90: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 91: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 92: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 93: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 94: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 95: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 96: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 97: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 98: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 99: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 100: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 101: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 102: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 103: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 104: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 105: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 106: millrace.v1.SetNamespaceResponse
-	nil,                             // 107: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 108: millrace.v1.Task.LabelsEntry
-	nil,                             // 109: millrace.v1.Error.DetailsEntry
-	nil,                             // 110: millrace.v1.Failure.DetailsEntry
-	nil,                             // 111: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 112: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 113: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 114: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 115: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 116: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 117: millrace.v1.RefsMoved
+	(Effect_Now)(0),                 // 6: millrace.v1.Effect.Now
+	(KVCheck_Compare)(0),            // 7: millrace.v1.KVCheck.Compare
+	(*Retry)(nil),                   // 8: millrace.v1.Retry
+	(*Header)(nil),                  // 9: millrace.v1.Header
+	(*Unique)(nil),                  // 10: millrace.v1.Unique
+	(*TaskSpec)(nil),                // 11: millrace.v1.TaskSpec
+	(*TaskError)(nil),               // 12: millrace.v1.TaskError
+	(*Task)(nil),                    // 13: millrace.v1.Task
+	(*CancelAsked)(nil),             // 14: millrace.v1.CancelAsked
+	(*Attempt)(nil),                 // 15: millrace.v1.Attempt
+	(*At)(nil),                      // 16: millrace.v1.At
+	(*Error)(nil),                   // 17: millrace.v1.Error
+	(*Failure)(nil),                 // 18: millrace.v1.Failure
+	(*CreateRequest)(nil),           // 19: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 20: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 21: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 22: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 23: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 24: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 25: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 26: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 27: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 28: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 29: millrace.v1.ListResponse
+	(*BatchGetRequest)(nil),         // 30: millrace.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 31: millrace.v1.BatchGetResponse
+	(*EffectsRequest)(nil),          // 32: millrace.v1.EffectsRequest
+	(*EffectsResponse)(nil),         // 33: millrace.v1.EffectsResponse
+	(*Effect)(nil),                  // 34: millrace.v1.Effect
+	(*WhyRequest)(nil),              // 35: millrace.v1.WhyRequest
+	(*WhyResponse)(nil),             // 36: millrace.v1.WhyResponse
+	(*WhyReason)(nil),               // 37: millrace.v1.WhyReason
+	(*QueueWeight)(nil),             // 38: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 39: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 40: millrace.v1.ClaimResponse
+	(*Assignment)(nil),              // 41: millrace.v1.Assignment
+	(*Hold)(nil),                    // 42: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 43: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 44: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 45: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 46: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 47: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 48: millrace.v1.SettleItem
+	(*Complete)(nil),                // 49: millrace.v1.Complete
+	(*Fail)(nil),                    // 50: millrace.v1.Fail
+	(*Snooze)(nil),                  // 51: millrace.v1.Snooze
+	(*Release)(nil),                 // 52: millrace.v1.Release
+	(*Stop)(nil),                    // 53: millrace.v1.Stop
+	(*Effects)(nil),                 // 54: millrace.v1.Effects
+	(*SettleResult)(nil),            // 55: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 56: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 57: millrace.v1.WaitResponse
+	(*RunNowRequest)(nil),           // 58: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 59: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 60: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 61: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 62: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 63: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 64: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 65: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 66: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 67: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 68: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 69: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 70: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 71: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 72: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 73: millrace.v1.Op
+	(*Reserved)(nil),                // 74: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 75: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 76: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 77: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 78: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 79: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 80: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 81: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 82: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 83: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 84: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 85: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 86: millrace.v1.QueueConfig
+	(*QueueCeilings)(nil),           // 87: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 88: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 89: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 90: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 91: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 92: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 93: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 94: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 95: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 96: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 97: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 98: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 99: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 100: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 101: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 102: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 103: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 104: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 105: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 106: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 107: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 108: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 109: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 110: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 111: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 112: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 113: millrace.v1.SetNamespaceResponse
+	nil,                             // 114: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 115: millrace.v1.Task.LabelsEntry
+	nil,                             // 116: millrace.v1.Error.DetailsEntry
+	nil,                             // 117: millrace.v1.Failure.DetailsEntry
+	nil,                             // 118: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 119: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 120: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 121: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 122: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 123: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 124: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	112, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	112, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	119, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	119, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	112, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	119, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
-	8,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	113, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	112, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	112, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	112, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
-	7,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
-	9,   // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	107, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	113, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	9,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
+	120, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	119, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	119, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	119, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	8,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
+	10,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
+	114, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	120, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
-	8,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	113, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	112, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	112, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	113, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	113, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	113, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	113, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	113, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
-	11,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	108, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	113, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	13,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
-	113, // 29: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	113, // 30: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	113, // 31: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	113, // 32: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	9,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
+	120, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	119, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	119, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	120, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	120, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	120, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	120, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	120, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	12,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
+	115, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	120, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	14,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
+	120, // 29: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	120, // 30: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	120, // 31: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	120, // 32: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 33: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
-	11,  // 34: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	113, // 35: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	109, // 36: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	112, // 37: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	12,  // 34: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
+	120, // 35: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	116, // 36: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	119, // 37: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 38: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
-	17,  // 39: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	110, // 40: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
-	10,  // 41: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
-	15,  // 42: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
-	10,  // 43: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
-	16,  // 44: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
-	21,  // 45: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
-	15,  // 46: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
-	12,  // 47: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
-	15,  // 48: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
-	14,  // 49: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
-	15,  // 50: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
+	18,  // 39: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
+	117, // 40: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	11,  // 41: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
+	16,  // 42: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
+	11,  // 43: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
+	17,  // 44: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
+	22,  // 45: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
+	16,  // 46: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
+	13,  // 47: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
+	16,  // 48: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
+	15,  // 49: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
+	16,  // 50: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
 	0,   // 51: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	113, // 52: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	113, // 53: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
-	12,  // 54: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	15,  // 55: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	12,  // 56: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
-	15,  // 57: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	31,  // 58: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	112, // 59: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	112, // 60: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	34,  // 61: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	15,  // 62: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	8,   // 63: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	35,  // 64: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	112, // 65: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	113, // 66: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	37,  // 67: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	15,  // 68: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	41,  // 69: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	48,  // 70: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	15,  // 71: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	42,  // 72: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	43,  // 73: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	44,  // 74: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	45,  // 75: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	46,  // 76: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	47,  // 77: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	11,  // 78: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	112, // 79: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	113, // 80: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	112, // 81: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	11,  // 82: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	78,  // 83: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	66,  // 84: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 85: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	73,  // 86: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	16,  // 87: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	12,  // 88: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	15,  // 89: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	15,  // 90: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	15,  // 91: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	113, // 92: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	112, // 93: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	111, // 94: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	113, // 95: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 96: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	15,  // 97: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
-	0,   // 98: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	15,  // 99: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
-	0,   // 100: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	15,  // 101: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
-	0,   // 102: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	15,  // 103: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	63,  // 104: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	78,  // 105: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	66,  // 106: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	73,  // 107: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	15,  // 108: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	10,  // 109: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	68,  // 110: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	71,  // 111: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	72,  // 112: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	69,  // 113: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	70,  // 114: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	74,  // 115: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	75,  // 116: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	78,  // 117: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	76,  // 118: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	77,  // 119: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	114, // 120: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	115, // 121: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	116, // 122: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	67,  // 123: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	35,  // 124: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	42,  // 125: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	113, // 126: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	35,  // 127: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	43,  // 128: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	35,  // 129: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	44,  // 130: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 131: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	117, // 132: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	6,   // 133: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	112, // 134: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	112, // 135: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	7,   // 136: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	112, // 137: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	112, // 138: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	112, // 139: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	112, // 140: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	112, // 141: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	112, // 142: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	80,  // 143: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	112, // 144: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	112, // 145: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	113, // 146: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	113, // 147: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	113, // 148: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	15,  // 149: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	15,  // 150: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	95,  // 151: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	15,  // 152: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	79,  // 153: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	15,  // 154: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	79,  // 155: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	15,  // 156: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	15,  // 157: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	113, // 158: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	81,  // 159: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	95,  // 160: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	15,  // 161: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	102, // 162: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	97,  // 163: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	15,  // 164: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	102, // 165: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	97,  // 166: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	15,  // 167: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	18,  // 168: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	20,  // 169: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	23,  // 170: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	29,  // 171: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	25,  // 172: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	27,  // 173: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	32,  // 174: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	36,  // 175: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	39,  // 176: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	49,  // 177: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	51,  // 178: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	53,  // 179: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	55,  // 180: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	57,  // 181: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	59,  // 182: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	61,  // 183: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	64,  // 184: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	86,  // 185: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	88,  // 186: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	90,  // 187: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	92,  // 188: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	82,  // 189: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	84,  // 190: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	94,  // 191: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	98,  // 192: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	100, // 193: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	103, // 194: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	105, // 195: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	19,  // 196: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	22,  // 197: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	24,  // 198: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	30,  // 199: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	26,  // 200: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	28,  // 201: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	33,  // 202: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	38,  // 203: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	40,  // 204: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	50,  // 205: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	52,  // 206: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	54,  // 207: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	56,  // 208: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	58,  // 209: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	60,  // 210: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	62,  // 211: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	65,  // 212: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	87,  // 213: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	89,  // 214: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	91,  // 215: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	93,  // 216: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	83,  // 217: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	85,  // 218: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	96,  // 219: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	99,  // 220: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	101, // 221: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	104, // 222: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	106, // 223: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	196, // [196:224] is the sub-list for method output_type
-	168, // [168:196] is the sub-list for method input_type
-	168, // [168:168] is the sub-list for extension type_name
-	168, // [168:168] is the sub-list for extension extendee
-	0,   // [0:168] is the sub-list for field type_name
+	120, // 52: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	120, // 53: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	13,  // 54: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	16,  // 55: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	13,  // 56: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
+	16,  // 57: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
+	120, // 58: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	34,  // 59: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
+	34,  // 60: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
+	16,  // 61: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
+	6,   // 62: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
+	0,   // 63: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
+	120, // 64: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	37,  // 65: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
+	16,  // 66: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
+	120, // 67: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	38,  // 68: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	119, // 69: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	119, // 70: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	41,  // 71: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	16,  // 72: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	9,   // 73: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	42,  // 74: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	119, // 75: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	120, // 76: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	44,  // 77: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	16,  // 78: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	48,  // 79: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	55,  // 80: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	16,  // 81: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	49,  // 82: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	50,  // 83: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	51,  // 84: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	52,  // 85: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	53,  // 86: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	54,  // 87: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	12,  // 88: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	119, // 89: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	120, // 90: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	119, // 91: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	12,  // 92: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	85,  // 93: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	73,  // 94: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 95: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	80,  // 96: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	17,  // 97: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	13,  // 98: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	16,  // 99: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	16,  // 100: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	16,  // 101: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	120, // 102: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	119, // 103: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	118, // 104: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	120, // 105: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 106: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	16,  // 107: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 108: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	16,  // 109: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 110: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	16,  // 111: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 112: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	16,  // 113: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	70,  // 114: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	85,  // 115: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	73,  // 116: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	80,  // 117: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	16,  // 118: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	11,  // 119: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	75,  // 120: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	78,  // 121: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	79,  // 122: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	76,  // 123: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	77,  // 124: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	81,  // 125: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	82,  // 126: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	85,  // 127: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	83,  // 128: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	84,  // 129: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	121, // 130: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	122, // 131: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	123, // 132: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	74,  // 133: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	42,  // 134: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	49,  // 135: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	120, // 136: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	42,  // 137: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	50,  // 138: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	42,  // 139: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	51,  // 140: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 141: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	124, // 142: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	7,   // 143: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	119, // 144: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	119, // 145: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	8,   // 146: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	119, // 147: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	119, // 148: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	119, // 149: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	119, // 150: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	119, // 151: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	119, // 152: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	87,  // 153: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	119, // 154: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	119, // 155: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	120, // 156: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	120, // 157: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	120, // 158: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	16,  // 159: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	16,  // 160: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	102, // 161: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	16,  // 162: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	86,  // 163: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	16,  // 164: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	86,  // 165: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	16,  // 166: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	16,  // 167: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	120, // 168: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	88,  // 169: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	102, // 170: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	16,  // 171: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	109, // 172: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	104, // 173: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	16,  // 174: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	109, // 175: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	104, // 176: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	16,  // 177: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	19,  // 178: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	21,  // 179: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	24,  // 180: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	30,  // 181: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	26,  // 182: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	32,  // 183: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	35,  // 184: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	28,  // 185: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	39,  // 186: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	43,  // 187: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	46,  // 188: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	56,  // 189: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	58,  // 190: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	60,  // 191: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	62,  // 192: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	64,  // 193: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	66,  // 194: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	68,  // 195: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	71,  // 196: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	93,  // 197: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	95,  // 198: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	97,  // 199: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	99,  // 200: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	89,  // 201: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	91,  // 202: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	101, // 203: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	105, // 204: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	107, // 205: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	110, // 206: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	112, // 207: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	20,  // 208: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	23,  // 209: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	25,  // 210: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	31,  // 211: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	27,  // 212: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	33,  // 213: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	36,  // 214: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	29,  // 215: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	40,  // 216: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	45,  // 217: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	47,  // 218: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	57,  // 219: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	59,  // 220: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	61,  // 221: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	63,  // 222: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	65,  // 223: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	67,  // 224: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	69,  // 225: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	72,  // 226: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	94,  // 227: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	96,  // 228: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	98,  // 229: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	100, // 230: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	90,  // 231: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	92,  // 232: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	103, // 233: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	106, // 234: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	108, // 235: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	111, // 236: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	113, // 237: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	208, // [208:238] is the sub-list for method output_type
+	178, // [178:208] is the sub-list for method input_type
+	178, // [178:178] is the sub-list for extension type_name
+	178, // [178:178] is the sub-list for extension extendee
+	0,   // [0:178] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -8767,16 +9346,16 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[25].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[34].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[31].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[40].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
 		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[48].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[59].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[54].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[65].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -8793,25 +9372,25 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[67].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[68].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[69].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[71].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[73].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[74].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[75].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[77].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[72].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[83].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[85].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[90].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[98].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[78].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[89].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[91].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[104].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   105,
+			NumEnums:      8,
+			NumMessages:   111,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

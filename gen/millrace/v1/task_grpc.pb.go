@@ -24,6 +24,8 @@ const (
 	TaskService_Get_FullMethodName          = "/millrace.v1.TaskService/Get"
 	TaskService_BatchGet_FullMethodName     = "/millrace.v1.TaskService/BatchGet"
 	TaskService_ListAttempts_FullMethodName = "/millrace.v1.TaskService/ListAttempts"
+	TaskService_Effects_FullMethodName      = "/millrace.v1.TaskService/Effects"
+	TaskService_Why_FullMethodName          = "/millrace.v1.TaskService/Why"
 	TaskService_List_FullMethodName         = "/millrace.v1.TaskService/List"
 	TaskService_Claim_FullMethodName        = "/millrace.v1.TaskService/Claim"
 	TaskService_Heartbeat_FullMethodName    = "/millrace.v1.TaskService/Heartbeat"
@@ -50,6 +52,10 @@ type TaskServiceClient interface {
 	// BatchGet reads several tasks. Those that are not there are left out.
 	BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error)
 	ListAttempts(ctx context.Context, in *ListAttemptsRequest, opts ...grpc.CallOption) (*ListAttemptsResponse, error)
+	// Effects reads what the completion of a task did besides ending it.
+	Effects(ctx context.Context, in *EffectsRequest, opts ...grpc.CallOption) (*EffectsResponse, error)
+	// Why says why a task is where it is.
+	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
@@ -122,6 +128,26 @@ func (c *taskServiceClient) ListAttempts(ctx context.Context, in *ListAttemptsRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAttemptsResponse)
 	err := c.cc.Invoke(ctx, TaskService_ListAttempts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) Effects(ctx context.Context, in *EffectsRequest, opts ...grpc.CallOption) (*EffectsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EffectsResponse)
+	err := c.cc.Invoke(ctx, TaskService_Effects_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(WhyResponse)
+	err := c.cc.Invoke(ctx, TaskService_Why_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -251,6 +277,10 @@ type TaskServiceServer interface {
 	// BatchGet reads several tasks. Those that are not there are left out.
 	BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error)
 	ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error)
+	// Effects reads what the completion of a task did besides ending it.
+	Effects(context.Context, *EffectsRequest) (*EffectsResponse, error)
+	// Why says why a task is where it is.
+	Why(context.Context, *WhyRequest) (*WhyResponse, error)
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
@@ -293,6 +323,12 @@ func (UnimplementedTaskServiceServer) BatchGet(context.Context, *BatchGetRequest
 }
 func (UnimplementedTaskServiceServer) ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAttempts not implemented")
+}
+func (UnimplementedTaskServiceServer) Effects(context.Context, *EffectsRequest) (*EffectsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Effects not implemented")
+}
+func (UnimplementedTaskServiceServer) Why(context.Context, *WhyRequest) (*WhyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Why not implemented")
 }
 func (UnimplementedTaskServiceServer) List(context.Context, *ListRequest) (*ListResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method List not implemented")
@@ -434,6 +470,42 @@ func _TaskService_ListAttempts_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TaskServiceServer).ListAttempts(ctx, req.(*ListAttemptsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_Effects_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EffectsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).Effects(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_Effects_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).Effects(ctx, req.(*EffectsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_Why_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(WhyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).Why(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_Why_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).Why(ctx, req.(*WhyRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -662,6 +734,14 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAttempts",
 			Handler:    _TaskService_ListAttempts_Handler,
+		},
+		{
+			MethodName: "Effects",
+			Handler:    _TaskService_Effects_Handler,
+		},
+		{
+			MethodName: "Why",
+			Handler:    _TaskService_Why_Handler,
 		},
 		{
 			MethodName: "List",

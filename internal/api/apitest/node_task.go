@@ -128,3 +128,15 @@ func (n *Node) CountBulk(_ context.Context, p core.Partition, _ *core.BulkStart,
 	n.reach(p)
 	return core.BulkCount{}, core.At{}, nil
 }
+
+// Effects shows none.
+func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (core.Effects, core.At, error) {
+	_, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+	return core.Effects{}, at, err
+}
+
+// Why says that a task is the next one.
+func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID) (core.Why, core.At, error) {
+	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+	return core.Why{Queue: t.Queue, State: t.State, Exact: true, Reasons: []core.WhyReason{{Code: core.WhyNext, Object: t.Queue}}}, at, err
+}

@@ -49,14 +49,14 @@ func Why(v core.View, p core.Partition, id core.TaskID) (w core.Why, ok bool, er
 		return w, false, err
 	}
 	if pause := row.paused; pause.Since != 0 {
-		w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyPaused, Object: pause.By, Note: pause.Reason, Until: pause.Until})
+		w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyPaused, Object: pause.By, Note: pause.Reason, Until: pause.Until, Wall: true})
 	}
 	if rec.state != core.Ready {
 		code := map[reason]string{reasonRetry: core.WhyRetry, reasonSnooze: core.WhySnooze}[rec.reason]
 		if code == "" {
 			code = core.WhyDelay
 		}
-		w.Reasons = append([]core.WhyReason{{Code: code, Until: rec.runAt}}, w.Reasons...)
+		w.Reasons = append([]core.WhyReason{{Code: code, Until: rec.runAt, Wall: rec.wall}}, w.Reasons...)
 		return w, true, nil
 	}
 	w.Since = t.ReadyAt

@@ -807,6 +807,16 @@ var routes = map[string][]route{
 			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/attempts"},
 		},
 	},
+	"/millrace.v1.TaskService/Effects": {
+		{
+			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/effects"},
+		},
+	},
+	"/millrace.v1.TaskService/Why": {
+		{
+			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/why"},
+		},
+	},
 	"/millrace.v1.TaskService/List": {
 		{
 			verb: "GET", path: []string{"/v1/tasks"},

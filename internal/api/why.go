@@ -1,0 +1,196 @@
+package api
+
+import (
+	"context"
+	"fmt"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
+)
+
+// Effects reads what the completion of a task did besides ending it.
+// Keys, refs and points are named, and looked at, where the caller may read them.
+func (ts *TaskService) Effects(ctx context.Context, in *pb.EffectsRequest) (*pb.EffectsResponse, error) {
+	c, id, err := ts.one(ctx, in.GetId())
+	if err != nil {
+		return nil, err
+	}
+	e, at, err := ts.tasks.Effects(ctx, c.t.part, id)
+	if err != nil {
+		return nil, sameTask(err, in.GetId())
+	}
+	out := &pb.EffectsResponse{
+		CommitIndex: e.Index, CompletedAt: TimeOf(e.At), Token: uint64(e.Token), Rev: e.Rev, Count: uint32(e.Count), Checked: uint32(e.Checked), At: ShowAt(at),
+	}
+	for i := range e.Ops {
+		one := c.showEffect(&e.Ops[i])
+		if one.Now, err = c.now(ctx, &e.Ops[i]); err != nil {
+			return nil, err
+		}
+		out.Effects = append(out.Effects, one)
+	}
+	for i := range e.Conditions {
+		out.Conditions = append(out.Conditions, c.showEffect(&e.Conditions[i]))
+	}
+	return out, nil
+}
+
+// one begins a call about one task.
+func (ts *TaskService) one(ctx context.Context, s string) (*call, core.TaskID, error) {
+	id, fact := readTaskID("id", s)
+	if fact != nil {
+		return nil, id, fact
+	}
+	c, err := ts.s.begin(ctx, false)
+	if err != nil {
+		return nil, id, noTask(err, s)
+	}
+	if !c.goTo(id) {
+		return nil, id, core.NotFound{Kind: "task", ID: s}
+	}
+	return c, id, nil
+}
+
+// reads reports whether the caller may read what an op of a kind is about.
+func (c *call) reads(kind core.OpKind) bool {
+	switch kind.Service() {
+	case core.ServiceKV:
+		return c.who.Scopes.Has(auth.KVRead)
+	case core.ServiceRefs, core.ServiceInTxn:
+		return c.who.Scopes.Has(auth.RefRead)
+	case core.ServiceSearch:
+		return c.who.Scopes.Has(auth.SearchRead)
+	}
+	return true
+}
+
+// showEffect shows an effect, without its key where the caller may not read it.
+func (c *call) showEffect(e *core.Effect) *pb.Effect {
+	out := &pb.Effect{Op: e.Op.Name(), Space: e.Space, Rev: e.Rev, Cut: e.Long}
+	if c.reads(e.Op) {
+		out.Key, out.To = e.Key, e.To
+	}
+	return out
+}
+
+// now tells whether an effect still stands.
+func (c *call) now(ctx context.Context, e *core.Effect) (pb.Effect_Now, error) {
+	if e.Long || !c.reads(e.Op) {
+		return pb.Effect_UNKNOWN, nil
+	}
+	o := core.ReadOptions{Stale: true} // what the read of the list waited for is there
+	switch e.Op {
+	case core.OpTaskCreate:
+		id, err := core.ParseTaskID(string(e.Key))
+		if err != nil {
+			return pb.Effect_UNKNOWN, nil
+		}
+		_, _, err = c.s.node.tasks.Task(ctx, c.t.part, id, o)
+		return stands(err == nil, true), ignoreNotFound(err)
+	case core.OpKVPut, core.OpKVAdd, core.OpKVDelete:
+		_, rev, _, err := c.s.node.keys.Key(ctx, c.t.part, e.Space, e.Key, o)
+		if e.Op == core.OpKVDelete {
+			return absent(rev == 0), ignoreNotFound(err)
+		}
+		return stands(rev != 0, rev == e.Rev), ignoreNotFound(err)
+	case core.OpVectorUpsert, core.OpVectorDelete:
+		points, _, err := c.s.node.search.Points(ctx, c.t.part, e.Space, []string{string(e.Key)}, o)
+		if e.Op == core.OpVectorDelete {
+			return absent(len(points) == 0), ignoreNotFound(err)
+		}
+		return stands(len(points) > 0, len(points) > 0 && points[0].Version == e.Rev), ignoreNotFound(err)
+	case core.OpRefCreate, core.OpRefUpdate, core.OpRefDelete, core.OpSymrefCreate, core.OpSymrefUpdate, core.OpSymrefDelete:
+		return c.refNow(ctx, e, o)
+	}
+	return pb.Effect_UNKNOWN, nil
+}
+
+// refNow is now for a change of a ref. A ref that is hidden from the caller is not looked at.
+func (c *call) refNow(ctx context.Context, e *core.Effect, o core.ReadOptions) (pb.Effect_Now, error) {
+	if c.s.o.Refs == nil {
+		return pb.Effect_UNKNOWN, nil
+	}
+	name := string(e.Key)
+	info, refs, _, err := c.s.o.Refs.Refs(ctx, c.t.part, e.Space, []string{name}, false, o)
+	if err != nil {
+		return pb.Effect_GONE, nil // the repository is not there any more
+	}
+	if !c.refAdmin() && c.s.o.Refs.RefHidden(&info, name) {
+		return pb.Effect_UNKNOWN, nil
+	}
+	there := refs[0].Name != ""
+	if e.To == "" {
+		return absent(!there), nil
+	}
+	return stands(there, there && (refs[0].ID.String() == e.To || refs[0].Target == e.To)), nil
+}
+
+// stands is what stands where something was written.
+func stands(there, same bool) pb.Effect_Now {
+	switch {
+	case !there:
+		return pb.Effect_GONE
+	case same:
+		return pb.Effect_CURRENT
+	}
+	return pb.Effect_CHANGED
+}
+
+// absent is what stands where something was removed.
+func absent(still bool) pb.Effect_Now {
+	if still {
+		return pb.Effect_CURRENT
+	}
+	return pb.Effect_CHANGED
+}
+
+// Why says why a task is where it is.
+func (ts *TaskService) Why(ctx context.Context, in *pb.WhyRequest) (*pb.WhyResponse, error) {
+	c, id, err := ts.one(ctx, in.GetId())
+	if err != nil {
+		return nil, err
+	}
+	w, at, err := ts.tasks.Why(ctx, c.t.part, id)
+	if err != nil {
+		return nil, sameTask(err, in.GetId())
+	}
+	out := &pb.WhyResponse{
+		Queue: w.Queue, State: pb.State(w.State), Since: TimeOf(w.Since), Ahead: w.Ahead, Exact: w.Exact, At: ShowAt(at),
+	}
+	for i := range w.Reasons {
+		r := &w.Reasons[i]
+		out.Reasons = append(out.Reasons, &pb.WhyReason{
+			Code: r.Code, Text: whyText(&w, r), Object: r.Object, Note: r.Note, Until: TimeOf(r.Until),
+		})
+	}
+	return out, nil
+}
+
+// whyText says a reason in words.
+func whyText(w *core.Why, r *core.WhyReason) string {
+	switch r.Code {
+	case core.WhyEnded:
+		return fmt.Sprintf("The task is %s.", w.State)
+	case core.WhyRunning:
+		return fmt.Sprintf("Worker %q holds the task until its lease ends.", r.Object)
+	case core.WhyStopping:
+		return "Its worker was asked to stop."
+	case core.WhyDelay:
+		return "Its time has not come."
+	case core.WhyRetry:
+		return "The last attempt failed, and the wait before the next one is not over."
+	case core.WhySnooze:
+		return "Its worker put it off."
+	case core.WhyPaused:
+		return fmt.Sprintf("Queue %q is paused and gives out no tasks.", w.Queue)
+	case core.WhyBehind:
+		if !w.Exact {
+			return fmt.Sprintf("More than %d tasks of queue %q go before it.", w.Ahead, w.Queue)
+		}
+		return fmt.Sprintf("%d tasks of queue %q go before it.", w.Ahead, w.Queue)
+	case core.WhyNext:
+		return fmt.Sprintf("It is the next task of queue %q: it waits for a worker that asks for one.", w.Queue)
+	}
+	return ""
+}

@@ -1,0 +1,41 @@
+package node
+
+import (
+	"context"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/machine/queue"
+)
+
+// Effects reads what the completion of a task did besides ending it.
+func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (e core.Effects, at core.At, err error) {
+	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
+		var ok bool
+		e, ok, err = queue.Effects(v, p, id)
+		if err == nil && !ok {
+			err = core.NotFound{Kind: "task", ID: id.String()}
+		}
+		show(shift, &e.At)
+		return err
+	})
+	return e, at, err
+}
+
+// Why reads why a task is where it is. Times that a client named by the wall clocks stay as they are.
+func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID) (w core.Why, at core.At, err error) {
+	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
+		var ok bool
+		w, ok, err = queue.Why(v, p, id)
+		if err == nil && !ok {
+			err = core.NotFound{Kind: "task", ID: id.String()}
+		}
+		show(shift, &w.Since)
+		for i := range w.Reasons {
+			if r := &w.Reasons[i]; !r.Wall {
+				show(shift, &r.Until)
+			}
+		}
+		return err
+	})
+	return w, at, err
+}
