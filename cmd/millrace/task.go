@@ -26,7 +26,7 @@ func (a *app) taskCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.taskCreateCmd(), a.taskGetCmd(), a.taskListCmd(), a.taskWaitCmd(), a.taskClaimCmd(),
+	c.AddCommand(a.taskCreateCmd(), a.taskGetCmd(), a.taskWhyCmd(), a.taskEffectsCmd(), a.taskListCmd(), a.taskWaitCmd(), a.taskClaimCmd(),
 		a.taskCompleteCmd(), a.taskFailCmd(), a.taskCancelCmd(), a.taskRetryCmd(), a.taskReleaseCmd(), a.taskEditCmd(), a.taskRmCmd())
 	return c
 }

@@ -245,6 +245,9 @@ func isLabelName(s string) bool {
 // reason and time.
 func (qs *QueueService) Pause(ctx context.Context, in *pb.PauseQueueRequest) (*pb.PauseQueueResponse, error) {
 	op := &core.QueuePause{Queue: in.GetQueue(), Reason: in.GetReason()}
+	if fact := QueueName("queue", op.Queue); fact != nil {
+		return nil, fact
+	}
 	if fact := reason(in.GetReason()); fact != nil {
 		return nil, fact
 	}

@@ -130,6 +130,10 @@ func (s *side) do(ctx context.Context, step proto.Message) string {
 		out, err = s.queues.Pause(ctx, in)
 	case *pb.ResumeQueueRequest:
 		out, err = s.queues.Resume(ctx, in)
+	case *pb.EffectsRequest:
+		out, err = s.tasks.Effects(ctx, in)
+	case *pb.WhyRequest:
+		out, err = s.tasks.Why(ctx, in)
 	case *pb.StartBulkRequest:
 		out, err = s.bulk.Start(ctx, in)
 	case *pb.RedriveRequest:
@@ -444,16 +448,20 @@ func drawStep(rt *rapid.T) proto.Message {
 // drawControl is a request of who looks after tasks and queues.
 func drawControl(rt *rapid.T, queue string) proto.Message {
 	reason := rapid.SampledFrom([]string{"", "why", strings.Repeat("r", 257)})
-	switch rapid.IntRange(0, 11).Draw(rt, "control") {
+	switch rapid.IntRange(0, 13).Draw(rt, "control") {
+	case 12:
+		return &pb.EffectsRequest{Id: drawID(rt)}
+	case 13:
+		return &pb.WhyRequest{Id: drawID(rt)}
 	case 8:
 		return &pb.StartBulkRequest{
 			Id: drawID(rt), Action: pb.BulkJob_Action(rapid.Int32Range(0, 5).Draw(rt, "action")), Reason: reason.Draw(rt, "reason"),
-			Priority: rapid.Uint32Range(0, 10).Draw(rt, "priority"), Force: rapid.Bool().Draw(rt, "force"), DryRun: rapid.Bool().Draw(rt, "dry run"),
+			Priority: rapid.Uint32Range(0, 10).Draw(rt, "priority"), Force: rapid.Bool().Draw(rt, "force"), DryRun: true, // how far a job is depends on the moment
 			Rate:   rapid.SampledFrom([]uint32{0, 1, 1_000_001}).Draw(rt, "rate"),
 			Filter: &pb.TaskFilter{Queue: queue, State: pb.State(rapid.Int32Range(0, 7).Draw(rt, "state"))},
 		}
 	case 9:
-		return &pb.RedriveRequest{Queue: queue, Id: drawID(rt), DryRun: rapid.Bool().Draw(rt, "dry run")}
+		return &pb.RedriveRequest{Queue: queue, Id: drawID(rt), DryRun: true}
 	case 10:
 		return &pb.GetBulkRequest{Id: drawID(rt)}
 	case 11:

@@ -73,6 +73,7 @@ func TestAPointIsSeenWithTheKeyTheRefAndTheCompletionItCameWith(t *testing.T) {
 	stop()
 	<-over
 	m.late(t, ctx, <-ended, ids)
+	m.listed(t, ctx, ids[0])
 	noErr(t, s.Stop())
 }
 
@@ -108,6 +109,34 @@ func (m *made) whole(t *testing.T, ctx context.Context, id string) bool {
 		}
 	}
 	return info.State == millrace.Completed
+}
+
+// listed wants the three effects of a task in its list, first as they were made and then as they are when they are gone.
+func (m *made) listed(t *testing.T, ctx context.Context, id string) {
+	t.Helper()
+	want := func(now millrace.EffectNow) {
+		t.Helper()
+		e := got[*millrace.Effects](t)(m.c.Effects(ctx, id))
+		ops := map[string]millrace.EffectNow{}
+		for _, one := range e.Effects {
+			ops[one.Op] = one.Now
+		}
+		if e.Count != 3 || e.Index == 0 || len(ops) != 3 {
+			t.Fatalf("task %s lists %+v", id, e)
+		}
+		for op, is := range ops {
+			if is != now {
+				t.Errorf("task %s: %s is %v, want %v", id, op, is, now)
+			}
+		}
+	}
+	want(millrace.EffectCurrent)
+	noErr(t, m.c.Commit(ctx, func(tx *millrace.Tx) {
+		tx.KV("made").Delete(id)
+		tx.Collection("made").Remove(id)
+		tx.Repo("app").Apply(millrace.DeleteRef(madeRef+id, "").NoDeref())
+	}))
+	want(millrace.EffectGone)
 }
 
 // late commits under a lease that has ended with the completion of its task.
