@@ -26,10 +26,10 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	}
 	e := ended{
 		attempt: rec.attempt, bytes: r.payload + uint64(size), longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel,
-		effects: r.effects,
+		effects: rec.outcome == core.OutcomeCompleted && hasEffects(c),
 	}
 	r.queue.bytes += uint64(size)
-	if r.effects {
+	if e.effects {
 		m.saveEffects(tx, c, r.id, rec.token)
 	}
 	switch {

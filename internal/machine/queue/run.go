@@ -22,8 +22,6 @@ type run struct {
 	settings settings
 	// labels says that it has labels.
 	labels bool
-	// effects says, while it completes, that a list of what its commit does besides is kept.
-	effects bool
 	// reason is why its cancel was asked for, as its holder is told.
 	reason string
 	// ends is the earliest stamp at which the lease may be ended. It is no earlier than the deadline.

@@ -139,44 +139,16 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	case "namespace":
 		s.c.Namespace = core.NamespaceConfig{NoAutoCreate: w.has("no_auto_create"), RetainBytes: w.num("retain_bytes")}
 		return "ok\n"
-	case "rows":
-		return s.rows()
 	case "format":
 		s.c.Format = uint16(w.num("of"))
 		return "ok\n"
-	case "totals":
-		t := s.totals()
-		return fmt.Sprintf("%d queues, %d made, created %d purged %d completed %d, there %d\n",
-			t.Queues, s.m.meta.queues, t.Created, t.Purged, t.Completed, sum(t.States))
 	case "limits":
 		s.o.Queues = int(w.num("queues"))
 		s.restart()
 		return "ok\n"
-	case "due":
-		return since(s.m.Due()) + "\n"
-	case "show":
-		return s.show(w)
-	case "stats":
-		return s.stats(w.name())
-	case "queues":
-		return s.queues(w)
-	case "list":
-		return s.list(w)
-	case "live":
-		if fact := s.m.Live(idOf(w.name()), s.token(w)); fact != nil {
-			return refused(fact)
-		}
-		return "live\n"
-	case "held":
-		return s.held(w)
-	case "why":
-		return s.why(w)
-	case "effects":
-		return s.effectsOf(w)
-	case "jobs":
-		return s.jobs()
-	case "count":
-		return s.count(w)
+	}
+	if out, ok := s.look(w, d.Cmd); ok {
+		return out
 	}
 	op := s.op(w, d.Cmd)
 	if op == nil {
@@ -184,6 +156,44 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	}
 	o := s.do(op)
 	return s.answer(op, o.res, o.fact) + s.effects(o)
+}
+
+// look prints what is stored. ok is false of a command that does something else.
+func (s *script) look(w words, cmd string) (out string, ok bool) {
+	switch cmd {
+	case "rows":
+		return s.rows(), true
+	case "totals":
+		t := s.totals()
+		return fmt.Sprintf("%d queues, %d made, created %d purged %d completed %d, there %d\n",
+			t.Queues, s.m.meta.queues, t.Created, t.Purged, t.Completed, sum(t.States)), true
+	case "due":
+		return since(s.m.Due()) + "\n", true
+	case "show":
+		return s.show(w), true
+	case "stats":
+		return s.stats(w.name()), true
+	case "queues":
+		return s.queues(w), true
+	case "list":
+		return s.list(w), true
+	case "live":
+		if fact := s.m.Live(idOf(w.name()), s.token(w)); fact != nil {
+			return refused(fact), true
+		}
+		return "live\n", true
+	case "held":
+		return s.held(w), true
+	case "why":
+		return s.why(w), true
+	case "effects":
+		return s.effectsOf(w), true
+	case "jobs":
+		return s.jobs(), true
+	case "count":
+		return s.count(w), true
+	}
+	return "", false
 }
 
 func (w words) name() string {

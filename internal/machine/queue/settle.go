@@ -40,7 +40,6 @@ func (m *Machine) applyComplete(tx core.Txn, c *core.ApplyContext, op *core.Task
 		rec.cancelUntil = 0
 		m.dropCancel(tx, r.id)
 	}
-	r.effects = hasEffects(c)
 	kind := op.ResultType
 	if kind == jsonType {
 		kind = ""
