@@ -45,7 +45,7 @@ var (
 func routes() []*Route {
 	// The order is that of the document.
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), bulkRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
+		producerRoutes(), workerRoutes(), operatorRoutes(), bulkRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
 	)
 }
 
@@ -110,7 +110,7 @@ func producerRoutes() []*Route {
 	}
 }
 
-// workerRoutes are for who works on tasks, and for who looks after them.
+// workerRoutes are for who works on tasks.
 func workerRoutes() []*Route {
 	return []*Route{
 		{
@@ -155,6 +155,12 @@ func workerRoutes() []*Route {
 			Method: http.MethodPost, Path: "/v1/tasks/{id}/stop", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "StopOne", Answer: "Settled", Status: statusOK,
 			Doc: "End an attempt whose cancel was asked for: the task is cancelled.", fields: fieldNames(stopOneFields), handle: (*restCall).stopTask,
 		},
+	}
+}
+
+// operatorRoutes are for who looks after tasks.
+func operatorRoutes() []*Route {
+	return []*Route{
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/effects", Native: tasksService + "Effects", Answer: "EffectsResponse", Status: statusOK,
 			Doc: "Read what the completion of a task did besides ending it, in the same log entry, and whether that still stands.", handle: (*restCall).taskEffects,

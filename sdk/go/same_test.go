@@ -114,6 +114,20 @@ func (s *side) do(ctx context.Context, step proto.Message) string {
 		out, err = s.queues.Stats(ctx, in)
 	case *pb.ListQueuesRequest:
 		out, err = s.queues.List(ctx, in)
+	default:
+		out, err = s.operate(ctx, step)
+	}
+	if err != nil {
+		return shown(err)
+	}
+	out = proto.Clone(out)
+	plain(out.ProtoReflect())
+	return prototext.Format(out)
+}
+
+// operate carries out a step of who looks after tasks and queues.
+func (s *side) operate(ctx context.Context, step proto.Message) (out proto.Message, err error) {
+	switch in := step.(type) {
 	case *pb.DeleteRequest:
 		out, err = s.tasks.Delete(ctx, in)
 	case *pb.RunNowRequest:
@@ -143,12 +157,7 @@ func (s *side) do(ctx context.Context, step proto.Message) string {
 	case *pb.CancelBulkRequest:
 		out, err = s.bulk.Cancel(ctx, in)
 	}
-	if err != nil {
-		return shown(err)
-	}
-	out = proto.Clone(out)
-	plain(out.ProtoReflect())
-	return prototext.Format(out)
+	return out, err
 }
 
 // aim turns the place of a claimed task, given as its token without an id, into that task.

@@ -50,7 +50,8 @@ var keyKinds = map[string]treatment{
 	"RecordTaskState": inTables, "RecordTaskResult": inTables, "RecordTaskAttempt": inTables, "RecordTaskHolder": inTables,
 	"RecordReady": inTables, "RecordTimer": inTables, "RecordRunning": inTables, "RecordTerminal": inTables, "RecordUnique": inTables,
 	"RecordWindow": inTables, "RecordRemoved": inTables, "RecordWallTimer": inTables,
-	"RecordTaskCancel": inTables, "RecordExpiry": inTables, "RecordLabel": inTables,
+	"RecordTaskCancel": inTables, "RecordExpiry": inTables, "RecordLabel": inTables, "RecordBulk": inTables,
+	"RecordTaskEffects": inTables,
 	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
 	"SpaceUnique": inTables, "SpaceRequest": inTables,
 
