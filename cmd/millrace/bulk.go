@@ -191,13 +191,21 @@ func (a *app) runBulk(ctx context.Context, action millrace.BulkAction, filter mi
 	return a.followJob(ctx, job.ID)
 }
 
+// counted is a number of things.
+func counted(n uint64, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // text prints a count for a person.
 func (v *countView) text(w io.Writer) {
 	more := ""
 	if !v.Exact {
 		more = " at least: looking at all would take too long"
 	}
-	fmt.Fprintf(w, "%d tasks%s\n", v.Count, more)
+	fmt.Fprintf(w, "%s%s\n", counted(v.Count, "task"), more)
 	for i := range v.Sample {
 		t := &v.Sample[i]
 		fmt.Fprintf(w, "%s  %-9s  %s  %s\n", t.ID, t.State, oneLine(t.Queue), stamp(t.CreatedAt))

@@ -140,7 +140,7 @@ func (v *effectsView) text(out io.Writer) {
 		fmt.Fprintln(out, "none")
 		return
 	}
-	fmt.Fprintf(out, "%d effects at index %d, %s, token %d\n", v.Count, v.Index, stamp(v.Completed), v.Token)
+	fmt.Fprintf(out, "%s at index %d, %s, token %d\n", counted(uint64(v.Count), "effect"), v.Index, stamp(v.Completed), v.Token)
 	for _, e := range v.Effects {
 		fmt.Fprintf(out, "%-8s %s", e.Now, oneLine(e.line()))
 		if e.To != "" {

@@ -47,7 +47,7 @@ here once. Token refuses what serve would refuse.`,
 	f := c.Flags()
 	f.StringVar(&spec.Name, "name", "dev", "name of the holder; recorded as the creator of tasks")
 	f.StringVar(&spec.Tenant, "tenant", "default", "tenant that the token belongs to")
-	f.StringVar(&role, "role", "admin", "producer, worker, admin (of the tenant) or operator (of the server: backups of all tenants); with --scope the role is optional")
+	f.StringVar(&role, "role", "admin", "producer, worker, viewer (reads), responder (a viewer who acts on tasks and queues that are there), admin (of the tenant) or operator (of the server: backups of all tenants); with --scope the role is optional")
 	f.StringArrayVar(&spec.Scopes, "scope", nil, "scope that the token has, such as task:read; may be repeated")
 	f.StringArrayVar(&spec.Repos, "repos", nil, "namespace/repository that the scopes of refs are limited to, with * for any text; may be repeated; default all of the tenant")
 	f.StringVar(&expires, "expires", "", "when the token expires: a duration from now, such as 2160h, or a time as in RFC 3339; default never")

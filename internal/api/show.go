@@ -1,6 +1,7 @@
 package api
 
 import (
+	"crypto/sha256"
 	"encoding/hex"
 	"time"
 
@@ -119,7 +120,7 @@ func showAttempt(a core.Attempt) *pb.Attempt {
 		out.Token = uint64(a.Token)
 	}
 	if a.Session != (core.SessionID{}) {
-		out.Session = hex.EncodeToString(a.Session[:])
+		out.Session = sessionName(a.Session)
 	}
 	return out
 }
@@ -223,4 +224,10 @@ func showNamespaceConfig(c core.NamespaceConfig) *pb.NamespaceConfig {
 		Version: c.Version, AutoCreate: &auto, RetainBytes: c.RetainBytes, CreateOnPush: c.CreateOnPush,
 		KeyBytes: c.KeyBytes, KeyWritesPerSecond: c.KeyRate, KeyBytesPerSecond: c.KeyByteRate,
 	}
+}
+
+// sessionName names the session of a stream to readers. It is a part of a hash: who knows the id itself can resume the session.
+func sessionName(id core.SessionID) string {
+	sum := sha256.Sum256(id[:])
+	return hex.EncodeToString(sum[:8])
 }

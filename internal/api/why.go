@@ -188,6 +188,9 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 		if !w.Exact {
 			return fmt.Sprintf("More than %d tasks of queue %q go before it.", w.Ahead, w.Queue)
 		}
+		if w.Ahead == 1 {
+			return fmt.Sprintf("1 task of queue %q goes before it.", w.Queue)
+		}
 		return fmt.Sprintf("%d tasks of queue %q go before it.", w.Ahead, w.Queue)
 	case core.WhyNext:
 		return fmt.Sprintf("It is the next task of queue %q: it waits for a worker that asks for one.", w.Queue)

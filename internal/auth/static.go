@@ -284,7 +284,7 @@ type tokenForm struct {
 //	  - name: ci            # principal
 //	    tenant: acme
 //	    hash: sha256:…      # what Hash returns
-//	    roles: [worker]     # producer, worker, admin; or scopes: [task:read]; or both
+//	    roles: [worker]     # producer, worker, viewer, responder, admin; or scopes: [task:read]; or both
 //	    repos: [default/a-*] # namespace/repository that scopes of refs count for; none: all
 //	    expires: 2030-01-01T00:00:00Z
 //

@@ -26,7 +26,7 @@ func MakeToken(spec TokenSpec) (token string, file []byte, err error) {
 	for _, name := range spec.Roles {
 		scopes, ok := auth.ParseRole(name)
 		if !ok {
-			return "", nil, fmt.Errorf("role: %q must be producer, worker, admin or operator", name)
+			return "", nil, fmt.Errorf("role: %q must be producer, worker, viewer, responder, admin or operator", name)
 		}
 		who.Scopes |= scopes
 	}

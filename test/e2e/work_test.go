@@ -107,11 +107,12 @@ func TestCommandsOutliveTheThreadsOfTheirWorker(t *testing.T) {
 	}
 }
 
-// TestThePageOnTasksIsTrue runs all commands of docs/start/tasks.md, one after the other.
-func TestThePageOnTasksIsTrue(t *testing.T) {
-	t.Parallel()
+// runPage runs all commands of a page of the documentation, one after the other, against a server of its own. It returns what they
+// printed.
+func runPage(t *testing.T, path string) (out string, c *millrace.Client) {
+	t.Helper()
 	s, c := serve(t)
-	page, err := os.ReadFile("../../docs/start/tasks.md")
+	page, err := os.ReadFile(path)
 	noErr(t, err)
 	var script strings.Builder
 	for rest := string(page); ; {
@@ -127,11 +128,36 @@ func TestThePageOnTasksIsTrue(t *testing.T) {
 	cmd := exec.CommandContext(bounded(t, time.Minute), "sh", "-eux", "-c", script.String())
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "MILLRACE_URL="+s.Address(), "MILLRACE_TOKEN="+s.Tokens[0].Secret)
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.HasSuffix(strings.TrimSpace(string(out)), "\n1") {
-		t.Errorf("%v\n%s", err, out)
+	text, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, text)
+	}
+	return string(text), c
+}
+
+// TestThePageOnTasksIsTrue runs all commands of docs/start/tasks.md, one after the other.
+func TestThePageOnTasksIsTrue(t *testing.T) {
+	t.Parallel()
+	out, c := runPage(t, "../../docs/start/tasks.md")
+	if !strings.HasSuffix(strings.TrimSpace(out), "\n1") {
+		t.Errorf("it ends with\n%s", out)
 	}
 	if got, err := c.KV("thumbs").Get(bounded(t, time.Minute), "7"); err != nil || string(got.Bytes) != "small" {
 		t.Errorf("the key of an effect: %q, %v", got.Bytes, err)
+	}
+}
+
+// TestThePageOnOperationIsTrue runs all commands of docs/start/operate.md, and looks for what the page says of them.
+func TestThePageOnOperationIsTrue(t *testing.T) {
+	t.Parallel()
+	out, _ := runPage(t, "../../docs/start/operate.md")
+	for _, want := range []string{
+		"It is the next task of queue \"mail\"", ": the mail server is down", "3 tasks\n", "3 of 3 done", "The task is dead.",
+		"Worker \"", "  cancel      done     2 of 2 done", "current  kv_put sent 1",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing says %q in\n%s", want, out)
+		}
 	}
 }
 

@@ -1357,7 +1357,7 @@ type Attempt struct {
 	Error         *TaskError             `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
 	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`    // of the log entry that ended it
 	Token         uint64                 `protobuf:"varint,8,opt,name=token,proto3" json:"token,omitempty"`    // fencing token of one that has ended; that of one that runs is its worker's alone
-	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"` // of the worker's stream, as 32 hexadecimal digits
+	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"` // names the worker's stream, as 16 hexadecimal digits: a part of a hash of its id, which is a secret
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
