@@ -51,6 +51,8 @@ func (w *writer) op(op Op) {
 		w.int(op.IfVersion)
 	case *Grant:
 		w.grant(op)
+	case *SessionLost:
+		w.sessionLost(op)
 	case *Tick:
 		w.uint(uint64(op.Max))
 	case *TermStart:
@@ -133,6 +135,8 @@ func (r *reader) op() Op {
 		return &QueueDelete{Queue: r.name(), Purge: r.bool(), IfVersion: r.int()}
 	case OpGrant:
 		return r.grant()
+	case OpSessionLost:
+		return r.sessionLost()
 	case OpTenantSet, OpTenantUse:
 		return r.tenantOp(kind)
 	default:

@@ -52,6 +52,8 @@ func opSize(op Op) int {
 			len(op.Error.Stack)
 	case *TaskRenew:
 		return opHeader + varintBytes + nameBytes + len(op.Items)*holdBytes
+	case *SessionLost:
+		return opHeader + 16 + nameBytes + len(op.Leases)*seenBytes
 	case *QueueSet:
 		return opHeader + len(op.Queue) + 24*varintBytes + retryBytes
 	case *QueueDelete:

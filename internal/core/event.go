@@ -22,7 +22,7 @@ type Lost struct {
 	Session   SessionID
 	Task      TaskID
 	Token     Token
-	Reason    string // expired, max_run, released, removed, cancelled, force_released
+	Reason    string // expired, max_run, released, removed, cancelled, force_released, disconnected
 }
 
 // CancelWanted is the event that the holder of a running task is asked to stop.

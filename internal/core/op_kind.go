@@ -52,8 +52,9 @@ const (
 	OpKeyspaceUse    OpKind = 45
 	OpTenantUse      OpKind = 46
 
-	OpBulkStart OpKind = 49
-	OpBulkStop  OpKind = 50
+	OpBulkStart   OpKind = 49
+	OpBulkStop    OpKind = 50
+	OpSessionLost OpKind = 52
 
 	// 64 to 71 are changes within a RefTxn, which are judged together. They do not stand in a commit by themselves.
 	OpRefCreate    OpKind = 64
@@ -165,6 +166,7 @@ var opRows = [256]opRow{
 	OpBulkStart:        {name: "bulk_start", service: ServiceQueue},
 	OpBulkStop:         {name: "bulk_stop", service: ServiceQueue},
 	OpGrant:            {name: "grant", service: ServiceQueue},
+	OpSessionLost:      {name: "session_lost", service: ServiceQueue},
 	OpTick:             {name: "tick", service: ServiceShard, home: HomeShard},
 	OpTermStart:        {name: "term_start", service: ServiceShard, home: HomeShard},
 	OpClockShift:       {name: "clock_shift", service: ServiceShard, home: HomeShard},

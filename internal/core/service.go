@@ -141,6 +141,8 @@ type Session interface {
 	Drain()
 	// Close ends the stream's side; the leases stay until they are resumed or expire.
 	Close()
+	// Break is Close for a stream that broke: leases that are neither resumed nor renewed within the disconnect grace end as crashes.
+	Break()
 }
 
 // Proposed is the end of one proposal, which comes exactly once: results, or the fact that none are known.

@@ -42,6 +42,8 @@ type dispatcher struct {
 	// releasing holds leases that are being given back because no stream received them. A stream that resumes their session
 	// meanwhile does not get them again.
 	releasing map[core.TaskHold]struct{}
+	// Sessions whose streams broke, and which may still be resumed.
+	graces graces
 	// Queues that may have something to give and someone to take it. Each is in it once.
 	hot []*demand
 	// Unary claims that wait; at most Options.Claims.
@@ -249,6 +251,9 @@ func (d *dispatcher) cleared(events []core.Event) (ended []*session) {
 			ses.end()
 			ended = append(ended, ses)
 		}
+	}
+	for _, p := range parts {
+		d.graces.dropOf(p)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(d.demands), queueKey.compare) {
 		if !slices.Contains(parts, k.p) {
@@ -575,6 +580,7 @@ func (d *dispatcher) drop(f *inflight) {
 		u.inLog--
 		u.used -= int(g.op.N)
 	}
+	d.graces.again(f.lost, d.s.n.o.Clock.Boot())
 	for _, p := range f.proposals {
 		if p.settles != nil {
 			p.settles.session.unsettle(p.settles.holds)

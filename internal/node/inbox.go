@@ -143,6 +143,13 @@ func (in *inbox) renewalsAt(every time.Duration) (at time.Duration, ok bool) {
 	return in.lazyAt + every, len(in.lazy) > 0
 }
 
+// hurry lets renewals that wait for company wait no longer.
+func (in *inbox) hurry(o *Options) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.lazyAt = o.Clock.Boot() - o.RenewEvery
+}
+
 // gather removes and returns proposals for one entry, in order and up to an entry's size, and their commits. Renewals join
 // when another proposal makes an entry anyway, or when they have waited long enough.
 func (in *inbox) gather(o *Options) ([]*proposal, []core.Commit) {

@@ -100,6 +100,7 @@ func (d *dispatcher) stepDown(why core.Fact) {
 		c.end(claimed{err: why})
 	}
 	clear(d.releasing)
+	d.graces.clear()
 	d.mu.Unlock()
 	for _, ses := range sessions {
 		ses.sink.End(why)

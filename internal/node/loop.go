@@ -134,6 +134,7 @@ func (s *shard) turn() error {
 func (s *shard) notePause(now time.Duration) {
 	if late := now - s.loop.nextTick; s.loop.nextTick > 0 && late >= s.n.o.PauseAfter && s.view.ready.Load() {
 		s.loop.stood = true
+		s.disp.stoodStill(now)
 		s.n.o.Logger.Warn("the server stood still; leases get time to report", "shard", s.id, "for", late.Round(time.Millisecond))
 	}
 }
@@ -352,9 +353,13 @@ func (s *shard) propose(st replog.Status) error {
 	if !s.closes(st) {
 		return nil
 	}
+	if s.disp.anyLost(s.n.o.Clock.Boot()) {
+		s.in.hurry(&s.n.o)
+	}
 	proposals, commits := s.in.gather(&s.n.o)
 	f := &inflight{proposals: proposals}
 	s.loop.last, s.loop.closedAt = len(commits), s.n.o.Clock.Boot()
+	f.lost = s.disp.lost(s.loop.closedAt, commits, s.in.waiting() > 0)
 	if c, ok := s.clockShift(); ok { // before what it decides about
 		f.shifts, s.loop.shift = true, c.Shift
 		commits = slices.Insert(commits, 0, core.Commit{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{c}})
@@ -371,6 +376,7 @@ func (s *shard) propose(st replog.Status) error {
 		})
 	}
 	f.grants, f.creates = s.disp.collect(countCreates(commits))
+	commits = append(commits, f.lost...) // behind the tick, whose place is known by the proposals
 	for _, g := range f.grants {
 		commits = append(commits, core.Commit{Partition: g.partition, Principal: "millrace", Ops: []core.Op{g.op}})
 	}

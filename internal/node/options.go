@@ -76,6 +76,8 @@ type Options struct {
 	PauseAfter time.Duration
 	// Renewals of leases wait for company this long; default 200 ms.
 	RenewEvery time.Duration
+	// How long after its stream broke a session may be resumed before its leases end as crashes; 0 = they end by their own time.
+	DisconnectGrace time.Duration
 	// Steps of timed work in one entry; default 1,000.
 	TimerBatch uint32
 	// A read waits this long for its index; default 10 s.

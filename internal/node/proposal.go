@@ -45,6 +45,8 @@ type inflight struct {
 	stood bool
 	// A Tick goes behind the proposals' commits.
 	tick bool
+	// The commits of sessions that were lost, behind the tick's.
+	lost []core.Commit
 	// Set if it holds the first commit of this term.
 	term uint64
 }

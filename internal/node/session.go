@@ -31,6 +31,8 @@ type session struct {
 	closed bool
 	// The client asked for no more tasks, for good.
 	drained bool
+	// Its stream broke, and what that means for its leases is noted.
+	broke bool
 }
 
 // held is one lease of a session.
@@ -83,6 +85,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 		old.end()
 	}
 	d.sessions[k] = ses
+	d.graces.drop(k)
 	live := make(map[core.TaskHold]core.Assigned, len(leased))
 	for _, t := range leased {
 		live[core.TaskHold{Task: t.Task, Token: t.Token}] = t

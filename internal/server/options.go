@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
@@ -24,6 +25,14 @@ import (
 
 // maxShards bounds the shards of one node, and so of a cluster.
 const maxShards = 64
+
+const (
+	// DisconnectGrace is what millrace serve gives by default to a worker whose stream broke: a network that fails for a moment, or a
+	// process that is suspended, costs no attempt.
+	DisconnectGrace = 10 * time.Second
+	// maxDisconnectGrace bounds it: most leases end before.
+	maxDisconnectGrace = time.Hour
+)
 
 // minMemory is the least memory in bytes with which a server starts.
 const minMemory = 128 << 20
@@ -95,6 +104,8 @@ func (o Options) check() error {
 		return errors.New("disk-reserve: must not be negative")
 	case o.LogQuota < 0:
 		return errors.New("log-quota: must not be negative")
+	case o.DisconnectGrace < 0 || o.DisconnectGrace > maxDisconnectGrace:
+		return fmt.Errorf("disconnect-grace: must be within 0s to %s", maxDisconnectGrace)
 	case o.SnapshotRate < 0:
 		return errors.New("snapshot-rate: must not be negative")
 	case o.Limits.Check() != nil:

@@ -83,19 +83,21 @@ type Options struct {
 	Memory      int64      // bytes for all buffers and caches; default 25 % of the machine, or of the least control group that the process is in; at least 128 MiB
 	ArchiveDir  string     // receives log segments before they are reused; default none
 	// LogQuota is how many bytes of log are kept for nodes that are behind; default 4 GiB, or a tenth of a smaller disk.
-	LogQuota      int64
-	SnapshotRate  int64    // bytes per second in which a shard is sent a snapshot; default 64 MiB
-	Reserve       int64    // free bytes kept on the disk; default min(1 % of it, 1 GiB)
-	MaxObject     int64    // bytes of one object of a push; default 100 MiB
-	Git           string   // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
-	Services      []string // whose doors are open: queue and any of kv, refs and search; none: all
-	Version       string
-	Limits        edge.Limits // of the gRPC edge; a zero one means its default
-	Cluster       config.Cluster
-	EmbeddersFile string // YAML of embedders of texts; none: the built-in one
-	NoSearch      bool   // keep no index of collections, and answer no search
-	VectorKernel  string // vnni, avx2 or purego; default the fastest of the machine
-	Forward       bool   // REST requests that another node must serve are forwarded; else their callers are sent there
+	LogQuota     int64
+	SnapshotRate int64 // bytes per second in which a shard is sent a snapshot; default 64 MiB
+	// DisconnectGrace is how long after its stream broke a session may be resumed before its leases end; 0 = they end by their own time.
+	DisconnectGrace time.Duration
+	Reserve         int64    // free bytes kept on the disk; default min(1 % of it, 1 GiB)
+	MaxObject       int64    // bytes of one object of a push; default 100 MiB
+	Git             string   // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
+	Services        []string // whose doors are open: queue and any of kv, refs and search; none: all
+	Version         string
+	Limits          edge.Limits // of the gRPC edge; a zero one means its default
+	Cluster         config.Cluster
+	EmbeddersFile   string // YAML of embedders of texts; none: the built-in one
+	NoSearch        bool   // keep no index of collections, and answer no search
+	VectorKernel    string // vnni, avx2 or purego; default the fastest of the machine
+	Forward         bool   // REST requests that another node must serve are forwarded; else their callers are sent there
 
 	KeyspaceMetrics bool // the admin listener tells what is done in keyspaces by their names
 
@@ -290,7 +292,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
 		LogQuota: uint64(o.LogQuota), SnapshotRate: o.SnapshotRate, QueueBytes: memory.Proposals,
 		SearchBytes: memory.Search, NoSearch: o.NoSearch || slices.Contains(o.closedServices(), api.ServiceSearch), VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
-		Queues: uint32(o.Limits.Queues), Namespaces: uint32(o.Limits.Namespaces),
+		Queues: uint32(o.Limits.Queues), Namespaces: uint32(o.Limits.Namespaces), DisconnectGrace: o.DisconnectGrace,
 	}
 	// A directory of an early version remembers nothing but has a log, so it cannot be given to a
 	// cluster of several nodes.

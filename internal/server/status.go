@@ -72,6 +72,7 @@ type configReport struct {
 	DiskReserve  int64      `json:"disk_reserve"` // 0 is the default: the lesser of 1 % of the disk and 1 GiB
 	LogQuota     int64      `json:"log_quota"`    // 0 is the default: the lesser of 4 GiB and a tenth of the disk
 	SnapshotRate int64      `json:"snapshot_rate"`
+	GraceMs      int64      `json:"disconnect_grace_ms"` // 0: leases of broken streams end by their own time
 	Memory       int64      `json:"memory"`
 	// How Memory is split, and the limit of the Go runtime, in bytes.
 	MemoryShares map[string]int64 `json:"memory_shares"`
@@ -124,7 +125,7 @@ func (a *admin) config() configReport {
 		Data: o.Dir, Listen: o.Listen, HTTP: o.HTTP, Admin: o.Admin, AdminSocket: socket, Metrics: o.Metrics, Insecure: o.Insecure, TLS: o.TLSCert != "", TokensFile: o.TokensFile,
 		Durability: o.Durability, Name: o.Name, Shards: o.Shards,
 		Forward: o.Forward, KeyMetrics: o.KeyspaceMetrics, Cluster: o.Cluster.ID, NodeID: o.Cluster.Node, Peers: config.FormatPeers(o.Cluster.Peers), LogArchive: o.ArchiveDir, DiskReserve: o.Reserve, Memory: o.Memory,
-		LogQuota: o.LogQuota, SnapshotRate: o.SnapshotRate,
+		LogQuota: o.LogQuota, SnapshotRate: o.SnapshotRate, GraceMs: o.DisconnectGrace.Milliseconds(),
 		MemoryShares: shares, GoMemLimit: debug.SetMemoryLimit(-1),
 	}
 }

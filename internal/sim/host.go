@@ -146,6 +146,7 @@ func (h *host) open() error {
 		Clock: h.clock, Rand: env.NewSeededRand(w.rng.Uint64()), Log: h.log, Store: h.state, Manual: true,
 		EntryBytes: w.plan.EntryBytes, QueueProposals: w.plan.Proposals, InboxBytes: w.plan.Inbox, DiskReserve: 1,
 		LogQuota: cmp.Or(w.plan.LogQuota, 1<<40), SnapshotPart: w.plan.SnapshotPart,
+		DisconnectGrace: w.plan.Grace,
 	}
 	if w.plan.LogQuota > 0 {
 		o.LogKeep = w.plan.LogQuota / 2

@@ -28,6 +28,7 @@ type Plan struct {
 	Drain      time.Duration // how long it may take then until the last task has ended
 	Lease      time.Duration // of tasks; it is never renewed
 	Days       bool          // some tasks are delayed by days, and days pass
+	Grace      time.Duration // after which leases of a worker whose stream broke end; 0: by their own time
 	Operate    bool          // tasks are cancelled, edited, redriven and released by force, and queues paused (acts.go)
 
 	SegmentBytes int64  // of the log
@@ -99,6 +100,7 @@ func PlanOf(seed uint64) Plan {
 	}
 	if r := rand.New(rand.NewPCG(seed, 4)); r.IntN(2) == 0 {
 		p.Operate, p.Writers, p.Writes = true, max(p.Writers, 2), max(p.Writes, 80)
+		p.Grace = []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond}[r.IntN(3)]
 	}
 	return p
 }

@@ -120,7 +120,7 @@ func (s sink) End(why core.Fact) {
 func (k *worker) lose() {
 	if k.stream != nil {
 		if h := k.w.host(k.host); h.node != nil && h.streams[k] {
-			k.stream.Close()
+			k.stream.Break()
 			delete(h.streams, k)
 		}
 		k.stream = nil

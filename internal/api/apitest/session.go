@@ -34,6 +34,7 @@ type Session struct {
 	Settled []core.TaskHold
 	drained bool
 	closed  bool
+	Broke   bool // Break was called
 }
 
 // Subscribe notes that it was called.
@@ -82,6 +83,14 @@ func (s *Session) Close() {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.closed = true
+}
+
+// Break notes that it was called.
+func (s *Session) Break() {
+	s.Close()
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.Broke = true
 }
 
 // State is what the session was told.

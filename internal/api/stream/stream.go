@@ -99,20 +99,25 @@ var errStreamFailed = errors.New("the stream's handler failed")
 // close ends the stream, if it has not ended yet, and its session.
 func (st *stream) close() {
 	st.end(errStreamFailed)
-	if session := st.shut(); session != nil {
+	switch session, broke := st.shut(); {
+	case session == nil:
+	case broke:
+		session.Break()
+	default:
 		session.Close()
 	}
 }
 
-// shut queues nothing any more, and returns the session, if there is one.
-func (st *stream) shut() core.Session {
+// shut queues nothing any more, and returns the session, if there is one. broke says that nobody ended the stream on purpose: neither
+// its client, by closing its side, nor the node or the server.
+func (st *stream) shut() (session core.Session, broke bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.closed = true
 	if st.session == nil { // what is queued is never sent
 		st.weigh(-st.outBytes)
 	}
-	return st.session
+	return st.session, !st.finishing
 }
 
 // end ends the stream with err; nil is a clean end. The first call counts.

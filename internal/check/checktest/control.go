@@ -62,9 +62,12 @@ func (w *world) askedHold(p core.Partition) (core.TaskHold, bool) {
 // control draws an op of core.FormatOperate. Cancels and releases by force meet running tasks more often than others.
 func (w *world) control(p core.Partition, stamp core.ShardTime) core.Op {
 	ids, holds := w.ids[p], w.holds[p]
-	n := w.rand.IntN(16)
+	n := w.rand.IntN(18)
 	if len(ids) == 0 || n < 2 {
 		return w.pauseOp(stamp)
+	}
+	if n >= 16 && len(holds) > 0 {
+		return w.sessionLost(p)
 	}
 	id := recent(w.rand, ids)
 	if len(holds) > 0 && (n < 10 && w.rand.IntN(3) > 0 || n < 6) {
@@ -88,6 +91,24 @@ func (w *world) control(p core.Partition, stamp core.ShardTime) core.Op {
 		return &core.TaskRedrive{Task: id}
 	}
 	return w.update(id, stamp)
+}
+
+// seen is a lease as it was granted.
+type seen struct {
+	session core.SessionID
+	until   core.ShardTime
+}
+
+// sessionLost ends leases of a session. Some were renewed since they were seen, and some are those of another session.
+func (w *world) sessionLost(p core.Partition) core.Op {
+	holds := w.holds[p]
+	op := &core.SessionLost{Session: w.seen[recent(w.rand, holds)].session}
+	for _, h := range holds[max(0, len(holds)-4):] {
+		if s := w.seen[h]; s.session == op.Session || w.rand.IntN(4) == 0 {
+			op.Leases = append(op.Leases, core.SeenLease{Task: h.Task, Token: h.Token, Until: s.until})
+		}
+	}
+	return op
 }
 
 func (w *world) reason() string {

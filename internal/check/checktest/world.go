@@ -19,6 +19,7 @@ type world struct {
 
 	ids    map[core.Partition][]core.TaskID
 	holds  map[core.Partition][]core.TaskHold // every lease ever granted, newest last
+	seen   map[core.TaskHold]seen             // of each, who holds it and until when at first
 	revs   []uint64
 	stops  map[core.Partition][]core.TaskID // tasks that ended dead or cancelled, newest last
 	asked  map[core.Partition][]core.TaskID // running tasks whose cancel was asked for, newest last
@@ -38,7 +39,7 @@ func newWorld(r *rand.Rand) *world {
 		keys:   []string{"x", "y", "z"},
 		ids:    map[core.Partition][]core.TaskID{}, holds: map[core.Partition][]core.TaskHold{},
 		stops: map[core.Partition][]core.TaskID{}, asked: map[core.Partition][]core.TaskID{},
-		serial: map[core.SessionID]uint64{},
+		serial: map[core.SessionID]uint64{}, seen: map[core.TaskHold]seen{},
 	}
 }
 
@@ -355,7 +356,11 @@ func (w *world) saw(c *core.Commit, got *core.Result) {
 			w.sawControl(c.Partition, c.Ops[i], &got.Ops[i])
 		}
 		for _, a := range op.Assigned {
-			w.holds[c.Partition] = append(w.holds[c.Partition], core.TaskHold{Task: a.Task, Token: a.Token})
+			h := core.TaskHold{Task: a.Task, Token: a.Token}
+			w.holds[c.Partition] = append(w.holds[c.Partition], h)
+			if grant, ok := c.Ops[i].(*core.Grant); ok {
+				w.seen[h] = seen{grant.Session, a.LeaseUntil}
+			}
 		}
 		if op.Rev != 0 {
 			w.revs = append(w.revs, op.Rev)

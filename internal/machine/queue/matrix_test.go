@@ -152,6 +152,9 @@ func matrixOps() []matrixOp {
 		{"redrive", func(*world) core.Op { return &core.TaskRedrive{Task: matrixTask} }},
 		{"force release", func(*world) core.Op { return &core.TaskForceRelease{Task: matrixTask} }},
 		{"force release, 1", func(*world) core.Op { return &core.TaskForceRelease{Task: matrixTask, Attempt: 1} }},
+		{"session lost", func(w *world) core.Op { return w.sessionLost(w.lastToken(), 0) }},
+		{"lost, renewed", func(w *world) core.Op { return w.sessionLost(w.lastToken(), -1) }},
+		{"lost, retired", func(w *world) core.Op { return w.sessionLost(w.retiredToken(), 0) }},
 		{"update priority", func(*world) core.Op { return &core.TaskUpdate{Task: matrixTask, HasPriority: true, Priority: 9} }},
 		{"update run_at", func(*world) core.Op { return &core.TaskUpdate{Task: matrixTask, HasRunAt: true, Delay: 7000} }},
 		{"update payload", func(*world) core.Op {
@@ -162,6 +165,15 @@ func matrixOps() []matrixOp {
 		}},
 		{"claim", func(*world) core.Op { return claimOp(1, "mail") }},
 	}
+}
+
+// sessionLost is that the session is gone which holds the task of the matrix. by is how much earlier the lease ended as it was seen.
+func (w *world) sessionLost(token core.Token, by core.Millis) core.Op {
+	op := &core.SessionLost{Session: core.SessionID{1}, Leases: []core.SeenLease{{Task: matrixTask, Token: token}}}
+	for _, a := range w.m.Held(op.Session) {
+		op.Leases[0].Until = a.LeaseUntil.Add(by)
+	}
+	return op
 }
 
 func (w *world) stateOf(id core.TaskID) string {

@@ -140,6 +140,16 @@ func (tw *twins) nameTime(rt *rapid.T, op core.Op) {
 
 var randomIDs = []core.TaskID{idOf("a"), idOf("b"), idOf("c"), idOf("d"), idOf("e"), idOf("f"), idOf("g"), idOf("h")}
 
+// randomSessionLost loses leases of a session, as they are or as they may have been before.
+func (tw *twins) randomSessionLost(rt *rapid.T, id core.TaskID, token core.Token) core.Op {
+	op := &core.SessionLost{Session: core.SessionID{byte(rapid.IntRange(0, 3).Draw(rt, "session"))}}
+	for _, a := range tw.steady.m.Held(op.Session) {
+		op.Leases = append(op.Leases, core.SeenLease{Task: a.Task, Token: a.Token, Until: a.LeaseUntil.Add(-core.Millis(rapid.IntRange(0, 1).Draw(rt, "renewed")))})
+	}
+	op.Leases = append(op.Leases, core.SeenLease{Task: id, Token: token, Until: tw.later(rt)})
+	return op
+}
+
 func (tw *twins) op(rt *rapid.T) core.Op {
 	id := rapid.SampledFrom(randomIDs).Draw(rt, "task")
 	token := core.Token(rapid.Uint64Range(0, 3).Draw(rt, "any token"))
@@ -152,7 +162,7 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 38).Draw(rt, "op") {
+	switch rapid.IntRange(0, 40).Draw(rt, "op") {
 	case 36, 37:
 		return tw.randomBulk(rt)
 	case 38:
@@ -172,6 +182,8 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 			Queue: rapid.SampledFrom(randomQueues).Draw(rt, "queue"), Resume: rapid.Bool().Draw(rt, "resume"),
 			Until: tw.later(rt), Reason: "why",
 		}
+	case 39, 40:
+		return tw.randomSessionLost(rt, id, token)
 	case 0, 1, 2, 3, 4, 5:
 		return randomCreate(rt, id)
 	case 6, 7, 8, 9, 10, 11:

@@ -296,6 +296,8 @@ func (s *script) op(w words, cmd string) core.Op {
 		return &core.TaskRedrive{Task: id}
 	case "force_release":
 		return &core.TaskForceRelease{Task: id, Attempt: uint32(w.num("attempt"))}
+	case "session_lost":
+		return s.sessionLostOp(w)
 	case "update":
 		return s.updateOp(w)
 	case "pause", "resume":
@@ -335,6 +337,19 @@ func (s *script) createOp(w words) core.Op {
 	for _, h := range w.all("header") {
 		name, value, _ := strings.Cut(h, ":")
 		op.Headers = append(op.Headers, core.Header{Name: name, Value: value})
+	}
+	return op
+}
+
+// sessionLostOp reads the leases that were seen of a session, such as a=60s: that of task a, which ended at 60s.
+func (s *script) sessionLostOp(w words) core.Op {
+	op := new(core.SessionLost)
+	copy(op.Session[:], w.str("session", ""))
+	for _, a := range w.d.CmdArgs {
+		if a.Key == "session" {
+			continue
+		}
+		op.Leases = append(op.Leases, core.SeenLease{Task: idOf(a.Key), Token: s.tokens[a.Key], Until: w.at(a.Key)})
 	}
 	return op
 }
@@ -504,6 +519,8 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 			}
 		}
 		return b.String()
+	case *core.SessionLost:
+		return "done\n"
 	case *core.TaskRenew:
 		for i, n := range r.Renewed {
 			if n.Lost {

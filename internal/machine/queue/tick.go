@@ -126,24 +126,18 @@ func (m *Machine) tickTimed(tx core.Txn, c *core.ApplyContext, budget int) (used
 }
 
 // expire ends a lease whose time is over: as a timeout when max_run was over, else as a crash of its holder.
-// The first crash costs no wait, as it is the worker's fault more often than the task's.
 func (m *Machine) expire(tx core.Txn, c *core.ApplyContext, r *run) error {
 	if r.queue.removed {
 		m.touch(r.queue)
 		return m.cancelRemoved(tx, c, r.queue, r.id, core.Running)
 	}
-	n := next{outcome: core.OutcomeCrashed, reason: reasonRetry}
-	why := "expired"
+	n, why := r.crash(c), "expired"
 	if until := r.rec.cancelUntil; until != 0 && until <= c.Stamp && until <= r.rec.leaseUntil {
-		why, n.outcome = lostCancelled, core.OutcomeCancelled
+		why, n = lostCancelled, next{outcome: core.OutcomeCancelled, reason: reasonRetry}
 	} else if r.rec.runEnd != 0 && r.rec.runEnd <= r.rec.leaseUntil {
 		why = "max_run"
-		n.outcome, n.err = core.OutcomeTimeout, core.TaskError{Code: "timeout", Message: "max_run was over"}
+		n = next{outcome: core.OutcomeTimeout, err: core.TaskError{Code: "timeout", Message: "max_run was over"}}
 		m.failed(c, r, &n, false)
-	} else if crashes := r.rec.crashes + 1; int64(crashes) >= int64(r.queue.maxCrashes(&r.settings)) {
-		n.dead, n.reason = true, reasonMaxCrashes
-	} else if crashes > 1 {
-		n.at = after(c, r.backoff(crashes-1)) // after the first crash it is ready at once
 	}
 	m.lose(r, why)
 	_, err := m.endAttempt(tx, c, r, n)
