@@ -34,7 +34,7 @@ type Session struct {
 	Settled []core.TaskHold
 	drained bool
 	closed  bool
-	Broke   bool // Break was called
+	broke   bool // Break was called
 }
 
 // Subscribe notes that it was called.
@@ -87,10 +87,16 @@ func (s *Session) Close() {
 
 // Break notes that it was called.
 func (s *Session) Break() {
-	s.Close()
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
-	s.Broke = true
+	s.closed, s.broke = true, true
+}
+
+// Broken reports whether the session ended by Break.
+func (s *Session) Broken() bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.broke
 }
 
 // State is what the session was told.

@@ -329,6 +329,32 @@ func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
 		t.Errorf("end: %v", err)
 	}
 	apitest.Eventually(t, "the session is closed", func() bool { _, _, closed := ses.State(); return closed })
+	if ses.Broken() {
+		t.Error("a stream that its client closed counts as broken")
+	}
+}
+
+// TestAStreamThatBreaksIsToldFromOneThatIsClosed: the leases of the one end soon, those of the other by their own time.
+func TestAStreamThatBreaksIsToldFromOneThatIsClosed(t *testing.T) {
+	for name, c := range map[string]struct {
+		end    func(*wireStream, *apitest.Session)
+		broken bool
+	}{
+		"the client is gone":    {func(ws *wireStream, _ *apitest.Session) { ws.cancel() }, true},
+		"it broke the protocol": {func(ws *wireStream, _ *apitest.Session) { ws.send(helloOf(1)) }, true},
+		"the client is done":    {func(ws *wireStream, _ *apitest.Session) { _ = ws.CloseSend() }, false},
+		"another node leads":    {func(_ *wireStream, s *apitest.Session) { s.Sink.End(core.Unavailable{Reason: "no_leader"}) }, false},
+		"drained, then it is gone": {func(ws *wireStream, _ *apitest.Session) {
+			ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Drain{}})
+			ws.cancel()
+		}, true},
+	} {
+		r := newRig(t, edge.Limits{})
+		ws, ses := r.greet(apitest.As("acme/all"), 1)
+		c.end(ws, ses)
+		apitest.Eventually(t, name, func() bool { _, _, closed := ses.State(); return closed })
+		apitest.Eventually(t, name, func() bool { return ses.Broken() == c.broken })
+	}
 }
 
 // TestHeadersOfAStreamComeBeforeItHasAWriter holds the session back, so that no frame can take the headers along.
