@@ -27,9 +27,10 @@ type local struct {
 	tokens  []string
 	reserve int64 // free bytes kept on the disk; 0: the default
 
-	services []string // whose doors are open; none: all
-	program  string   // the program that serves git clients; empty: the default
-	kernel   string   // of searches; empty: the fastest
+	grace    time.Duration // after which leases of a stream that broke end; 0: by their own time
+	services []string      // whose doors are open; none: all
+	program  string        // the program that serves git clients; empty: the default
+	kernel   string        // of searches; empty: the fastest
 	running  *server.Running
 }
 
@@ -62,7 +63,7 @@ func (l *local) start() {
 	l.t.Helper()
 	r, err := server.Start(l.t.Context(), server.Options{
 		Dir: filepath.Join(l.dir, "data"), Listen: "127.0.0.1:0", TokensFile: filepath.Join(l.dir, "tokens.yaml"),
-		Memory: 128 << 20, Reserve: l.reserve, Services: l.services, Git: l.program, VectorKernel: l.kernel,
+		Memory: 128 << 20, Reserve: l.reserve, Services: l.services, Git: l.program, VectorKernel: l.kernel, DisconnectGrace: l.grace,
 	})
 	if err != nil {
 		l.t.Fatal(err)
