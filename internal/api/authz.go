@@ -69,6 +69,8 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.BulkService/List":    edge.Needs(auth.TaskRead),
 	"/millrace.v1.BulkService/Get":     edge.Needs(auth.TaskRead),
 	"/millrace.v1.BulkService/Cancel":  operates,
+	"/millrace.v1.WorkerService/List":  edge.Needs(auth.TaskRead),
+	"/millrace.v1.WorkerService/Quiet": operates,
 
 	// Bounds of tenants are set by an operator, and may be read by the tenant's admin.
 	"/millrace.v1.TenantService/Get": edge.Needs(auth.Admin).OrAny(auth.TenantAdmin), // of another: tenant:admin only

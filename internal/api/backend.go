@@ -22,6 +22,7 @@ type Backend interface {
 	KeyBackend
 	TenantBackend
 	SearchBackend
+	WorkerBackend
 	NodeBackend
 }
 

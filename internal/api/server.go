@@ -226,6 +226,7 @@ func (s *Server) services() []service {
 		{&pb.ClusterService_ServiceDesc, s.Cluster()},
 		{&pb.KeyspaceService_ServiceDesc, s.Keyspaces()},
 		{&pb.TenantService_ServiceDesc, s.Tenants()},
+		{&pb.WorkerService_ServiceDesc, s.Workers()},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

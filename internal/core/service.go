@@ -91,6 +91,9 @@ type SessionSpec struct {
 	Worker    string
 	Principal string
 	Held      []TaskHold // leases that the client holds
+	Host      string     // this and the next two are told, and decide nothing
+	SDK       string     // name and version of the client library
+	Kinds     []string   // that the client has handlers for
 }
 
 // Welcome is what a session finds when it opens.

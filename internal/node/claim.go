@@ -12,6 +12,8 @@ type claim struct {
 	answer chan claimed
 	// It does not wait: an empty grant is an answer.
 	once bool
+	// Its worker is quiet: it is given nothing.
+	quiet bool
 	// Answered or abandoned: what is granted to it from here on goes back. Guarded by the dispatcher's mutex.
 	over bool
 }
@@ -49,15 +51,21 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	if f := d.admit(); f != nil {
 		return nil, core.At{}, f
 	}
+	worker := workerKey{p.Tenant, p.Namespace, spec.Worker}
+	c.quiet = n.workers.claims(worker, &spec, n.o.Clock.Boot())
+	defer n.workers.claimed(worker, n.o.Clock)
 	there := d.attach(p, u, spec.Queues)
 	defer d.leave(u)
+	if n.workers.isQuiet(worker, n.o.Clock.Boot()) { // it may have been made so before u was attached
+		d.quietClaim(u, true)
+	}
 	if !there {
 		return nil, core.At{}, removedFact
 	}
 	if !s.view.ready.Load() { // it stepped down before u was attached
 		return nil, s.at(p), s.notLeading()
 	}
-	if c.once && !d.mayGive(u) {
+	if c.once && (c.quiet || !d.mayGive(u)) {
 		return nil, s.at(p), nil
 	}
 	timer := n.o.Clock.NewTimer(max(spec.Wait.Duration(), n.o.ReadWait))

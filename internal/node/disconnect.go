@@ -143,7 +143,7 @@ func (d *dispatcher) anyLost(now time.Duration) bool {
 	return false
 }
 
-// stoodStill gives sessions that broke their grace once more: nobody could resume one while the node stood still.
+// stoodStill gives sessions that broke their grace once more: none could be resumed while the node stood still.
 func (d *dispatcher) stoodStill(now time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

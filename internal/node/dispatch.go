@@ -135,7 +135,7 @@ func (u *sub) once() bool { return u.claim != nil && u.claim.once }
 
 // free is how many more tasks it takes; it may be negative after a window was made smaller.
 func (u *sub) free() int {
-	if u.gone || u.session != nil && (u.session.closed || u.session.drained) {
+	if u.gone || u.session != nil && (u.session.closed || u.session.drained || u.session.quiet) || u.claim != nil && u.claim.quiet {
 		return 0
 	}
 	return u.window - u.used

@@ -61,6 +61,9 @@ type Node struct {
 	spoke sync.Map
 	// Calls that were passed to the leader of a shard and wait for its answer.
 	forwards forwards
+	// What it knows of workers that have no session, and which are quiet; and its questions about workers to others.
+	workers workers
+	asks    workersAsks
 	// Compiled schemas of collections, by their uid.
 	schemas schemas
 	// Indexes of collections that are yet to be read from the store.

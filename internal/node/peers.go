@@ -77,6 +77,9 @@ const (
 	// peerRatesUsed tells the leader of shard 0 what its sender took of rates, and peerRatesShared is the answer: see internal/rate.
 	peerRatesUsed   byte = 12
 	peerRatesShared byte = 13
+	// peerWorkersAsk asks for the workers of a namespace, or makes one quiet, and peerWorkers is the answer: see workers_peers.go.
+	peerWorkersAsk byte = 24
+	peerWorkers    byte = 25
 )
 
 // peerMessage is a message of a replica that waits in the inbox of a shard.
@@ -121,6 +124,12 @@ func (n *Node) Receive(node uint64, shard core.ShardID, msg []byte) {
 		return
 	case peerRatesShared:
 		n.takeShared(from, msg[1:])
+		return
+	case peerWorkersAsk:
+		n.later(func() { n.takeWorkersAsk(from, msg[1:]) })
+		return
+	case peerWorkers:
+		n.takeWorkers(from, msg[1:])
 		return
 	case peerSnapshotAsk:
 		if s.snap.serving.Load() != nil {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
@@ -31,6 +32,10 @@ type session struct {
 	closed bool
 	// The client asked for no more tasks, for good.
 	drained bool
+	// Its worker is quiet: it is given no tasks until that is taken back.
+	quiet bool
+	// When it was opened, by the boot clock.
+	opened time.Duration
 	// Its stream broke, and what that means for its leases is noted.
 	broke bool
 }
@@ -85,6 +90,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 		old.end()
 	}
 	d.sessions[k] = ses
+	ses.opened, ses.quiet = n.o.Clock.Boot(), n.workers.isQuiet(ses.worker(), n.o.Clock.Boot())
 	d.graces.drop(k)
 	live := make(map[core.TaskHold]core.Assigned, len(leased))
 	for _, t := range leased {
@@ -413,6 +419,7 @@ func (ses *session) end() {
 		return
 	}
 	ses.closed = true
+	ses.d.s.n.workers.touch(ses.worker(), ses.d.s.n.o.Clock.Boot())
 	for _, number := range sortedKeys(ses.subs) {
 		ses.d.detach(ses.subs[number])
 	}

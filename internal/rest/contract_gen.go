@@ -851,6 +851,10 @@ var redriveRequestFields = []jsonField[pb.RedriveRequest]{
 	{"to", func(d *jsonReader, m *pb.RedriveRequest) { m.To = d.time() }},
 }
 
+var quietWorkerRequestFields = []jsonField[pb.QuietWorkerRequest]{
+	{"on", func(d *jsonReader, m *pb.QuietWorkerRequest) { m.On = d.Boolean() }},
+}
+
 func writeCreateResponse(w *jsonWriter, m *pb.CreateResponse) {
 	w.Str("id", m.GetId())
 	w.Bool("replayed", m.GetReplayed())
@@ -2263,6 +2267,58 @@ func writeCancelBulkResponse(w *jsonWriter, m *pb.CancelBulkResponse) {
 	w.Exact("index", m.GetAt().GetIndex())
 }
 
+func writeListWorkersResponse(w *jsonWriter, m *pb.ListWorkersResponse) {
+	w.Key("workers")
+	w.Open('[')
+	for _, x := range m.GetWorkers() {
+		w.Open('{')
+		writeWorker(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Bool("partial", m.GetPartial())
+}
+
+func writeWorker(w *jsonWriter, m *pb.Worker) {
+	w.Str("id", m.GetId())
+	w.Key("sessions")
+	w.Open('[')
+	for _, x := range m.GetSessions() {
+		w.Quote(x)
+	}
+	w.Close(']')
+	w.OptStr("host", m.GetHost())
+	w.OptStr("sdk", m.GetSdk())
+	w.Key("queues")
+	w.Open('[')
+	for _, x := range m.GetQueues() {
+		w.Quote(x)
+	}
+	w.Close(']')
+	w.Key("kinds")
+	w.Open('[')
+	for _, x := range m.GetKinds() {
+		w.Quote(x)
+	}
+	w.Close(']')
+	w.Count("slots", uint64(m.GetSlots()))
+	w.Count("running", uint64(m.GetRunning()))
+	w.time("oldest_lease", m.GetOldestLease())
+	w.time("connected_at", m.GetConnectedAt())
+	w.time("seen_at", m.GetSeenAt())
+	w.Key("nodes")
+	w.Open('[')
+	for _, x := range m.GetNodes() {
+		w.Quote(x)
+	}
+	w.Close(']')
+	w.Bool("quiet", m.GetQuiet())
+}
+
+func writeQuietWorkerResponse(w *jsonWriter, m *pb.QuietWorkerResponse) {
+	w.Bool("replayed", m.GetReplayed())
+}
+
 // taskBatchCreate serves POST /v1/tasks:batch.
 func (c *restCall) taskBatchCreate() error {
 	in := new(pb.BatchCreateRequest)
@@ -3100,4 +3156,29 @@ func (c *restCall) bulkCancel() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCancelBulkResponse(w, out) })
+}
+
+// workerList serves GET /v1/workers.
+func (c *restCall) workerList() error {
+	in := new(pb.ListWorkersRequest)
+	in.Queue, _ = c.query.get("queue")
+	out, err := c.s.Workers().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeListWorkersResponse(w, out) })
+}
+
+// workerQuiet serves POST /v1/workers/{worker}:quiet.
+func (c *restCall) workerQuiet() error {
+	in := new(pb.QuietWorkerRequest)
+	if err := readBody(c, in, quietWorkerRequestFields); err != nil {
+		return err
+	}
+	in.Worker = c.params[0]
+	out, err := c.s.Workers().Quiet(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeQuietWorkerResponse(w, out) })
 }

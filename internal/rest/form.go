@@ -222,6 +222,8 @@ func (r *Route) PathForm(name string) Form {
 		return taskForm
 	case "queue":
 		return queueForm
+	case "worker":
+		return plainText.filled().upTo(defaults.WorkerBytes)
 	case "keyspace", "collection", "tenant":
 		return spaceForm
 	case "repo":

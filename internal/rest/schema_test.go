@@ -74,11 +74,12 @@ var allShown = map[string]shown{
 	"BatchGetResponse": shows(writeBatchGetResponse), "CancelResponse": shows(writeCancelResponse), "RetryResponse": shows(writeRetryResponse),
 	"ForceReleaseResponse": shows(writeForceReleaseResponse), "QueuePaused": shows(writeQueuePaused),
 	"QueueCeilings": shows(writeQueueCeilings), "PauseQueueResponse": shows(writePauseQueueResponse),
-	"ResumeQueueResponse": shows(writeResumeQueueResponse),
-	"StartBulkResponse":   shows(writeStartBulkResponse), "BulkJob": shows(writeBulkJob), "TaskFilter": shows(writeTaskFilter),
+	"StartBulkResponse": shows(writeStartBulkResponse), "BulkJob": shows(writeBulkJob), "TaskFilter": shows(writeTaskFilter),
 	"BulkRefused": shows(writeBulkRefused), "BulkCount": shows(writeBulkCount), "ListBulkResponse": shows(writeListBulkResponse),
 	"EffectsResponse": shows(writeEffectsResponse), "Effect": shows(writeEffect), "WhyResponse": shows(writeWhyResponse), "WhyReason": shows(writeWhyReason),
-	"CancelBulkResponse": shows(writeCancelBulkResponse),
+	"CancelBulkResponse":  shows(writeCancelBulkResponse),
+	"ResumeQueueResponse": shows(writeResumeQueueResponse), "ListWorkersResponse": shows(writeListWorkersResponse),
+	"Worker": shows(writeWorker), "QuietWorkerResponse": shows(writeQuietWorkerResponse),
 	// Those that are not generated.
 	"Result": shows(writeResult),
 	"SearchResponse": shows(func(w *jsonWriter, m *pb.SearchResponse) {

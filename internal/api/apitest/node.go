@@ -47,6 +47,7 @@ type Node struct {
 	KeyErr   error
 	Behind   time.Duration // shard time, of the wall clock
 	Sessions []*Session
+	Known    []core.Worker // the workers that are listed
 	Opened   chan *Session
 	Welcome  core.Welcome
 	reached  map[core.Partition]bool // by any call but Now
@@ -77,7 +78,7 @@ func NewNode(clock *Clock) *Node {
 	return &Node{
 		Clock: clock, Spaces: make(map[string]core.NamespaceInfo),
 		Stored: make(map[core.Partition]map[core.TaskID]core.Task), Opened: make(chan *Session, 64),
-		reached: make(map[core.Partition]bool),
+		reached: make(map[core.Partition]bool), Known: []core.Worker{{ID: "w", Queues: []string{"mail"}, Nodes: []string{"n1"}}},
 	}
 }
 

@@ -2,6 +2,7 @@ package stream
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/metadata"
 
@@ -121,11 +122,26 @@ func (d *door) sessionSpec(ctx context.Context, who edge.Caller, in *pb.Hello) (
 	}
 	spec = core.SessionSpec{
 		ID: core.SessionID(in.GetSession()), Worker: in.GetWorker().GetId(), Principal: who.Name, Held: held,
+		Host: in.GetWorker().GetHost(), SDK: in.GetWorker().GetSdk(), Kinds: firstKinds(in.GetWorker().GetKinds()),
 	}
 	if spec.Worker == "" { // attempts name a worker in any case
 		spec.Worker = who.Name
 	}
 	return spec, name, nil
+}
+
+// keptKinds is how many bytes of the names of a worker's kinds are kept, to be shown.
+const keptKinds = 4 << 10
+
+// firstKinds returns the first kinds, as many as are kept.
+func firstKinds(kinds []string) []string {
+	left := keptKinds
+	for i, kind := range kinds {
+		if left -= len(kind); left < 0 {
+			return slices.Clone(kinds[:i])
+		}
+	}
+	return kinds
 }
 
 // worker holds what a client tells of itself to its limits. It is shown to operators, and decides nothing.
@@ -134,6 +150,9 @@ func (d *door) worker(in *pb.WorkerInfo) core.Fact {
 		return fact
 	}
 	if fact := api.TextUpTo("host", in.GetHost(), "worker_bytes", d.Limits.WorkerBytes); fact != nil {
+		return fact
+	}
+	if fact := api.TextUpTo("sdk", in.GetSdk(), "worker_bytes", d.Limits.WorkerBytes); fact != nil {
 		return fact
 	}
 	if int64(len(in.GetKinds())) > d.Limits.WorkerKinds {

@@ -50,6 +50,7 @@ func (st *stream) readFrames() error {
 		if err != nil {
 			return err
 		}
+		st.heardAt.Store(int64(st.d.Clock.Boot()))
 		wire.principal = st.who().Name // by the token of now
 		if f := wire.read(data); f.kind != 0 && (f.kind == framePuts || !st.keys) {
 			st.takeWire(&f, len(data))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -34,6 +35,8 @@ type stream struct {
 	ss     grpc.ServerStream // as the guard gives it: it reserves what comes
 	call   *auth.Call        // knows the caller, and ends the stream's context with the caller's token
 	opened time.Duration     // when, by the boot clock
+
+	heardAt atomic.Int64 // when its last frame came, by the boot clock, in nanoseconds
 
 	keys bool // it takes only the frames of keys
 
@@ -108,8 +111,8 @@ func (st *stream) close() {
 	}
 }
 
-// shut queues nothing any more, and returns the session, if there is one. broke says that nobody ended the stream on purpose: neither
-// its client, by closing its side, nor the node or the server.
+// shut queues nothing any more, and returns the session, if there is one. broke says that it did not end on purpose: neither its
+// client closed its side, nor did the node or the server end it.
 func (st *stream) shut() (session core.Session, broke bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -154,6 +157,9 @@ func (st *stream) watch() {
 		}
 	}
 }
+
+// Heard is when the client was heard of last, by the boot clock.
+func (st *stream) Heard() time.Duration { return time.Duration(st.heardAt.Load()) }
 
 // who is the caller, with the rights that they have now.
 func (st *stream) who() *edge.Caller { return st.call.Holder() }

@@ -775,6 +775,10 @@ func writeRedriveRequest(w *restBody, m *pb.RedriveRequest) {
 	w.time("to", m.GetTo())
 }
 
+func writeQuietWorkerRequest(w *restBody, m *pb.QuietWorkerRequest) {
+	w.flag("on", m.GetOn())
+}
+
 // routes are the routes of each method, by its full name.
 var routes = map[string][]route{
 	"/millrace.v1.TaskService/Create": {
@@ -1251,6 +1255,18 @@ var routes = map[string][]route{
 	"/millrace.v1.BulkService/Cancel": {
 		{
 			verb: "POST", path: []string{"/v1/bulk/", "id=id", ":cancel"},
+		},
+	},
+	"/millrace.v1.WorkerService/List": {
+		{
+			verb: "GET", path: []string{"/v1/workers"},
+			query: []parameter{{"queue", "queue", nil}},
+		},
+	},
+	"/millrace.v1.WorkerService/Quiet": {
+		{
+			verb: "POST", path: []string{"/v1/workers/", "worker=worker", ":quiet"},
+			body: func(w *restBody, in any) { writeQuietWorkerRequest(w, in.(*pb.QuietWorkerRequest)) },
 		},
 	},
 }

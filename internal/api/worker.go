@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+)
+
+// WorkerBackend tells of workers what the nodes know that lead the partitions they take tasks of.
+type WorkerBackend interface {
+	// Workers lists the workers of a namespace with these partitions, by id and host. partial says that a leader was not known or
+	// did not answer, or that there are more.
+	Workers(ctx context.Context, parts []core.PartitionInfo) (list []core.Worker, partial bool)
+	// Quiet gives a worker no further tasks, or takes that back; changed says that a leader had it otherwise. An error leaves the
+	// outcome unknown, and the call may be repeated.
+	Quiet(ctx context.Context, parts []core.PartitionInfo, id string, on bool) (changed bool, err error)
+}
+
+// WorkerService shows who takes tasks of a namespace.
+type WorkerService struct {
+	pb.UnimplementedWorkerServiceServer
+	s       *Server // what all services share
+	workers WorkerBackend
+}
+
+// Workers is the service of workers.
+func (s *Server) Workers() *WorkerService { return &WorkerService{s: s, workers: s.o.Backend} }
+
+// List lists who takes tasks of a namespace, or of a queue.
+func (ws *WorkerService) List(ctx context.Context, in *pb.ListWorkersRequest) (*pb.ListWorkersResponse, error) {
+	if in.GetQueue() != "" {
+		if fact := QueueName("queue", in.GetQueue()); fact != nil {
+			return nil, fact
+		}
+	}
+	c, err := ws.s.begin(ctx, false)
+	if edge.UnknownNamespace(err) {
+		return &pb.ListWorkersResponse{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, partial := ws.workers.Workers(ctx, c.partitions)
+	// With room for one answer, whatever workers call themselves and their kinds.
+	out, room := &pb.ListWorkersResponse{Partial: partial}, AnswerBytes
+	for i := range list {
+		w := &list[i]
+		if in.GetQueue() != "" && !slices.Contains(w.Queues, in.GetQueue()) {
+			continue
+		}
+		if room -= workerBytes(w); room < 0 {
+			out.Partial = true
+			break
+		}
+		out.Workers = append(out.Workers, showWorker(w))
+	}
+	return out, nil
+}
+
+// workerBytes is about what a worker takes in an answer.
+func workerBytes(w *core.Worker) int {
+	n := 256 + 40*len(w.Sessions) + len(w.ID) + len(w.Host) + len(w.SDK)
+	for _, list := range [][]string{w.Queues, w.Kinds, w.Nodes} {
+		for _, s := range list {
+			n += 4 + len(s)
+		}
+	}
+	return n
+}
+
+// showWorker shows a worker.
+func showWorker(w *core.Worker) *pb.Worker {
+	out := &pb.Worker{
+		Id: w.ID, Host: w.Host, Sdk: w.SDK, Queues: w.Queues, Kinds: w.Kinds, Slots: uint32(w.Slots), Running: uint32(w.Running),
+		OldestLease: TimeOf(w.OldestLease), ConnectedAt: TimeOf(w.Since), SeenAt: TimeOf(w.Seen), Nodes: w.Nodes, Quiet: w.Quiet,
+	}
+	for _, id := range w.Sessions {
+		out.Sessions = append(out.Sessions, hex.EncodeToString(id[:]))
+	}
+	return out
+}
+
+// Quiet gives a worker no further tasks, or takes that back.
+// Errors: NotFound for a worker that no leader knows.
+func (ws *WorkerService) Quiet(ctx context.Context, in *pb.QuietWorkerRequest) (*pb.QuietWorkerResponse, error) {
+	if in.GetWorker() == "" {
+		return nil, edge.Invalid("worker", "is required")
+	}
+	if fact := TextUpTo("worker", in.GetWorker(), "worker_bytes", ws.s.Limits.WorkerBytes); fact != nil {
+		return nil, fact
+	}
+	unknown := core.NotFound{Kind: "worker", ID: in.GetWorker()}
+	c, err := ws.s.begin(ctx, false)
+	if edge.UnknownNamespace(err) {
+		return nil, unknown
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, partial := ws.workers.Workers(ctx, c.partitions)
+	known := slices.ContainsFunc(list, func(w core.Worker) bool { return w.ID == in.GetWorker() })
+	// Names that no worker has are not remembered. One that was away may still be quiet.
+	if !known && in.GetOn() && !partial {
+		return nil, unknown
+	}
+	changed, err := ws.workers.Quiet(ctx, c.partitions, in.GetWorker(), in.GetOn())
+	switch {
+	case err != nil:
+		return nil, err
+	case !known && !changed:
+		return nil, unknown
+	}
+	return &pb.QuietWorkerResponse{Replayed: !changed}, nil
+}

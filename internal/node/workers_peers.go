@@ -1,0 +1,226 @@
+package node
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+)
+
+const (
+	// workersWait is for how long a node waits for what another one knows of workers.
+	workersWait = 2 * time.Second
+	// workersBytes bounds one answer to another node, in bytes: what it lists beyond that is left out.
+	workersBytes = 4 << 20
+)
+
+// workersAsk is what one node asks another: for the workers of a namespace, or, with Set, to make one quiet or not.
+type workersAsk struct {
+	Tenant    core.TenantID
+	Namespace core.NamespaceID
+	Set       bool
+	ID        string
+	On        bool
+}
+
+// workersAnswer is what it is answered: workers, or whether something changed.
+type workersAnswer struct {
+	Workers []core.Worker
+	Partial bool
+	Changed bool
+}
+
+// workersAsks are the questions of this node that wait for their answers.
+type workersAsks struct {
+	// Guards the fields below. It is a leaf.
+	mu sync.Mutex
+	// Number of the last one.
+	last uint64
+	// By number: the replica that was asked, and where its answer goes.
+	waits map[uint64]workersWaiting
+}
+
+// workersWaiting is one question that waits. answer has room for the one answer.
+type workersWaiting struct {
+	to     uint64
+	answer chan workersAnswer
+}
+
+// begin takes a number for a question.
+func (a *workersAsks) begin(to uint64) (id uint64, answer chan workersAnswer) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.waits == nil {
+		a.waits = make(map[uint64]workersWaiting)
+	}
+	a.last++
+	answer = make(chan workersAnswer, 1)
+	a.waits[a.last] = workersWaiting{to, answer}
+	return a.last, answer
+}
+
+// take removes a question that was put to a replica; nil: there is none of that number.
+func (a *workersAsks) take(to, id uint64) chan workersAnswer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w, ok := a.waits[id]
+	if !ok || w.to != to {
+		return nil
+	}
+	delete(a.waits, id)
+	return w.answer
+}
+
+// Workers lists the workers of a namespace, as the leaders of its partitions know them, sorted by id and host. partial says that
+// a leader was not known or did not answer, or that there are more.
+func (n *Node) Workers(ctx context.Context, parts []core.PartitionInfo) (list []core.Worker, partial bool) {
+	p := parts[0].Partition
+	leaders, missing := n.leadersOf(parts)
+	answers, answered := n.askWorkers(ctx, leaders, workersAsk{Tenant: p.Tenant, Namespace: p.Namespace})
+	partial = missing || answered < len(leaders)
+	for _, a := range answers {
+		list = append(list, a.Workers...)
+		partial = partial || a.Partial
+	}
+	list = MergeWorkers(list)
+	if len(list) > maxWorkers {
+		list, partial = list[:maxWorkers], true
+	}
+	return list, partial
+}
+
+// Quiet makes a worker of a namespace quiet at all nodes, or takes that back; changed says that one of them had it otherwise. Unless
+// all leaders of the namespace have answered the outcome is unknown, and the call may be repeated.
+func (n *Node) Quiet(ctx context.Context, parts []core.PartitionInfo, id string, on bool) (changed bool, err error) {
+	p := parts[0].Partition
+	leaders, missing := n.leadersOf(parts)
+	if missing {
+		return false, core.Unavailable{Reason: "no_leader"}
+	}
+	ask := workersAsk{Tenant: p.Tenant, Namespace: p.Namespace, Set: true, ID: id, On: on}
+	var others []uint64 // they may lead soon, so they are told, and their answers are not waited for
+	n.others(func(m *core.Member) {
+		if !slices.Contains(leaders, m.Replica) {
+			others = append(others, m.Replica)
+		}
+	})
+	if !slices.Contains(leaders, n.o.Replica) {
+		n.setQuiet(workerKey{p.Tenant, p.Namespace, id}, on)
+	}
+	for _, to := range others {
+		n.tellWorkers(to, 0, ask)
+	}
+	answers, answered := n.askWorkers(ctx, leaders, ask)
+	if answered < len(leaders) {
+		return false, core.Unavailable{Reason: "leader_unreached", Unknown: true}
+	}
+	return slices.ContainsFunc(answers, func(a workersAnswer) bool { return a.Changed }), nil
+}
+
+// leadersOf returns the replicas that lead partitions, each once. missing says that one has no leader that this node knows.
+func (n *Node) leadersOf(parts []core.PartitionInfo) (out []uint64, missing bool) {
+	for _, p := range parts {
+		s, err := n.shardOf(p.Partition)
+		if err != nil {
+			return out, true
+		}
+		leader := s.view.leader.Load()
+		if leader == 0 {
+			missing = true
+		} else if !slices.Contains(out, leader) {
+			out = append(out, leader)
+		}
+	}
+	return out, missing
+}
+
+// askWorkers puts a question to replicas, this one perhaps among them. It returns the answers that came in time, and how many did.
+func (n *Node) askWorkers(ctx context.Context, to []uint64, ask workersAsk) (out []workersAnswer, answered int) {
+	late := n.o.Clock.NewTimer(workersWait)
+	defer late.Stop()
+	var waits []chan workersAnswer
+	for _, replica := range to {
+		if replica == n.o.Replica {
+			out = append(out, n.answerWorkers(ask))
+			continue
+		}
+		id, answer := n.asks.begin(replica)
+		defer n.asks.take(replica, id)
+		if n.tellWorkers(replica, id, ask) {
+			waits = append(waits, answer)
+		}
+	}
+	over := false
+	for _, answer := range waits {
+		if over { // what is there by now counts
+			select {
+			case a := <-answer:
+				out = append(out, a)
+			default:
+			}
+			continue
+		}
+		select {
+		case a := <-answer:
+			out = append(out, a)
+		case <-late.C():
+			over = true
+		case <-ctx.Done():
+			over = true
+		case <-n.stopping:
+			over = true
+		}
+	}
+	return out, len(out)
+}
+
+// tellWorkers sends a question; 0: its answer is not waited for.
+func (n *Node) tellWorkers(to, id uint64, ask workersAsk) bool {
+	body, err := json.Marshal(ask)
+	return err == nil && n.send(to, 0, Bulk, append(binary.BigEndian.AppendUint64([]byte{peerWorkersAsk}, id), body...))
+}
+
+// answerWorkers does what a question is about at this node.
+func (n *Node) answerWorkers(ask workersAsk) (a workersAnswer) {
+	if ask.Set {
+		a.Changed = n.setQuiet(workerKey{ask.Tenant, ask.Namespace, ask.ID}, ask.On)
+	} else {
+		a.Workers, a.Partial = n.workersHere(ask.Tenant, ask.Namespace)
+	}
+	return a
+}
+
+// takeWorkersAsk answers another node. What cannot be read is not answered.
+func (n *Node) takeWorkersAsk(from uint64, b []byte) {
+	var ask workersAsk
+	if len(b) < 8 || json.Unmarshal(b[8:], &ask) != nil {
+		return
+	}
+	a := n.answerWorkers(ask)
+	body, err := json.Marshal(a)
+	for ; err == nil && len(body) > workersBytes; body, err = json.Marshal(a) {
+		a.Workers, a.Partial = a.Workers[:len(a.Workers)/2], true
+	}
+	if err == nil {
+		n.send(from, 0, Bulk, append(append([]byte{peerWorkers}, b[:8]...), body...))
+	}
+}
+
+// takeWorkers gives an answer to who waits for it, once.
+func (n *Node) takeWorkers(from uint64, b []byte) {
+	if len(b) < 8 || len(b) > 8+workersBytes {
+		return
+	}
+	wait := n.asks.take(from, binary.BigEndian.Uint64(b))
+	if wait == nil {
+		return
+	}
+	var a workersAnswer
+	if json.Unmarshal(b[8:], &a) == nil {
+		wait <- a
+	}
+}
