@@ -27,6 +27,7 @@ type side struct {
 	kv      pb.KVServiceClient
 	queues  pb.QueueServiceClient
 	bulk    pb.BulkServiceClient
+	present pb.WorkerServiceClient
 	held    []*pb.Hold // what was claimed, in order
 }
 
@@ -35,6 +36,7 @@ func newSide(c *millrace.Client) *side {
 	return &side{
 		tasks: pb.NewTaskServiceClient(conn), commits: pb.NewCommitServiceClient(conn),
 		kv: pb.NewKVServiceClient(conn), queues: pb.NewQueueServiceClient(conn), bulk: pb.NewBulkServiceClient(conn),
+		present: pb.NewWorkerServiceClient(conn),
 	}
 }
 
@@ -156,6 +158,10 @@ func (s *side) operate(ctx context.Context, step proto.Message) (out proto.Messa
 		out, err = s.bulk.Get(ctx, in)
 	case *pb.CancelBulkRequest:
 		out, err = s.bulk.Cancel(ctx, in)
+	case *pb.ListWorkersRequest:
+		out, err = s.present.List(ctx, in)
+	case *pb.QuietWorkerRequest:
+		out, err = s.present.Quiet(ctx, in)
 	}
 	return out, err
 }
@@ -457,7 +463,7 @@ func drawStep(rt *rapid.T) proto.Message {
 // drawControl is a request of who looks after tasks and queues.
 func drawControl(rt *rapid.T, queue string) proto.Message {
 	reason := rapid.SampledFrom([]string{"", "why", strings.Repeat("r", 257)})
-	switch rapid.IntRange(0, 13).Draw(rt, "control") {
+	switch rapid.IntRange(0, 15).Draw(rt, "control") {
 	case 12:
 		return &pb.EffectsRequest{Id: drawID(rt)}
 	case 13:
@@ -475,6 +481,10 @@ func drawControl(rt *rapid.T, queue string) proto.Message {
 		return &pb.GetBulkRequest{Id: drawID(rt)}
 	case 11:
 		return &pb.CancelBulkRequest{Id: drawID(rt)}
+	case 14:
+		return &pb.ListWorkersRequest{Queue: rapid.SampledFrom([]string{"none", "-"}).Draw(rt, "of")}
+	case 15:
+		return &pb.QuietWorkerRequest{Worker: rapid.SampledFrom([]string{"", "unknown", strings.Repeat("w", 129)}).Draw(rt, "worker"), On: rapid.Bool().Draw(rt, "on")}
 	case 0:
 		return &pb.DeleteRequest{Id: drawID(rt)}
 	case 1:
