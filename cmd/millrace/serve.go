@@ -148,7 +148,7 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.StringVar(&o.readyFile, "ready-file", "", "file that exists while the server serves: a JSON object with its addresses and process id")
 	f.StringVar(&o.logLevel, "log-level", "info", "lowest level of log lines: debug, info, warn or error")
 	spanVar(f, &o.grace, "grace", 25*time.Second, "how long calls in flight may go on after the server is told to stop")
-	spanVar(f, &o.DisconnectGrace, "disconnect-grace", server.DisconnectGrace, "how long a worker whose stream broke has to come back before its tasks are given to others, unless it renews their leases meanwhile; at most 1h, 0s: until the leases end")
+	spanVar(f, &o.DisconnectGrace, "disconnect-grace", server.DisconnectGrace, "how long a worker whose stream broke has to come back before its tasks are given to others, unless their leases are renewed meanwhile; at most 1h, 0s: until the leases end")
 	f.BoolVar(&o.limits, "limits", false, "print all limits with their defaults and highest values, and exit")
 	clusterFlags(f, &o.cluster, &o.joinToken)
 	f.BoolVar(&o.settings, "settings", false, "print all settings as Markdown, and exit")
