@@ -39,7 +39,7 @@ func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte
 	w.seen[method+" "+strings.SplitN(route, "?", 2)[0]] = true
 	path := strings.ReplaceAll(route, "{id}", id)
 	for name, value := range map[string]string{
-		"{queue}": "q", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
+		"{queue}": "q", "{worker}": "w", "{keyspace}": "ks", "{key}": "k", "{repo}": "app", "{name}": "heads/main", "{collection}": "ws", "{ruleset}": "r",
 		"{search_id}": id, "{tenant}": "default", "{model}": "lexical-v2",
 	} {
 		path = strings.ReplaceAll(path, name, value)
@@ -63,7 +63,7 @@ func (w *visitor) do(method, route, id, body string, want ...int) (answer []byte
 // claimed claims the one ready task; it returns the task's id and the lease's token.
 func (w *visitor) claimed() (id, token string) {
 	w.t.Helper()
-	a := w.do("POST", "/v1/tasks:claim", "", `{"queues":["q"],"wait":"10s"}`, 200)
+	a := w.do("POST", "/v1/tasks:claim", "", `{"queues":["q"],"wait":"10s","worker":"w"}`, 200)
 	var given struct {
 		Tasks []struct{ ID, Token string }
 	}
@@ -132,6 +132,10 @@ func (w *visitor) everyControl(makeTask func()) {
 	w.do("POST", "/v1/queues/{queue}:pause", "", `{"reason":"test"}`, 200)
 	w.do("POST", "/v1/queues/{queue}:resume", "", "", 200)
 	id, _ := w.claimed()
+	w.do("GET", "/v1/workers?queue=q", "", "", 200)
+	for _, on := range []string{"true", "false"} {
+		w.do("POST", "/v1/workers/{worker}:quiet", "", `{"on":`+on+`}`, 200)
+	}
 	w.do("POST", "/v1/tasks/{id}/force-release", id, "", 200)
 	id, token := w.claimed()
 	w.do("POST", "/v1/tasks/{id}/fail", id, fmt.Sprintf(`{"token":%q,"fatal":true}`, token), 200)
