@@ -19,6 +19,9 @@ func TestReadersSeeNoIDOfASession(t *testing.T) {
 	if strings.Contains(hex.EncodeToString(id[:]), a.Session) {
 		t.Errorf("%q is a part of the id", a.Session)
 	}
+	if w := showWorker(&core.Worker{Sessions: []core.SessionID{id}}); w.Sessions[0] != a.Session {
+		t.Errorf("the worker of %q is shown with %q", a.Session, w.Sessions[0])
+	}
 	if none := showAttempt(core.Attempt{}).Session; none != "" {
 		t.Errorf("an attempt without a stream shows %q", none)
 	}

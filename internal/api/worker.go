@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/hex"
 	"slices"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -79,7 +78,7 @@ func showWorker(w *core.Worker) *pb.Worker {
 		OldestLease: TimeOf(w.OldestLease), ConnectedAt: TimeOf(w.Since), SeenAt: TimeOf(w.Seen), Nodes: w.Nodes, Quiet: w.Quiet,
 	}
 	for _, id := range w.Sessions {
-		out.Sessions = append(out.Sessions, hex.EncodeToString(id[:]))
+		out.Sessions = append(out.Sessions, sessionName(id))
 	}
 	return out
 }

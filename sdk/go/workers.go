@@ -11,7 +11,7 @@ import (
 // WorkerInfo is a worker as the leaders of a namespace know it: all streams with the same id and host, or all claims with the same id.
 type WorkerInfo struct {
 	ID string // as it calls itself; the name of its token where it does not
-	// Sessions are those of its streams, as 32 hexadecimal digits, the first 16; none: a caller of Claim.
+	// Sessions are those of its streams, named as those of attempts are, the first 16; none: a caller of Claim.
 	Sessions []string
 	Host     string
 	SDK      string   // name and version of its client library

@@ -27,7 +27,7 @@ const (
 type Worker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`             // as it calls itself; the name of its token where it does not
-	Sessions      []string               `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"` // of its streams, as 32 hexadecimal digits, the first 16; none: a caller of claims
+	Sessions      []string               `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"` // of its streams, named as those of attempts are, the first 16; none: a caller of claims
 	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
 	Sdk           string                 `protobuf:"bytes,4,opt,name=sdk,proto3" json:"sdk,omitempty"`                                     // name and version of its client library
 	Queues        []string               `protobuf:"bytes,5,rep,name=queues,proto3" json:"queues,omitempty"`                               // that it takes tasks of; of a caller of claims, those of the last one
