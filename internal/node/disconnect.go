@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -32,9 +33,12 @@ type heldBy struct {
 	hold core.TaskHold
 }
 
-// graces are the sessions that may still be resumed. The dispatcher's mutex guards them. Each holds a lease, so that running tasks
-// bound how many there are.
+// graces are the sessions that may still be resumed. The dispatcher's mutex guards them, except first. Each holds a lease, so that
+// running tasks bound how many there are.
 type graces struct {
+	// A boot time before which no grace is over, in nanoseconds: the loop reads it for each entry, without the mutex. 0: there is
+	// no session.
+	first atomic.Int64
 	// By session.
 	sessions map[sessionKey]*broken
 	// By each of their leases, so that a renewal finds its session.
@@ -48,6 +52,9 @@ func (g *graces) add(b *broken) {
 	}
 	g.drop(b.key)
 	g.sessions[b.key] = b
+	if first := g.first.Load(); first == 0 || int64(b.due) < first {
+		g.first.Store(max(int64(b.due), 1))
+	}
 	for h := range b.leases {
 		g.leases[heldBy{b.key.p, h}] = b
 	}
@@ -75,7 +82,21 @@ func (g *graces) dropOf(p core.Partition) {
 }
 
 // clear forgets all.
-func (g *graces) clear() { g.sessions, g.leases = nil, nil }
+func (g *graces) clear() {
+	g.sessions, g.leases = nil, nil
+	g.first.Store(0)
+}
+
+// find looks up when the first grace is over.
+func (g *graces) find() {
+	first := int64(0)
+	for _, b := range g.sessions {
+		if due := max(int64(b.due), 1); first == 0 || due < first {
+			first = due
+		}
+	}
+	g.first.Store(first)
+}
 
 // renewed takes a lease out of its session's, which lives on by itself.
 func (g *graces) renewed(p core.Partition, h core.TaskHold) {
@@ -131,16 +152,10 @@ func (ses *session) Break() {
 	}
 }
 
-// anyLost reports whether a session was not resumed in time.
+// anyLost reports whether a session may not have been resumed in time.
 func (d *dispatcher) anyLost(now time.Duration) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for _, b := range d.graces.sessions {
-		if b.due <= now {
-			return true
-		}
-	}
-	return false
+	first := d.graces.first.Load()
+	return first != 0 && first <= int64(now)
 }
 
 // stoodStill gives sessions that broke their grace once more: none could be resumed while the node stood still.
@@ -150,6 +165,7 @@ func (d *dispatcher) stoodStill(now time.Duration) {
 	for _, b := range d.graces.sessions {
 		b.due = now + d.s.n.o.DisconnectGrace
 	}
+	d.graces.find()
 }
 
 // lost returns the commits by which leases end whose sessions were not resumed in time; one entry ends core.MaxLostLeases of them.
@@ -169,6 +185,10 @@ func (d *dispatcher) lost(now time.Duration, commits []core.Commit, more bool) [
 			}
 		}
 	}
+	if !d.anyLost(now) {
+		return nil
+	}
+	defer d.graces.find()
 	var due []*broken
 	for _, b := range d.graces.sessions {
 		if b.due <= now && (!more || b.due+lostPatience <= now) {
