@@ -63,7 +63,7 @@ func (a *workersAsks) begin(to uint64) (id uint64, answer chan workersAnswer) {
 	return a.last, answer
 }
 
-// take removes a question that was put to a replica; nil: there is none of that number.
+// take removes a question that was put to a replica; nil: there is no question of that number.
 func (a *workersAsks) take(to, id uint64) chan workersAnswer {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -20,6 +20,31 @@ type sampleRequest struct {
 	status     int // default: the route's first
 }
 
+// goodOperateRequests has one for every route of operators.
+func goodOperateRequests() map[string]sampleRequest {
+	id := "/v1/tasks/" + apitest.ID(1)
+	return map[string]sampleRequest{
+		"POST /v1/tasks/{id}/run-now":       {path: id + "/run-now"},
+		"POST /v1/tasks/{id}/stop":          {path: id + "/stop", body: `{"token":4}`},
+		"PATCH /v1/tasks/{id}":              {path: id, body: `{"priority":3}`},
+		"POST /v1/tasks/{id}/cancel":        {path: id + "/cancel"},
+		"POST /v1/tasks/{id}/retry":         {path: id + "/retry"},
+		"POST /v1/tasks/{id}/force-release": {path: id + "/force-release"},
+		"POST /v1/queues/{queue}:pause":     {path: "/v1/queues/mail:pause", body: `{"reason":"deploy"}`},
+		"GET /v1/tasks/{id}/effects":        {path: "/v1/tasks/" + apitest.ID(1) + "/effects"},
+		"GET /v1/tasks/{id}/why":            {path: "/v1/tasks/" + apitest.ID(1) + "/why"},
+		"POST /v1/bulk":                     {path: "/v1/bulk", body: `{"action":"retry","filter":{"queue":"mail"}}`},
+		"POST /v1/queues/{queue}:redrive":   {path: "/v1/queues/mail:redrive", body: `{"rate":500}`},
+		"GET /v1/bulk":                      {path: "/v1/bulk"},
+		"GET /v1/bulk/{id}":                 {path: "/v1/bulk/" + apitest.ID(1)},
+		"POST /v1/bulk/{id}:cancel":         {path: "/v1/bulk/" + apitest.ID(1) + ":cancel"},
+		"GET /v1/workers":                   {path: "/v1/workers"},
+		"POST /v1/workers/{worker}:quiet":   {path: "/v1/workers/w:quiet", body: `{"on":true}`},
+		"POST /v1/queues/{queue}:resume":    {path: "/v1/queues/mail:resume"},
+		"DELETE /v1/tasks/{id}":             {path: id},
+	}
+}
+
 // goodRESTRequests has one for every route.
 func goodRESTRequests() map[string]sampleRequest {
 	id := "/v1/tasks/" + apitest.ID(1)
@@ -39,24 +64,6 @@ func goodRESTRequests() map[string]sampleRequest {
 		"POST /v1/tasks/{id}/release":         {path: id + "/release", body: `{"token":4}`},
 		"POST /v1/tasks/{id}/heartbeat":       {path: id + "/heartbeat", body: `{"token":4}`},
 		"POST /v1/tasks:get":                  {path: "/v1/tasks:get", body: `{"ids":["` + apitest.ID(1) + `"]}`},
-		"POST /v1/tasks/{id}/run-now":         {path: id + "/run-now"},
-		"POST /v1/tasks/{id}/stop":            {path: id + "/stop", body: `{"token":4}`},
-		"PATCH /v1/tasks/{id}":                {path: id, body: `{"priority":3}`},
-		"POST /v1/tasks/{id}/cancel":          {path: id + "/cancel"},
-		"POST /v1/tasks/{id}/retry":           {path: id + "/retry"},
-		"POST /v1/tasks/{id}/force-release":   {path: id + "/force-release"},
-		"POST /v1/queues/{queue}:pause":       {path: "/v1/queues/mail:pause", body: `{"reason":"deploy"}`},
-		"GET /v1/tasks/{id}/effects":          {path: "/v1/tasks/" + apitest.ID(1) + "/effects"},
-		"GET /v1/tasks/{id}/why":              {path: "/v1/tasks/" + apitest.ID(1) + "/why"},
-		"POST /v1/bulk":                       {path: "/v1/bulk", body: `{"action":"retry","filter":{"queue":"mail"}}`},
-		"POST /v1/queues/{queue}:redrive":     {path: "/v1/queues/mail:redrive", body: `{"rate":500}`},
-		"GET /v1/bulk":                        {path: "/v1/bulk"},
-		"GET /v1/bulk/{id}":                   {path: "/v1/bulk/" + apitest.ID(1)},
-		"POST /v1/bulk/{id}:cancel":           {path: "/v1/bulk/" + apitest.ID(1) + ":cancel"},
-		"GET /v1/workers":                     {path: "/v1/workers"},
-		"POST /v1/workers/{worker}:quiet":     {path: "/v1/workers/w:quiet", body: `{"on":true}`},
-		"POST /v1/queues/{queue}:resume":      {path: "/v1/queues/mail:resume"},
-		"DELETE /v1/tasks/{id}":               {path: id},
 		"POST /v1/commit":                     {path: "/v1/commit", body: `{"ops":[{"kv_put":{"keyspace":"ks","key":"k","value":"v"}}]}`},
 		"GET /v1/kv/{keyspace}/keys/{key}":    {path: "/v1/kv/ks/keys/k"},
 		"GET /v1/queues":                      {path: "/v1/queues"},
@@ -99,6 +106,7 @@ func goodRESTRequests() map[string]sampleRequest {
 		"GET /v1/tenants/{tenant}":            {path: "/v1/tenants/acme"},
 		"PUT /v1/tenants/{tenant}":            {path: "/v1/tenants/acme", body: `{"key_bytes":5}`},
 	}
+	maps.Copy(out, goodOperateRequests())
 	maps.Copy(out, goodSearchRequests())
 	return out
 }

@@ -17,7 +17,7 @@ func (r *run) crash(c *core.ApplyContext) next {
 }
 
 // applySessionLost ends the leases of a session that is gone, as crashes. A lease counts only as the op saw it: one whose end was
-// moved since is alive, whoever renewed it, and one that is held under another token or by another session is not meant.
+// moved since is alive, no matter which client renewed it, and one that is held under another token or by another session is not meant.
 func (m *Machine) applySessionLost(tx core.Txn, c *core.ApplyContext, op *core.SessionLost) (core.OpResult, core.Fact, error) {
 	if fact := notYet(c, "ends leases of sessions that are gone"); fact != nil {
 		return core.OpResult{}, fact, nil

@@ -17,7 +17,7 @@ type Holding struct {
 // Holders tells who holds the running tasks. It looks at each of them.
 func (m *Machine) Holders() map[Holder]Holding {
 	out := make(map[Holder]Holding)
-	for _, r := range m.runs {
+	for _, r := range m.leases.items { // each running task has a lease
 		if r.queue.removed {
 			continue
 		}
