@@ -306,6 +306,8 @@ func taskOf(op core.Op) (core.TaskID, bool) {
 		return op.Task, true
 	case *core.TaskUpdate:
 		return op.Task, true
+	case *core.TaskReport:
+		return op.Task, true
 	case *core.TaskDelete:
 		return op.Task, true
 	case *core.TaskRunNow:

@@ -43,7 +43,7 @@ func (c *content) sameContent(got *core.Task) error {
 // operates reports whether an op, or what it says, is of core.FormatOperate.
 func operates(op core.Op) bool {
 	switch op := op.(type) {
-	case *core.TaskCancel, *core.TaskStop, *core.TaskRedrive, *core.TaskForceRelease, *core.TaskUpdate, *core.QueuePause, *core.SessionLost:
+	case *core.TaskCancel, *core.TaskStop, *core.TaskRedrive, *core.TaskForceRelease, *core.TaskUpdate, *core.QueuePause, *core.SessionLost, *core.TaskReport:
 		return true
 	case *core.TaskCreate:
 		return op.ExpiresAt != 0 || len(op.Labels) > 0

@@ -35,7 +35,7 @@ func (p *part) held(name string) (least, most int64) {
 			least += int64(len(t.now.payload))
 		}
 		if t.might(there) {
-			most += int64(len(t.now.payload)) + t.result
+			most += int64(len(t.now.payload)) + t.result + t.told.most
 		}
 	}
 	return least, most

@@ -18,6 +18,7 @@ type task struct {
 	now     content // what edits have made of it
 	result  int64   // bytes
 	may     []standing
+	told    reported
 	past    map[core.Token]settledAs // attempts that their holder ended
 }
 
@@ -212,6 +213,8 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return m.control(p, c, op, a)
 	case *core.SessionLost:
 		return m.sessionLost(p, op, a)
+	case *core.TaskReport:
+		return m.report(p, op, a)
 	case *core.QueuePause:
 		return m.pause(p, c, op, a)
 	case *core.TaskDelete:

@@ -53,6 +53,8 @@ func (w *writer) op(op Op) {
 		w.grant(op)
 	case *SessionLost:
 		w.sessionLost(op)
+	case *TaskReport:
+		w.taskReport(op)
 	case *Tick:
 		w.uint(uint64(op.Max))
 	case *TermStart:
@@ -137,6 +139,8 @@ func (r *reader) op() Op {
 		return r.grant()
 	case OpSessionLost:
 		return r.sessionLost()
+	case OpTaskReport:
+		return r.taskReport()
 	case OpTenantSet, OpTenantUse:
 		return r.tenantOp(kind)
 	default:

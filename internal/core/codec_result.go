@@ -196,6 +196,7 @@ func (w *writer) assigned(a *Assigned) {
 	f.uint(uint64(a.Failures))
 	f.uint(uint64(a.Crashes))
 	f.int(int64(a.CreatedAt))
+	f.bytes(a.Checkpoint)
 }
 
 // assigned reads into a, which must be the zero value.
@@ -216,6 +217,7 @@ func (r *reader) assigned(a *Assigned) {
 	a.MaxAttempts = f.int32()
 	a.Failures, a.Crashes = uint32(f.uint(math.MaxUint32)), uint32(f.uint(math.MaxUint32))
 	a.CreatedAt = ShardTime(f.int())
+	a.Checkpoint = f.bytes()
 	f.end()
 }
 

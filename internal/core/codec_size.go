@@ -52,6 +52,8 @@ func opSize(op Op) int {
 			len(op.Error.Stack)
 	case *TaskRenew:
 		return opHeader + varintBytes + nameBytes + len(op.Items)*holdBytes
+	case *TaskReport:
+		return reportSize(op)
 	case *SessionLost:
 		return opHeader + 16 + nameBytes + len(op.Leases)*seenBytes
 	case *QueueSet:

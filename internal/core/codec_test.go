@@ -113,7 +113,7 @@ func allOps() []Op {
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
 		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{}, &BulkStart{}, &BulkStop{},
-		&SessionLost{},
+		&SessionLost{}, &TaskReport{},
 	}
 }
 
@@ -416,6 +416,10 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 				},
 			},
 			&BulkStop{ID: id},
+			&TaskReport{
+				Task: id, Token: 82, Number: 3, HasProgress: true, Percent: 40, Message: "built", Lines: []string{"one", "two"}, Dropped: 4,
+				HasCheckpoint: true, Checkpoint: []byte("at 7"),
+			},
 			&SessionLost{Session: SessionID{5, 15: 6}, Leases: []SeenLease{{id, 82, 9}, {TaskID{2}, 1, 1_700_000_000_002}}},
 			&QueueSet{Queue: "mail", IfVersion: -1, Config: QueueConfig{Limits: QueueLimits{
 				CancelGrace: -1, DefaultTTL: 2, MaxTasks: 3, MaxBytes: 4, CeilingAttempts: 5, CeilingCrashes: 6, CeilingDeliveries: 7,

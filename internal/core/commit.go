@@ -118,6 +118,7 @@ type Assigned struct {
 	Failures    uint32
 	Crashes     uint32
 	CreatedAt   ShardTime
+	Checkpoint  []byte // that the attempts before left; nil: none did
 }
 
 // Renewed is what became of one renewed lease.

@@ -52,6 +52,7 @@ const (
 	OpKeyspaceUse    OpKind = 45
 	OpTenantUse      OpKind = 46
 
+	OpTaskReport  OpKind = 47
 	OpBulkStart   OpKind = 49
 	OpBulkStop    OpKind = 50
 	OpSessionLost OpKind = 52
@@ -167,6 +168,7 @@ var opRows = [256]opRow{
 	OpBulkStop:         {name: "bulk_stop", service: ServiceQueue},
 	OpGrant:            {name: "grant", service: ServiceQueue},
 	OpSessionLost:      {name: "session_lost", service: ServiceQueue},
+	OpTaskReport:       {name: "task_report", service: ServiceQueue, traits: OpGrows | OpNamesTask},
 	OpTick:             {name: "tick", service: ServiceShard, home: HomeShard},
 	OpTermStart:        {name: "term_start", service: ServiceShard, home: HomeShard},
 	OpClockShift:       {name: "clock_shift", service: ServiceShard, home: HomeShard},

@@ -200,6 +200,7 @@ type Task struct {
 	// Most wall clocks show it when the task is dead unless it has started; 0 = never, or it has started.
 	ExpiresAt ShardTime
 	Cancel    CancelAsked // of a running or cancelled task
+	Progress  Progress    // of the last attempt, where it told any
 }
 
 // QueueConfig rules a queue. A zero field means the default; Version counts changes, 0 for a queue that was never

@@ -30,6 +30,9 @@ const (
 	RecordTaskCancel    QueueRecord = 17 // by task: who asked for its cancel, when and why
 	RecordExpiry        QueueRecord = 18 // by wall time and task: a task is dead unless it has started when most wall clocks show that time
 	RecordLabel         QueueRecord = 19 // by name, value and task: the number of its queue
+	RecordTaskReport    QueueRecord = 20 // by task: progress, and what there is of log and checkpoint
+	RecordTaskLog       QueueRecord = 21 // by task and number of a line: the lines of one report from that one on
+	RecordCheckpoint    QueueRecord = 26 // by task
 	RecordTaskEffects   QueueRecord = 24 // by task: what its completion did besides
 	RecordBulk          QueueRecord = 25 // by id: a bulk job
 )
@@ -295,6 +298,37 @@ func AppendTaskEffects(dst []byte, p core.Partition, id core.TaskID) []byte {
 	return End(append(appendQueue(dst, p, RecordTaskEffects), id[:]...))
 }
 
+// AppendTaskReport appends the key of what a task's holders told of their work.
+func AppendTaskReport(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordTaskReport), id[:]...))
+}
+
+// AppendCheckpoint appends the key of a task's checkpoint.
+func AppendCheckpoint(dst []byte, p core.Partition, id core.TaskID) []byte {
+	return End(append(appendQueue(dst, p, RecordCheckpoint), id[:]...))
+}
+
+// AppendTaskLog appends the key of the lines of one report of a task; number is that of the first one.
+func AppendTaskLog(dst []byte, p core.Partition, id core.TaskID, number uint64) []byte {
+	dst = append(appendQueue(dst, p, RecordTaskLog), id[:]...)
+	return End(binary.BigEndian.AppendUint64(dst, number))
+}
+
+// TaskLogRange bounds the lines of a task's reports whose first line has at least this number.
+func TaskLogRange(p core.Partition, id core.TaskID, number uint64) (from, to []byte) {
+	_, to = Range(append(appendQueue(nil, p, RecordTaskLog), id[:]...))
+	return AppendTaskLog(nil, p, id, number), to
+}
+
+// DecodeTaskLog returns the number in a key of AppendTaskLog.
+func DecodeTaskLog(key []byte) uint64 {
+	b := Body(key)
+	if len(b) != queueHead+16+8 {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b[queueHead+16:])
+}
+
 // AppendBulk appends the key of a bulk job.
 func AppendBulk(dst []byte, p core.Partition, id core.TaskID) []byte {
 	return End(append(appendQueue(dst, p, RecordBulk), id[:]...))
@@ -460,12 +494,16 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	case RecordQueueConfig:
 		row.Name = string(b)
 		return row, true
-	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel, RecordTaskEffects, RecordBulk:
+	case RecordTaskPayload, RecordTaskState, RecordTaskResult, RecordTaskHolder, RecordTaskCancel, RecordTaskEffects, RecordBulk,
+		RecordTaskReport, RecordCheckpoint:
 		copy(row.Task[:], b)
 		return row, len(b) == 16
 	case RecordTaskAttempt:
 		copy(row.Task[:], b)
 		return row, len(b) == 16+4
+	case RecordTaskLog:
+		copy(row.Task[:], b)
+		return row, len(b) == 16+8
 	case RecordTimer:
 		return row, len(b) >= 9
 	case RecordWallTimer, RecordExpiry:

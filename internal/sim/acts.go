@@ -132,7 +132,7 @@ func (l *ledger) acted(op core.Op, got core.Result) {
 		id = op.Task
 	case *core.TaskStop:
 		id = op.Task
-	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause:
+	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause, *core.TaskReport:
 	default:
 		return
 	}
@@ -143,6 +143,21 @@ func (l *ledger) acted(op core.Op, got core.Result) {
 		l.cancelled[id] = true
 		l.stopped = append(l.stopped, id)
 	}
+}
+
+// report tells of a job that goes on. The attempt after it must be given the checkpoint.
+func (k *worker) report(j *job) {
+	if j.over || k.held[j.task.Task] != j {
+		return
+	}
+	j.reports++
+	op := &core.TaskReport{
+		Task: j.task.Task, Token: j.task.Token, Number: j.reports, HasProgress: true, Percent: uint8(k.w.rng.IntN(101)),
+		Lines: []string{"drawn"}, HasCheckpoint: true, Checkpoint: []byte(j.value),
+	}
+	(&client{w: k.w, host: k.host}).ask(k.at, core.Commit{Principal: k.name, Ops: []core.Op{op}}, func(r core.Result) {
+		k.w.ledger.acted(op, r)
+	})
 }
 
 // renew renews the lease of a job that goes on, and stops the job if its task is to be cancelled.

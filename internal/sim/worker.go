@@ -52,6 +52,8 @@ type job struct {
 	sending bool
 	// It ended before its work did, as the task was cancelled.
 	stopped bool
+	// How many reports of it were sent.
+	reports uint64
 }
 
 // sink is what a node calls to send to a worker. It belongs to one stream of the worker.
@@ -221,6 +223,7 @@ func (k *worker) take(t core.Assigned) {
 		w.after(d/2, "meanwhile", 0, func() { k.meanwhile(j) })
 	} else if w.plan.Operate && w.chance(400) {
 		w.after(d/2, "renew", 0, func() { k.renew(j) })
+		w.after(d/3, "report", 0, func() { k.report(j) })
 	}
 	w.after(d, "worked", 0, func() {
 		switch other := k.held[t.Task]; {

@@ -51,7 +51,7 @@ var keyKinds = map[string]treatment{
 	"RecordReady": inTables, "RecordTimer": inTables, "RecordRunning": inTables, "RecordTerminal": inTables, "RecordUnique": inTables,
 	"RecordWindow": inTables, "RecordRemoved": inTables, "RecordWallTimer": inTables,
 	"RecordTaskCancel": inTables, "RecordExpiry": inTables, "RecordLabel": inTables, "RecordBulk": inTables,
-	"RecordTaskEffects": inTables,
+	"RecordTaskEffects": inTables, "RecordTaskReport": inTables, "RecordTaskLog": inTables, "RecordCheckpoint": inTables,
 	"TimerScheduled":    inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
 	"SpaceUnique": inTables, "SpaceRequest": inTables,
 

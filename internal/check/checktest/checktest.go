@@ -31,7 +31,7 @@ type Stats struct {
 	Commits, Applied, Refused, Replayed, Granted, Expired, Restarts, Distorted int
 	Closed, Held, Cleared, Gone                                                int // steps of removals of namespaces
 	// What operated tasks and queues; Asked are cancels of running tasks, Early what an older format does not have.
-	Cancels, Asked, Stops, Redrives, Forced, Updates, Pauses, Resumes, Early int
+	Cancels, Asked, Stops, Redrives, Forced, Updates, Reports, Pauses, Resumes, Early int
 }
 
 type run struct {

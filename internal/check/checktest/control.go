@@ -1,6 +1,7 @@
 package checktest
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -62,9 +63,12 @@ func (w *world) askedHold(p core.Partition) (core.TaskHold, bool) {
 // control draws an op of core.FormatOperate. Cancels and releases by force meet running tasks more often than others.
 func (w *world) control(p core.Partition, stamp core.ShardTime) core.Op {
 	ids, holds := w.ids[p], w.holds[p]
-	n := w.rand.IntN(18)
+	n := w.rand.IntN(22)
 	if len(ids) == 0 || n < 2 {
 		return w.pauseOp(stamp)
+	}
+	if n >= 18 && len(holds) > 0 {
+		return w.report(recent(w.rand, holds))
 	}
 	if n >= 16 && len(holds) > 0 {
 		return w.sessionLost(p)
@@ -97,6 +101,21 @@ func (w *world) control(p core.Partition, stamp core.ShardTime) core.Op {
 type seen struct {
 	session core.SessionID
 	until   core.ShardTime
+}
+
+// report is what a holder tells. Some say too much, and some come again.
+func (w *world) report(h core.TaskHold) core.Op {
+	op := &core.TaskReport{
+		Task: h.Task, Token: h.Token, Number: uint64(w.rand.IntN(4)), HasProgress: w.rand.IntN(2) == 0, Percent: uint8(w.rand.IntN(105)),
+		Message: w.reason(), Dropped: uint64(w.rand.IntN(2)), HasCheckpoint: w.rand.IntN(2) == 0,
+	}
+	if op.HasCheckpoint {
+		op.Checkpoint = bytes.Repeat([]byte{'c'}, pick(w.rand, []int{0, 1, 100, core.MaxCheckpoint, core.MaxCheckpoint + 1}))
+	}
+	for range pick(w.rand, []int{0, 1, 3, 200, core.MaxReportLines, core.MaxReportLines + 1}) {
+		op.Lines = append(op.Lines, "line")
+	}
+	return op
 }
 
 // sessionLost ends leases of a session. Some were renewed since they were seen, and some are those of another session.
@@ -242,6 +261,8 @@ func (s *Stats) countControl(c *core.Commit, got *core.Result) {
 			s.Forced++
 		case *core.TaskUpdate:
 			s.Updates++
+		case *core.TaskReport:
+			s.Reports++
 		case *core.QueuePause:
 			if op.Resume {
 				s.Resumes++
@@ -256,6 +277,7 @@ func (s *Stats) addControl(o *Stats) {
 	s.Cancels += o.Cancels
 	s.Asked += o.Asked
 	s.Stops += o.Stops
+	s.Reports += o.Reports
 	s.Redrives += o.Redrives
 	s.Forced += o.Forced
 	s.Updates += o.Updates
@@ -266,5 +288,5 @@ func (s *Stats) addControl(o *Stats) {
 
 // missesControl reports whether something that operates tasks or queues was never done, or never refused by an older format.
 func (s *Stats) missesControl() bool {
-	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Pauses, s.Resumes, s.Early}, 0)
+	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.Pauses, s.Resumes, s.Early}, 0)
 }

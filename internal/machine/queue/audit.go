@@ -51,6 +51,7 @@ type audit struct {
 	tombstones, windows               int
 	cancels, expiries, labels         int
 	effects                           int
+	reports, logs, checkpoints        int
 	// The numbers of rows that were seen.
 	payloadRows, resultRows, holderRows int
 	attemptRows                         int
@@ -58,6 +59,7 @@ type audit struct {
 	wallRows                            int
 	cancelRows, expiryRows, labelRows   int
 	effectRows                          int
+	reportRows, logRows, checkpointRows int
 	// indexRows counts rows of indexes, by state.
 	indexRows [8]int
 	// indexed counts tasks that must have such a row, by state.
@@ -146,6 +148,12 @@ func (a *audit) row(key, value []byte) error {
 		a.labelRows++
 	case keys.RecordTaskEffects:
 		a.effectRows++
+	case keys.RecordTaskReport:
+		a.reportRows++
+	case keys.RecordTaskLog:
+		a.logRows++
+	case keys.RecordCheckpoint:
+		a.checkpointRows++
 	case keys.RecordBulk:
 		j, err := decodeBulk(value)
 		if err == nil && j.ID != row.Task {
@@ -254,6 +262,11 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 	if err := a.extras(id, &rec, &s); err != nil {
 		return err
 	}
+	told, err := a.told(id, &rec)
+	if err != nil {
+		return err
+	}
+	bytes += told
 	a.tasks++
 	a.indexed[rec.state]++
 	a.attempts += attemptsOf(&rec)
@@ -286,6 +299,38 @@ func (a *audit) extras(id core.TaskID, rec *record, s *spec) error {
 		}
 	}
 	return nil
+}
+
+// told checks what the holders of a task told, and returns what it counts for.
+func (a *audit) told(id core.TaskID, rec *record) (uint64, error) {
+	if !rec.reported {
+		return 0, nil
+	}
+	a.reports++
+	t, err := readTold(a.v, a.p, id)
+	if err != nil {
+		return 0, err
+	}
+	a.logs += int(t.chunks)
+	if t.hasCheckpoint {
+		a.checkpoints++
+		value, err := must(a.v, keys.AppendCheckpoint(nil, a.p, id), "checkpoint of task %s", id)
+		if err != nil {
+			return 0, err
+		}
+		if uint64(len(value)) != t.checkpoint {
+			a.find("the checkpoint of task %s has %d bytes, and its record says %d", id, len(value), t.checkpoint)
+		}
+	}
+	log, _, err := Log(a.v, a.p, id, 0, 0, core.MaxLogLines+core.MaxReportLines)
+	size := uint64(0)
+	for _, line := range log.Lines {
+		size += uint64(len(line.Text)) + lineExtra
+	}
+	if err == nil && (uint64(len(log.Lines)) != t.next-t.first || size != t.lineBytes || len(log.Lines) > 0 && log.Lines[0].Number != t.first) {
+		a.find("task %s counts lines %d to %d of %d bytes, and has %d of %d", id, t.first, t.next, t.lineBytes, len(log.Lines), size)
+	}
+	return t.bytes(), err
 }
 
 // spec reads the payload record of a task.
@@ -344,7 +389,7 @@ func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error 
 		if e.effects {
 			a.effects++
 		}
-		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder, len(s.labels) > 0, rec.hasCancel, e.effects}) {
+		if err == nil && (e != ended{rec.attempt, bytes, rec.hasResult && rec.result == nil, rec.longHolder, len(s.labels) > 0, rec.hasCancel, e.effects, rec.reported}) {
 			a.find("row of ended task %s differs from its records", id)
 		}
 		if err == nil && rec.content != s.content {
@@ -397,6 +442,9 @@ func (a *audit) finish() {
 		{"expiries", a.expiryRows, a.expiries},
 		{"labels", a.labelRows, a.labels},
 		{"lists of effects", a.effectRows, a.effects},
+		{"records of reports", a.reportRows, a.reports},
+		{"rows of logs", a.logRows, a.logs},
+		{"checkpoints", a.checkpointRows, a.checkpoints},
 		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
 		{"timers of unique keys", a.timerRows[keys.TimerUnique] + a.timerRows[keys.TimerWindow], a.windows},
 	} {

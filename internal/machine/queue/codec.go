@@ -47,6 +47,9 @@ const (
 	formConfigMore byte = 15
 	// Who asked for the cancel of a task.
 	formCancel byte = 16
+	// What the holders of a task told of their work, and the lines of one report.
+	formReport byte = 20
+	formLog    byte = 21
 	// What a completion did besides.
 	formEffects byte = 24
 	// A bulk job.
@@ -458,6 +461,8 @@ type ended struct {
 	cancel bool
 	// effects says that there is a record of what its completion did besides.
 	effects bool
+	// reported says that there is a record of what its holders told of their work.
+	reported bool
 }
 
 // endedExtra is what an ended task takes beyond payload and result: its records, keys and index
@@ -480,6 +485,8 @@ const (
 	endedCancel
 	// There is a record of its effects.
 	endedEffects
+	// There is a record of what its holders told.
+	endedReported
 )
 
 // appendEnded writes the row of an ended task.
@@ -500,6 +507,9 @@ func appendEnded(b []byte, e ended) []byte {
 	if e.effects {
 		flags |= endedEffects
 	}
+	if e.reported {
+		flags |= endedReported
+	}
 	return putUint(putUint(append(b, formTerminal, flags), uint64(e.attempt)), e.bytes)
 }
 
@@ -509,6 +519,7 @@ func decodeEnded(b []byte) (e ended, err error) {
 	flags := r.byte()
 	e.ownResult, e.longHolder = flags&endedResult != 0, flags&endedHolder != 0
 	e.labels, e.cancel, e.effects = flags&endedLabels != 0, flags&endedCancel != 0, flags&endedEffects != 0
+	e.reported = flags&endedReported != 0
 	e.attempt, e.bytes = r.u32(), r.uint()
 	return e, r.done("ended task")
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -40,6 +41,8 @@ func samples() []sample {
 	expires.expiresAt = epoch + 70_000
 	asked.cancelUntil = epoch + 30_000
 	cancelled.state, cancelled.hasCancel = core.Cancelled, true
+	reported := ready
+	reported.reported = true
 	inline := completed
 	inline.content, inline.result = 12345, appendResult(nil, "", []byte("ok"))
 	op := &core.TaskCreate{
@@ -60,7 +63,7 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return append(controlSamples(), []sample{
+	return slices.Concat(controlSamples(), reportSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
@@ -71,6 +74,7 @@ func samples() []sample {
 		state("ready, expires", expires),
 		state("running, to be cancelled", asked),
 		state("cancelled", cancelled),
+		state("ready, reported", reported),
 		of("tombstone", appendTombstone(nil, tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}), tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}, decodeTombstone),
 		of("payload", fullSpec, spec{
 			content: content, createdAt: epoch, createdIdx: 77, creator: []byte("alice"), queue: []byte("mail"), kind: []byte("send"),
@@ -88,8 +92,9 @@ func samples() []sample {
 		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),
 		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, false}), carried{idOf("t"), 3, content, 7, full, false}, decodeCarried),
 		of("running row, labels", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, true}), carried{idOf("t"), 3, content, 7, full, true}, decodeCarried),
-		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false}), ended{3, 9, true, true, false, false, false}, decodeEnded),
-		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false}), ended{3, 9, false, false, true, true, false}, decodeEnded),
+		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false, false}), ended{3, 9, true, true, false, false, false, false}, decodeEnded),
+		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false, false}), ended{3, 9, false, false, true, true, false, false}, decodeEnded),
+		of("terminal row, reported", appendEnded(nil, ended{3, 9, false, false, false, false, false, true}), ended{3, 9, false, false, false, false, false, true}, decodeEnded),
 		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
 		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
 		of("removed queue", appendRemoved(nil, &removed{"mail", []byte{1, 2}}), removed{"mail", []byte{1, 2}}, decodeRemoved),
@@ -97,7 +102,7 @@ func samples() []sample {
 			kind, result, err := decodeResult(b)
 			return string(kind) + " " + string(result), err
 		}),
-	}...)
+	})
 }
 
 // specAlone is decodeSpec without where the parts of the record are.

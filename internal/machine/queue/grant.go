@@ -47,7 +47,7 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 			res.Assigned = make([]core.Assigned, 0, min(uint64(n), l.states[core.Ready]+1))
 		}
 		res.Assigned = append(res.Assigned, a)
-		bytes += uint64(len(a.Payload))
+		bytes += uint64(len(a.Payload) + len(a.Checkpoint))
 		some = true
 		n--
 	}
@@ -84,8 +84,14 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *cor
 		m.key = keys.AppendTaskHolder(m.key[:0], m.p, h.id)
 		tx.Insert(m.mem.own(m.key), m.mem.own([]byte(op.Worker)))
 	}
+	checkpoint, err := checkpointOf(tx, m.p, h.id, &r.rec)
+	if err != nil {
+		return a, err
+	}
 	m.start(tx, r)
-	return assigned(r.id, &r.rec, &s, l), nil
+	a = assigned(r.id, &r.rec, &s, l)
+	a.Checkpoint = checkpoint
+	return a, nil
 }
 
 // take takes the first ready task out of the ready index, and returns its records. A task that this

@@ -388,6 +388,8 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact, err = m.applyQueueDelete(tx, c, op)
 	case *core.Grant:
 		res, fact, err = m.applyGrant(tx, c, op)
+	case *core.TaskReport:
+		res, fact, err = m.applyReport(tx, c, op)
 	case *core.SessionLost:
 		res, fact, err = m.applySessionLost(tx, c, op)
 	default:

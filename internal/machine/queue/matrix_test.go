@@ -163,6 +163,8 @@ func matrixOps() []matrixOp {
 		{"update expiry", func(*world) core.Op {
 			return &core.TaskUpdate{Task: matrixTask, HasExpiry: true, ExpiresAt: epoch + 9000}
 		}},
+		{"report", func(w *world) core.Op { return reportOp(w.lastToken()) }},
+		{"report retired", func(w *world) core.Op { return reportOp(w.retiredToken()) }},
 		{"claim", func(*world) core.Op { return claimOp(1, "mail") }},
 	}
 }

@@ -14,10 +14,14 @@ import (
 func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record, result []byte, size int) error {
 	m.ended = append(m.ended, r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
+	told, err := m.endReports(tx, r, rec)
+	if err != nil {
+		return err
+	}
 	if r.queue.retain(rec.state) == retainNone {
 		r.queue.purged++
-		r.queue.bytes -= r.payload
-		e := ended{attempt: rec.attempt, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel}
+		r.queue.bytes -= r.payload + told
+		e := ended{attempt: rec.attempt, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel, reported: rec.reported}
 		if err := m.erase(tx, r.id, rec.state, e); err != nil {
 			return err
 		}
@@ -25,8 +29,8 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 		return nil
 	}
 	e := ended{
-		attempt: rec.attempt, bytes: r.payload + uint64(size), longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel,
-		effects: rec.outcome == core.OutcomeCompleted && hasEffects(c),
+		attempt: rec.attempt, bytes: r.payload + uint64(size) + told, longHolder: rec.longHolder, labels: r.labels, cancel: rec.hasCancel,
+		effects: rec.outcome == core.OutcomeCompleted && hasEffects(c), reported: rec.reported,
 	}
 	r.queue.bytes += uint64(size)
 	if e.effects {
@@ -77,6 +81,11 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) erro
 	}
 	if e.effects {
 		m.dropEffects(tx, id)
+	}
+	if e.reported {
+		if err := m.dropReports(tx, id); err != nil {
+			return err
+		}
 	}
 	if e.ownResult {
 		m.key = keys.AppendTaskResult(m.key[:0], m.p, id)

@@ -162,7 +162,7 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	pause := func(name string) core.Millis {
 		return rapid.SampledFrom([]core.Millis{0, 1000, 20_000}).Draw(rt, name)
 	}
-	switch rapid.IntRange(0, 40).Draw(rt, "op") {
+	switch rapid.IntRange(0, 43).Draw(rt, "op") {
 	case 36, 37:
 		return tw.randomBulk(rt)
 	case 38:
@@ -182,6 +182,8 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 			Queue: rapid.SampledFrom(randomQueues).Draw(rt, "queue"), Resume: rapid.Bool().Draw(rt, "resume"),
 			Until: tw.later(rt), Reason: "why",
 		}
+	case 41, 42, 43:
+		return randomReport(rt, id, token)
 	case 39, 40:
 		return tw.randomSessionLost(rt, id, token)
 	case 0, 1, 2, 3, 4, 5:

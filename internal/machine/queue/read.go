@@ -50,7 +50,9 @@ func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, boo
 	if err != nil || !ok {
 		return core.Assigned{}, false, err
 	}
-	return assigned(id, &rec, &s, l), true, nil
+	a := assigned(id, &rec, &s, l)
+	a.Checkpoint, err = checkpointOf(v, p, id, &rec)
+	return a, err == nil, err
 }
 
 // Attempts reads the last attempts of a task, at most keptAttempts, oldest first. The one that
@@ -296,6 +298,9 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 			return t, err
 		}
 		t.Cancel.Until = rec.cancelUntil
+	}
+	if t.Progress, err = progressOf(v, p, id, rec); err != nil {
+		return t, err
 	}
 	if rec.held() {
 		if t.Worker, err = readWorker(v, p, id, rec); err != nil {

@@ -98,6 +98,8 @@ type record struct {
 	cancelUntil core.ShardTime
 	// expiresAt is, for a task that waits and was never delivered, the wall time at which it is dead; 0: it does not expire.
 	expiresAt core.ShardTime
+	// reported says that its holders told of their work: there is a record of that.
+	reported bool
 	// hasCancel says that a cancelled task has a record of who cancelled it.
 	hasCancel bool
 	// endedAt and endedIdx are the stamp and the log index of the end, of an ended task.
@@ -131,6 +133,9 @@ const (
 	// A running task has the end of its cancel's grace, or a cancelled one a record of who cancelled it.
 	recordCancel = recordInline
 )
+
+// recordReported stands beside the state, which has three bits, and the outcome: there is a record of what the holders told.
+const recordReported byte = 1 << 3
 
 // waiting says whether the task was not given out, or was given back.
 func (s *record) waiting() bool { return s.state >= core.Blocked && s.state <= core.Ready }
@@ -168,7 +173,11 @@ func appendRecord(b []byte, s *record) []byte {
 	if s.state == core.Scheduled && s.wall {
 		flags |= recordWall
 	}
-	b = append(b, formTask, byte(s.state)|byte(s.outcome)<<4, byte(s.reason), flags)
+	so := byte(s.state) | byte(s.outcome)<<4
+	if s.reported {
+		so |= recordReported
+	}
+	b = append(b, formTask, so, byte(s.reason), flags)
 	b = putUint(b, uint64(s.queue))
 	b = putUint(b, uint64(s.token))
 	b = putUint(putUint(b, uint64(s.attempt)), uint64(s.failures))
@@ -221,7 +230,7 @@ func appendRecord(b []byte, s *record) []byte {
 func decodeRecord(b []byte) (s record, err error) {
 	r := read(b, formTask)
 	so := r.byte()
-	s.state, s.outcome = core.State(so&15), core.Outcome(so>>4)
+	s.state, s.outcome, s.reported = core.State(so&7), core.Outcome(so>>4), so&recordReported != 0
 	s.reason = reason(r.byte())
 	flags := r.byte()
 	s.priority = flags & 15

@@ -271,14 +271,20 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 		m.stop(tx, r)
 	}
 	m.dropExpiry(tx, id, &rec)
-	e := ended{attempt: rec.attempt, longHolder: rec.longHolder, labels: len(made.labels) > 0, cancel: rec.cancelUntil != 0}
+	told, err := m.reportBytes(tx, id, &rec)
+	if err != nil {
+		return err
+	}
+	e := ended{
+		attempt: rec.attempt, longHolder: rec.longHolder, labels: len(made.labels) > 0, cancel: rec.cancelUntil != 0, reported: rec.reported,
+	}
 	if err := m.erase(tx, id, s, e); err != nil {
 		return err
 	}
 	m.bury(tx, id, tombstone{core.Cancelled, rec.outcome, rec.token, made.content, c.Stamp.Add(m.o.Remember)})
 	m.move(l, s, 0)
 	l.purged++
-	l.bytes -= uint64(len(made.payload))
+	l.bytes -= uint64(len(made.payload)) + told
 	m.ended = append(m.ended, id)
 	return nil
 }

@@ -33,11 +33,14 @@ type run struct {
 	next *run
 }
 
-// lease is what a renewal and the request of a cancel change.
-type lease struct{ until, cancel, ends core.ShardTime }
+// lease is what a renewal, the request of a cancel and a first report change.
+type lease struct {
+	until, cancel, ends core.ShardTime
+	reported            bool
+}
 
 // lease returns what a renewal may change.
-func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends} }
+func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported} }
 
 // place is for the heap of leases.
 func (r *run) place() *int { return &r.at }
@@ -105,9 +108,9 @@ func (m *Machine) detach(r *run) {
 	r.prev, r.next = nil, nil
 }
 
-// setLease sets back what a renewal or the request of a cancel changed.
+// setLease sets back what a renewal, the request of a cancel or a first report changed.
 func (m *Machine) setLease(r *run, l lease) {
-	r.rec.leaseUntil, r.rec.cancelUntil, r.ends = l.until, l.cancel, l.ends
+	r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported = l.until, l.cancel, l.ends, l.reported
 	m.leases.fix(r)
 }
 

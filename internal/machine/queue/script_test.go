@@ -190,6 +190,8 @@ func (s *script) look(w words, cmd string) (out string, ok bool) {
 		return s.effectsOf(w), true
 	case "jobs":
 		return s.jobs(), true
+	case "log":
+		return s.log(w), true
 	case "count":
 		return s.count(w), true
 	}
@@ -248,6 +250,7 @@ var recordNames = [...]string{
 	keys.RecordRunning: "running", keys.RecordTerminal: "terminal", keys.RecordUnique: "unique", keys.RecordWindow: "window",
 	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall", keys.RecordTaskCancel: "cancel", keys.RecordExpiry: "expiry",
 	keys.RecordLabel: "label", keys.RecordBulk: "bulk", keys.RecordTaskEffects: "effects",
+	keys.RecordTaskReport: "report", keys.RecordTaskLog: "log", keys.RecordCheckpoint: "checkpoint",
 }
 
 // op reads the op that a command stands for.
@@ -296,6 +299,8 @@ func (s *script) op(w words, cmd string) core.Op {
 		return &core.TaskRedrive{Task: id}
 	case "force_release":
 		return &core.TaskForceRelease{Task: id, Attempt: uint32(w.num("attempt"))}
+	case "report":
+		return s.reportOp(w)
 	case "session_lost":
 		return s.sessionLostOp(w)
 	case "update":
@@ -511,9 +516,13 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		}
 		for _, a := range r.Assigned {
 			s.tokens[nameOf(a.Task)] = a.Token
-			fmt.Fprintf(&b, "%s token=%d attempt=%d queue=%s kind=%s priority=%d lease=%s until=%s max_attempts=%d failures=%d crashes=%d payload=%q type=%s headers=%v\n",
+			fmt.Fprintf(&b, "%s token=%d attempt=%d queue=%s kind=%s priority=%d lease=%s until=%s max_attempts=%d failures=%d crashes=%d payload=%q type=%s headers=%v",
 				nameOf(a.Task), a.Token, a.Attempt, a.Queue, a.Kind, a.Priority, a.Lease.Duration(), since(a.LeaseUntil),
 				a.MaxAttempts, a.Failures, a.Crashes, a.Payload, a.ContentType, a.Headers)
+			if a.Checkpoint != nil {
+				fmt.Fprintf(&b, " checkpoint=%q", a.Checkpoint)
+			}
+			b.WriteByte('\n')
 			if again, ok, err := Assigned(s.tx, testPartition, a.Task); err != nil || !ok || fmt.Sprint(again) != fmt.Sprint(a) {
 				s.world.t.Errorf("assigned again as %+v %v %v, first as %+v", again, ok, err, a)
 			}
@@ -521,6 +530,11 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		return b.String()
 	case *core.SessionLost:
 		return "done\n"
+	case *core.TaskReport:
+		if r.Replayed {
+			return "replayed\n"
+		}
+		return "kept\n"
 	case *core.TaskRenew:
 		for i, n := range r.Renewed {
 			if n.Lost {
@@ -612,6 +626,9 @@ func (s *script) show(w words) string {
 	}
 	moment("expires", t.ExpiresAt)
 	put("labels", t.Labels)
+	if p := t.Progress; p.At != 0 {
+		fmt.Fprintf(&b, " progress=(%d%% %q at %s)", p.Percent, p.Message, since(p.At))
+	}
 	if c := t.Cancel; c.At != 0 {
 		fmt.Fprintf(&b, " cancel=(%s by %s %q force=%v until %s)", since(c.At), c.By, c.Reason, c.Force, since(c.Until))
 	}

@@ -103,18 +103,19 @@ func (m *Machine) editSpec(tx core.Txn, l *queueState, op *core.TaskUpdate, rec 
 	m.touch(l)
 	l.bytes += is - was
 	if rec.state == core.Dead && (is != was || had != (len(s.labels) > 0)) {
-		return nil, m.editPast(tx, l, op.Task, rec, is, len(s.labels) > 0)
+		return nil, m.editPast(tx, l, op.Task, rec, is-was, len(s.labels) > 0)
 	}
 	return nil, nil
 }
 
-// editPast writes the row of a dead task in the index of ended tasks again, after its payload or its labels changed.
-func (m *Machine) editPast(tx core.Txn, l *queueState, id core.TaskID, rec *record, payload uint64, labels bool) error {
+// editPast writes the row of a dead task in the index of ended tasks again, after its payload or its labels changed:
+// it has more bytes than before, in the arithmetic of uint64.
+func (m *Machine) editPast(tx core.Txn, l *queueState, id core.TaskID, rec *record, more uint64, labels bool) error {
 	row, err := m.takePast(tx, l, id, rec)
 	if err != nil {
 		return err
 	}
-	row.bytes, row.labels = payload, labels
+	row.bytes, row.labels = row.bytes+more, labels
 	l.counters.ended += row.size()
 	m.endedBytes += row.size()
 	m.key = keys.AppendTerminal(m.key[:0], m.p, l.number, rec.state, row.at, id)

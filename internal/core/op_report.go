@@ -1,0 +1,58 @@
+package core
+
+// Bounds of what the holder of a task tells of its work.
+const (
+	MaxProgressMessage = 256       // bytes; a longer message is cut
+	MaxLogLine         = 4 << 10   // bytes; a longer line is cut
+	MaxReportLines     = 500       // of one report
+	MaxReportBytes     = 64 << 10  // of the lines of one report
+	MaxCheckpoint      = 64 << 10  // bytes
+	MaxLogLines        = 1000      // that are kept of a task: about the last ones
+	MaxLogBytes        = 256 << 10 // of these
+)
+
+// TaskReport is what the holder of a running task tells of its work. It neither moves the end of the lease nor ends the attempt. The
+// progress is of the attempt alone; the lines of the log and the checkpoint are kept for the attempts after it.
+type TaskReport struct {
+	Task  TaskID
+	Token Token
+	// Number counts the reports of an attempt from 1 on, so that one which is sent again is told. 0: it is not told.
+	Number uint64
+
+	HasProgress bool
+	Percent     uint8 // 0 to 100
+	Message     string
+	Lines       []string // of the log
+	Dropped     uint64   // lines that the holder dropped since its last report
+
+	HasCheckpoint bool
+	Checkpoint    []byte // empty: there is none from now on
+}
+
+// Kind returns the op's number.
+func (*TaskReport) Kind() OpKind { return OpTaskReport }
+
+func (op *TaskReport) task() TaskID { return op.Task }
+
+// Progress is how far the holder of a task says that it is.
+type Progress struct {
+	Percent uint8
+	Message string
+	At      ShardTime // when it said so; 0: it said nothing
+}
+
+// LogLine is a line of a task's log.
+type LogLine struct {
+	Number  uint64 // among all lines of the task, from 1 on
+	Attempt uint32
+	At      ShardTime
+	Text    string
+}
+
+// TaskLog is a part of a task's log.
+type TaskLog struct {
+	Lines   []LogLine
+	Dropped uint64 // lines of all attempts that are not kept any more, or that holders dropped
+	Last    uint64 // number of the last line that was looked at; 0: none
+	More    bool   // there are lines after it
+}
