@@ -28,6 +28,8 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.TaskService/Wait":         edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Claim":        edge.Needs(auth.TaskWork),
 	"/millrace.v1.TaskService/Heartbeat":    edge.Needs(auth.TaskWork),
+	"/millrace.v1.TaskService/Report":       edge.Needs(auth.TaskWork),
+	"/millrace.v1.TaskService/Logs":         edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Settle":       edge.Needs(auth.TaskWork), // and its effects by the table of ops
 	"/millrace.v1.TaskService/RunNow":       operates,
 	"/millrace.v1.TaskService/Delete":       edge.Needs(auth.Admin),

@@ -111,6 +111,8 @@ func operateRequests() map[string]proto.Message {
 		"/millrace.v1.TaskService/ForceRelease": &pb.ForceReleaseRequest{Id: apitest.ID(1)},
 		"/millrace.v1.QueueService/Pause":       &pb.PauseQueueRequest{Queue: "mail"},
 		"/millrace.v1.QueueService/Resume":      &pb.ResumeQueueRequest{Queue: "mail"},
+		"/millrace.v1.TaskService/Report":       &pb.ReportRequest{Id: apitest.ID(1), Token: 4},
+		"/millrace.v1.TaskService/Logs":         &pb.LogsRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Effects":      &pb.EffectsRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Why":          &pb.WhyRequest{Id: apitest.ID(1)},
 		"/millrace.v1.BulkService/Start":        &pb.StartBulkRequest{Action: pb.BulkJob_CANCEL},

@@ -84,6 +84,8 @@ type TaskBackend interface {
 	Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
 	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error)
+	// Logs reads up to limit lines of a task's log with numbers above after, of one attempt or, where it is 0, of all.
+	Logs(ctx context.Context, p core.Partition, id core.TaskID, attempt uint32, after uint64, limit int) (core.TaskLog, core.At, error)
 	// Effects reads what the completion of a task did besides; zero: nothing.
 	Effects(ctx context.Context, p core.Partition, id core.TaskID) (core.Effects, core.At, error)
 	// Why reads why a task is where it is.

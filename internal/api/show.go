@@ -66,6 +66,7 @@ func showTask(t *core.Task) *pb.Task {
 		FinishedAt: TimeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: TimeOf(t.LeaseUntil),
 		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error), Tag: t.Tag,
 		Labels: showLabels(t.Labels), ExpiresAt: TimeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
+		Progress: showProgress(t.Progress),
 	}
 }
 
@@ -79,6 +80,14 @@ func showLabels(in []core.Label) map[string]string {
 		out[l.Name] = l.Value
 	}
 	return out
+}
+
+// showProgress shows how far a task is; unset where its worker told nothing.
+func showProgress(p core.Progress) *pb.Progress {
+	if p.At == 0 {
+		return nil
+	}
+	return &pb.Progress{Percent: uint32(p.Percent), Message: p.Message, At: TimeOf(p.At)}
 }
 
 // showCancel shows who asked for a cancel; unset where it was not asked for.
@@ -135,7 +144,7 @@ func ShowAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
 			Id: t.Task.String(), Token: uint64(t.Token), Attempt: t.Attempt, Queue: t.Queue, Kind: t.Kind,
 			Payload: t.Payload, ContentType: t.ContentType, Headers: showHeaders(t.Headers), Priority: uint32(t.Priority),
 			LeaseMs: uint64(max(t.Lease, 0)), LeaseLeftMs: uint64(max(t.LeaseUntil-now, 0)),
-			MaxAttempts: t.MaxAttempts, Failures: t.Failures, Crashes: t.Crashes, CreatedMs: int64(t.CreatedAt),
+			MaxAttempts: t.MaxAttempts, Failures: t.Failures, Crashes: t.Crashes, CreatedMs: int64(t.CreatedAt), Checkpoint: t.Checkpoint,
 		}
 	}
 	return out
@@ -144,7 +153,7 @@ func ShowAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
 // AssignedBytes bounds what one assigned task takes on the wire.
 // 160 is more than its numbers, times and tags take.
 func AssignedBytes(t *core.Assigned) int {
-	n := 160 + len(t.Payload) + len(t.Queue) + len(t.Kind) + len(t.ContentType)
+	n := 160 + len(t.Payload) + len(t.Checkpoint) + len(t.Queue) + len(t.Kind) + len(t.ContentType)
 	for _, h := range t.Headers {
 		n += 12 + len(h.Name) + len(h.Value)
 	}
@@ -162,7 +171,7 @@ func taskBytes(t *core.Task) int {
 	for _, l := range t.Labels {
 		n += 12 + len(l.Name) + len(l.Value)
 	}
-	return n + len(t.Cancel.By) + len(t.Cancel.Reason)
+	return n + len(t.Cancel.By) + len(t.Cancel.Reason) + len(t.Progress.Message)
 }
 
 // showStats shows a queue's counters.

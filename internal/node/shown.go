@@ -42,7 +42,7 @@ func show(shift core.Millis, times ...*core.ShardTime) {
 
 // showTask shows a task. RunAt is shown as the caller named it where it is by the wall clocks.
 func showTask(t *core.Task, shift core.Millis) {
-	show(shift, &t.CreatedAt, &t.ReadyAt, &t.StartedAt, &t.FinishedAt, &t.LeaseUntil, &t.Cancel.At, &t.Cancel.Until)
+	show(shift, &t.CreatedAt, &t.ReadyAt, &t.StartedAt, &t.FinishedAt, &t.LeaseUntil, &t.Cancel.At, &t.Cancel.Until, &t.Progress.At)
 	if !t.RunAtWall {
 		show(shift, &t.RunAt)
 	}

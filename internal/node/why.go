@@ -21,6 +21,22 @@ func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (e
 	return e, at, err
 }
 
+// Logs reads up to limit lines of a task's log with numbers above after, of one attempt or, where it is 0, of all.
+func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, attempt uint32, after uint64, limit int) (l core.TaskLog, at core.At, err error) {
+	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
+		var ok bool
+		l, ok, err = queue.Log(v, p, id, attempt, after, limit)
+		if err == nil && !ok {
+			err = core.NotFound{Kind: "task", ID: id.String()}
+		}
+		for i := range l.Lines {
+			show(shift, &l.Lines[i].At)
+		}
+		return err
+	})
+	return l, at, err
+}
+
 // Why reads why a task is where it is. Times that a client named by the wall clocks stay as they are.
 func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID) (w core.Why, at core.At, err error) {
 	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {

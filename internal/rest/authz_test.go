@@ -31,6 +31,8 @@ func goodOperateRequests() map[string]sampleRequest {
 		"POST /v1/tasks/{id}/retry":         {path: id + "/retry"},
 		"POST /v1/tasks/{id}/force-release": {path: id + "/force-release"},
 		"POST /v1/queues/{queue}:pause":     {path: "/v1/queues/mail:pause", body: `{"reason":"deploy"}`},
+		"POST /v1/tasks/{id}/report":        {path: "/v1/tasks/" + apitest.ID(1) + "/report", body: `{"token":4,"progress":{"percent":40}}`},
+		"GET /v1/tasks/{id}/logs":           {path: "/v1/tasks/" + apitest.ID(1) + "/logs"},
 		"GET /v1/tasks/{id}/effects":        {path: "/v1/tasks/" + apitest.ID(1) + "/effects"},
 		"GET /v1/tasks/{id}/why":            {path: "/v1/tasks/" + apitest.ID(1) + "/why"},
 		"POST /v1/bulk":                     {path: "/v1/bulk", body: `{"action":"retry","filter":{"queue":"mail"}}`},

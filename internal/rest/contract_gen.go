@@ -130,6 +130,22 @@ var batchGetRequestFields = []jsonField[pb.BatchGetRequest]{
 	{"ids", func(d *jsonReader, m *pb.BatchGetRequest) { m.Ids = d.Texts("get_tasks", 100) }},
 }
 
+var reportRequestFields = []jsonField[pb.ReportRequest]{
+	{"token", func(d *jsonReader, m *pb.ReportRequest) { m.Token = d.Unsigned() }},
+	{"number", func(d *jsonReader, m *pb.ReportRequest) { m.Number = d.Unsigned() }},
+	{"progress", func(d *jsonReader, m *pb.ReportRequest) { m.Progress = readNew(d, progressFields) }},
+	{"lines", func(d *jsonReader, m *pb.ReportRequest) { m.Lines = d.Texts("report_lines", 500) }},
+	{"lines_dropped", func(d *jsonReader, m *pb.ReportRequest) { m.LinesDropped = d.Unsigned() }},
+	{"checkpoint", func(d *jsonReader, m *pb.ReportRequest) { d.anyBytes(&m.Checkpoint, false) }},
+	{"checkpoint_base64", func(d *jsonReader, m *pb.ReportRequest) { d.anyBytes(&m.Checkpoint, true) }},
+}
+
+var progressFields = []jsonField[pb.Progress]{
+	{"percent", func(d *jsonReader, m *pb.Progress) { m.Percent = d.Uint32() }},
+	{"message", func(d *jsonReader, m *pb.Progress) { m.Message = d.AnyText() }},
+	{"at", func(d *jsonReader, m *pb.Progress) { m.At = d.time() }},
+}
+
 var claimRequestFields = []jsonField[pb.ClaimRequest]{
 	{"queues", func(d *jsonReader, m *pb.ClaimRequest) {
 		d.Array("claim_queues", d.l.ClaimQueues, func() { m.Queues = append(m.Queues, readQueueWeight(d)) })
@@ -994,6 +1010,12 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 		writeCancelAsked(w, x)
 		w.Close('}')
 	}
+	if x := m.GetProgress(); x != nil {
+		w.Key("progress")
+		w.Open('{')
+		writeProgress(w, x)
+		w.Close('}')
+	}
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -1013,6 +1035,12 @@ func writeCancelAsked(w *jsonWriter, m *pb.CancelAsked) {
 	w.OptStr("reason", m.GetReason())
 	w.Bool("force", m.GetForce())
 	w.time("until", m.GetUntil())
+}
+
+func writeProgress(w *jsonWriter, m *pb.Progress) {
+	w.Count("percent", uint64(m.GetPercent()))
+	w.OptStr("message", m.GetMessage())
+	w.time("at", m.GetAt())
 }
 
 func writeBatchGetResponse(w *jsonWriter, m *pb.BatchGetResponse) {
@@ -1056,6 +1084,35 @@ func writeAttempt(w *jsonWriter, m *pb.Attempt) {
 		w.Exact("token", m.GetToken())
 	}
 	w.OptStr("session", m.GetSession())
+}
+
+func writeReportResponse(w *jsonWriter, m *pb.ReportResponse) {
+	w.time("lease_until", m.GetLeaseUntil())
+	w.OptBool("cancel", m.GetCancel())
+	w.OptBool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeLogsResponse(w *jsonWriter, m *pb.LogsResponse) {
+	w.Key("lines")
+	w.Open('[')
+	for _, x := range m.GetLines() {
+		w.Open('{')
+		writeLogLine(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Count("dropped", m.GetDropped())
+	w.Count("last", m.GetLast())
+	w.Bool("more", m.GetMore())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeLogLine(w *jsonWriter, m *pb.LogLine) {
+	w.Count("number", m.GetNumber())
+	w.Count("attempt", uint64(m.GetAttempt()))
+	w.time("at", m.GetAt())
+	w.Str("line", m.GetLine())
 }
 
 func writeEffectsResponse(w *jsonWriter, m *pb.EffectsResponse) {
@@ -1180,6 +1237,9 @@ func writeAssignment(w *jsonWriter, m *pb.Assignment) {
 	w.Count("failures", uint64(m.GetFailures()))
 	w.Count("crashes", uint64(m.GetCrashes()))
 	w.Time("created_at", time.UnixMilli(m.GetCreatedMs()).UTC())
+	if m.GetCheckpoint() != nil {
+		w.AnyBytes("checkpoint", m.GetCheckpoint())
+	}
 }
 
 func writeHeartbeatResponse(w *jsonWriter, m *pb.HeartbeatResponse) {
@@ -2356,6 +2416,20 @@ func (c *restCall) taskListAttempts() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListAttemptsResponse(w, out) })
+}
+
+// taskReport serves POST /v1/tasks/{id}/report.
+func (c *restCall) taskReport() error {
+	in := new(pb.ReportRequest)
+	if err := readBody(c, in, reportRequestFields); err != nil {
+		return err
+	}
+	in.Id = c.params[0]
+	out, err := c.s.Tasks().Report(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeReportResponse(w, out) })
 }
 
 // taskEffects serves GET /v1/tasks/{id}/effects.

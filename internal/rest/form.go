@@ -285,6 +285,7 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"QueueWeight.name": queueForm, "QueueWeight.weight": wholes(0, int64(1)), "Hold.id": taskForm, "Hold.token": tokenForm,
 		"SettleItem.id": taskForm, "SettleItem.token": tokenForm, "Fence.task": taskForm, "Fence.token": tokenForm,
 		"Complete.result_base64": base64Form(l.ResultBytes), "Complete.result_type": plainText.upTo(l.ContentTypeBytes),
+		"Progress.message": {}, "Progress.percent": wholes(0, int64(100)), "ReportRequest.id": taskForm, "ReportRequest.token": tokenForm,
 		"TaskError.code": {}, "TaskError.message": {}, "TaskError.stack": {}, // any text: what tells of a failure is cut, and never refused
 		"Fail.retry_after": spans(api.Span{Max: l.RetryAfterMs}), "Snooze.delay": spans(api.HorizonSpan(l)), "HeartbeatRequest.extend": spans(api.LeaseSpan(l)),
 		"CommitRequest.request_id": requestIDForm, "CommitRequest.ops": Form{}.many(1, l.CommitOps), "CommitRequest.conditions": Form{}.many(0, l.CommitOps),

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"math"
 	"net/http"
 	"slices"
 
@@ -161,6 +162,20 @@ func workerRoutes() []*Route {
 // operatorRoutes are for who looks after tasks.
 func operatorRoutes() []*Route {
 	return []*Route{
+		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/report", Repeat: RepeatSame, Native: tasksService + "Report", Body: "ReportRequest", Answer: "ReportResponse", Status: statusOK,
+			Doc:    reportDoc,
+			fields: fieldNames(reportRequestFields), handle: (*restCall).taskReport,
+		},
+		{
+			Method: http.MethodGet, Path: "/v1/tasks/{id}/logs", Native: tasksService + "Logs", Answer: "LogsResponse", Status: statusOK,
+			Query: []Param{
+				{Name: "attempt", Type: "integer", Form: wholes(0, int64(math.MaxUint32)), Doc: "Only lines of this attempt; default: of all."},
+				{Name: "after", Type: "integer", Form: AnyUint64, Doc: "Only lines with a number above this one; default 0."}, limitOf,
+			},
+			Doc:    "Read the log of a task, oldest line first. About the last 1,000 lines or 256 KiB of all attempts are kept; older ones are counted as dropped.",
+			handle: (*restCall).taskLogs,
+		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/effects", Native: tasksService + "Effects", Answer: "EffectsResponse", Status: statusOK,
 			Doc: "Read what the completion of a task did besides ending it, in the same log entry, and whether that still stands.", handle: (*restCall).taskEffects,

@@ -24,6 +24,7 @@ var byHand = map[string]string{
 	"POST /v1/tasks/{id}/release":         "one item of a batch",
 	"POST /v1/tasks/{id}/stop":            "one item of a batch",
 	"POST /v1/tasks/{id}/heartbeat":       "one item of a batch",
+	"GET /v1/tasks/{id}/logs":             "parameters of its own",
 	"PUT /v1/queues/{queue}":              "it says whether the queue is new",
 	"GET /v1/kv/{keyspace}/keys/{key}":    "the answer is the value",
 	"PUT /v1/kv/{keyspace}/keys/{key}":    "the body is the value",

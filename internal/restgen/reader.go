@@ -162,7 +162,7 @@ func (g *generator) readField(into string, f protoreflect.FieldDescriptor) error
 		top := top(o)
 		row(name, fmt.Sprintf("d.anyTexts(&%s, %q, %s, false)", to, o.GetLimit(), top))
 		row(name+"_base64", fmt.Sprintf("d.anyTexts(&%s, %q, %s, true)", to, o.GetLimit(), top))
-	case f.Kind() == protoreflect.BytesKind && o.GetForm() == restpb.Form_FORM_UNSPECIFIED && f.ContainingOneof() == nil:
+	case f.Kind() == protoreflect.BytesKind && o.GetForm() == restpb.Form_FORM_UNSPECIFIED && (f.ContainingOneof() == nil || f.HasOptionalKeyword()):
 		row(name, once(false))
 		row(name+"_base64", once(true))
 	case f.Kind() == protoreflect.BytesKind && o.GetForm() == restpb.Form_FORM_UNSPECIFIED:

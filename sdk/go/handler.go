@@ -122,6 +122,7 @@ func invokeRefused(t *Task, refused *Error) (err error) {
 
 // settle ends the attempt after the handler returned err.
 func (t *Task) settle(result []byte, contentType string, err error) {
+	t.finish()
 	if err == nil && t.fx != nil && (t.fx.Len() > 0 || t.fx.err != nil) {
 		err = t.fx.check()
 	}

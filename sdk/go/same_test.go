@@ -146,6 +146,11 @@ func (s *side) operate(ctx context.Context, step proto.Message) (out proto.Messa
 		out, err = s.queues.Pause(ctx, in)
 	case *pb.ResumeQueueRequest:
 		out, err = s.queues.Resume(ctx, in)
+	case *pb.ReportRequest:
+		in.Id, in.Token = s.aim(in.Id, in.Token)
+		out, err = s.tasks.Report(ctx, in)
+	case *pb.LogsRequest:
+		out, err = s.tasks.Logs(ctx, in)
 	case *pb.EffectsRequest:
 		out, err = s.tasks.Effects(ctx, in)
 	case *pb.WhyRequest:
@@ -463,7 +468,7 @@ func drawStep(rt *rapid.T) proto.Message {
 // drawControl is a request of who looks after tasks and queues.
 func drawControl(rt *rapid.T, queue string) proto.Message {
 	reason := rapid.SampledFrom([]string{"", "why", strings.Repeat("r", 257)})
-	switch rapid.IntRange(0, 15).Draw(rt, "control") {
+	switch rapid.IntRange(0, 17).Draw(rt, "control") {
 	case 12:
 		return &pb.EffectsRequest{Id: drawID(rt)}
 	case 13:
@@ -481,6 +486,14 @@ func drawControl(rt *rapid.T, queue string) proto.Message {
 		return &pb.GetBulkRequest{Id: drawID(rt)}
 	case 11:
 		return &pb.CancelBulkRequest{Id: drawID(rt)}
+	case 16:
+		return &pb.ReportRequest{
+			Id: drawID(rt), Token: rapid.Uint64Range(0, 3).Draw(rt, "token"), Progress: &pb.Progress{Percent: rapid.Uint32Range(99, 101).Draw(rt, "percent")},
+			Lines:      rapid.SliceOfN(rapid.SampledFrom([]string{"", "line", strings.Repeat("l", 5000)}), 0, 3).Draw(rt, "lines"),
+			Checkpoint: rapid.SampledFrom([][]byte{nil, {}, []byte("c"), {0xff}}).Draw(rt, "checkpoint"),
+		}
+	case 17:
+		return &pb.LogsRequest{Id: drawID(rt), Limit: rapid.SampledFrom([]uint32{0, 1, 1001}).Draw(rt, "limit"), After: rapid.Uint64Range(0, 2).Draw(rt, "after")}
 	case 14:
 		return &pb.ListWorkersRequest{Queue: rapid.SampledFrom([]string{"none", "-"}).Draw(rt, "of")}
 	case 15:

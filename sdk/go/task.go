@@ -3,6 +3,7 @@ package millrace
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
@@ -34,6 +35,9 @@ type Task struct {
 	w  *Worker         // nil in tests of handlers
 	at session.Attempt // what the engine knows of it: its lease, and the settle that ends it
 	fx *Tx             // nil until the handler asks for it
+
+	told       atomic.Pointer[reporter] // nil until the handler tells something
+	checkpoint []byte                   // what Checkpoint returns; told guards it
 
 	// onRefused is what OnRefused was given; nil: a refusal of the effects fails the attempt.
 	onRefused func(ctx context.Context, refused *Error) error
@@ -80,6 +84,6 @@ func newTask(w *Worker, a *millracev1.Assignment) *Task {
 	return &Task{
 		ID: a.Id, Queue: a.Queue, Kind: a.Kind, Attempt: int(a.Attempt), Failures: int(a.Failures), Crashes: int(a.Crashes),
 		MaxAttempts: int(a.MaxAttempts), Priority: int(a.Priority), Headers: headerMap(a.Headers), Payload: a.Payload,
-		ContentType: a.ContentType, CreatedAt: time.UnixMilli(a.CreatedMs), w: w,
+		ContentType: a.ContentType, CreatedAt: time.UnixMilli(a.CreatedMs), w: w, checkpoint: a.Checkpoint,
 	}
 }

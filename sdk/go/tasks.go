@@ -104,6 +104,8 @@ type TaskInfo struct {
 
 	// Cancel says who asked for the cancel of a task that runs or is cancelled; nil: no one did.
 	Cancel *CancelAsked
+	// Progress is what the worker of the last attempt told with Task.Progress; nil: nothing.
+	Progress *Progress
 
 	At Place // where the read stands in the log
 }
@@ -113,7 +115,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	return &TaskInfo{
 		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
 		ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey, Tag: t.Tag,
-		Labels: t.Labels, ExpiresAt: timeOf(t.ExpiresAt), Cancel: cancelAsked(t.Cancel),
+		Labels: t.Labels, ExpiresAt: timeOf(t.ExpiresAt), Cancel: cancelAsked(t.Cancel), Progress: progressOf(t.Progress),
 		MaxAttempts: int(t.MaxAttempts), MaxCrashes: int(t.MaxCrashes), MaxDeliveries: int(t.MaxDeliveries),
 		Lease: t.Lease.AsDuration(), MaxRun: t.MaxRun.AsDuration(), Attempt: int(t.Attempt), Failures: int(t.Failures),
 		Crashes: int(t.Crashes), Snoozes: int(t.Snoozes), Redrives: int(t.Redrives), RunAt: timeOf(t.RunAt),

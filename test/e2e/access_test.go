@@ -57,6 +57,8 @@ var probes = []probe{
 	{"TaskService/BatchGet", "producer worker admin", func(id, _, _ string) proto.Message {
 		return &millracev1.BatchGetRequest{Ids: []string{id}}
 	}},
+	{"TaskService/Logs", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.LogsRequest{Id: id} }},
+	{"TaskService/Report", "worker admin", func(id, _, _ string) proto.Message { return &millracev1.ReportRequest{Id: id, Token: 1} }},
 	{"TaskService/Effects", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.EffectsRequest{Id: id} }},
 	{"TaskService/Why", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.WhyRequest{Id: id} }},
 	{"TaskService/RunNow", "admin", func(id, _, _ string) proto.Message { return &millracev1.RunNowRequest{Id: id} }},

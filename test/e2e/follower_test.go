@@ -95,6 +95,8 @@ func (w *visitor) everyRoute() {
 	w.do("POST", "/v1/tasks/{id}/complete", id, fmt.Sprintf(`{"token":%q,"result":2}`, token), 200)
 	w.do("GET", "/v1/tasks/{id}", id, "", 200)
 	w.do("GET", "/v1/tasks/{id}/attempts", id, "", 200)
+	w.do("POST", "/v1/tasks/{id}/report", id, `{"token":1}`, 409)
+	w.do("GET", "/v1/tasks/{id}/logs", id, "", 200)
 	w.do("GET", "/v1/tasks/{id}/effects", id, "", 200)
 	w.do("GET", "/v1/tasks/{id}/why", id, "", 200)
 	w.do("POST", "/v1/tasks:get", "", fmt.Sprintf(`{"ids":[%q]}`, id), 200)

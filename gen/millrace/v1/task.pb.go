@@ -354,7 +354,7 @@ func (x Error_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Error_Outcome.Descriptor instead.
 func (Error_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15, 0}
 }
 
 type Effect_Now int32
@@ -406,7 +406,7 @@ func (x Effect_Now) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Effect_Now.Descriptor instead.
 func (Effect_Now) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32, 0}
 }
 
 type KVCheck_Compare int32
@@ -467,7 +467,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -983,6 +983,7 @@ type Task struct {
 	Labels        map[string]string      `protobuf:"bytes,34,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // of a task that no worker got yet
 	Cancel        *CancelAsked           `protobuf:"bytes,36,opt,name=cancel,proto3" json:"cancel,omitempty"`                        // of a running or cancelled task whose cancel was asked for
+	Progress      *Progress              `protobuf:"bytes,37,opt,name=progress,proto3" json:"progress,omitempty"`                    // of the last attempt, where its worker told any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1269,6 +1270,446 @@ func (x *Task) GetCancel() *CancelAsked {
 	return nil
 }
 
+func (x *Task) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+// Progress is how far the worker of a task says that it is.
+type Progress struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Percent       uint32                 `protobuf:"varint,1,opt,name=percent,proto3" json:"percent,omitempty"` // 0 to 100
+	Message       string                 `protobuf:"bytes,2,opt,name=message,proto3" json:"message,omitempty"`  // 256 B; a longer one is cut
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`            // when it said so; ignored in a request
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Progress) Reset() {
+	*x = Progress{}
+	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Progress) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Progress) ProtoMessage() {}
+
+func (x *Progress) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Progress.ProtoReflect.Descriptor instead.
+func (*Progress) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Progress) GetPercent() uint32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *Progress) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *Progress) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type ReportRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Token         uint64                 `protobuf:"varint,2,opt,name=token,proto3" json:"token,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"` // counts the reports of an attempt from 1 on: one that is not above the last is a repetition; 0: it is not told
+	Progress      *Progress              `protobuf:"bytes,4,opt,name=progress,proto3" json:"progress,omitempty"`
+	Lines         []string               `protobuf:"bytes,5,rep,name=lines,proto3" json:"lines,omitempty"`                                    // at most 500, together 64 KiB; one over 4 KiB is cut
+	LinesDropped  uint64                 `protobuf:"varint,6,opt,name=lines_dropped,json=linesDropped,proto3" json:"lines_dropped,omitempty"` // that the worker dropped since its last report
+	Checkpoint    []byte                 `protobuf:"bytes,7,opt,name=checkpoint,proto3,oneof" json:"checkpoint,omitempty"`                    // at most 64 KiB; empty: there is none from now on
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ReportRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ReportRequest) GetToken() uint64 {
+	if x != nil {
+		return x.Token
+	}
+	return 0
+}
+
+func (x *ReportRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReportRequest) GetProgress() *Progress {
+	if x != nil {
+		return x.Progress
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetLines() []string {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *ReportRequest) GetLinesDropped() uint64 {
+	if x != nil {
+		return x.LinesDropped
+	}
+	return 0
+}
+
+func (x *ReportRequest) GetCheckpoint() []byte {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
+type ReportResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	LeaseUntil    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"`
+	Cancel        bool                   `protobuf:"varint,2,opt,name=cancel,proto3" json:"cancel,omitempty"`     // the task's cancel was asked for: stop
+	Replayed      bool                   `protobuf:"varint,3,opt,name=replayed,proto3" json:"replayed,omitempty"` // it was kept before
+	At            *At                    `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportResponse) Reset() {
+	*x = ReportResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportResponse) ProtoMessage() {}
+
+func (x *ReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
+func (*ReportResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReportResponse) GetLeaseUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeaseUntil
+	}
+	return nil
+}
+
+func (x *ReportResponse) GetCancel() bool {
+	if x != nil {
+		return x.Cancel
+	}
+	return false
+}
+
+func (x *ReportResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *ReportResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type LogsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	After         uint64                 `protobuf:"varint,3,opt,name=after,proto3" json:"after,omitempty"`
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsRequest) Reset() {
+	*x = LogsRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsRequest) ProtoMessage() {}
+
+func (x *LogsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsRequest.ProtoReflect.Descriptor instead.
+func (*LogsRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *LogsRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *LogsRequest) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetAfter() uint64 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *LogsRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type LogLine struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Number        uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // among all lines of the task, from 1 on
+	Attempt       uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	At            *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Line          string                 `protobuf:"bytes,4,opt,name=line,proto3" json:"line,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogLine) Reset() {
+	*x = LogLine{}
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogLine) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogLine) ProtoMessage() {}
+
+func (x *LogLine) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
+func (*LogLine) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *LogLine) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *LogLine) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *LogLine) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *LogLine) GetLine() string {
+	if x != nil {
+		return x.Line
+	}
+	return ""
+}
+
+type LogsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lines         []*LogLine             `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"`
+	Dropped       uint64                 `protobuf:"varint,2,opt,name=dropped,proto3" json:"dropped,omitempty"` // lines of all attempts that are not kept, or that workers dropped
+	Last          uint64                 `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`       // number of the last line that was looked at: after of the next page
+	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	At            *At                    `protobuf:"bytes,5,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LogsResponse) Reset() {
+	*x = LogsResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LogsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LogsResponse) ProtoMessage() {}
+
+func (x *LogsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LogsResponse.ProtoReflect.Descriptor instead.
+func (*LogsResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LogsResponse) GetLines() []*LogLine {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *LogsResponse) GetDropped() uint64 {
+	if x != nil {
+		return x.Dropped
+	}
+	return 0
+}
+
+func (x *LogsResponse) GetLast() uint64 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+func (x *LogsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+func (x *LogsResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // CancelAsked says who asked for the cancel of a task.
 type CancelAsked struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1283,7 +1724,7 @@ type CancelAsked struct {
 
 func (x *CancelAsked) Reset() {
 	*x = CancelAsked{}
-	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1295,7 +1736,7 @@ func (x *CancelAsked) String() string {
 func (*CancelAsked) ProtoMessage() {}
 
 func (x *CancelAsked) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[6]
+	mi := &file_millrace_v1_task_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1308,7 +1749,7 @@ func (x *CancelAsked) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelAsked.ProtoReflect.Descriptor instead.
 func (*CancelAsked) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{6}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *CancelAsked) GetAt() *timestamppb.Timestamp {
@@ -1364,7 +1805,7 @@ type Attempt struct {
 
 func (x *Attempt) Reset() {
 	*x = Attempt{}
-	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1817,7 @@ func (x *Attempt) String() string {
 func (*Attempt) ProtoMessage() {}
 
 func (x *Attempt) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[7]
+	mi := &file_millrace_v1_task_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1830,7 @@ func (x *Attempt) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Attempt.ProtoReflect.Descriptor instead.
 func (*Attempt) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{7}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Attempt) GetNumber() uint32 {
@@ -1468,7 +1909,7 @@ type At struct {
 
 func (x *At) Reset() {
 	*x = At{}
-	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1480,7 +1921,7 @@ func (x *At) String() string {
 func (*At) ProtoMessage() {}
 
 func (x *At) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[8]
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1493,7 +1934,7 @@ func (x *At) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use At.ProtoReflect.Descriptor instead.
 func (*At) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *At) GetPartition() uint32 {
@@ -1545,7 +1986,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1998,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[9]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +2011,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Error) GetCode() string {
@@ -1671,7 +2112,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +2124,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[10]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +2137,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Failure) GetChange() int32 {
@@ -1743,7 +2184,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1755,7 +2196,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[11]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1768,7 +2209,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateRequest) GetTask() *TaskSpec {
@@ -1790,7 +2231,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1802,7 +2243,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[12]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1815,7 +2256,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CreateResponse) GetId() string {
@@ -1856,7 +2297,7 @@ type BatchCreateRequest struct {
 
 func (x *BatchCreateRequest) Reset() {
 	*x = BatchCreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1868,7 +2309,7 @@ func (x *BatchCreateRequest) String() string {
 func (*BatchCreateRequest) ProtoMessage() {}
 
 func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[13]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1881,7 +2322,7 @@ func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *BatchCreateRequest) GetTasks() []*TaskSpec {
@@ -1910,7 +2351,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2363,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2376,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *CreateResult) GetId() string {
@@ -1976,7 +2417,7 @@ type BatchCreateResponse struct {
 
 func (x *BatchCreateResponse) Reset() {
 	*x = BatchCreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2429,7 @@ func (x *BatchCreateResponse) String() string {
 func (*BatchCreateResponse) ProtoMessage() {}
 
 func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2442,7 @@ func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *BatchCreateResponse) GetResults() []*CreateResult {
@@ -2029,7 +2470,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2482,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2495,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetRequest) GetId() string {
@@ -2088,7 +2529,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2100,7 +2541,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2113,7 +2554,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -2139,7 +2580,7 @@ type ListAttemptsRequest struct {
 
 func (x *ListAttemptsRequest) Reset() {
 	*x = ListAttemptsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2592,7 @@ func (x *ListAttemptsRequest) String() string {
 func (*ListAttemptsRequest) ProtoMessage() {}
 
 func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2605,7 @@ func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*ListAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListAttemptsRequest) GetId() string {
@@ -2184,7 +2625,7 @@ type ListAttemptsResponse struct {
 
 func (x *ListAttemptsResponse) Reset() {
 	*x = ListAttemptsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2196,7 +2637,7 @@ func (x *ListAttemptsResponse) String() string {
 func (*ListAttemptsResponse) ProtoMessage() {}
 
 func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2209,7 +2650,7 @@ func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*ListAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
@@ -2247,7 +2688,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2259,7 +2700,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2272,7 +2713,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListRequest) GetQueue() string {
@@ -2364,7 +2805,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2376,7 +2817,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2389,7 +2830,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -2429,7 +2870,7 @@ type BatchGetRequest struct {
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2441,7 +2882,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2454,7 +2895,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *BatchGetRequest) GetIds() []string {
@@ -2474,7 +2915,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2486,7 +2927,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2499,7 +2940,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BatchGetResponse) GetTasks() []*Task {
@@ -2525,7 +2966,7 @@ type EffectsRequest struct {
 
 func (x *EffectsRequest) Reset() {
 	*x = EffectsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2537,7 +2978,7 @@ func (x *EffectsRequest) String() string {
 func (*EffectsRequest) ProtoMessage() {}
 
 func (x *EffectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2550,7 +2991,7 @@ func (x *EffectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectsRequest.ProtoReflect.Descriptor instead.
 func (*EffectsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *EffectsRequest) GetId() string {
@@ -2577,7 +3018,7 @@ type EffectsResponse struct {
 
 func (x *EffectsResponse) Reset() {
 	*x = EffectsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2589,7 +3030,7 @@ func (x *EffectsResponse) String() string {
 func (*EffectsResponse) ProtoMessage() {}
 
 func (x *EffectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2602,7 +3043,7 @@ func (x *EffectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectsResponse.ProtoReflect.Descriptor instead.
 func (*EffectsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EffectsResponse) GetCommitIndex() uint64 {
@@ -2684,7 +3125,7 @@ type Effect struct {
 
 func (x *Effect) Reset() {
 	*x = Effect{}
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +3137,7 @@ func (x *Effect) String() string {
 func (*Effect) ProtoMessage() {}
 
 func (x *Effect) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +3150,7 @@ func (x *Effect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effect.ProtoReflect.Descriptor instead.
 func (*Effect) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Effect) GetOp() string {
@@ -2770,7 +3211,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2782,7 +3223,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2795,7 +3236,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -2820,7 +3261,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2832,7 +3273,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2845,7 +3286,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WhyResponse) GetQueue() string {
@@ -2911,7 +3352,7 @@ type WhyReason struct {
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2923,7 +3364,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2936,7 +3377,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WhyReason) GetCode() string {
@@ -2984,7 +3425,7 @@ type QueueWeight struct {
 
 func (x *QueueWeight) Reset() {
 	*x = QueueWeight{}
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2996,7 +3437,7 @@ func (x *QueueWeight) String() string {
 func (*QueueWeight) ProtoMessage() {}
 
 func (x *QueueWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3009,7 +3450,7 @@ func (x *QueueWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueWeight.ProtoReflect.Descriptor instead.
 func (*QueueWeight) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *QueueWeight) GetName() string {
@@ -3040,7 +3481,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3052,7 +3493,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3065,7 +3506,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ClaimRequest) GetQueues() []*QueueWeight {
@@ -3120,7 +3561,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3132,7 +3573,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3145,7 +3586,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ClaimResponse) GetTasks() []*Assignment {
@@ -3180,13 +3621,14 @@ type Assignment struct {
 	Failures      uint32                 `protobuf:"varint,13,opt,name=failures,proto3" json:"failures,omitempty"`
 	Crashes       uint32                 `protobuf:"varint,14,opt,name=crashes,proto3" json:"crashes,omitempty"`
 	CreatedMs     int64                  `protobuf:"varint,15,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"` // Unix milliseconds
+	Checkpoint    []byte                 `protobuf:"bytes,16,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`                 // that the attempts before left
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3198,7 +3640,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3211,7 +3653,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *Assignment) GetId() string {
@@ -3319,6 +3761,13 @@ func (x *Assignment) GetCreatedMs() int64 {
 	return 0
 }
 
+func (x *Assignment) GetCheckpoint() []byte {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return nil
+}
+
 // Hold names one lease.
 type Hold struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3330,7 +3779,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3342,7 +3791,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3355,7 +3804,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Hold) GetId() string {
@@ -3382,7 +3831,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3394,7 +3843,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3407,7 +3856,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -3435,7 +3884,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3447,7 +3896,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3460,7 +3909,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -3494,7 +3943,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3506,7 +3955,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3519,7 +3968,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -3545,7 +3994,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3557,7 +4006,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3570,7 +4019,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -3590,7 +4039,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +4051,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +4064,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -3652,7 +4101,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +4113,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +4126,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SettleItem) GetId() string {
@@ -3797,7 +4246,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3809,7 +4258,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3822,7 +4271,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -3850,7 +4299,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3862,7 +4311,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3875,7 +4324,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -3909,7 +4358,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3921,7 +4370,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3934,7 +4383,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -3959,7 +4408,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3971,7 +4420,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3984,7 +4433,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 // Stop confirms a cancel that was asked for. Without such a request it is refused with WRONG_STATE.
@@ -3997,7 +4446,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4009,7 +4458,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4022,7 +4471,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Stop) GetError() *TaskError {
@@ -4044,7 +4493,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4056,7 +4505,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4069,7 +4518,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -4106,7 +4555,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4118,7 +4567,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4131,7 +4580,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -4178,7 +4627,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4190,7 +4639,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4203,7 +4652,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -4223,7 +4672,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4235,7 +4684,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4248,7 +4697,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -4274,7 +4723,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4286,7 +4735,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4299,7 +4748,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -4318,7 +4767,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4330,7 +4779,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4343,7 +4792,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -4362,7 +4811,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4374,7 +4823,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4387,7 +4836,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -4406,7 +4855,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4418,7 +4867,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4431,7 +4880,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -4461,7 +4910,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4473,7 +4922,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4486,7 +4935,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -4576,7 +5025,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4588,7 +5037,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4601,7 +5050,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *UpdateResponse) GetState() State {
@@ -4630,7 +5079,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4642,7 +5091,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4655,7 +5104,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -4697,7 +5146,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +5158,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +5171,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CancelResponse) GetState() State {
@@ -4756,7 +5205,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4768,7 +5217,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4781,7 +5230,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -4808,7 +5257,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4820,7 +5269,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4833,7 +5282,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetryResponse) GetState() State {
@@ -4861,7 +5310,7 @@ type ForceReleaseRequest struct {
 
 func (x *ForceReleaseRequest) Reset() {
 	*x = ForceReleaseRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4873,7 +5322,7 @@ func (x *ForceReleaseRequest) String() string {
 func (*ForceReleaseRequest) ProtoMessage() {}
 
 func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4886,7 +5335,7 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ForceReleaseRequest) GetId() string {
@@ -4920,7 +5369,7 @@ type ForceReleaseResponse struct {
 
 func (x *ForceReleaseResponse) Reset() {
 	*x = ForceReleaseResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4932,7 +5381,7 @@ func (x *ForceReleaseResponse) String() string {
 func (*ForceReleaseResponse) ProtoMessage() {}
 
 func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4945,7 +5394,7 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ForceReleaseResponse) GetState() State {
@@ -4972,7 +5421,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4984,7 +5433,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4997,7 +5446,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *Fence) GetTask() string {
@@ -5026,7 +5475,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5038,7 +5487,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5051,7 +5500,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -5093,7 +5542,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5105,7 +5554,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5118,7 +5567,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -5168,7 +5617,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5180,7 +5629,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5193,7 +5642,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -5441,7 +5890,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5453,7 +5902,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5466,7 +5915,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Reserved) GetOp() string {
@@ -5486,7 +5935,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5498,7 +5947,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5511,7 +5960,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -5540,7 +5989,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5552,7 +6001,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5565,7 +6014,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -5602,7 +6051,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5614,7 +6063,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5627,7 +6076,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -5668,7 +6117,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5680,7 +6129,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5693,7 +6142,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -5720,7 +6169,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5732,7 +6181,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5745,7 +6194,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -5781,7 +6230,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5793,7 +6242,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5806,7 +6255,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *OpResult) GetTask() string {
@@ -5901,7 +6350,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5913,7 +6362,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5926,7 +6375,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -5982,7 +6431,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5994,7 +6443,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6007,7 +6456,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -6047,7 +6496,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6059,7 +6508,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6072,7 +6521,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -6132,7 +6581,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6144,7 +6593,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6157,7 +6606,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -6212,7 +6661,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6224,7 +6673,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6237,7 +6686,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -6328,7 +6777,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6340,7 +6789,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6353,7 +6802,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -6490,7 +6939,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6502,7 +6951,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6515,7 +6964,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -6573,7 +7022,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6585,7 +7034,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6598,7 +7047,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -6640,7 +7089,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6652,7 +7101,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6665,7 +7114,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -6699,7 +7148,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6711,7 +7160,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6724,7 +7173,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -6750,7 +7199,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6762,7 +7211,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6775,7 +7224,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -6795,7 +7244,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6807,7 +7256,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6820,7 +7269,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -6847,7 +7296,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6859,7 +7308,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6872,7 +7321,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -6900,7 +7349,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6912,7 +7361,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6925,7 +7374,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -6958,7 +7407,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6970,7 +7419,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6983,7 +7432,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -7003,7 +7452,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7015,7 +7464,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7028,7 +7477,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -7056,7 +7505,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7068,7 +7517,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7081,7 +7530,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -7115,7 +7564,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7127,7 +7576,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7140,7 +7589,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -7170,7 +7619,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7182,7 +7631,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7195,7 +7644,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -7228,7 +7677,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7240,7 +7689,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7253,7 +7702,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -7272,7 +7721,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7284,7 +7733,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7297,7 +7746,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -7332,7 +7781,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7344,7 +7793,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7357,7 +7806,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -7482,7 +7931,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7494,7 +7943,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7507,7 +7956,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -7539,7 +7988,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7551,7 +8000,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7564,7 +8013,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -7626,7 +8075,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7638,7 +8087,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7651,7 +8100,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -7671,7 +8120,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7683,7 +8132,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7696,7 +8145,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -7723,7 +8172,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7735,7 +8184,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7748,7 +8197,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 type DeleteNamespaceResponse struct {
@@ -7760,7 +8209,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7772,7 +8221,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7785,7 +8234,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -7808,7 +8257,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7820,7 +8269,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7833,7 +8282,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -7872,7 +8321,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7884,7 +8333,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7897,7 +8346,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 type GetNamespaceResponse struct {
@@ -7917,7 +8366,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7929,7 +8378,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7942,7 +8391,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -8018,7 +8467,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8030,7 +8479,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8043,7 +8492,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -8070,7 +8519,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8082,7 +8531,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8095,7 +8544,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -8177,7 +8626,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xfd\v\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xb0\f\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -8225,10 +8674,48 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06labels\x18\" \x03(\v2\x1d.millrace.v1.Task.LabelsEntryB\x06ʵ\x1c\x028\x01R\x06labels\x129\n" +
 	"\n" +
 	"expires_at\x18# \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x120\n" +
-	"\x06cancel\x18$ \x01(\v2\x18.millrace.v1.CancelAskedR\x06cancel\x1a9\n" +
+	"\x06cancel\x18$ \x01(\v2\x18.millrace.v1.CancelAskedR\x06cancel\x121\n" +
+	"\bprogress\x18% \x01(\v2\x15.millrace.v1.ProgressR\bprogress\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xb9\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"t\n" +
+	"\bProgress\x12\x18\n" +
+	"\apercent\x18\x01 \x01(\rR\apercent\x12\"\n" +
+	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"\x90\x02\n" +
+	"\rReportRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
+	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\x121\n" +
+	"\bprogress\x18\x04 \x01(\v2\x15.millrace.v1.ProgressR\bprogress\x12+\n" +
+	"\x05lines\x18\x05 \x03(\tB\x15ʵ\x1c\x11b\freport_linesh\xf4\x03R\x05lines\x12#\n" +
+	"\rlines_dropped\x18\x06 \x01(\x04R\flinesDropped\x12#\n" +
+	"\n" +
+	"checkpoint\x18\a \x01(\fH\x00R\n" +
+	"checkpoint\x88\x01\x01B\r\n" +
+	"\v_checkpoint\"\xb2\x01\n" +
+	"\x0eReportResponse\x12;\n" +
+	"\vlease_until\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"leaseUntil\x12\x1e\n" +
+	"\x06cancel\x18\x02 \x01(\bB\x06ʵ\x1c\x028\x01R\x06cancel\x12\"\n" +
+	"\breplayed\x18\x03 \x01(\bB\x06ʵ\x1c\x028\x01R\breplayed\x12\x1f\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"c\n" +
+	"\vLogsRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\x04R\x05after\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\"\x83\x01\n" +
+	"\aLogLine\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1a\n" +
+	"\x04line\x18\x04 \x01(\tB\x06ʵ\x1c\x02\b\x05R\x04line\"\x9d\x01\n" +
+	"\fLogsResponse\x12*\n" +
+	"\x05lines\x18\x01 \x03(\v2\x14.millrace.v1.LogLineR\x05lines\x12\x18\n" +
+	"\adropped\x18\x02 \x01(\x04R\adropped\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\x04R\x04last\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\bR\x04more\x12\x1f\n" +
+	"\x02at\x18\x05 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xb9\x01\n" +
 	"\vCancelAsked\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
 	"\x02by\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x02by\x12\x1e\n" +
@@ -8396,7 +8883,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"_partition\"_\n" +
 	"\rClaimResponse\x12-\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf3\x03\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x9b\x04\n" +
 	"\n" +
 	"Assignment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
@@ -8415,7 +8902,10 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\bfailures\x18\r \x01(\rR\bfailures\x12\x18\n" +
 	"\acrashes\x18\x0e \x01(\rR\acrashes\x12%\n" +
 	"\n" +
-	"created_ms\x18\x0f \x01(\x03B\x06ʵ\x1c\x02\b\aR\tcreatedMs\">\n" +
+	"created_ms\x18\x0f \x01(\x03B\x06ʵ\x1c\x02\b\aR\tcreatedMs\x12&\n" +
+	"\n" +
+	"checkpoint\x18\x10 \x01(\fB\x06ʵ\x1c\x028\x01R\n" +
+	"checkpoint\">\n" +
 	"\x04Hold\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x1e\n" +
 	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\"\x83\x01\n" +
@@ -8836,7 +9326,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xc4)\n" +
+	"\fEQUAL_JITTER\x10\x052\x9a0\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
@@ -8846,7 +9336,11 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05stale\x12\xc3\x01\n" +
 	"\bBatchGet\x12\x1c.millrace.v1.BatchGetRequest\x1a\x1d.millrace.v1.BatchGetResponse\"zʵ\x1cv\x1a\r/v1/tasks:get*`Read up to 100 tasks, without their payloads and results. Those that are not there are left out.2\x01*`\a\x12\xa6\x01\n" +
 	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\"Qʵ\x1cM\n" +
-	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\xd5\x01\n" +
+	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\xd6\x03\n" +
+	"\x06Report\x12\x1a.millrace.v1.ReportRequest\x1a\x1b.millrace.v1.ReportResponse\"\x92\x03ʵ\x1c\x8d\x03\x1a\x15/v1/tasks/{id}/report*\xee\x02Tell of the work on a task: progress, lines for its log, and a checkpoint that later attempts are given. The lease is extended as by a heartbeat. A task may report five times at once, and once a second in the long run; beyond that the report is refused as rate limited, and is sent again with what came since. With a number, a report that is sent again is kept once.2\x01*`\x04\x12\xfa\x02\n" +
+	"\x04Logs\x12\x18.millrace.v1.LogsRequest\x1a\x19.millrace.v1.LogsResponse\"\xbc\x02ʵ\x1c\xb7\x02\n" +
+	"\x13/v1/tasks/{id}/logs*\x8d\x01Read the log of a task, oldest line first. About the last 1,000 lines or 256 KiB of all attempts are kept; older ones are counted as dropped.R@\x12\aattempt\"\ainteger:,Only lines of this attempt; default: of all.RE\x12\x05after\"\ainteger:3Only lines with a number above this one; default 0.R\a\n" +
+	"\x05limit\x12\xd5\x01\n" +
 	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
 	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
 	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
@@ -8963,7 +9457,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 111)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -8979,362 +9473,380 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*TaskSpec)(nil),                // 11: millrace.v1.TaskSpec
 	(*TaskError)(nil),               // 12: millrace.v1.TaskError
 	(*Task)(nil),                    // 13: millrace.v1.Task
-	(*CancelAsked)(nil),             // 14: millrace.v1.CancelAsked
-	(*Attempt)(nil),                 // 15: millrace.v1.Attempt
-	(*At)(nil),                      // 16: millrace.v1.At
-	(*Error)(nil),                   // 17: millrace.v1.Error
-	(*Failure)(nil),                 // 18: millrace.v1.Failure
-	(*CreateRequest)(nil),           // 19: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),          // 20: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),      // 21: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),            // 22: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),     // 23: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),              // 24: millrace.v1.GetRequest
-	(*GetResponse)(nil),             // 25: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),     // 26: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),    // 27: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),             // 28: millrace.v1.ListRequest
-	(*ListResponse)(nil),            // 29: millrace.v1.ListResponse
-	(*BatchGetRequest)(nil),         // 30: millrace.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),        // 31: millrace.v1.BatchGetResponse
-	(*EffectsRequest)(nil),          // 32: millrace.v1.EffectsRequest
-	(*EffectsResponse)(nil),         // 33: millrace.v1.EffectsResponse
-	(*Effect)(nil),                  // 34: millrace.v1.Effect
-	(*WhyRequest)(nil),              // 35: millrace.v1.WhyRequest
-	(*WhyResponse)(nil),             // 36: millrace.v1.WhyResponse
-	(*WhyReason)(nil),               // 37: millrace.v1.WhyReason
-	(*QueueWeight)(nil),             // 38: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 39: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 40: millrace.v1.ClaimResponse
-	(*Assignment)(nil),              // 41: millrace.v1.Assignment
-	(*Hold)(nil),                    // 42: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 43: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 44: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 45: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 46: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 47: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 48: millrace.v1.SettleItem
-	(*Complete)(nil),                // 49: millrace.v1.Complete
-	(*Fail)(nil),                    // 50: millrace.v1.Fail
-	(*Snooze)(nil),                  // 51: millrace.v1.Snooze
-	(*Release)(nil),                 // 52: millrace.v1.Release
-	(*Stop)(nil),                    // 53: millrace.v1.Stop
-	(*Effects)(nil),                 // 54: millrace.v1.Effects
-	(*SettleResult)(nil),            // 55: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 56: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 57: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),           // 58: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 59: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 60: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 61: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 62: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 63: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 64: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 65: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 66: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 67: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 68: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 69: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 70: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 71: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 72: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 73: millrace.v1.Op
-	(*Reserved)(nil),                // 74: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 75: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 76: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 77: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 78: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 79: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 80: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 81: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 82: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 83: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 84: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 85: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 86: millrace.v1.QueueConfig
-	(*QueueCeilings)(nil),           // 87: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 88: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 89: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 90: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 91: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 92: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 93: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 94: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 95: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 96: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 97: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 98: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 99: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 100: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 101: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 102: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 103: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 104: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 105: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 106: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 107: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 108: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 109: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 110: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 111: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 112: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 113: millrace.v1.SetNamespaceResponse
-	nil,                             // 114: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 115: millrace.v1.Task.LabelsEntry
-	nil,                             // 116: millrace.v1.Error.DetailsEntry
-	nil,                             // 117: millrace.v1.Failure.DetailsEntry
-	nil,                             // 118: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 119: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 120: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 121: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 122: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 123: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 124: millrace.v1.RefsMoved
+	(*Progress)(nil),                // 14: millrace.v1.Progress
+	(*ReportRequest)(nil),           // 15: millrace.v1.ReportRequest
+	(*ReportResponse)(nil),          // 16: millrace.v1.ReportResponse
+	(*LogsRequest)(nil),             // 17: millrace.v1.LogsRequest
+	(*LogLine)(nil),                 // 18: millrace.v1.LogLine
+	(*LogsResponse)(nil),            // 19: millrace.v1.LogsResponse
+	(*CancelAsked)(nil),             // 20: millrace.v1.CancelAsked
+	(*Attempt)(nil),                 // 21: millrace.v1.Attempt
+	(*At)(nil),                      // 22: millrace.v1.At
+	(*Error)(nil),                   // 23: millrace.v1.Error
+	(*Failure)(nil),                 // 24: millrace.v1.Failure
+	(*CreateRequest)(nil),           // 25: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 26: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 27: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 28: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 29: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 30: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 31: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 32: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 33: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 34: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 35: millrace.v1.ListResponse
+	(*BatchGetRequest)(nil),         // 36: millrace.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 37: millrace.v1.BatchGetResponse
+	(*EffectsRequest)(nil),          // 38: millrace.v1.EffectsRequest
+	(*EffectsResponse)(nil),         // 39: millrace.v1.EffectsResponse
+	(*Effect)(nil),                  // 40: millrace.v1.Effect
+	(*WhyRequest)(nil),              // 41: millrace.v1.WhyRequest
+	(*WhyResponse)(nil),             // 42: millrace.v1.WhyResponse
+	(*WhyReason)(nil),               // 43: millrace.v1.WhyReason
+	(*QueueWeight)(nil),             // 44: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 45: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 46: millrace.v1.ClaimResponse
+	(*Assignment)(nil),              // 47: millrace.v1.Assignment
+	(*Hold)(nil),                    // 48: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 49: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 50: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 51: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 52: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 53: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 54: millrace.v1.SettleItem
+	(*Complete)(nil),                // 55: millrace.v1.Complete
+	(*Fail)(nil),                    // 56: millrace.v1.Fail
+	(*Snooze)(nil),                  // 57: millrace.v1.Snooze
+	(*Release)(nil),                 // 58: millrace.v1.Release
+	(*Stop)(nil),                    // 59: millrace.v1.Stop
+	(*Effects)(nil),                 // 60: millrace.v1.Effects
+	(*SettleResult)(nil),            // 61: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 62: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 63: millrace.v1.WaitResponse
+	(*RunNowRequest)(nil),           // 64: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 65: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 66: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 67: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 68: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 69: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 70: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 71: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 72: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 73: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 74: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 75: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 76: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 77: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 78: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 79: millrace.v1.Op
+	(*Reserved)(nil),                // 80: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 81: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 82: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 83: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 84: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 85: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 86: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 87: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 88: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 89: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 90: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 91: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 92: millrace.v1.QueueConfig
+	(*QueueCeilings)(nil),           // 93: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 94: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 95: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 96: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 97: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 98: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 99: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 100: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 101: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 102: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 103: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 104: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 105: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 106: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 107: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 108: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 109: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 110: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 111: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 112: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 113: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 114: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 115: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 116: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 117: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 118: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 119: millrace.v1.SetNamespaceResponse
+	nil,                             // 120: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 121: millrace.v1.Task.LabelsEntry
+	nil,                             // 122: millrace.v1.Error.DetailsEntry
+	nil,                             // 123: millrace.v1.Failure.DetailsEntry
+	nil,                             // 124: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 125: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 126: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 127: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 128: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 129: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 130: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	119, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	119, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	125, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	125, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	119, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	125, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	9,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	120, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	119, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	119, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	119, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	126, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	125, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	125, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	125, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	8,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	10,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	114, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	120, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	120, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	126, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	9,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	120, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	119, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	119, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	120, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	120, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	120, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	120, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	120, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	126, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	125, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	125, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	126, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	126, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	126, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	126, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	126, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	12,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	115, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	120, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	14,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
-	120, // 29: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	120, // 30: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	120, // 31: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	120, // 32: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
-	1,   // 33: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
-	12,  // 34: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	120, // 35: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	116, // 36: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	119, // 37: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
-	5,   // 38: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
-	18,  // 39: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	117, // 40: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
-	11,  // 41: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
-	16,  // 42: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
-	11,  // 43: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
-	17,  // 44: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
-	22,  // 45: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
-	16,  // 46: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
-	13,  // 47: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
-	16,  // 48: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
-	15,  // 49: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
-	16,  // 50: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
-	0,   // 51: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	120, // 52: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	120, // 53: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
-	13,  // 54: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	16,  // 55: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	13,  // 56: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
-	16,  // 57: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	120, // 58: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
-	34,  // 59: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
-	34,  // 60: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
-	16,  // 61: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
-	6,   // 62: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
-	0,   // 63: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	120, // 64: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
-	37,  // 65: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
-	16,  // 66: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	120, // 67: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
-	38,  // 68: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	119, // 69: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	119, // 70: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	41,  // 71: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	16,  // 72: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	9,   // 73: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	42,  // 74: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	119, // 75: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	120, // 76: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	44,  // 77: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	16,  // 78: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	48,  // 79: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	55,  // 80: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	16,  // 81: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	49,  // 82: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	50,  // 83: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	51,  // 84: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	52,  // 85: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	53,  // 86: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	54,  // 87: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	12,  // 88: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	119, // 89: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	120, // 90: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	119, // 91: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	12,  // 92: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	85,  // 93: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	73,  // 94: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 95: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	80,  // 96: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	17,  // 97: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	13,  // 98: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	16,  // 99: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	16,  // 100: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	16,  // 101: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	120, // 102: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	119, // 103: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	118, // 104: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	120, // 105: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 106: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	16,  // 107: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
-	0,   // 108: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	16,  // 109: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
-	0,   // 110: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	16,  // 111: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
-	0,   // 112: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	16,  // 113: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	70,  // 114: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	85,  // 115: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	73,  // 116: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	80,  // 117: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	16,  // 118: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	11,  // 119: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	75,  // 120: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	78,  // 121: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	79,  // 122: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	76,  // 123: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	77,  // 124: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	81,  // 125: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	82,  // 126: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	85,  // 127: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	83,  // 128: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	84,  // 129: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	121, // 130: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	122, // 131: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	123, // 132: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	74,  // 133: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	42,  // 134: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	49,  // 135: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	120, // 136: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	42,  // 137: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	50,  // 138: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	42,  // 139: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	51,  // 140: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 141: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	124, // 142: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	7,   // 143: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	119, // 144: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	119, // 145: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	8,   // 146: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	119, // 147: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	119, // 148: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	119, // 149: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	119, // 150: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	119, // 151: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	119, // 152: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	87,  // 153: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	119, // 154: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	119, // 155: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	120, // 156: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	120, // 157: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	120, // 158: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	16,  // 159: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	16,  // 160: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	102, // 161: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	16,  // 162: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	86,  // 163: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	16,  // 164: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	86,  // 165: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	16,  // 166: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	16,  // 167: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	120, // 168: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	88,  // 169: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	102, // 170: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	16,  // 171: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	109, // 172: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	104, // 173: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	16,  // 174: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	109, // 175: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	104, // 176: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	16,  // 177: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	19,  // 178: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	21,  // 179: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	24,  // 180: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	30,  // 181: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	26,  // 182: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	32,  // 183: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	35,  // 184: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	28,  // 185: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	39,  // 186: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	43,  // 187: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	46,  // 188: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	56,  // 189: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	58,  // 190: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	60,  // 191: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	62,  // 192: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	64,  // 193: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	66,  // 194: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	68,  // 195: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	71,  // 196: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	93,  // 197: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	95,  // 198: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	97,  // 199: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	99,  // 200: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	89,  // 201: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	91,  // 202: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	101, // 203: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	105, // 204: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	107, // 205: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	110, // 206: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	112, // 207: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	20,  // 208: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	23,  // 209: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	25,  // 210: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	31,  // 211: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	27,  // 212: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	33,  // 213: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	36,  // 214: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	29,  // 215: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	40,  // 216: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	45,  // 217: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	47,  // 218: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	57,  // 219: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	59,  // 220: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	61,  // 221: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	63,  // 222: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	65,  // 223: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	67,  // 224: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	69,  // 225: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	72,  // 226: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	94,  // 227: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	96,  // 228: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	98,  // 229: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	100, // 230: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	90,  // 231: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	92,  // 232: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	103, // 233: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	106, // 234: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	108, // 235: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	111, // 236: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	113, // 237: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	208, // [208:238] is the sub-list for method output_type
-	178, // [178:208] is the sub-list for method input_type
-	178, // [178:178] is the sub-list for extension type_name
-	178, // [178:178] is the sub-list for extension extendee
-	0,   // [0:178] is the sub-list for field type_name
+	121, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	126, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	20,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
+	14,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
+	126, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	14,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
+	126, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	22,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
+	126, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	18,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
+	22,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
+	126, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	126, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	126, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	126, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	1,   // 41: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
+	12,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
+	126, // 43: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	122, // 44: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	125, // 45: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	5,   // 46: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
+	24,  // 47: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
+	123, // 48: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	11,  // 49: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
+	22,  // 50: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
+	11,  // 51: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
+	23,  // 52: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
+	28,  // 53: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
+	22,  // 54: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
+	13,  // 55: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
+	22,  // 56: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
+	21,  // 57: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
+	22,  // 58: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
+	0,   // 59: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
+	126, // 60: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	126, // 61: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	13,  // 62: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	22,  // 63: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	13,  // 64: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
+	22,  // 65: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
+	126, // 66: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	40,  // 67: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
+	40,  // 68: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
+	22,  // 69: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
+	6,   // 70: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
+	0,   // 71: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
+	126, // 72: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	43,  // 73: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
+	22,  // 74: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
+	126, // 75: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	44,  // 76: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	125, // 77: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	125, // 78: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	47,  // 79: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	22,  // 80: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	9,   // 81: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	48,  // 82: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	125, // 83: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	126, // 84: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	50,  // 85: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	22,  // 86: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	54,  // 87: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	61,  // 88: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	22,  // 89: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	55,  // 90: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	56,  // 91: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	57,  // 92: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	58,  // 93: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	59,  // 94: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	60,  // 95: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	12,  // 96: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	125, // 97: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	126, // 98: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	125, // 99: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	12,  // 100: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	91,  // 101: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	79,  // 102: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 103: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	86,  // 104: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	23,  // 105: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	13,  // 106: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	22,  // 107: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	22,  // 108: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	22,  // 109: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	126, // 110: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	125, // 111: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	124, // 112: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	126, // 113: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 114: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	22,  // 115: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 116: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	22,  // 117: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 118: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	22,  // 119: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 120: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	22,  // 121: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	76,  // 122: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	91,  // 123: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	79,  // 124: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	86,  // 125: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	22,  // 126: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	11,  // 127: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	81,  // 128: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	84,  // 129: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	85,  // 130: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	82,  // 131: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	83,  // 132: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	87,  // 133: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	88,  // 134: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	91,  // 135: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	89,  // 136: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	90,  // 137: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	127, // 138: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	128, // 139: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	129, // 140: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	80,  // 141: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	48,  // 142: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	55,  // 143: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	126, // 144: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	48,  // 145: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	56,  // 146: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	48,  // 147: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	57,  // 148: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 149: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	130, // 150: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	7,   // 151: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	125, // 152: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	125, // 153: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	8,   // 154: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	125, // 155: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	125, // 156: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	125, // 157: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	125, // 158: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	125, // 159: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	125, // 160: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	93,  // 161: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	125, // 162: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	125, // 163: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	126, // 164: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	126, // 165: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	126, // 166: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	22,  // 167: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	22,  // 168: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	108, // 169: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	22,  // 170: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	92,  // 171: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	22,  // 172: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	92,  // 173: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	22,  // 174: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	22,  // 175: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	126, // 176: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	94,  // 177: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	108, // 178: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	22,  // 179: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	115, // 180: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	110, // 181: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	22,  // 182: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	115, // 183: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	110, // 184: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	22,  // 185: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	25,  // 186: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	27,  // 187: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	30,  // 188: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	36,  // 189: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	32,  // 190: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	15,  // 191: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	17,  // 192: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	38,  // 193: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	41,  // 194: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	34,  // 195: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	45,  // 196: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	49,  // 197: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	52,  // 198: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	62,  // 199: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	64,  // 200: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	66,  // 201: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	68,  // 202: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	70,  // 203: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	72,  // 204: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	74,  // 205: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	77,  // 206: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	99,  // 207: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	101, // 208: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	103, // 209: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	105, // 210: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	95,  // 211: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	97,  // 212: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	107, // 213: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	111, // 214: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	113, // 215: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	116, // 216: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	118, // 217: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	26,  // 218: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	29,  // 219: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	31,  // 220: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	37,  // 221: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	33,  // 222: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	16,  // 223: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	19,  // 224: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	39,  // 225: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	42,  // 226: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	35,  // 227: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	46,  // 228: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	51,  // 229: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	53,  // 230: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	63,  // 231: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	65,  // 232: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	67,  // 233: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	69,  // 234: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	71,  // 235: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	73,  // 236: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	75,  // 237: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	78,  // 238: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	100, // 239: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	102, // 240: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	104, // 241: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	106, // 242: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	96,  // 243: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	98,  // 244: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	109, // 245: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	112, // 246: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	114, // 247: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	117, // 248: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	119, // 249: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	218, // [218:250] is the sub-list for method output_type
+	186, // [186:218] is the sub-list for method input_type
+	186, // [186:186] is the sub-list for extension type_name
+	186, // [186:186] is the sub-list for extension extendee
+	0,   // [0:186] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -9345,17 +9857,18 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_ref_change_proto_init()
 	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[9].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[31].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[40].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[7].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[15].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[37].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[46].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
 		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[54].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[65].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[60].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[71].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -9372,25 +9885,25 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[73].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[74].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[75].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[77].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[79].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[80].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[81].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[83].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[78].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[89].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[91].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[104].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[95].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[97].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[102].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[110].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   111,
+			NumMessages:   117,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -24,6 +24,8 @@ const (
 	TaskService_Get_FullMethodName          = "/millrace.v1.TaskService/Get"
 	TaskService_BatchGet_FullMethodName     = "/millrace.v1.TaskService/BatchGet"
 	TaskService_ListAttempts_FullMethodName = "/millrace.v1.TaskService/ListAttempts"
+	TaskService_Report_FullMethodName       = "/millrace.v1.TaskService/Report"
+	TaskService_Logs_FullMethodName         = "/millrace.v1.TaskService/Logs"
 	TaskService_Effects_FullMethodName      = "/millrace.v1.TaskService/Effects"
 	TaskService_Why_FullMethodName          = "/millrace.v1.TaskService/Why"
 	TaskService_List_FullMethodName         = "/millrace.v1.TaskService/List"
@@ -52,6 +54,10 @@ type TaskServiceClient interface {
 	// BatchGet reads several tasks. Those that are not there are left out.
 	BatchGet(ctx context.Context, in *BatchGetRequest, opts ...grpc.CallOption) (*BatchGetResponse, error)
 	ListAttempts(ctx context.Context, in *ListAttemptsRequest, opts ...grpc.CallOption) (*ListAttemptsResponse, error)
+	// Report keeps what the holder of a running task tells of its work, and extends the lease as a heartbeat does.
+	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
+	// Logs reads the lines that the holders of a task told, oldest first.
+	Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (*LogsResponse, error)
 	// Effects reads what the completion of a task did besides ending it.
 	Effects(ctx context.Context, in *EffectsRequest, opts ...grpc.CallOption) (*EffectsResponse, error)
 	// Why says why a task is where it is.
@@ -128,6 +134,26 @@ func (c *taskServiceClient) ListAttempts(ctx context.Context, in *ListAttemptsRe
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListAttemptsResponse)
 	err := c.cc.Invoke(ctx, TaskService_ListAttempts_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportResponse)
+	err := c.cc.Invoke(ctx, TaskService_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *taskServiceClient) Logs(ctx context.Context, in *LogsRequest, opts ...grpc.CallOption) (*LogsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(LogsResponse)
+	err := c.cc.Invoke(ctx, TaskService_Logs_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -277,6 +303,10 @@ type TaskServiceServer interface {
 	// BatchGet reads several tasks. Those that are not there are left out.
 	BatchGet(context.Context, *BatchGetRequest) (*BatchGetResponse, error)
 	ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error)
+	// Report keeps what the holder of a running task tells of its work, and extends the lease as a heartbeat does.
+	Report(context.Context, *ReportRequest) (*ReportResponse, error)
+	// Logs reads the lines that the holders of a task told, oldest first.
+	Logs(context.Context, *LogsRequest) (*LogsResponse, error)
 	// Effects reads what the completion of a task did besides ending it.
 	Effects(context.Context, *EffectsRequest) (*EffectsResponse, error)
 	// Why says why a task is where it is.
@@ -323,6 +353,12 @@ func (UnimplementedTaskServiceServer) BatchGet(context.Context, *BatchGetRequest
 }
 func (UnimplementedTaskServiceServer) ListAttempts(context.Context, *ListAttemptsRequest) (*ListAttemptsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListAttempts not implemented")
+}
+func (UnimplementedTaskServiceServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+}
+func (UnimplementedTaskServiceServer) Logs(context.Context, *LogsRequest) (*LogsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Logs not implemented")
 }
 func (UnimplementedTaskServiceServer) Effects(context.Context, *EffectsRequest) (*EffectsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Effects not implemented")
@@ -470,6 +506,42 @@ func _TaskService_ListAttempts_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(TaskServiceServer).ListAttempts(ctx, req.(*ListAttemptsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _TaskService_Logs_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(LogsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).Logs(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_Logs_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).Logs(ctx, req.(*LogsRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -734,6 +806,14 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListAttempts",
 			Handler:    _TaskService_ListAttempts_Handler,
+		},
+		{
+			MethodName: "Report",
+			Handler:    _TaskService_Report_Handler,
+		},
+		{
+			MethodName: "Logs",
+			Handler:    _TaskService_Logs_Handler,
 		},
 		{
 			MethodName: "Effects",

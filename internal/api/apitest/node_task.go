@@ -129,6 +129,12 @@ func (n *Node) CountBulk(_ context.Context, p core.Partition, _ *core.BulkStart,
 	return core.BulkCount{}, core.At{}, nil
 }
 
+// Logs shows none.
+func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, _ uint32, _ uint64, _ int) (core.TaskLog, core.At, error) {
+	_, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+	return core.TaskLog{}, at, err
+}
+
 // Effects shows none.
 func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (core.Effects, core.At, error) {
 	_, at, err := n.Task(ctx, p, id, core.ReadOptions{})

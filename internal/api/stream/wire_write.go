@@ -115,6 +115,9 @@ func assignmentSize(t *core.Assigned, now core.ShardTime) int {
 		textSize(t.Payload) + textSize(t.ContentType) + uintSize(uint64(t.Priority)) +
 		uintSize(uint64(max(t.Lease, 0))) + uintSize(uint64(max(t.LeaseUntil-now, 0))) + intSize(int64(t.MaxAttempts)) +
 		uintSize(uint64(t.Failures)) + uintSize(uint64(t.Crashes)) + intSize(int64(t.CreatedAt))
+	if len(t.Checkpoint) > 0 {
+		n += protowire.SizeTag(16) + protowire.SizeBytes(len(t.Checkpoint))
+	}
 	for i := range t.Headers {
 		h := headerSize(&t.Headers[i])
 		n += 1 + protowire.SizeBytes(h)
@@ -144,7 +147,11 @@ func appendAssignment(b []byte, t *core.Assigned, now core.ShardTime) []byte {
 	b = appendUint(b, 12, uint64(int64(t.MaxAttempts)))
 	b = appendUint(b, 13, uint64(t.Failures))
 	b = appendUint(b, 14, uint64(t.Crashes))
-	return appendUint(b, 15, uint64(t.CreatedAt))
+	b = appendUint(b, 15, uint64(t.CreatedAt))
+	if len(t.Checkpoint) == 0 {
+		return b
+	}
+	return append(protowire.AppendVarint(protowire.AppendTag(b, 16, protowire.BytesType), uint64(len(t.Checkpoint))), t.Checkpoint...)
 }
 
 // atSize is the length of what appendAt appends.

@@ -19,6 +19,15 @@ var writeGolden = flag.Bool("golden", false, "write the golden bytes instead of 
 // sampleRetry is a policy with every field set.
 var sampleRetry = core.Retry{Backoff: core.BackoffEqualJitter, Base: 1, FactorPercent: 300, Max: 4000}
 
+// endedSamples are rows of the index of ended tasks.
+func endedSamples() []sample {
+	return []sample{
+		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false, false}), ended{3, 9, true, true, false, false, false, false}, decodeEnded),
+		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false, false}), ended{3, 9, false, false, true, true, false, false}, decodeEnded),
+		of("terminal row, reported", appendEnded(nil, ended{3, 9, false, false, false, false, false, true}), ended{3, 9, false, false, false, false, false, true}, decodeEnded),
+	}
+}
+
 // samples are one value of each stored form, with every field set.
 func samples() []sample {
 	retry := sampleRetry
@@ -63,7 +72,7 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return slices.Concat(controlSamples(), reportSamples(), []sample{
+	return slices.Concat(controlSamples(), reportSamples(), endedSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
@@ -92,9 +101,6 @@ func samples() []sample {
 		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),
 		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, false}), carried{idOf("t"), 3, content, 7, full, false}, decodeCarried),
 		of("running row, labels", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, true}), carried{idOf("t"), 3, content, 7, full, true}, decodeCarried),
-		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false, false}), ended{3, 9, true, true, false, false, false, false}, decodeEnded),
-		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false, false}), ended{3, 9, false, false, true, true, false, false}, decodeEnded),
-		of("terminal row, reported", appendEnded(nil, ended{3, 9, false, false, false, false, false, true}), ended{3, 9, false, false, false, false, false, true}, decodeEnded),
 		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
 		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
 		of("removed queue", appendRemoved(nil, &removed{"mail", []byte{1, 2}}), removed{"mail", []byte{1, 2}}, decodeRemoved),

@@ -134,7 +134,7 @@ const (
 	recordCancel = recordInline
 )
 
-// recordReported stands beside the state, which has three bits, and the outcome: there is a record of what the holders told.
+// recordReported is the bit between those of the state and those of the outcome: there is a record of what the holders told.
 const recordReported byte = 1 << 3
 
 // waiting says whether the task was not given out, or was given back.

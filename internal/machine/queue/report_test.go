@@ -45,7 +45,7 @@ func reportSamples() []sample {
 	}
 }
 
-// reportOp reads a report: lines=20 are so many of one letter, and wide=100 makes each that long.
+// reportOp reads a report: lines=20 are 20 lines of one letter, and wide=100 makes each that long.
 func (s *script) reportOp(w words) core.Op {
 	op := &core.TaskReport{
 		Task: idOf(w.name()), Token: s.token(w), Number: uint64(w.num("number")), Percent: uint8(w.num("percent")), Message: w.str("message", ""),

@@ -99,6 +99,28 @@ func writeBatchGetRequest(w *restBody, m *pb.BatchGetRequest) {
 	w.texts("ids", m.GetIds())
 }
 
+func writeReportRequest(w *restBody, m *pb.ReportRequest) {
+	if m == nil {
+		return
+	}
+	w.number("token", m.GetToken())
+	w.number("number", m.GetNumber())
+	if x := m.GetProgress(); x != nil {
+		w.object("progress", func() { writeProgress(w, x) })
+	}
+	w.texts("lines", m.GetLines())
+	w.number("lines_dropped", m.GetLinesDropped())
+	if m.Checkpoint != nil {
+		w.anyBytes("checkpoint", m.GetCheckpoint())
+	}
+}
+
+func writeProgress(w *restBody, m *pb.Progress) {
+	w.int("percent", int64(m.GetPercent()))
+	w.prose("message", m.GetMessage())
+	w.time("at", m.GetAt())
+}
+
 func writeClaimRequest(w *restBody, m *pb.ClaimRequest) {
 	if m == nil {
 		return
@@ -809,6 +831,18 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/ListAttempts": {
 		{
 			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/attempts"},
+		},
+	},
+	"/millrace.v1.TaskService/Report": {
+		{
+			verb: "POST", path: []string{"/v1/tasks/", "id=id", "/report"},
+			body: func(w *restBody, in any) { writeReportRequest(w, in.(*pb.ReportRequest)) },
+		},
+	},
+	"/millrace.v1.TaskService/Logs": {
+		{
+			verb: "GET", path: []string{"/v1/tasks/", "id=id", "/logs"},
+			query: []parameter{{"attempt", "attempt", nil}, {"after", "after", nil}, {"limit", "limit", nil}},
 		},
 	},
 	"/millrace.v1.TaskService/Effects": {
