@@ -25,6 +25,7 @@ func (w *writer) bulkOp(op Op) {
 		f.text(op.Reason)
 		f.uint(op.Matched)
 		f.has(op.Exact)
+		f.uint(uint64(op.Tasks.Fingerprint))
 	case *BulkStop:
 		w.id(op.ID)
 	}
@@ -47,6 +48,7 @@ func (r *reader) bulkOp(kind OpKind) Op {
 	op.Priority, op.Force = uint8(f.uint(math.MaxUint8)), f.has()
 	op.Rate, op.Reason = uint32(f.uint(math.MaxUint32)), f.text()
 	op.Matched, op.Exact = f.uint(math.MaxUint64), f.has()
+	op.Tasks.Fingerprint = Fingerprint(f.uint(math.MaxUint64))
 	f.end()
 	return op
 }
@@ -55,5 +57,5 @@ func (r *reader) bulkOp(kind OpKind) Op {
 func bulkStartSize(op *BulkStart) int {
 	q := &op.Tasks
 	return opHeader + 16 + 3 + 2*newName + len(q.Queue) + len(q.Kind) + 3*nameBytes + len(q.Worker) + len(q.Unique) + len(op.Reason) +
-		labelsSize(q.Labels) + 6*varintBytes
+		labelsSize(q.Labels) + 7*varintBytes
 }

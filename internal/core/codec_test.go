@@ -413,6 +413,7 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 				ID: id, Action: BulkRetry, Priority: 2, Force: true, Rate: 500, Reason: "outage", Matched: 1000, Exact: true,
 				Tasks: TaskFilter{
 					Queue: "mail", State: Dead, Kind: "send", Worker: "w", Unique: "u", Labels: []Label{{"env", "prod"}}, From: 1, To: 2,
+					Fingerprint: 3,
 				},
 			},
 			&BulkStop{ID: id},

@@ -64,12 +64,15 @@ type TaskFilter struct {
 	Labels []Label // all of them
 	From   ShardTime
 	To     ShardTime // created from From on, and before To, by the wall clocks; 0: no bound
+
+	Fingerprint Fingerprint // of its last error; 0: any
 }
 
 // Query returns the list of the tasks of the filter.
 func (f *TaskFilter) Query() ListQuery {
 	return ListQuery{
 		Queue: f.Queue, State: f.State, Kind: f.Kind, Worker: f.Worker, Unique: f.Unique, Labels: f.Labels, From: f.From, To: f.To,
+		Fingerprint: f.Fingerprint,
 	}
 }
 

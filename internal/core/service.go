@@ -66,6 +66,8 @@ type ListQuery struct {
 	Labels []Label   // all of them
 	From   ShardTime // created at or after; 0: ever. From and To are times of the wall clocks
 	To     ShardTime // created before; 0: ever
+
+	Fingerprint Fingerprint // of its last error; 0: any
 }
 
 // TaskPage is a page of tasks, without payloads and results. It may be short, and even empty, and still have a cursor: the list ends

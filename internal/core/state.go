@@ -141,6 +141,8 @@ type Attempt struct {
 	Index   uint64 // of the entry that ended it
 	// Fences the attempt: only who names this token settles it.
 	Token Token
+	// Fingerprint is that of its error; 0: it has none.
+	Fingerprint Fingerprint
 }
 
 // Task is the whole of a task as a reader sees it.
@@ -195,6 +197,8 @@ type Task struct {
 	// Tells an empty result from none.
 	HasResult bool
 	Error     TaskError // of the last failed attempt
+	// Fingerprint is that of the last error, also where a lease was lost or the task expired; 0: there was none since the last redrive.
+	Fingerprint Fingerprint
 
 	Labels []Label // sorted by name
 	// Most wall clocks show it when the task is dead unless it has started; 0 = never, or it has started.

@@ -33,6 +33,8 @@ const (
 	RecordTaskReport    QueueRecord = 20 // by task: progress, and what there is of log and checkpoint
 	RecordTaskLog       QueueRecord = 21 // by task and number of a line: the lines of one report from that one on
 	RecordCheckpoint    QueueRecord = 26 // by task
+	RecordErrorGroup    QueueRecord = 22 // by queue and fingerprint: a group of errors
+	RecordErrors        QueueRecord = 23 // by queue: what is known of its groups of errors
 	RecordTaskEffects   QueueRecord = 24 // by task: what its completion did besides
 	RecordBulk          QueueRecord = 25 // by id: a bulk job
 )
@@ -42,10 +44,11 @@ type Timer byte
 
 // The kinds of timer.
 const (
-	TimerScheduled Timer = 1 // a task becomes ready
-	TimerUnique    Timer = 2 // the window of a unique key ends
-	TimerTombstone Timer = 3 // the id of a task that is gone is forgotten
-	TimerWindow    Timer = 4 // the window of a unique key ends, which is stored by the name of its queue
+	TimerScheduled Timer = 1  // a task becomes ready
+	TimerUnique    Timer = 2  // the window of a unique key ends
+	TimerTombstone Timer = 3  // the id of a task that is gone is forgotten
+	TimerWindow    Timer = 4  // the window of a unique key ends, which is stored by the name of its queue
+	TimerErrors    Timer = 22 // groups of errors of a queue are looked through
 )
 
 // Space tells unique keys from idempotency keys: one text may be both. Numbers are stored and never reused.
@@ -476,8 +479,10 @@ type QueueRow struct {
 	Record QueueRecord
 	Task   core.TaskID
 	Queue  uint32
-	State  byte   // RecordTerminal
-	Name   string // RecordQueueConfig: the queue; RecordUnique: the unique key
+	State  byte // RecordTerminal
+	// Of RecordErrorGroup.
+	Fingerprint uint64
+	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key
 }
 
 // DecodeQueue reads any key of the queue, for those who look at all of them.
@@ -520,10 +525,16 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	}
 	row.Queue, b = binary.BigEndian.Uint32(b), b[4:]
 	switch row.Record {
-	case RecordQueueCounters, RecordRemoved:
+	case RecordQueueCounters, RecordRemoved, RecordErrors:
 		return row, len(b) == 0
 	case RecordReady:
 		return row, len(b) == 16
+	case RecordErrorGroup:
+		if len(b) != 8 {
+			return row, false
+		}
+		row.Fingerprint = binary.BigEndian.Uint64(b)
+		return row, true
 	case RecordTerminal:
 		if len(b) != 1+8+16 {
 			return row, false

@@ -44,6 +44,9 @@ func TestQueueKeysKeepTheirBytes(t *testing.T) {
 		{"window", AppendWindow(nil, p, "mail", SpaceRequest, "k"), "0e" + "04" + "6d61696c" + "02" + "6b" + "00"},
 		{"window timer", AppendWindowTimer(nil, p, 5, "mail", SpaceUnique, "k"), "0a" + "8000000000000005" + "04" + "04" + "6d61696c" + "01" + "6b" + "00"},
 		{"wall timer", AppendWallTimer(nil, p, 5, id), "10" + "8000000000000005" + queueGoldenTask + "00"},
+		{"error group", AppendErrorGroup(nil, p, 7, 5), "16" + "00000007" + "0000000000000005" + "00"},
+		{"errors", AppendErrors(nil, p, 7), "17" + "00000007" + "00"},
+		{"error timer", AppendErrorTimer(nil, p, 5, 7), "0a" + "8000000000000005" + "16" + "00000007" + "00"},
 		{"removed", AppendRemoved(nil, p, 7), "0f" + "00000007" + "00"},
 	} {
 		if got, want := hex.EncodeToString(c.key), queueGoldenHead+c.want; got != want {

@@ -52,6 +52,7 @@ type audit struct {
 	cancels, expiries, labels         int
 	effects                           int
 	reports, logs, checkpoints        int
+	errors                            int
 	// The numbers of rows that were seen.
 	payloadRows, resultRows, holderRows int
 	attemptRows                         int
@@ -60,6 +61,7 @@ type audit struct {
 	cancelRows, expiryRows, labelRows   int
 	effectRows                          int
 	reportRows, logRows, checkpointRows int
+	errorTimers                         int
 	// indexRows counts rows of indexes, by state.
 	indexRows [8]int
 	// indexed counts tasks that must have such a row, by state.
@@ -73,6 +75,8 @@ type counted struct {
 	// The counters that are stored, and the same counted from the rows.
 	stored counters
 	found  counters
+	// What is known of its groups of errors, and the same counted from the rows.
+	errors, foundErrors errorState
 }
 
 // find notes a finding, up to the limit.
@@ -133,7 +137,9 @@ func (a *audit) row(key, value []byte) error {
 			a.find("row of the index of ended tasks for state %d", row.State)
 		}
 	case keys.RecordTimer:
-		if _, kind, _, ok := keys.DecodeTimer(key); ok && kind >= 1 && int(kind) < len(a.timerRows) {
+		if _, kind, _, ok := keys.DecodeTimer(key); ok && kind == keys.TimerErrors {
+			a.errorTimers++
+		} else if ok && kind >= 1 && int(kind) < len(a.timerRows) {
 			a.timerRows[kind]++
 		} else {
 			a.find("unknown timer %x", key)
@@ -146,6 +152,8 @@ func (a *audit) row(key, value []byte) error {
 		a.expiryRows++
 	case keys.RecordLabel:
 		a.labelRows++
+	case keys.RecordErrorGroup, keys.RecordErrors:
+		return a.errorRow(row, value)
 	case keys.RecordTaskEffects:
 		a.effectRows++
 	case keys.RecordTaskReport:
@@ -409,6 +417,7 @@ func (a *audit) finish() {
 		if !q.named {
 			a.find("queue number %d has no name", n)
 		}
+		a.compareErrors(n, q)
 		sum := q.stored.purged
 		for s := range q.found.states {
 			sum += q.stored.states[s]
@@ -445,6 +454,7 @@ func (a *audit) finish() {
 		{"records of reports", a.reportRows, a.reports},
 		{"rows of logs", a.logRows, a.logs},
 		{"checkpoints", a.checkpointRows, a.checkpoints},
+		{"timers of groups of errors", a.errorTimers, a.errors},
 		{"timers of removed tasks", a.timerRows[keys.TimerTombstone], a.tombstones},
 		{"timers of unique keys", a.timerRows[keys.TimerUnique] + a.timerRows[keys.TimerWindow], a.windows},
 	} {

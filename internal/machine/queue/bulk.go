@@ -325,7 +325,7 @@ func appendBulk(b []byte, j *bulk) []byte {
 	for _, l := range q.Labels {
 		b = putString(putString(b, l.Name), l.Value)
 	}
-	b = putInt(putInt(b, int64(q.From)), int64(q.To))
+	b = putFixed(putInt(putInt(b, int64(q.From)), int64(q.To)), uint64(q.Fingerprint))
 	b = putString(putString(putUint(b, uint64(j.Rate)), j.Reason), j.By)
 	b = putInt(putInt(putInt(b, int64(j.Started)), int64(j.Ended)), int64(j.next))
 	b = putUint(putUint(putUint(b, j.Matched), j.Looked), j.Done)
@@ -348,7 +348,7 @@ func decodeBulk(b []byte) (j bulk, err error) {
 	for n := r.uint(); n > 0 && !r.bad; n-- {
 		q.Labels = append(q.Labels, core.Label{Name: r.string(), Value: r.string()})
 	}
-	q.From, q.To = core.ShardTime(r.int()), core.ShardTime(r.int())
+	q.From, q.To, q.Fingerprint = core.ShardTime(r.int()), core.ShardTime(r.int()), core.Fingerprint(r.fixed())
 	j.Rate, j.Reason, j.By = r.u32(), r.string(), r.string()
 	j.Started, j.Ended, j.next = core.ShardTime(r.int()), core.ShardTime(r.int()), core.ShardTime(r.int())
 	j.Matched, j.Looked, j.Done = r.uint(), r.uint(), r.uint()

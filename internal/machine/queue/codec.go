@@ -50,6 +50,10 @@ const (
 	// What the holders of a task told of their work, and the lines of one report.
 	formReport byte = 20
 	formLog    byte = 21
+	// A group of errors of a queue, and what is known of all groups of a queue.
+	formErrorGroup byte = 22
+	//
+	formErrors byte = 23
 	// What a completion did besides.
 	formEffects byte = 24
 	// A bulk job.

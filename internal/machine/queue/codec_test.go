@@ -72,7 +72,7 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return slices.Concat(controlSamples(), reportSamples(), endedSamples(), []sample{
+	return slices.Concat(controlSamples(), reportSamples(), endedSamples(), errorSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),

@@ -234,6 +234,11 @@ func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, i
 	}
 	m.dropExpiry(tx, id, rec)
 	rec.state = to
+	if to == core.Dead {
+		if err := m.countError(tx, c, l, id, s.kindName(l.name), &expiredError); err != nil {
+			return err
+		}
+	}
 	r := &run{id: id, queue: l, content: s.content, payload: uint64(len(s.payload)), labels: len(s.labels) > 0}
 	return m.finish(tx, c, r, rec, nil, 0)
 }

@@ -91,6 +91,7 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *cor
 	m.start(tx, r)
 	a = assigned(r.id, &r.rec, &s, l)
 	a.Checkpoint = checkpoint
+	r.kind = a.Kind
 	return a, nil
 }
 

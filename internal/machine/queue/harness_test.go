@@ -245,7 +245,7 @@ func (m *Machine) derived() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "meta %+v stored %+v ended %d\n", m.meta, m.stored, m.endedBytes)
 	for _, l := range m.queues {
-		fmt.Fprintf(&b, "queue %d %q %+v %+v %+v resumes=%v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.paused,
+		fmt.Fprintf(&b, "queue %d %q %+v %+v %+v errors=%+v resumes=%v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.paused, l.errors,
 			l.byResume >= 0 && m.resumes.items[l.byResume].queueState == l, l.dirty,
 			m.names[l.name] == l, l.removed, l.cursor, l.byVacant >= 0 && m.vacant.items[l.byVacant].queueState == l)
 		for i := range l.past {

@@ -50,6 +50,7 @@ type saved struct {
 	// Configuration and pause change by ops as counters do, and come back with them.
 	config core.QueueConfig
 	paused core.QueuePaused
+	errors errorState
 	// The times of past that setOldest does not derive, by state.
 	past [3]struct{ oldest, known core.ShardTime }
 }
@@ -88,7 +89,7 @@ const (
 func (j *journal) save(l *queueState) {
 	if j.on && l.saved != j.mark {
 		l.saved = j.mark
-		s := saved{queue: l, counters: l.counters, config: l.config, paused: l.paused}
+		s := saved{queue: l, counters: l.counters, config: l.config, paused: l.paused, errors: l.errors}
 		for i := range l.past {
 			s.past[i].oldest, s.past[i].known = l.past[i].oldest, l.past[i].known
 		}
@@ -177,7 +178,7 @@ func (m *Machine) Undo() {
 	}
 	for _, s := range slices.Backward(j.saves) {
 		s.queue.counters = s.counters
-		s.queue.config = s.config
+		s.queue.config, s.queue.errors = s.config, s.errors
 		m.setPaused(s.queue, s.paused)
 		for i := range s.past {
 			p := &s.queue.past[i]

@@ -30,7 +30,7 @@ func newPicker(v core.View, p core.Partition, q *core.ListQuery, shift core.Mill
 // picky reports whether the query asks more of a task than a queue and a state.
 func (k *picker) picky() bool {
 	q := k.q
-	return q.Kind != "" || q.Worker != "" || q.Unique != "" || len(q.Labels) > 0 || q.From != 0 || q.To != 0
+	return q.Kind != "" || q.Worker != "" || q.Unique != "" || len(q.Labels) > 0 || q.From != 0 || q.To != 0 || q.Fingerprint != 0
 }
 
 // pick reads a task, and reports whether it is there and what the query asks for.
@@ -87,6 +87,12 @@ func (k *picker) match(id core.TaskID, rec *record) (s *spec, l *queueState, ok 
 	l, err = k.queueOf(string(was.queue))
 	if err != nil || l == nil || l.number != rec.queue || !k.wants(&was, l) {
 		return nil, nil, false, err
+	}
+	if k.q.Fingerprint != 0 {
+		fp, err := lastFingerprint(k.v, k.p, id, rec, was.kindName(l.name))
+		if err != nil || fp != k.q.Fingerprint {
+			return nil, nil, false, err
+		}
 	}
 	return &was, l, true, nil
 }

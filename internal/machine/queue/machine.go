@@ -135,6 +135,9 @@ func (m *Machine) Open(v core.View) error {
 	if err := m.openLines(v); err != nil {
 		return err
 	}
+	if err := m.openErrors(v); err != nil {
+		return err
+	}
 	if err := m.openRuns(v); err != nil {
 		return err
 	}

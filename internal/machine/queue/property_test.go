@@ -195,7 +195,7 @@ func (tw *twins) op(rt *rapid.T) core.Op {
 	case 15, 16:
 		return &core.TaskFail{
 			Task: id, Token: token, Fatal: rapid.IntRange(0, 3).Draw(rt, "fatal") == 0,
-			HasRetry: rapid.Bool().Draw(rt, "has retry"), RetryAfter: pause("retry after"), Error: core.TaskError{Code: "E"},
+			HasRetry: rapid.Bool().Draw(rt, "has retry"), RetryAfter: pause("retry after"), Error: randomError(rt),
 		}
 	case 17:
 		return &core.TaskSnooze{Task: id, Token: token, Delay: pause("snooze")}
@@ -228,6 +228,10 @@ func (tw *twins) randomBulk(rt *rapid.T) core.Op {
 	op.Tasks.State = rapid.SampledFrom(append([]core.State{0}, op.Action.States()...)).Draw(rt, "state")
 	if rapid.IntRange(0, 3).Draw(rt, "has labels") == 0 {
 		op.Tasks.Labels = randomLabels(rt)
+	}
+	if rapid.IntRange(0, 3).Draw(rt, "has fingerprint") == 0 {
+		e := randomError(rt)
+		op.Tasks.Fingerprint = fingerprintOf(rapid.SampledFrom(randomQueues).Draw(rt, "kind"), &e)
 	}
 	return op
 }
@@ -271,6 +275,14 @@ func (tw *twins) randomUpdate(rt *rapid.T, id core.TaskID) core.Op {
 		op.ExpiresAt = tw.later(rt)
 	}
 	return op
+}
+
+// randomError has one of some codes, or none and one of some messages.
+func randomError(rt *rapid.T) core.TaskError {
+	return core.TaskError{
+		Code:    rapid.SampledFrom([]string{"E", "F", "", ""}).Draw(rt, "code"),
+		Message: rapid.SampledFrom([]string{"", "order 7", "order 81", "order"}).Draw(rt, "message"),
+	}
 }
 
 var randomQueues = []string{"p", "q", "r", "s"}

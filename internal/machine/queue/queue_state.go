@@ -39,6 +39,8 @@ type queueState struct {
 	gone bool
 	// cursor is up to where the sweep of a removed queue has read an index.
 	cursor []byte
+	// errors is what is known of its groups of errors.
+	errors errorState
 	// byVacant is the place in the Machine's heap of queues that may go, and byResume that in its heap of paused queues that go on
 	// by themselves.
 	byVacant int

@@ -62,12 +62,16 @@ func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bo
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	if _, _, ok, err = readSpec(v, p, id, rec.queue); err != nil || !ok {
+	s, l, ok, err := readSpec(v, p, id, rec.queue)
+	if err != nil || !ok {
 		return nil, false, err
 	}
 	out, err := readAttempts(v, p, id, rec.attempt)
 	if err != nil {
 		return nil, false, err
+	}
+	for i := range out {
+		out[i].Fingerprint = fingerprintOfAttempt(s.kindName(l.name), &out[i])
 	}
 	if rec.held() {
 		if rec.worker, err = readWorker(v, p, id, &rec); err != nil {
@@ -311,10 +315,14 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 		t.Lease = rec.lease
 	}
 	if rec.failures == 0 {
-		return t, nil
+		t.Fingerprint, err = lastFingerprint(v, p, id, rec, t.Kind)
+		return t, err
 	}
 	past, err := readAttempts(v, p, id, rec.attempt)
 	for _, a := range slices.Backward(past) {
+		if t.Fingerprint == 0 {
+			t.Fingerprint = fingerprintOfAttempt(t.Kind, &a)
+		}
 		if a.Outcome == core.OutcomeFailed || a.Outcome == core.OutcomeTimeout {
 			t.Error = a.Error
 			break

@@ -20,6 +20,8 @@ type run struct {
 	payload uint64
 	// What it asks for itself, as its payload record has it.
 	settings settings
+	// kind is that of the task, where it was given out since the machine was opened; else it is empty. Only its errors need it.
+	kind string
 	// labels says that it has labels.
 	labels bool
 	// reason is why its cancel was asked for, as its holder is told.
@@ -40,7 +42,9 @@ type lease struct {
 }
 
 // lease returns what a renewal may change.
-func (r *run) lease() lease { return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported} }
+func (r *run) lease() lease {
+	return lease{r.rec.leaseUntil, r.rec.cancelUntil, r.ends, r.rec.reported}
+}
 
 // place is for the heap of leases.
 func (r *run) place() *int { return &r.at }

@@ -188,6 +188,8 @@ func (s *script) look(w words, cmd string) (out string, ok bool) {
 		return s.why(w), true
 	case "effects":
 		return s.effectsOf(w), true
+	case "errors":
+		return s.errorGroups(w), true
 	case "jobs":
 		return s.jobs(), true
 	case "log":
@@ -251,6 +253,7 @@ var recordNames = [...]string{
 	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall", keys.RecordTaskCancel: "cancel", keys.RecordExpiry: "expiry",
 	keys.RecordLabel: "label", keys.RecordBulk: "bulk", keys.RecordTaskEffects: "effects",
 	keys.RecordTaskReport: "report", keys.RecordTaskLog: "log", keys.RecordCheckpoint: "checkpoint",
+	keys.RecordErrorGroup: "errors", keys.RecordErrors: "error_state",
 }
 
 // op reads the op that a command stands for.
@@ -700,6 +703,10 @@ func (s *script) list(w words) string {
 	q := core.ListQuery{
 		Queue: w.str("queue", "mail"), Limit: 100, Desc: w.has("desc"), Kind: w.str("kind", ""), Worker: w.str("worker", ""),
 		Unique: w.str("unique", ""), Labels: w.labels(), From: w.at("from"), To: w.at("to"),
+	}
+	if w.has("like") { // the last error of that task
+		t, _, _ := Task(s.tx, testPartition, idOf(w.str("like", "")))
+		q.Fingerprint = t.Fingerprint
 	}
 	if w.has("any") {
 		q.Queue = ""

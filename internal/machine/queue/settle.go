@@ -131,6 +131,9 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 	m.stop(tx, r)
 	m.saveAttempt(tx, c, r, n)
 	m.touch(r.queue)
+	if err := m.countAttempt(tx, c, r, &n); err != nil {
+		return 0, err
+	}
 	rec := r.rec
 	rec.outcome, rec.reason, rec.longHolder = n.outcome, n.reason, false
 	cancelled := rec.cancelUntil != 0

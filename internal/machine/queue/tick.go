@@ -200,6 +200,11 @@ func (m *Machine) fire(tx core.Txn, c *core.ApplyContext, row timerRow) error {
 	}
 	tx.Delete(row.key)
 	switch row.kind {
+	case keys.TimerErrors:
+		if len(row.rest) != 4 {
+			return errs.Corruptf("timer of groups of errors makes no sense")
+		}
+		return m.fireErrors(tx, c, binary.BigEndian.Uint32(row.rest))
 	case keys.TimerUnique:
 		if len(row.rest) < 4 {
 			return errs.Corruptf("timer of a unique key makes no sense")

@@ -78,6 +78,7 @@ func (m *Machine) dropVacant(tx core.Txn) {
 func (m *Machine) drop(tx core.Txn, l *queueState) {
 	m.vacant.keep(vacant{l}, false)
 	m.setPaused(l, core.QueuePaused{})
+	m.dropErrors(tx, l)
 	l.gone = true
 	if !l.removed {
 		delete(m.names, l.name)
