@@ -71,6 +71,7 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.BulkService/List":    edge.Needs(auth.TaskRead),
 	"/millrace.v1.BulkService/Get":     edge.Needs(auth.TaskRead),
 	"/millrace.v1.BulkService/Cancel":  operates,
+	"/millrace.v1.ErrorService/List":   edge.Needs(auth.TaskRead),
 	"/millrace.v1.WorkerService/List":  edge.Needs(auth.TaskRead),
 	"/millrace.v1.WorkerService/Quiet": operates,
 

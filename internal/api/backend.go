@@ -23,6 +23,7 @@ type Backend interface {
 	TenantBackend
 	SearchBackend
 	WorkerBackend
+	ErrorBackend
 	NodeBackend
 }
 

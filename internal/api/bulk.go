@@ -117,12 +117,12 @@ func (bs *BulkService) startOf(path string, in *pb.StartBulkRequest) (op *core.B
 func (bs *BulkService) filter(in *pb.TaskFilter) (f core.TaskFilter, fact core.Fact) {
 	q, fact := bs.s.Tasks().listQuery(&pb.ListRequest{
 		Queue: in.GetQueue(), State: in.GetState(), Kind: in.GetKind(), Worker: in.GetWorker(), Unique: in.GetUnique(),
-		From: in.GetFrom(), To: in.GetTo(),
+		From: in.GetFrom(), To: in.GetTo(), Fingerprint: in.GetFingerprint(),
 	})
 	if fact != nil {
 		return f, fact
 	}
-	f = core.TaskFilter{Queue: q.Queue, State: q.State, Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: q.From, To: q.To}
+	f = core.TaskFilter{Queue: q.Queue, State: q.State, Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: q.From, To: q.To, Fingerprint: q.Fingerprint}
 	f.Labels, fact = labels(in.GetLabels())
 	return f, fact
 }
@@ -192,7 +192,7 @@ func (bs *BulkService) begin(ctx context.Context, c *call, op *core.BulkStart, d
 // else it stops at until, a time of the clock since boot. Next is set where not all were looked at.
 func (bs *BulkService) count(ctx context.Context, p core.Partition, op *core.BulkStart, until time.Duration) (all core.BulkCount, err error) {
 	f := &op.Tasks
-	plain := f.Queue != "" && f.Kind == "" && f.Worker == "" && f.Unique == "" && len(f.Labels) == 0 && f.From == 0 && f.To == 0 &&
+	plain := f.Queue != "" && f.Kind == "" && f.Worker == "" && f.Unique == "" && len(f.Labels) == 0 && f.From == 0 && f.To == 0 && f.Fingerprint == 0 &&
 		op.Action != core.BulkPrioritize
 	for {
 		c, _, err := bs.bulk.CountBulk(ctx, p, op, all.Next, bulkSample-len(all.Sample))
@@ -418,6 +418,7 @@ func showJob(j *core.BulkJob) *pb.BulkJob {
 func showFilter(f *core.TaskFilter) *pb.TaskFilter {
 	out := &pb.TaskFilter{
 		Queue: f.Queue, State: pb.State(f.State), Kind: f.Kind, Worker: f.Worker, Unique: f.Unique, From: TimeOf(f.From), To: TimeOf(f.To),
+		Fingerprint: f.Fingerprint.String(),
 	}
 	for _, l := range f.Labels {
 		if out.Labels == nil {

@@ -227,6 +227,7 @@ func (s *Server) services() []service {
 		{&pb.KeyspaceService_ServiceDesc, s.Keyspaces()},
 		{&pb.TenantService_ServiceDesc, s.Tenants()},
 		{&pb.WorkerService_ServiceDesc, s.Workers()},
+		{&pb.ErrorService_ServiceDesc, s.Errors()},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

@@ -66,7 +66,8 @@ func showTask(t *core.Task) *pb.Task {
 		FinishedAt: TimeOf(t.FinishedAt), Creator: t.Creator, Worker: t.Worker, LeaseUntil: TimeOf(t.LeaseUntil),
 		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, Error: showError(t.Error), Tag: t.Tag,
 		Labels: showLabels(t.Labels), ExpiresAt: TimeOf(t.ExpiresAt), Cancel: showCancel(t.Cancel),
-		Progress: showProgress(t.Progress),
+		Progress:    showProgress(t.Progress),
+		Fingerprint: t.Fingerprint.String(),
 	}
 }
 
@@ -123,7 +124,7 @@ func showError(e core.TaskError) *pb.TaskError {
 func showAttempt(a core.Attempt) *pb.Attempt {
 	out := &pb.Attempt{
 		Number: a.Number, Worker: a.Worker, Start: TimeOf(a.Start), End: TimeOf(a.End), Outcome: pb.Outcome(a.Outcome),
-		Error: showError(a.Error), Index: a.Index,
+		Error: showError(a.Error), Index: a.Index, Fingerprint: a.Fingerprint.String(),
 	}
 	if a.End != 0 { // the token of one that runs is its worker's alone
 		out.Token = uint64(a.Token)

@@ -233,6 +233,9 @@ func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact cor
 	}
 	q.Queue, q.State, q.Desc = in.GetQueue(), core.State(in.GetState()), in.GetDesc()
 	q.Kind, q.Worker, q.Unique = in.GetKind(), in.GetWorker(), in.GetUnique()
+	if q.Fingerprint, fact = fingerprint("fingerprint", in.GetFingerprint()); fact != nil {
+		return q, fact
+	}
 	// Any time is allowed: the horizon is for times at which something is to happen.
 	if q.From, fact = moment("from", in.GetFrom(), core.Never, 0); fact != nil {
 		return q, fact

@@ -40,6 +40,7 @@ func goodOperateRequests() map[string]sampleRequest {
 		"GET /v1/bulk":                      {path: "/v1/bulk"},
 		"GET /v1/bulk/{id}":                 {path: "/v1/bulk/" + apitest.ID(1)},
 		"POST /v1/bulk/{id}:cancel":         {path: "/v1/bulk/" + apitest.ID(1) + ":cancel"},
+		"GET /v1/errors":                    {path: "/v1/errors"},
 		"GET /v1/workers":                   {path: "/v1/workers"},
 		"POST /v1/workers/{worker}:quiet":   {path: "/v1/workers/w:quiet", body: `{"on":true}`},
 		"POST /v1/queues/{queue}:resume":    {path: "/v1/queues/mail:resume"},

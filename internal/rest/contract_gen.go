@@ -854,6 +854,7 @@ var taskFilterFields = []jsonField[pb.TaskFilter]{
 	{"labels", func(d *jsonReader, m *pb.TaskFilter) { m.Labels = d.TextMap("labels", 16) }},
 	{"from", func(d *jsonReader, m *pb.TaskFilter) { m.From = d.time() }},
 	{"to", func(d *jsonReader, m *pb.TaskFilter) { m.To = d.time() }},
+	{"fingerprint", func(d *jsonReader, m *pb.TaskFilter) { m.Fingerprint = d.Filled() }},
 }
 
 var redriveRequestFields = []jsonField[pb.RedriveRequest]{
@@ -1016,6 +1017,7 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 		writeProgress(w, x)
 		w.Close('}')
 	}
+	w.OptStr("fingerprint", m.GetFingerprint())
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -1084,6 +1086,7 @@ func writeAttempt(w *jsonWriter, m *pb.Attempt) {
 		w.Exact("token", m.GetToken())
 	}
 	w.OptStr("session", m.GetSession())
+	w.OptStr("fingerprint", m.GetFingerprint())
 }
 
 func writeReportResponse(w *jsonWriter, m *pb.ReportResponse) {
@@ -2287,6 +2290,7 @@ func writeTaskFilter(w *jsonWriter, m *pb.TaskFilter) {
 	}
 	w.time("from", m.GetFrom())
 	w.time("to", m.GetTo())
+	w.OptStr("fingerprint", m.GetFingerprint())
 }
 
 func writeBulkRefused(w *jsonWriter, m *pb.BulkRefused) {
@@ -2325,6 +2329,42 @@ func writeListBulkResponse(w *jsonWriter, m *pb.ListBulkResponse) {
 func writeCancelBulkResponse(w *jsonWriter, m *pb.CancelBulkResponse) {
 	w.Bool("replayed", m.GetReplayed())
 	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeListErrorsResponse(w *jsonWriter, m *pb.ListErrorsResponse) {
+	w.Key("errors")
+	w.Open('[')
+	for _, x := range m.GetErrors() {
+		w.Open('{')
+		writeErrorGroup(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Bool("partial", m.GetPartial())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeErrorGroup(w *jsonWriter, m *pb.ErrorGroup) {
+	w.Str("fingerprint", m.GetFingerprint())
+	w.Str("queue", m.GetQueue())
+	w.OptStr("kind", m.GetKind())
+	w.OptStr("code", m.GetCode())
+	w.OptStr("message", m.GetMessage())
+	w.Count("count", m.GetCount())
+	w.time("first", m.GetFirst())
+	w.time("last", m.GetLast())
+	w.Key("trend")
+	w.Open('[')
+	for _, x := range m.GetTrend() {
+		w.Number(uint64(x))
+	}
+	w.Close(']')
+	w.Key("sample")
+	w.Open('[')
+	for _, x := range m.GetSample() {
+		w.Quote(x)
+	}
+	w.Close(']')
 }
 
 func writeListWorkersResponse(w *jsonWriter, m *pb.ListWorkersResponse) {
@@ -3230,6 +3270,22 @@ func (c *restCall) bulkCancel() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeCancelBulkResponse(w, out) })
+}
+
+// errorList serves GET /v1/errors.
+func (c *restCall) errorList() error {
+	in := new(pb.ListErrorsRequest)
+	var fact core.Fact
+	in.Queue, _ = c.query.get("queue")
+	in.Kind, _ = c.query.get("kind")
+	if in.Span, fact = c.span("span"); fact != nil {
+		return fact
+	}
+	out, err := c.s.Errors().List(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListErrorsResponse(w, out) })
 }
 
 // workerList serves GET /v1/workers.

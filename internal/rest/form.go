@@ -266,7 +266,7 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"StartBulkRequest.id": taskForm, "StartBulkRequest.priority": wholes(0, l.Priority), "StartBulkRequest.rate": wholes(0, int64(core.MaxBulkRate)),
 		"StartBulkRequest.reason": reasonForm, "RedriveRequest.id": taskForm, "RedriveRequest.rate": wholes(0, int64(core.MaxBulkRate)), "RedriveRequest.reason": reasonForm, "RedriveRequest.kind": queueForm, "RedriveRequest.labels": labelForm,
 		"TaskFilter.queue": queueForm, "TaskFilter.kind": queueForm, "TaskFilter.worker": plainText.upTo(l.WorkerBytes),
-		"TaskFilter.unique": plainText.upTo(l.UniqueKeyBytes), "TaskFilter.labels": labelForm,
+		"TaskFilter.unique": plainText.upTo(l.UniqueKeyBytes), "TaskFilter.labels": labelForm, "TaskFilter.fingerprint": fingerprintForm,
 		"TaskSpec.id": taskForm, "TaskSpec.queue": queueForm, "TaskSpec.kind": queueForm, "TaskSpec.content_type": plainText.upTo(l.ContentTypeBytes),
 		"TaskSpec.headers": Form{}.many(0, l.Headers), "TaskSpec.labels": labelForm, "BatchGetRequest.ids": taskForm.many(1, 100), "UpdateRequest.request_id": requestIDForm,
 		"CancelRequest.request_id": requestIDForm, "RetryRequest.request_id": requestIDForm, "ForceReleaseRequest.request_id": requestIDForm, "UpdateRequest.labels": labelForm,

@@ -46,7 +46,7 @@ var (
 func routes() []*Route {
 	// The order is that of the document.
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), bulkRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
+		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), errorRoutes(), bulkRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
 	)
 }
 
@@ -85,6 +85,7 @@ func producerRoutes() []*Route {
 				{Name: "unique", Type: "string", Form: plainText.filled().upTo(defaults.UniqueKeyBytes), Doc: "The unique key that the tasks were created under."},
 				{Name: "from", Type: "time", Doc: "Tasks created then or later."},
 				{Name: "to", Type: "time", Doc: "Tasks created before then."},
+				{Name: "fingerprint", Type: "string", Form: fingerprintForm, Doc: "Fingerprint of the last error of the tasks, as GET /v1/errors shows it."},
 			}, pageParams...),
 			handle: (*restCall).listTasks,
 		},

@@ -80,7 +80,7 @@ var allShown = map[string]shown{
 	"EffectsResponse": shows(writeEffectsResponse), "Effect": shows(writeEffect), "WhyResponse": shows(writeWhyResponse), "WhyReason": shows(writeWhyReason),
 	"CancelBulkResponse":  shows(writeCancelBulkResponse),
 	"ResumeQueueResponse": shows(writeResumeQueueResponse), "ListWorkersResponse": shows(writeListWorkersResponse),
-	"Worker": shows(writeWorker), "QuietWorkerResponse": shows(writeQuietWorkerResponse),
+	"Worker": shows(writeWorker), "ListErrorsResponse": shows(writeListErrorsResponse), "ErrorGroup": shows(writeErrorGroup), "QuietWorkerResponse": shows(writeQuietWorkerResponse),
 	// Those that are not generated.
 	"Result": shows(writeResult),
 	"SearchResponse": shows(func(w *jsonWriter, m *pb.SearchResponse) {

@@ -173,6 +173,7 @@ func (c *restCall) listTasks() error {
 	in.Kind, _ = c.query.get("kind")
 	in.Worker, _ = c.query.get("worker")
 	in.Unique, _ = c.query.get("unique")
+	in.Fingerprint, _ = c.query.get("fingerprint")
 	in.Label = c.query.values["label"]
 	if in.From, fact = c.moment("from"); fact != nil {
 		return fact
@@ -219,18 +220,26 @@ func (c *restCall) moment(name string) (*timestamppb.Timestamp, core.Fact) {
 	return timestamppb.New(at), nil
 }
 
-// wait reads how long a caller waits.
-func (c *restCall) wait() (time.Duration, core.Fact) {
-	s, ok := c.query.get("wait")
+// span reads a duration, in the form that durations in bodies have.
+func (c *restCall) span(name string) (*durationpb.Duration, core.Fact) {
+	s, ok := c.query.get(name)
 	if !ok {
-		return 0, nil
+		return nil, nil
 	}
-	// The same form as durations in bodies.
 	d, err := time.ParseDuration(s)
 	if err != nil {
-		return 0, edge.Invalid("wait", strictjson.NotDuration)
+		return nil, edge.Invalid(name, strictjson.NotDuration)
 	}
-	ms, fact := api.Millis("wait", durationpb.New(d), api.Span{Max: c.s.Limits.ResultWaitMs, Limit: "result_wait_ms"})
+	return durationpb.New(d), nil
+}
+
+// wait reads how long a caller waits.
+func (c *restCall) wait() (time.Duration, core.Fact) {
+	d, fact := c.span("wait")
+	if fact != nil {
+		return 0, fact
+	}
+	ms, fact := api.Millis("wait", d, api.Span{Max: c.s.Limits.ResultWaitMs, Limit: "result_wait_ms"})
 	return ms.Duration(), fact
 }
 

@@ -45,7 +45,7 @@ var byHand = map[string]string{
 var services = map[string]string{
 	"TaskService": "Tasks", "CommitService": "Commits", "KVService": "Keys", "KeyspaceService": "Keyspaces", "QueueService": "Queues",
 	"RefService": "Refs", "SearchService": "Searches", "TenantService": "Tenants", "ClusterService": "Cluster", "ServerService": "Info",
-	"BulkService": "Bulk", "WorkerService": "Workers",
+	"BulkService": "Bulk", "WorkerService": "Workers", "ErrorService": "Errors",
 }
 
 // handlerName is the name of the function that serves a route: of its service, its method, and where a method has several routes of
@@ -143,8 +143,13 @@ func (g *generator) parameters(r *contract.Route) error {
 	has := func(id string) bool {
 		return slices.ContainsFunc(slices.Concat(r.Query, r.Header), func(p *restpb.Param) bool { return p.GetId() == id })
 	}
+	// span says whether a parameter is a duration.
+	span := func(p *restpb.Param) bool {
+		f := contract.Find(in, p.GetField())
+		return f != nil && f.Message() != nil && f.Message().FullName() == "google.protobuf.Duration"
+	}
 	// Read by helpers that refuse, whose fact needs a variable.
-	if has("limit") || has("min_index") || has("if_match") || has("request_key") {
+	if has("limit") || has("min_index") || has("if_match") || has("request_key") || slices.ContainsFunc(r.Query, span) {
 		g.line("var fact core.Fact")
 		g.use("core")
 	}
@@ -166,6 +171,8 @@ func (g *generator) parameters(r *contract.Route) error {
 			g.line("in.%s, _ = c.query.get(%q)", goName(f), p.GetName())
 		case f != nil && f.Kind() == protoreflect.BoolKind:
 			g.line("in.%s = c.flag(%q)", goName(f), p.GetName())
+		case p.GetId() == "" && span(p):
+			g.line("if in.%s, fact = c.span(%q)"+refuse, goName(f), p.GetName())
 		default:
 			return fmt.Errorf("the parameter %s has no code yet", p.GetName())
 		}

@@ -984,6 +984,7 @@ type Task struct {
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // of a task that no worker got yet
 	Cancel        *CancelAsked           `protobuf:"bytes,36,opt,name=cancel,proto3" json:"cancel,omitempty"`                        // of a running or cancelled task whose cancel was asked for
 	Progress      *Progress              `protobuf:"bytes,37,opt,name=progress,proto3" json:"progress,omitempty"`                    // of the last attempt, where its worker told any
+	Fingerprint   string                 `protobuf:"bytes,41,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`              // of the last error since the last redrive, also where a lease was lost or the task expired
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1276,13 @@ func (x *Task) GetProgress() *Progress {
 		return x.Progress
 	}
 	return nil
+}
+
+func (x *Task) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
 }
 
 // Progress is how far the worker of a task says that it is.
@@ -1796,9 +1804,10 @@ type Attempt struct {
 	End           *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end,proto3" json:"end,omitempty"`
 	Outcome       Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=millrace.v1.Outcome" json:"outcome,omitempty"`
 	Error         *TaskError             `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`    // of the log entry that ended it
-	Token         uint64                 `protobuf:"varint,8,opt,name=token,proto3" json:"token,omitempty"`    // fencing token of one that has ended; that of one that runs is its worker's alone
-	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"` // names the worker's stream, as 16 hexadecimal digits: a part of a hash of its id, which is a secret
+	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`             // of the log entry that ended it
+	Token         uint64                 `protobuf:"varint,8,opt,name=token,proto3" json:"token,omitempty"`             // fencing token of one that has ended; that of one that runs is its worker's alone
+	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`          // names the worker's stream, as 16 hexadecimal digits: a part of a hash of its id, which is a secret
+	Fingerprint   string                 `protobuf:"bytes,10,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of its error: the group of GET /v1/errors in which it counts
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1892,6 +1901,13 @@ func (x *Attempt) GetToken() uint64 {
 func (x *Attempt) GetSession() string {
 	if x != nil {
 		return x.Session
+	}
+	return ""
+}
+
+func (x *Attempt) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
 	}
 	return ""
 }
@@ -2677,11 +2693,12 @@ type ListRequest struct {
 	Cursor        string                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`                       // of the page before
 	Desc          bool                   `protobuf:"varint,5,opt,name=desc,proto3" json:"desc,omitempty"`                          // the last ones first
 	Kind          string                 `protobuf:"bytes,6,opt,name=kind,proto3" json:"kind,omitempty"`
-	Label         []string               `protobuf:"bytes,7,rep,name=label,proto3" json:"label,omitempty"`   // NAME=VALUE; tasks have all of them
-	Worker        string                 `protobuf:"bytes,8,opt,name=worker,proto3" json:"worker,omitempty"` // that runs them, or completed them
-	Unique        string                 `protobuf:"bytes,9,opt,name=unique,proto3" json:"unique,omitempty"` // the unique key they were created under
-	From          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=from,proto3" json:"from,omitempty"`    // created then or later
-	To            *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=to,proto3" json:"to,omitempty"`        // created before
+	Label         []string               `protobuf:"bytes,7,rep,name=label,proto3" json:"label,omitempty"`              // NAME=VALUE; tasks have all of them
+	Worker        string                 `protobuf:"bytes,8,opt,name=worker,proto3" json:"worker,omitempty"`            // that runs them, or completed them
+	Unique        string                 `protobuf:"bytes,9,opt,name=unique,proto3" json:"unique,omitempty"`            // the unique key they were created under
+	From          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=from,proto3" json:"from,omitempty"`               // created then or later
+	To            *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=to,proto3" json:"to,omitempty"`                   // created before
+	Fingerprint   string                 `protobuf:"bytes,12,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of their last error
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2791,6 +2808,13 @@ func (x *ListRequest) GetTo() *timestamppb.Timestamp {
 		return x.To
 	}
 	return nil
+}
+
+func (x *ListRequest) GetFingerprint() string {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return ""
 }
 
 type ListResponse struct {
@@ -8626,7 +8650,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xb0\f\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xda\f\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -8675,7 +8699,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"expires_at\x18# \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x120\n" +
 	"\x06cancel\x18$ \x01(\v2\x18.millrace.v1.CancelAskedR\x06cancel\x121\n" +
-	"\bprogress\x18% \x01(\v2\x15.millrace.v1.ProgressR\bprogress\x1a9\n" +
+	"\bprogress\x18% \x01(\v2\x15.millrace.v1.ProgressR\bprogress\x12(\n" +
+	"\vfingerprint\x18) \x01(\tB\x06ʵ\x1c\x028\x01R\vfingerprint\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"t\n" +
@@ -8721,7 +8746,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x02by\x12\x1e\n" +
 	"\x06reason\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x120\n" +
-	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xe7\x02\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x91\x03\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1e\n" +
 	"\x06worker\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06worker\x120\n" +
@@ -8731,7 +8756,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05error\x18\x06 \x01(\v2\x16.millrace.v1.TaskErrorR\x05error\x12\x1c\n" +
 	"\x05index\x18\a \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x1e\n" +
 	"\x05token\x18\b \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x05token\x12 \n" +
-	"\asession\x18\t \x01(\tB\x06ʵ\x1c\x028\x01R\asession\"\x88\x01\n" +
+	"\asession\x18\t \x01(\tB\x06ʵ\x1c\x028\x01R\asession\x12(\n" +
+	"\vfingerprint\x18\n" +
+	" \x01(\tB\x06ʵ\x1c\x028\x01R\vfingerprint\"\x88\x01\n" +
 	"\x02At\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1c\n" +
 	"\x05index\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x14\n" +
@@ -8800,7 +8827,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"i\n" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.millrace.v1.AttemptR\battempts\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xc5\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xe7\x02\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
@@ -8813,7 +8840,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06unique\x18\t \x01(\tR\x06unique\x12.\n" +
 	"\x04from\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
-	"\x02to\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x02to\"\x96\x01\n" +
+	"\x02to\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12 \n" +
+	"\vfingerprint\x18\f \x01(\tR\vfingerprint\"\x96\x01\n" +
 	"\fListResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -9326,7 +9354,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\x9a0\n" +
+	"\fEQUAL_JITTER\x10\x052\xfa0\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
@@ -9344,9 +9372,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
 	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
 	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
-	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\x86\a\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xc8\x06ʵ\x1c\xc3\x06\n" +
-	"\t/v1/tasks*\xf5\x01List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R\a\n" +
+	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xe6\a\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xa8\aʵ\x1c\xa3\a\n" +
+	"\t/v1/tasks*\xf5\x01List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xe5\x01\n" +

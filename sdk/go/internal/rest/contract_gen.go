@@ -784,6 +784,7 @@ func writeTaskFilter(w *restBody, m *pb.TaskFilter) {
 	w.textMap("labels", m.GetLabels())
 	w.time("from", m.GetFrom())
 	w.time("to", m.GetTo())
+	w.text("fingerprint", m.GetFingerprint())
 }
 
 func writeRedriveRequest(w *restBody, m *pb.RedriveRequest) {
@@ -858,7 +859,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/List": {
 		{
 			verb: "GET", path: []string{"/v1/tasks"},
-			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.TaskService/Claim": {
@@ -1289,6 +1290,12 @@ var routes = map[string][]route{
 	"/millrace.v1.BulkService/Cancel": {
 		{
 			verb: "POST", path: []string{"/v1/bulk/", "id=id", ":cancel"},
+		},
+	},
+	"/millrace.v1.ErrorService/List": {
+		{
+			verb: "GET", path: []string{"/v1/errors"},
+			query: []parameter{{"queue", "queue", nil}, {"kind", "kind", nil}, {"span", "span", nil}},
 		},
 	},
 	"/millrace.v1.WorkerService/List": {
