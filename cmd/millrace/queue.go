@@ -17,12 +17,12 @@ import (
 func (a *app) queueCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "queue",
-		Short: "List queues, read their counters, configure, pause and remove them",
+		Short: "List queues, read their counters and errors, configure, pause and remove them",
 		Args:  cobra.NoArgs,
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd())
+	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueErrorsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd())
 	return c
 }
 

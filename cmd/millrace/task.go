@@ -72,6 +72,8 @@ type taskView struct {
 	// What the last failed attempt reported.
 	Error     string `json:"error,omitempty"`
 	ErrorCode string `json:"error_code,omitempty"`
+	// Of the last error, also where a lease was lost or the task expired.
+	Fingerprint string `json:"fingerprint,omitempty"`
 }
 
 // content is bytes that print as JSON: the value itself if they are JSON, else a string if they are
@@ -97,6 +99,7 @@ func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Tag: t.Tag, Headers: t.Headers, CreatedAt: t.CreatedAt,
 		RunAt: t.RunAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt, LeaseUntil: t.LeaseUntil, Worker: t.Worker,
 		Error: t.ErrorMessage, ErrorCode: t.ErrorCode, Labels: t.Labels, ExpiresAt: t.ExpiresAt, Cancel: cancelOf(t.Cancel),
+		Fingerprint: t.Fingerprint,
 	}
 	if whole {
 		v.Payload = (*content)(&t.Payload)
@@ -137,6 +140,9 @@ func (v taskView) text(w io.Writer) {
 	}
 	if v.Error != "" {
 		fmt.Fprintf(w, "error     %s\n", oneLine(v.Error))
+	}
+	if v.Fingerprint != "" {
+		fmt.Fprintf(w, "group     %s\n", v.Fingerprint)
 	}
 	if v.Payload != nil {
 		fmt.Fprintf(w, "payload   %s\n", *v.Payload)
@@ -346,6 +352,7 @@ that state, others about in the order of their creation. Without a queue and a s
 			q := millrace.ListQuery{
 				Queue: filter.Queue, State: filter.State, Kind: filter.Kind, Worker: filter.Worker, Unique: filter.Unique,
 				Labels: filter.Labels, From: filter.From, To: filter.To, Newest: newest,
+				Fingerprint: filter.Fingerprint,
 			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
 				return a.listTasks(ctx, client, q, limit)

@@ -45,6 +45,7 @@ type Client struct {
 	tenants millracev1.TenantServiceClient
 	bulk    millracev1.BulkServiceClient
 	present millracev1.WorkerServiceClient // who takes tasks
+	errors  millracev1.ErrorServiceClient  // groups of errors
 	server  millracev1.ServerServiceClient
 
 	mu sync.Mutex // guards the fields below
@@ -85,7 +86,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	c.search = millracev1.NewSearchServiceClient(c.router)
 	c.bulk = millracev1.NewBulkServiceClient(c.router)
 	c.spaces, c.tenants = millracev1.NewKeyspaceServiceClient(c.router), millracev1.NewTenantServiceClient(c.router)
-	c.present = millracev1.NewWorkerServiceClient(c.router)
+	c.present, c.errors = millracev1.NewWorkerServiceClient(c.router), millracev1.NewErrorServiceClient(c.router)
 	c.calls = session.NewProducers(c.hub)
 	return c, nil
 }

@@ -31,7 +31,7 @@
 //   - Add tasks: JobOf.Add, JobOf.Add (Options), JobOf.Queue, JobOf.AddMany, JobOf.AddAll, ID, UniqueKey, In.
 //   - Handle tasks: Task.Effects, JobOf.AddTx, JobOf.Lease, Fatal, RetryIn, Snooze, Release, Task.OnRefused,
 //     Worker.HandleBatch, Client.Claim.
-//   - Operate: Client.Cancel, Client.Retry, Client.Edit, Client.ForceRelease, Queue.Pause, Client.Workers, Labels, Tx.CancelTask.
+//   - Operate: Client.Cancel, Client.Retry, Client.Edit, Client.ForceRelease, Queue.Pause, Client.Workers, Client.Errors, Labels, Tx.CancelTask.
 //   - Read results: JobOf.Of.
 //   - Write together: Client.Commit, TxKV.Check, Tx.Fence, Tag.
 //   - Keys and values: IfRev, KV.Add, KV.Range, KV.Stream, Value.Decode.

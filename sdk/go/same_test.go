@@ -28,6 +28,7 @@ type side struct {
 	queues  pb.QueueServiceClient
 	bulk    pb.BulkServiceClient
 	present pb.WorkerServiceClient
+	errors  pb.ErrorServiceClient
 	held    []*pb.Hold // what was claimed, in order
 }
 
@@ -36,7 +37,7 @@ func newSide(c *millrace.Client) *side {
 	return &side{
 		tasks: pb.NewTaskServiceClient(conn), commits: pb.NewCommitServiceClient(conn),
 		kv: pb.NewKVServiceClient(conn), queues: pb.NewQueueServiceClient(conn), bulk: pb.NewBulkServiceClient(conn),
-		present: pb.NewWorkerServiceClient(conn),
+		present: pb.NewWorkerServiceClient(conn), errors: pb.NewErrorServiceClient(conn),
 	}
 }
 
@@ -165,6 +166,8 @@ func (s *side) operate(ctx context.Context, step proto.Message) (out proto.Messa
 		out, err = s.bulk.Cancel(ctx, in)
 	case *pb.ListWorkersRequest:
 		out, err = s.present.List(ctx, in)
+	case *pb.ListErrorsRequest:
+		out, err = s.errors.List(ctx, in)
 	case *pb.QuietWorkerRequest:
 		out, err = s.present.Quiet(ctx, in)
 	}
@@ -468,7 +471,12 @@ func drawStep(rt *rapid.T) proto.Message {
 // drawControl is a request of who looks after tasks and queues.
 func drawControl(rt *rapid.T, queue string) proto.Message {
 	reason := rapid.SampledFrom([]string{"", "why", strings.Repeat("r", 257)})
-	switch rapid.IntRange(0, 17).Draw(rt, "control") {
+	switch rapid.IntRange(0, 18).Draw(rt, "control") {
+	case 18:
+		return &pb.ListErrorsRequest{
+			Queue: rapid.SampledFrom([]string{"none", "-"}).Draw(rt, "of"), Kind: rapid.SampledFrom([]string{"", "send", "a b"}).Draw(rt, "kind"),
+			Span: drawSpan.Draw(rt, "span"),
+		}
 	case 12:
 		return &pb.EffectsRequest{Id: drawID(rt)}
 	case 13:

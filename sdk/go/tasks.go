@@ -101,6 +101,8 @@ type TaskInfo struct {
 	ErrorCode    string // of the last failure
 	ErrorMessage string
 	ErrorStack   string
+	// Fingerprint is that of the last error since the last redrive, also where a lease was lost or the task expired: see Errors.
+	Fingerprint string
 
 	// Cancel says who asked for the cancel of a task that runs or is cancelled; nil: no one did.
 	Cancel *CancelAsked
@@ -122,7 +124,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 		CreatedAt: timeOf(t.CreatedAt), ReadyAt: timeOf(t.ReadyAt), StartedAt: timeOf(t.StartedAt),
 		FinishedAt: timeOf(t.FinishedAt), LeaseUntil: timeOf(t.LeaseUntil), Creator: t.Creator, Worker: t.Worker,
 		Result: t.Result, ResultType: t.ResultType, HasResult: t.HasResult, ErrorCode: t.Error.GetCode(),
-		ErrorMessage: t.Error.GetMessage(), ErrorStack: t.Error.GetStack(), At: placeOf(at),
+		ErrorMessage: t.Error.GetMessage(), ErrorStack: t.Error.GetStack(), Fingerprint: t.Fingerprint, At: placeOf(at),
 	}
 }
 
@@ -191,6 +193,8 @@ type Attempt struct {
 	Message string
 	Stack   string
 	Index   uint64 // of the log entry that ended it
+	// Fingerprint is of its error, also where the lease was lost; empty: it had none.
+	Fingerprint string
 }
 
 // Attempts reads the last 20 attempts of a task, oldest first.
@@ -208,6 +212,7 @@ func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 		out[i] = Attempt{
 			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End),
 			Code: a.Error.GetCode(), Message: a.Error.GetMessage(), Stack: a.Error.GetStack(), Index: a.Index,
+			Fingerprint: a.Fingerprint,
 		}
 		if n := int(a.Outcome); n >= 0 && n < len(wire.AttemptOutcomes) {
 			out[i].Outcome = wire.AttemptOutcomes[n]
@@ -230,6 +235,8 @@ type ListQuery struct {
 	Labels map[string]string
 	// From and To bound the creation: From on, and before To. Zero: no bound.
 	From, To time.Time
+
+	Fingerprint string // of their last error; empty: any
 }
 
 // List reads a page, without payloads and results. The cursor of the next page is empty at the end.
@@ -237,6 +244,7 @@ func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next
 	req := &millracev1.ListRequest{
 		Queue: q.Queue, State: millracev1.State(q.State), Limit: uint32(max(q.Limit, 0)), Cursor: q.Cursor, Desc: q.Newest,
 		Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: momentOf(q.From), To: momentOf(q.To),
+		Fingerprint: q.Fingerprint,
 	}
 	for _, name := range slices.Sorted(maps.Keys(q.Labels)) {
 		req.Label = append(req.Label, name+"="+q.Labels[name])

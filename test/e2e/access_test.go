@@ -68,6 +68,9 @@ var probes = []probe{
 	{"TaskService/Cancel", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.CancelRequest{Id: id} }},
 	{"TaskService/Retry", "admin", func(id, _, _ string) proto.Message { return &millracev1.RetryRequest{Id: id} }},
 	{"TaskService/ForceRelease", "admin", func(id, _, _ string) proto.Message { return &millracev1.ForceReleaseRequest{Id: id} }},
+	{"ErrorService/List", "producer worker admin", func(_, queue, _ string) proto.Message {
+		return &millracev1.ListErrorsRequest{Queue: queue}
+	}},
 	{"WorkerService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListWorkersRequest{} }},
 	{"WorkerService/Quiet", "admin", func(_, _, _ string) proto.Message { return &millracev1.QuietWorkerRequest{Worker: "w", On: true} }},
 	{"QueueService/Pause", "admin", func(_, queue, _ string) proto.Message { return &millracev1.PauseQueueRequest{Queue: queue} }},

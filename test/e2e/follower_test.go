@@ -141,6 +141,7 @@ func (w *visitor) everyControl(makeTask func()) {
 	w.do("POST", "/v1/tasks/{id}/force-release", id, "", 200)
 	id, token := w.claimed()
 	w.do("POST", "/v1/tasks/{id}/fail", id, fmt.Sprintf(`{"token":%q,"fatal":true}`, token), 200)
+	w.do("GET", "/v1/errors?queue=q&span=1h", "", "", 200)
 	w.do("POST", "/v1/tasks/{id}/retry", id, "", 200)
 	w.do("PATCH", "/v1/tasks/{id}", id, `{"priority":5}`, 200)
 	id, token = w.claimed()

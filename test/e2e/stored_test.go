@@ -52,7 +52,8 @@ var keyKinds = map[string]treatment{
 	"RecordWindow": inTables, "RecordRemoved": inTables, "RecordWallTimer": inTables,
 	"RecordTaskCancel": inTables, "RecordExpiry": inTables, "RecordLabel": inTables, "RecordBulk": inTables,
 	"RecordTaskEffects": inTables, "RecordTaskReport": inTables, "RecordTaskLog": inTables, "RecordCheckpoint": inTables,
-	"TimerScheduled":    inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
+	"RecordErrorGroup": inTables, "RecordErrors": inTables, "TimerErrors": inTables,
+	"TimerScheduled": inTables, "TimerUnique": inTables, "TimerTombstone": inTables, "TimerWindow": inTables,
 	"SpaceUnique": inTables, "SpaceRequest": inTables,
 
 	"spaceRepoName": inTables, "spaceRepo": inTables, "spaceRefDue": inTables, "spaceRepoDeleted": inTables,
