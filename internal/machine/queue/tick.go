@@ -26,6 +26,9 @@ func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used ui
 
 // tick is Tick over a transaction that counts changes.
 func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, err error) {
+	if err := m.seekDue(tx, c); err != nil {
+		return false, err
+	}
 	used, err := m.tickTimed(tx, c, left-left/4)
 	if err != nil {
 		return false, err
@@ -52,17 +55,24 @@ func (m *Machine) tick(tx core.Txn, c *core.ApplyContext, left int) (more bool, 
 			return false, err
 		}
 	}
+	if err := m.seekDue(tx, c); err != nil {
+		return false, err
+	}
+	return m.Due() <= c.Stamp, nil
+}
+
+// seekDue makes the bounds of timers by wall clock and of expiries exact where they say that something is due: what was due may be
+// gone, and a machine that was opened since knows that. They decide how the steps of a tick are shared.
+func (m *Machine) seekDue(v core.View, c *core.ApplyContext) error {
 	if m.wallDue() <= c.Stamp {
-		if err := m.seekWall(tx, m.wall); err != nil {
-			return false, err
+		if err := m.seekWall(v, m.wall); err != nil {
+			return err
 		}
 	}
 	if m.expiryDue() <= c.Stamp {
-		if err := m.seekExpiry(tx, m.expiry); err != nil {
-			return false, err
-		}
+		return m.seekExpiry(v, m.expiry)
 	}
-	return m.Due() <= c.Stamp, nil
+	return nil
 }
 
 // Due returns when there is timed work next, or core.Never; 0: there is some at any time. It is a
