@@ -73,7 +73,7 @@ func TestErrorsOfAllPartitionsAreOneGroup(t *testing.T) {
 	c.start(lead)
 
 	// The command line shows the same.
-	e := run(t, append([]string{"queue", "errors", "mail", "--namespace", "wide", "--json"}, c.door((lead+1)%3)...)...)
+	e := run(t, append([]string{"queue", "errors", "mail", "--ns", "wide", "--json"}, c.door((lead+1)%3)...)...)
 	line, _, _ := strings.Cut(e.out, "\n")
 	var shown struct {
 		Fingerprint string
