@@ -152,7 +152,7 @@ func TestThePageOnOperationIsTrue(t *testing.T) {
 	t.Parallel()
 	out, _ := runPage(t, "../../docs/start/operate.md")
 	for _, want := range []string{
-		"It is the next task of queue \"mail\"", ": the mail server is down", "3 tasks\n", "3 of 3 done", "The task is dead.",
+		"It is the next task of queue \"mail\"", ": the mail server is down", "3 tasks\n", "3 of 3 done", "       3, ", "The task is dead.",
 		"Worker \"", "  cancel      done     2 of 2 done", "current  kv_put sent 1",
 	} {
 		if !strings.Contains(out, want) {
