@@ -201,6 +201,17 @@ func TestGroupsGoWithTheirQueue(t *testing.T) {
 	if page, err := Errors(w.tx, testPartition, core.ErrorQuery{}, w.c.Stamp); err != nil || len(page.Groups) != 0 {
 		t.Errorf("a removed queue shows %+v, %v", page, err)
 	}
+	w.loose = true
+	w.do(&core.TaskCreate{ID: idOf("new"), Queue: "mail", MaxAttempts: 1})
+	a := w.do(claimOp(1, "mail")).res.Assigned[0]
+	w.do(&core.TaskFail{Task: a.Task, Token: a.Token, Error: core.TaskError{Code: "NEW"}})
+	w.loose = false
+	for _, q := range []core.ErrorQuery{{}, {Queue: "mail"}} {
+		if page, err := Errors(w.tx, testPartition, q, w.c.Stamp); err != nil || len(page.Groups) != 1 || page.Groups[0].Code != "NEW" {
+			t.Errorf("the next queue of the name shows %+v, %v", page, err)
+		}
+	}
+	w.do(&core.QueueDelete{Queue: "mail", IfVersion: -1, Purge: true})
 	w.advance(1)
 	if n := w.errorRows(); n != 0 {
 		t.Errorf("%d rows are left of a removed queue", n)
