@@ -39,8 +39,9 @@ func ParseFingerprint(s string) (Fingerprint, bool) {
 const (
 	// ErrorHours is the number of hours for which a group counts the errors of each hour.
 	ErrorHours = 24
-	// ErrorSample is the number of tasks that a group names, and MaxErrorGroups that of groups of a queue in one partition.
-	ErrorSample    = 5
+	// ErrorSample is the number of tasks that a group names.
+	ErrorSample = 5
+	// MaxErrorGroups is the number of groups of a queue in one partition.
 	MaxErrorGroups = 1_000
 	// MaxErrorsListed is the number of groups in an answer.
 	MaxErrorsListed = 1_000

@@ -40,9 +40,6 @@ func goodOperateRequests() map[string]sampleRequest {
 		"GET /v1/bulk":                      {path: "/v1/bulk"},
 		"GET /v1/bulk/{id}":                 {path: "/v1/bulk/" + apitest.ID(1)},
 		"POST /v1/bulk/{id}:cancel":         {path: "/v1/bulk/" + apitest.ID(1) + ":cancel"},
-		"GET /v1/errors":                    {path: "/v1/errors"},
-		"GET /v1/workers":                   {path: "/v1/workers"},
-		"POST /v1/workers/{worker}:quiet":   {path: "/v1/workers/w:quiet", body: `{"on":true}`},
 		"POST /v1/queues/{queue}:resume":    {path: "/v1/queues/mail:resume"},
 		"DELETE /v1/tasks/{id}":             {path: id},
 	}
@@ -111,7 +108,17 @@ func goodRESTRequests() map[string]sampleRequest {
 	}
 	maps.Copy(out, goodOperateRequests())
 	maps.Copy(out, goodSearchRequests())
+	maps.Copy(out, goodWatchRequests())
 	return out
+}
+
+// goodWatchRequests are those of the routes by which operators see what goes on.
+func goodWatchRequests() map[string]sampleRequest {
+	return map[string]sampleRequest{
+		"GET /v1/errors":                  {path: "/v1/errors"},
+		"GET /v1/workers":                 {path: "/v1/workers"},
+		"POST /v1/workers/{worker}:quiet": {path: "/v1/workers/w:quiet", body: `{"on":true}`},
+	}
 }
 
 // goodSearchRequests are those of the routes of search.

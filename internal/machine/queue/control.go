@@ -235,7 +235,7 @@ func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, i
 	m.dropExpiry(tx, id, rec)
 	rec.state = to
 	if to == core.Dead {
-		if err := m.countError(tx, c, l, id, s.kindName(l.name), &expiredError); err != nil {
+		if err := m.countError(tx, c, l, id, s.kindName(l.name), expiredError()); err != nil {
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func TestFingerprintsStayAsTheyAre(t *testing.T) {
 			t.Errorf("kind %q, %+v: %s, want %s", c.kind, c.e, got, c.want)
 		}
 	}
-	// What a text looks like without digits is no text that another field makes.
+	// A code is not taken for a message, nor the end of a kind for the begin of a code.
 	a, b := core.TaskError{Code: "m"}, core.TaskError{Message: "m"}
 	if fingerprintOf("k", &a) == fingerprintOf("k", &b) || fingerprintOf("kc", &b) == fingerprintOf("k", &core.TaskError{Code: "cm"}) {
 		t.Error("different errors have one fingerprint")

@@ -48,7 +48,9 @@ func errorOf(outcome core.Outcome, e core.TaskError) (core.TaskError, bool) {
 }
 
 // expiredError is the error for which a task counts that was not given out in time.
-var expiredError = core.TaskError{Code: core.ErrorExpired, Message: "the task was not given out in time"}
+func expiredError() *core.TaskError {
+	return &core.TaskError{Code: core.ErrorExpired, Message: "the task was not given out in time"}
+}
 
 // fingerprintOfAttempt returns the fingerprint of how a delivery ended; 0: of no error.
 func fingerprintOfAttempt(kind string, a *core.Attempt) core.Fingerprint {
@@ -63,7 +65,7 @@ func fingerprintOfAttempt(kind string, a *core.Attempt) core.Fingerprint {
 func lastFingerprint(v core.View, p core.Partition, id core.TaskID, rec *record, kind string) (fp core.Fingerprint, err error) {
 	switch {
 	case rec.state == core.Dead && rec.reason == reasonExpired:
-		return fingerprintOf(kind, &expiredError), nil
+		return fingerprintOf(kind, expiredError()), nil
 	case rec.failures == 0 && rec.crashes == 0:
 		return 0, nil
 	case rec.failures == 0:
