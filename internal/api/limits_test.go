@@ -178,6 +178,7 @@ func taskBounds() map[string]bound {
 var elsewhere = map[string]string{
 	"streams_connection": "the transport holds it: TestAConnectionHoldsItsCallsBack",
 	"streams_tenant":     "TestStreamsAreBoundedByTenantAndNode", "streams_node": "the same",
+	"event_streams_tenant": "of REST", "event_streams_node": "of REST", "event_topics": "of REST",
 	"calls_tenant": "TestCallsInFlightAreBoundedByTenantAndNode", "calls_node": "the same",
 	"connections_new": "TestTheOldestNewConnectionMakesRoom", "first_call_ms": "TestAConnectionWithoutAnAuthenticatedCallEnds",
 	"grpc_receive_ms": "TestAMessageThatStopsHalfwayEndsItsCall", "grpc_idle_ms": "TestAnIdleConnectionIsToldToGo", "http2_frames": "TestAFloodOfEmptyFramesEndsItsConnection", "connections_node": "TestConnectionsAreBounded", "connections_address": "the same",

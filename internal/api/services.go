@@ -82,15 +82,21 @@ type QueueService struct {
 	spaces NamespaceBackend
 }
 
-// List reads a page of queues, by name.
+// List reads a page of queues, by name or in another order.
 func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb.ListQueuesResponse, error) {
 	limit, fact := qs.s.page(in.GetLimit())
 	if fact != nil {
 		return nil, fact
 	}
-	after, fact := readNameCursor(in.GetCursor(), true)
+	choice, plain, fact := queueChoiceOf(in)
 	if fact != nil {
 		return nil, fact
+	}
+	var after string
+	if plain {
+		if after, fact = readNameCursor(in.GetCursor(), true); fact != nil {
+			return nil, fact
+		}
 	}
 	c, err := qs.s.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
@@ -99,17 +105,25 @@ func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	stats, at, err := c.queues(ctx, after, limit)
+	var stats []core.QueueStats
+	var at core.At
+	var next string
+	if plain {
+		stats, at, err = c.queues(ctx, after, limit)
+		// There may be more; the page after the last one is empty.
+		if len(stats) == limit {
+			next = showCursor([]byte(stats[limit-1].Queue))
+		}
+	} else {
+		choice.now = c.t.now
+		stats, next, at, err = c.chosenQueues(ctx, choice, in.GetCursor(), limit)
+	}
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListQueuesResponse{Queues: make([]*pb.QueueStats, len(stats)), At: ShowAt(at)}
+	out := &pb.ListQueuesResponse{Queues: make([]*pb.QueueStats, len(stats)), At: ShowAt(at), Cursor: next}
 	for i := range stats {
 		out.Queues[i] = showStats(&stats[i])
-	}
-	// There may be more; the page after the last one is empty.
-	if len(stats) == limit {
-		out.Cursor = showCursor([]byte(stats[limit-1].Queue))
 	}
 	return out, nil
 }

@@ -392,6 +392,10 @@ func sum(q, one *core.QueueStats) {
 	if q.OldestReady == 0 || one.OldestReady != 0 && one.OldestReady < q.OldestReady {
 		q.OldestReady = one.OldestReady
 	}
+	// All partitions are paused together.
+	if q.Paused.Since == 0 {
+		q.Paused = one.Paused
+	}
 }
 
 // queues reads a page of queues by name, each counted in all partitions.

@@ -209,6 +209,8 @@ func responses(s *schemas, r *rest.Route) object {
 				content = append(content, field{"application/x-ndjson", object{{"schema", object{{"type", "string"}, {"description", "A line is a " + r.Lines + "."}}}}})
 			}
 			answer = append(answer, field{"content", content})
+		case r.Streams:
+			answer = append(answer, field{"content", object{{"text/event-stream", object{{"schema", object{{"type", "string"}}}}}}})
 		// The document itself.
 		case r.Native == "":
 			answer = append(answer, field{"content", object{{"application/json", object{}}}})

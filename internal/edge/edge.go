@@ -38,6 +38,8 @@ type Edge struct {
 	// Calls are unary calls, and requests of REST; Streams are streams that are open.
 	Calls   Gauge
 	Streams Gauge
+	// Events are streams of server-sent events.
+	Events Gauge
 	// Forwards are requests that another node answers.
 	Forwards Gauge
 	// Refusals counts answers by the limit that they name, Outcomes counts calls by method and code:
@@ -86,6 +88,7 @@ func New(o Options) (*Edge, error) {
 		o: o, Clock: o.Clock, Limits: limits, Log: o.Logger, Recovers: !errs.Invariants,
 		Calls:    newGauge("calls_node", limits.CallsNode, "calls_tenant", limits.CallsTenant),
 		Streams:  newGauge("streams_node", limits.StreamsNode, "streams_tenant", limits.StreamsTenant),
+		Events:   newGauge("event_streams_node", limits.EventStreamsNode, "event_streams_tenant", limits.EventStreamsTenant),
 		Forwards: newGauge(LimitForwards, ForwardsNode, "forwards_tenant", ForwardsTenant),
 		Frames:   NewBudget(o.Memory.Frames), Requests: NewBudget(o.Memory.Requests), Sends: NewBudget(o.Memory.Sends),
 		Live: o.Calls,
@@ -114,6 +117,8 @@ const (
 	ForwardsNode   = 128
 	ForwardsTenant = ForwardsNode / 2
 	LimitForwards  = "forwards"
+	// LimitEventTopics is of the topics of one stream of events.
+	LimitEventTopics = "event_topics"
 )
 
 // Recovered makes an error of a panic, for deferred use: what panicked costs its own call and no other. Whatever such a call

@@ -17,6 +17,10 @@ type Limits struct {
 	// StreamsTenant and StreamsNode bound the streams that are open.
 	StreamsTenant int64
 	StreamsNode   int64
+	// EventStreamsTenant and EventStreamsNode bound the streams of server-sent events that are open, EventTopics the topics of one.
+	EventStreamsTenant int64
+	EventStreamsNode   int64
+	EventTopics        int64
 	// CallsTenant and CallsNode bound unary calls, and requests of REST, that are under way.
 	CallsTenant int64
 	CallsNode   int64
@@ -166,6 +170,9 @@ func (l *Limits) Rows() []Limit {
 		{"streams_connection", &l.StreamsConnection, 1000, 100_000},
 		{"streams_tenant", &l.StreamsTenant, 1000, 100_000},
 		{"streams_node", &l.StreamsNode, 20_000, 1_000_000},
+		{"event_streams_tenant", &l.EventStreamsTenant, 100, 100_000},
+		{"event_streams_node", &l.EventStreamsNode, 1000, 100_000},
+		{LimitEventTopics, &l.EventTopics, 64, 1000},
 		{"calls_tenant", &l.CallsTenant, 2000, 1_000_000},
 		{"calls_node", &l.CallsNode, 20_000, 1_000_000},
 		{"connections_node", &l.ConnectionsNode, 20_000, 1_000_000},

@@ -2635,6 +2635,9 @@ func (c *restCall) commitCommit() error {
 func (c *restCall) queueList() error {
 	in := new(pb.ListQueuesRequest)
 	var fact core.Fact
+	in.Prefix, _ = c.query.get("prefix")
+	in.Sort, _ = c.query.get("sort")
+	in.Only, _ = c.query.get("only")
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}

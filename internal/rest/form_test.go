@@ -38,7 +38,7 @@ func (f Form) fits() func(s string) bool {
 
 // texts are values of all kinds, from which tests choose what has a form and what has not.
 var texts = []string{
-	"", "a", "0", "1", "-1", "01", "+1", "1.5", "18446744073709551615", "18446744073709551616", "9223372036854775808", "4294967296", "true", "exact", "any", "block", "query", "cut",
+	"queues,overview", "", "a", "0", "1", "-1", "01", "+1", "1.5", "18446744073709551615", "18446744073709551616", "9223372036854775808", "4294967296", "true", "exact", "any", "block", "query", "cut",
 	"linearizable", "stale", "eligible", "convex", "A.b_c-d", "a:b", ":a", ".a", "a..b", "a.git", "a.lock", "a/b", "a b", "a\tb", "a\nb", "a\x00b", "a\x7fb", "ä", "日本", "\xff",
 	"HEAD", "refs", "refs/", "refs/heads/main", "refs/heads/a..b", "refs/heads/.a", "refs/heads/a.lock", "refs/heads/a.lock/b", "refs/heads/@{", "refs//a", "refs/heads/a.",
 	"refs/heads/a ~", "refs/heads/x*", "refs/heads/ä", "refs/" + strings.Repeat("a", 255), "refs/" + strings.Repeat("a", 256), "refs" + strings.Repeat("/a", 63), "refs" + strings.Repeat("/a", 64),

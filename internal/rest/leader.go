@@ -176,7 +176,8 @@ func (c *restCall) elsewhere(err error) error {
 		return core.Unavailable{Reason: "no_leader"}
 	}
 	// Where forwarding is not possible, a redirect is the next best answer.
-	if c.forwards() && c.h.o.Peers != nil {
+	// A stream of events goes on for minutes, which no place for forwards is for.
+	if c.forwards() && !c.route.Streams && c.h.o.Peers != nil {
 		if to, ok := c.leaderAddress(f, c.h.o.PeerOf); ok {
 			return c.forward(to)
 		}

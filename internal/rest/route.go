@@ -40,6 +40,8 @@ type Route struct {
 	Answer string
 	// Lines is the name of the schema of each line, of an answer where lines are asked for.
 	Lines string
+	// Streams says that the answer is server-sent events, which go on for minutes.
+	Streams bool
 	// Status lists the statuses of answers other than errors, the most frequent first.
 	Status []int
 	// Headers lists those of such answers that have a meaning of their own, besides Millrace-Index.

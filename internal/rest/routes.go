@@ -46,7 +46,7 @@ var (
 func routes() []*Route {
 	// The order is that of the document.
 	return slices.Concat(
-		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), errorRoutes(), bulkRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), serverRoutes(),
+		producerRoutes(), workerRoutes(), operatorRoutes(), workerListRoutes(), errorRoutes(), bulkRoutes(), dataRoutes(), keyRoutes(), tenantRoutes(), repoRoutes(), refRoutes(), collectionRoutes(), searchRoutes(), clusterRoutes(), eventRoutes(), serverRoutes(),
 	)
 }
 
@@ -225,8 +225,12 @@ func dataRoutes() []*Route {
 			Doc:    "Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.", fields: fieldNames(commitRequestFields), handle: (*restCall).commitCommit,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: pageParams,
-			Doc: "List queues by name, with their counters.", handle: (*restCall).queueList,
+			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: append([]Param{
+				{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."},
+				{Name: "sort", Type: "name|ready|oldest|dead", Doc: "name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first."},
+				{Name: "only", Type: "paused|stuck|dead", Doc: "Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running."},
+			}, pageParams...),
+			Doc: "List queues with their counters. Of a namespace with more than 10,000 queues only a prefix can be sorted or chosen from.", handle: (*restCall).queueList,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}", Native: queuesService + "Get", Answer: "QueueConfig", Headers: []string{"ETag"}, Status: statusOK,

@@ -19,6 +19,8 @@ import (
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/live"
 	"github.com/millrace/millrace/internal/strictjson"
 )
 
@@ -50,6 +52,8 @@ type Server struct {
 	http   *http.Server
 	secure *http.Server
 	routes router
+	// live tells streams of events what changes.
+	live *live.Hub
 	// bodies is how many bytes of request bodies are held; RESTBodiesBytes bounds it.
 	bodies atomic.Int64
 	// writers are *jsonWriter that wait for an answer to write.
@@ -73,6 +77,7 @@ const (
 // New makes the HTTP side. It fails when a route has no rule that says who may use it.
 func New(s *api.Server, o Options) (*Server, error) {
 	h := &Server{s: s, o: o, outcomes: make(map[*Route]*edge.Ended)}
+	h.live = live.New(live.Options{Source: eventSource{h}, Clock: s.Clock, Rand: env.SystemRand{}, Life: s.Life})
 	routes := routes()
 	if err := setRules(routes); err != nil {
 		return nil, err
@@ -145,6 +150,7 @@ func (h *Server) Shutdown() {
 	h.closed = true
 	h.mu.Unlock()
 	h.work.Wait()
+	h.live.Wait()
 }
 
 // Cut closes all connections; requests in hand see their callers gone.
@@ -260,10 +266,14 @@ func (c *restCall) serve() (err error) {
 		if fact := route.rule.Missing(c.who.Scopes); fact != nil {
 			return fact
 		}
-		if fact := c.s.Calls.Enter(c.who.Tenant); fact != nil {
+		room := &c.s.Calls
+		if route.Streams {
+			room = &c.s.Events
+		}
+		if fact := room.Enter(c.who.Tenant); fact != nil {
 			return fact
 		}
-		defer c.s.Calls.Leave(c.who.Tenant)
+		defer room.Leave(c.who.Tenant)
 		// From here the end of the token ends the request.
 		c.call = c.s.Live.Begin(c.ctx, c.who, route.rights)
 		c.ctx = c.call
@@ -286,6 +296,9 @@ func (c *restCall) serve() (err error) {
 	// the client to its own.
 	if route.waits {
 		limit += time.Duration(max(c.s.Limits.ClaimWaitMs, c.s.Limits.ResultWaitMs)) * time.Millisecond
+	}
+	if route.Streams {
+		limit = eventsFor
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, limit)
 	defer cancel()

@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"bufio"
 	"crypto/tls"
 	"encoding/json"
 	"io"
@@ -93,6 +94,15 @@ func (r *restRig) send(req *http.Request) answer {
 	resp, err := r.client.Do(req)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	// A stream of events goes on: its first event is the answer.
+	if resp.Header.Get("Content-Type") == "text/event-stream" {
+		event, err := bufio.NewReader(resp.Body).ReadString('}')
+		if err != nil {
+			r.t.Error(err)
+		}
+		_ = resp.Body.Close() // it has not ended
+		return answer{resp.StatusCode, resp.Header, event}
 	}
 	b, err := io.ReadAll(resp.Body)
 	if err != nil {

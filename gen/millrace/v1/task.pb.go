@@ -7314,6 +7314,9 @@ type ListQueuesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of their names
+	Sort          string                 `protobuf:"bytes,4,opt,name=sort,proto3" json:"sort,omitempty"`     // name, ready, oldest, dead; default name
+	Only          string                 `protobuf:"bytes,5,opt,name=only,proto3" json:"only,omitempty"`     // paused, stuck, dead; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -7362,9 +7365,30 @@ func (x *ListQueuesRequest) GetCursor() string {
 	return ""
 }
 
+func (x *ListQueuesRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListQueuesRequest) GetSort() string {
+	if x != nil {
+		return x.Sort
+	}
+	return ""
+}
+
+func (x *ListQueuesRequest) GetOnly() string {
+	if x != nil {
+		return x.Only
+	}
+	return ""
+}
+
 type ListQueuesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Queues        []*QueueStats          `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"` // by name
+	Queues        []*QueueStats          `protobuf:"bytes,1,rep,name=queues,proto3" json:"queues,omitempty"` // by name, or as sort says
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -9227,10 +9251,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\"R\n" +
 	"\x13ResumeQueueResponse\x12\x1a\n" +
 	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"A\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x81\x01\n" +
 	"\x11ListQueuesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x86\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x16\n" +
+	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x12\n" +
+	"\x04sort\x18\x04 \x01(\tR\x04sort\x12\x12\n" +
+	"\x04only\x18\x05 \x01(\tR\x04only\"\x86\x01\n" +
 	"\x12ListQueuesResponse\x12/\n" +
 	"\x06queues\x18\x01 \x03(\v2\x17.millrace.v1.QueueStatsR\x06queues\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -9396,11 +9423,11 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rCommitService\x12\xb9\x02\n" +
 	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse\"\xf5\x01ʵ\x1c\xf0\x01\x1a\n" +
 	"/v1/commit*\xcd\x01Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.2\x01*Z\r\n" +
-	"\vrequest_key`\x012\x8d\x14\n" +
-	"\fQueueService\x12\x97\x01\n" +
-	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"Nʵ\x1cJ\n" +
+	"\vrequest_key`\x012\xde\x17\n" +
+	"\fQueueService\x12\xe8\x04\n" +
+	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"\x9e\x04ʵ\x1c\x99\x04\n" +
 	"\n" +
-	"/v1/queues*)List queues by name, with their counters.R\a\n" +
+	"/v1/queues*xList queues with their counters. Of a namespace with more than 10,000 queues only a prefix can be sorted or chosen from.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.R\xa3\x01\x12\x04sort\"\x16name|ready|oldest|dead:\x82\x01name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first.R\xa7\x01\x12\x04only\"\x11paused|stuck|dead:\x8b\x01Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xa2\x01\n" +
 	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\"^ʵ\x1cZ\n" +

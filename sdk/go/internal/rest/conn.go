@@ -166,6 +166,8 @@ type restRequest struct {
 	body []byte
 	// ifMatch is the header of that name; empty: there is none.
 	ifMatch string
+	// lastEvent is the header Last-Event-ID; empty: there is none.
+	lastEvent string
 	// wait is how long the server is asked to wait before it answers.
 	wait time.Duration
 }
@@ -363,6 +365,9 @@ func (r *Conn) request(ctx context.Context, target *url.URL, q restRequest) (res
 	}
 	if q.ifMatch != "" {
 		req.Header.Set("If-Match", q.ifMatch)
+	}
+	if q.lastEvent != "" {
+		req.Header.Set("Last-Event-ID", q.lastEvent)
 	}
 	if resp, err = r.http.Do(req); err != nil {
 		return nil, wrote.Load(), err

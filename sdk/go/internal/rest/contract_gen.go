@@ -929,7 +929,7 @@ var routes = map[string][]route{
 	"/millrace.v1.QueueService/List": {
 		{
 			verb: "GET", path: []string{"/v1/queues"},
-			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"prefix", "prefix", nil}, {"sort", "sort", nil}, {"only", "only", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.QueueService/Get": {

@@ -1,0 +1,321 @@
+package live
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
+)
+
+const (
+	// Every is how often a topic is read.
+	Every = time.Second
+	// EveryTask is how often a topic of one task is read: who looks at one task waits for its next step. It costs one record.
+	EveryTask = 250 * time.Millisecond
+	// Lingers is how long a topic is read on after its last listener has left. One that comes back within it gets only what has
+	// changed meanwhile.
+	Lingers = 10 * time.Second
+	// Beat is after how long without a frame a listener is to be sent a sign of life. It is shorter than the time after which
+	// proxies close a silent connection, often 60 s.
+	Beat = 15 * time.Second
+	// sampleWithin bounds one reading of a topic: a source that hangs must not hold the topic for good.
+	sampleWithin = 10 * time.Second
+	// MaxGone bounds the rows of a topic of which it is remembered that they are gone. With more of them a listener that has missed
+	// a frame gets a whole one.
+	MaxGone = 1000
+)
+
+// Topic names what is listened to. It is a key: each has one sampler.
+type Topic struct {
+	Tenant    string
+	Namespace string
+	Name      string        // as clients write it, such as queue:mail
+	Every     time.Duration // how often it is read
+}
+
+// Row is one row of a topic. Rows are compared by their bytes.
+type Row struct {
+	ID   string // unique in the topic
+	JSON []byte // an object; it is not changed later
+}
+
+// Sample is what was read of a topic.
+type Sample struct {
+	Stamp time.Time // the age of its oldest part
+	At    []core.At // where its parts stand, by partition
+	Rows  []Row     // in the order in which they are sent
+}
+
+// Source reads topics.
+type Source interface {
+	// Sample reads a topic. NotFound says that there is no such thing; to a topic that is listened to already its rows are gone.
+	Sample(ctx context.Context, t Topic) (Sample, error)
+}
+
+// Options of a hub. All are required.
+type Options struct {
+	Source Source
+	Clock  env.Clock
+	Rand   env.Rand
+	// Life ends all samplers.
+	Life context.Context
+}
+
+// Hub has the topics that somebody listens to. It is safe for concurrent use.
+type Hub struct {
+	o Options
+	// node names this hub in the ids of frames: ticks of another one say nothing here.
+	node    string
+	running sync.WaitGroup // samplers
+
+	mu sync.Mutex // guards the fields below, and those of topics and listeners
+	// tick counts the changes of all topics together, so that one number says what a listener of several has got.
+	tick   uint64
+	topics map[Topic]*topic
+}
+
+// topic is one that is sampled.
+type topic struct {
+	key Topic
+	// ready is closed after the first sample. err is what that failed with, or why the topic has ended.
+	ready chan struct{}
+	err   error
+
+	listeners map[*Listener]struct{}
+	// since is when the last listener left, in the clock's boot time.
+	since time.Duration
+
+	last Sample
+	// rows are those of last, and those that are gone, by their ids.
+	rows map[string]*row
+	gone int // how many of rows are gone
+	// tick is that of the last change. What changed up to floor is not known row by row.
+	tick, floor uint64
+	// frames are those of the last change that were asked for, by the tick from which they lead here.
+	frames map[uint64]Frame
+}
+
+// row is a row as it was last seen; json is nil once it is gone.
+type row struct {
+	json []byte
+	tick uint64 // of its last change
+}
+
+// Frame is one event, encoded. Its bytes are shared by all who get it.
+type Frame struct {
+	Topic string
+	Bytes []byte // as server-sent events have it
+
+	tick uint64
+}
+
+// New makes a hub without topics.
+func New(o Options) *Hub {
+	var id [4]byte
+	o.Rand.Fill(id[:])
+	return &Hub{o: o, node: hex.EncodeToString(id[:]), topics: make(map[Topic]*topic)}
+}
+
+// Wait returns when no sampler runs any more, which is soon after Life has ended.
+func (h *Hub) Wait() { h.running.Wait() }
+
+// Topics is how many topics are sampled.
+func (h *Hub) Topics() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.topics)
+}
+
+// Listen begins to listen to topics, and waits until each was read once; the error of one that cannot be read is returned. last is the
+// id of the last frame that the listener has got, or empty. It must be closed.
+func (h *Hub) Listen(ctx context.Context, topics []Topic, last string) (*Listener, error) {
+	l := &Listener{h: h, wake: make(chan struct{}, 1), seen: make(map[*topic]uint64, len(topics))}
+	from := h.from(last)
+	for _, key := range topics {
+		t := h.enter(l, key, from)
+		select {
+		case <-t.ready:
+		case <-ctx.Done():
+			l.Close()
+			return nil, context.Cause(ctx)
+		case <-h.o.Life.Done():
+			l.Close()
+			return nil, core.Unavailable{Reason: "stopping"}
+		}
+		if t.err != nil {
+			l.Close()
+			return nil, t.err
+		}
+	}
+	return l, nil
+}
+
+// from reads the id of a frame; 0 where it says nothing here.
+func (h *Hub) from(id string) uint64 {
+	node, tick, ok := strings.Cut(id, "-")
+	if !ok || node != h.node {
+		return 0
+	}
+	n, err := strconv.ParseUint(tick, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// enter adds a listener to a topic, and begins to sample it if nobody has listened.
+func (h *Hub) enter(l *Listener, key Topic, from uint64) *topic {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.topics[key]
+	if t == nil {
+		t = &topic{
+			key: key, ready: make(chan struct{}), listeners: make(map[*Listener]struct{}), rows: make(map[string]*row), floor: h.tick,
+		}
+		h.topics[key] = t
+		h.running.Go(func() { h.sample(t) })
+	}
+	t.listeners[l] = struct{}{}
+	// A tick that was never given says nothing.
+	if from > h.tick {
+		from = 0
+	}
+	l.seen[t] = from
+	return t
+}
+
+// sample reads a topic again and again, until it is not listened to any more.
+func (h *Hub) sample(t *topic) {
+	timer := h.o.Clock.NewTimer(t.key.Every)
+	defer timer.Stop()
+	for first := true; ; first = false {
+		ctx, cancel := context.WithTimeout(h.o.Life, sampleWithin)
+		s, err := h.o.Source.Sample(ctx, t.key)
+		cancel()
+		if !h.publish(t, s, err, first) {
+			return
+		}
+		timer.Reset(t.key.Every)
+		select {
+		case <-timer.C():
+		case <-h.o.Life.Done():
+			h.drop(t)
+			return
+		}
+	}
+}
+
+// drop forgets a topic.
+func (h *Hub) drop(t *topic) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.topics, t.key)
+}
+
+// publish takes a sample, and wakes those who listen if anything has changed. It reports false once the topic is over.
+func (h *Hub) publish(t *topic, s Sample, err error, first bool) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if first {
+		defer close(t.ready)
+	}
+	now := h.o.Clock.Boot()
+	switch {
+	case err != nil && first:
+		t.err = err
+		delete(h.topics, t.key)
+		return false
+	case len(t.listeners) == 0 && now-t.since >= Lingers:
+		delete(h.topics, t.key)
+		return false
+	case is[core.NotFound](err):
+		s = Sample{Stamp: h.o.Clock.Wall()}
+	case is[core.NotLeader](err):
+		t.err = err // it is not held here any more, so its listeners must go elsewhere
+		delete(h.topics, t.key)
+		t.poke()
+		return false
+	case err != nil:
+		return true // what was read before stays until it can be read again
+	}
+	if h.take(t, s, first) {
+		t.poke()
+	}
+	return true
+}
+
+// is reports whether an error is, or wraps, a fact of a type.
+func is[T error](err error) bool {
+	_, ok := errors.AsType[T](err)
+	return ok
+}
+
+// poke wakes all who listen to a topic.
+func (t *topic) poke() {
+	for l := range t.listeners {
+		l.poke()
+	}
+}
+
+// take compares a sample with the one before, and reports whether rows have changed. The first one always counts as a change, so that a
+// topic without rows is told of too.
+func (h *Hub) take(t *topic, s Sample, first bool) bool {
+	tick, changed := h.tick+1, first
+	found := make(map[string]bool, len(s.Rows))
+	for _, r := range s.Rows {
+		found[r.ID] = true
+		old := t.rows[r.ID]
+		switch {
+		case old == nil:
+			t.rows[r.ID] = &row{r.JSON, tick}
+		case bytes.Equal(old.json, r.JSON):
+			continue
+		default:
+			if old.json == nil {
+				t.gone--
+			}
+			old.json, old.tick = r.JSON, tick
+		}
+		changed = true
+	}
+	for id, r := range t.rows {
+		if r.json != nil && !found[id] {
+			r.json, r.tick = nil, tick
+			t.gone++
+			changed = true
+		}
+	}
+	t.last = s
+	if !changed {
+		return false
+	}
+	h.tick, t.tick, t.frames = tick, tick, make(map[uint64]Frame)
+	if t.gone > MaxGone {
+		for id, r := range t.rows {
+			if r.json == nil {
+				delete(t.rows, id)
+			}
+		}
+		t.gone, t.floor = 0, tick
+	}
+	return true
+}
+
+// goneSince lists the rows that are gone since a tick, by id.
+func (t *topic) goneSince(from uint64) (ids []string) {
+	for id, r := range t.rows {
+		if r.json == nil && r.tick > from {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
