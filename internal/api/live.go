@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
@@ -120,4 +121,61 @@ func (s *Server) LiveTask(ctx context.Context, in Space, id core.TaskID) (*pb.Ta
 		return nil, nil, err
 	}
 	return showTask(&t), []core.At{at}, nil
+}
+
+// liveSeen is to what the times of workers are rounded: they are heard of all the time, and that alone is no change to tell of.
+const liveSeen = 10 * time.Second
+
+// LiveWorkers reads who takes tasks of a namespace. A namespace that is not there has none. partial is as in a list of workers.
+func (s *Server) LiveWorkers(ctx context.Context, in Space) (list []*pb.Worker, partial bool, err error) {
+	c, err := s.beginLive(ctx, in)
+	if err != nil {
+		if edge.UnknownNamespace(err) {
+			err = nil
+		}
+		return nil, false, err
+	}
+	found, partial := s.Workers().workers.Workers(ctx, c.partitions)
+	for i := range found {
+		w := &found[i]
+		w.Since, w.Seen = liveTime(w.Since), liveTime(w.Seen)
+	}
+	list, cut := showWorkers(found, "")
+	return list, partial || cut, nil
+}
+
+// liveTime rounds a time down to liveSeen.
+func liveTime(t core.ShardTime) core.ShardTime { return t - t%core.ShardTime(liveSeen.Milliseconds()) }
+
+// LiveBulk reads a job about many tasks, its parts in all partitions as one. NotFound: no partition has it.
+func (s *Server) LiveBulk(ctx context.Context, in Space, id core.TaskID) (*pb.BulkJob, []core.At, error) {
+	unknown := core.NotFound{Kind: "bulk", ID: id.String()}
+	c, err := s.beginLive(ctx, in)
+	if edge.UnknownNamespace(err) {
+		return nil, nil, unknown
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := make([]*core.BulkJob, c.t.parts) // each is written by one reading
+	at, err := c.liveEach(func(p core.Partition) (core.At, error) {
+		list, at, err := s.node.bulk.Bulks(ctx, p, asLive)
+		if i := slices.IndexFunc(list, func(j core.BulkJob) bool { return j.ID == id }); i >= 0 {
+			parts[p.Index] = &list[i]
+		}
+		return at, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []core.BulkJob
+	for _, one := range parts {
+		if one != nil {
+			all = addJob(all, one)
+		}
+	}
+	if len(all) == 0 {
+		return nil, nil, unknown
+	}
+	return showJob(&all[0]), at, nil
 }

@@ -44,20 +44,27 @@ func (ws *WorkerService) List(ctx context.Context, in *pb.ListWorkersRequest) (*
 		return nil, err
 	}
 	list, partial := ws.workers.Workers(ctx, c.partitions)
-	// With room for one answer, whatever workers call themselves and their kinds.
-	out, room := &pb.ListWorkersResponse{Partial: partial}, AnswerBytes
+	out := &pb.ListWorkersResponse{}
+	out.Workers, out.Partial = showWorkers(list, in.GetQueue())
+	out.Partial = out.Partial || partial
+	return out, nil
+}
+
+// showWorkers shows the workers of a queue, or of any if it is empty. cut says that there are more than one answer has room for,
+// whatever workers call themselves and their kinds.
+func showWorkers(list []core.Worker, queue string) (out []*pb.Worker, cut bool) {
+	room := AnswerBytes
 	for i := range list {
 		w := &list[i]
-		if in.GetQueue() != "" && !slices.Contains(w.Queues, in.GetQueue()) {
+		if queue != "" && !slices.Contains(w.Queues, queue) {
 			continue
 		}
 		if room -= workerBytes(w); room < 0 {
-			out.Partial = true
-			break
+			return out, true
 		}
-		out.Workers = append(out.Workers, showWorker(w))
+		out = append(out, showWorker(w))
 	}
-	return out, nil
+	return out, false
 }
 
 // workerBytes is about what a worker takes in an answer.

@@ -37,6 +37,7 @@ func (t *topic) encode(node string, from uint64) []byte {
 		w.Close('}')
 	})
 	w.OptBool("whole", from == 0)
+	w.OptBool("partial", t.last.Partial)
 	var rows [][]byte
 	for _, r := range t.last.Rows {
 		if t.rows[r.ID].tick > from {

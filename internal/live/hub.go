@@ -52,6 +52,8 @@ type Sample struct {
 	Stamp time.Time // the age of its oldest part
 	At    []core.At // where its parts stand, by partition
 	Rows  []Row     // in the order in which they are sent
+	// Partial says that not all rows could be read.
+	Partial bool
 }
 
 // Source reads topics.
@@ -265,10 +267,10 @@ func (t *topic) poke() {
 	}
 }
 
-// take compares a sample with the one before, and reports whether rows have changed. The first one always counts as a change, so that a
+// take compares a sample with the one before, and reports whether rows have changed, or whether they are all. The first one always counts as a change, so that a
 // topic without rows is told of too.
 func (h *Hub) take(t *topic, s Sample, first bool) bool {
-	tick, changed := h.tick+1, first
+	tick, changed := h.tick+1, first || s.Partial != t.last.Partial
 	found := make(map[string]bool, len(s.Rows))
 	for _, r := range s.Rows {
 		found[r.ID] = true

@@ -311,3 +311,20 @@ func TestRowsThatAreGoneAreRememberedUpToABound(t *testing.T) {
 		t.Errorf("a listener older than what is known got %s", f.Bytes)
 	}
 }
+
+func TestAFrameSaysThatRowsAreMissing(t *testing.T) {
+	h := &Hub{topics: make(map[Topic]*topic)}
+	tp := &topic{key: mail, rows: make(map[string]*row)}
+	sample := Sample{Rows: []Row{{"a", []byte("{}")}}}
+	h.take(tp, sample, true)
+	before := tp.tick
+	for _, partial := range []bool{true, false} {
+		sample.Partial = partial
+		if !h.take(tp, sample, false) || strings.Contains(string(tp.frame("n", before).Bytes), `"partial":true`) != partial {
+			t.Errorf("partial %t: %s", partial, tp.frame("n", before).Bytes)
+		}
+		if h.take(tp, sample, false) {
+			t.Error("the same again counts as a change")
+		}
+	}
+}

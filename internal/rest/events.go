@@ -33,9 +33,9 @@ func eventRoutes() []*Route {
 	return []*Route{
 		{
 			Method: http.MethodGet, Path: "/v1/events", Streams: true, rule: edge.Needs(auth.TaskRead), Status: statusOK,
-			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. A row of a queue is a QueueStats, of a task a Task without its payload and its result. Topics are read each second, those of a task four times. A comment comes each 15 seconds.",
+			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, and of a worker a Worker, whose times are to 10 seconds. The id of a row is its name or id; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.",
 			Query: []Param{
-				{Name: "topics", Type: "string", Form: topicsForm(), Required: true, Doc: "1 to 64, separated by commas: overview (all queues in sum), queues, queue:NAME, task:ID."},
+				{Name: "topics", Type: "string", Form: topicsForm(), Required: true, Doc: "1 to 64, separated by commas: overview (all queues in sum), queues, queue:NAME, task:ID, bulk:ID, workers."},
 			},
 			Header: []Param{
 				{Name: headerLastEvent, Type: "string", Form: Form{MaxLength: 64}, Doc: "The id of the last event of a stream of the same topics: what has changed since is sent. Without it, and at another node, each topic begins with all its rows."},
@@ -48,7 +48,7 @@ func eventRoutes() []*Route {
 // topicsForm is of the topics of a stream.
 func topicsForm() Form {
 	inner := func(pattern string) string { return strings.TrimSuffix(strings.TrimPrefix(pattern, "^"), "$") }
-	topic := `(overview|queues|queue:` + inner(queueForm.Pattern) + `|task:` + inner(taskForm.Pattern) + `)`
+	topic := `(overview|queues|workers|queue:` + inner(queueForm.Pattern) + `|(task|bulk):` + inner(taskForm.Pattern) + `)`
 	return Form{Pattern: `^` + topic + `(,` + topic + `)*$`, Examples: []string{"overview,queue:mail"}}
 }
 
@@ -120,21 +120,24 @@ func (c *restCall) topics() ([]live.Topic, core.Fact) {
 		t := live.Topic{Tenant: c.who.Tenant, Namespace: space, Name: name, Every: live.Every}
 		kind, of, named := strings.Cut(name, ":")
 		switch {
-		case !named && (kind == "overview" || kind == "queues"):
+		case !named && (kind == "overview" || kind == "queues" || kind == "workers"):
 		case named && kind == "queue":
 			if fact := api.QueueName("topics", of); fact != nil {
 				return nil, fact
 			}
-		case named && kind == "task":
+		case named && (kind == "task" || kind == "bulk"):
 			id, err := core.ParseTaskID(of)
-			if err != nil {
-				return nil, edge.Invalid("topics", "has an id of a task that is malformed")
+			if err != nil || id.IsZero() {
+				return nil, edge.Invalid("topics", "has an id of a task or a job that is malformed")
 			}
-			t.Name, t.Every = "task:"+id.String(), live.EveryTask
-		case !named && (kind == "workers" || kind == "cluster"), named && kind == "bulk":
+			t.Name = kind + ":" + id.String()
+			if kind == "task" {
+				t.Every = live.EveryTask
+			}
+		case !named && kind == "cluster":
 			return nil, edge.NotSupported("topics")
 		default:
-			return nil, edge.Invalid("topics", "must be of overview, queues, queue:NAME, task:ID")
+			return nil, edge.Invalid("topics", "must be of overview, queues, queue:NAME, task:ID, bulk:ID, workers")
 		}
 		out[i] = t
 	}
@@ -156,42 +159,67 @@ func (e eventSource) Sample(ctx context.Context, t live.Topic) (s live.Sample, e
 // sample reads a topic that was checked.
 func (e eventSource) sample(ctx context.Context, t live.Topic) (s live.Sample, err error) {
 	in := api.Space{Tenant: t.Tenant, Name: t.Namespace}
-	kind, of, _ := strings.Cut(t.Name, ":")
-	switch kind {
-	case "task":
-		var id core.TaskID
-		if id, err = core.ParseTaskID(of); err != nil {
-			return s, err
-		}
-		var task *pb.Task
-		if task, s.At, err = e.h.s.LiveTask(ctx, in, id); err != nil {
-			return s, err
-		}
-		s.Rows = []live.Row{e.row(task.GetId(), func(w *jsonWriter) { writeTask(w, task) })}
+	switch kind, of, _ := strings.Cut(t.Name, ":"); kind {
+	case "task", "bulk":
+		s, err = e.one(ctx, in, kind, of)
 	case "queue":
 		var q *pb.QueueStats
-		if q, s.At, err = e.h.s.LiveQueue(ctx, in, of); err != nil {
-			return s, err
+		if q, s.At, err = e.h.s.LiveQueue(ctx, in, of); err == nil {
+			s.Rows = []live.Row{e.row(of, func(w *jsonWriter) { writeQueueStats(w, q) })}
 		}
-		s.Rows = []live.Row{e.row(of, func(w *jsonWriter) { writeQueueStats(w, q) })}
+	case "workers":
+		var list []*pb.Worker
+		list, s.Partial, err = e.h.s.LiveWorkers(ctx, in)
+		for _, one := range list {
+			s.Rows = append(s.Rows, e.row(one.GetId()+"\n"+one.GetHost(), func(w *jsonWriter) { writeWorker(w, one) }))
+		}
 	default:
-		var queues []*pb.QueueStats
-		if queues, s.At, err = e.h.s.LiveQueues(ctx, in, eventQueues); err != nil {
-			return s, err
-		}
-		if kind == "overview" {
-			s.Rows = []live.Row{e.row(kind, func(w *jsonWriter) { writeOverview(w, queues) })}
-			break
-		}
-		for _, q := range queues {
-			s.Rows = append(s.Rows, e.row(q.GetQueue(), func(w *jsonWriter) { writeQueueStats(w, q) }))
-		}
+		s, err = e.queues(ctx, in, kind)
+	}
+	if err != nil {
+		return s, err
 	}
 	s.Stamp = e.h.s.Clock.Wall()
 	for _, at := range s.At {
 		if stamp := api.TimeOf(at.Stamp); stamp != nil && stamp.AsTime().Before(s.Stamp) {
 			s.Stamp = stamp.AsTime()
 		}
+	}
+	return s, nil
+}
+
+// one reads a task, or a job about many.
+func (e eventSource) one(ctx context.Context, in api.Space, kind, of string) (s live.Sample, err error) {
+	id, err := core.ParseTaskID(of)
+	if err != nil {
+		return s, err
+	}
+	if kind == "bulk" {
+		var job *pb.BulkJob
+		if job, s.At, err = e.h.s.LiveBulk(ctx, in, id); err == nil {
+			s.Rows = []live.Row{e.row(job.GetId(), func(w *jsonWriter) { writeBulkJob(w, job) })}
+		}
+		return s, err
+	}
+	var task *pb.Task
+	if task, s.At, err = e.h.s.LiveTask(ctx, in, id); err == nil {
+		s.Rows = []live.Row{e.row(task.GetId(), func(w *jsonWriter) { writeTask(w, task) })}
+	}
+	return s, err
+}
+
+// queues reads all queues, as a row each or, for overview, in sum.
+func (e eventSource) queues(ctx context.Context, in api.Space, kind string) (s live.Sample, err error) {
+	var queues []*pb.QueueStats
+	if queues, s.At, err = e.h.s.LiveQueues(ctx, in, eventQueues); err != nil {
+		return s, err
+	}
+	if kind == "overview" {
+		s.Rows = []live.Row{e.row(kind, func(w *jsonWriter) { writeOverview(w, queues) })}
+		return s, nil
+	}
+	for _, q := range queues {
+		s.Rows = append(s.Rows, e.row(q.GetQueue(), func(w *jsonWriter) { writeQueueStats(w, q) }))
 	}
 	return s, nil
 }

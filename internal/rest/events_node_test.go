@@ -167,6 +167,39 @@ func TestEventsTellWhatChangesInANamespaceOfTheTenantAlone(t *testing.T) {
 	}
 }
 
+func TestEventsTellOfWorkersAndOfJobsAboutManyTasks(t *testing.T) {
+	d := openDoorOf(t, 2, mail)
+	d.do(mail, http.MethodPost, "/v1/namespace", `{"partitions": 3}`).want(t, 201)
+	for range 9 {
+		d.do(mail, http.MethodPost, "/v1/tasks", `{"queue": "mail", "kind": "send", "payload": {}}`).want(t, 201)
+	}
+	e, status, body := d.listen(mail, "topics=workers", "")
+	if e == nil {
+		t.Fatal(status, body)
+	}
+	if got := e.next(); !got.Whole || len(got.Rows) != 0 {
+		t.Errorf("before any worker: %+v", got)
+	}
+	d.do(mail, http.MethodPost, "/v1/tasks:claim", `{"queues": ["mail"], "worker": "w-1", "max": 1}`).want(t, 200)
+	got := e.until("workers", func(v event) bool { return len(v.Rows) == 1 && v.Rows[0]["running"] == 1.0 })
+	if got.Rows[0]["id"] != "w-1" {
+		t.Errorf("a worker: %+v", got)
+	}
+	e.stop()
+
+	id := d.do(mail, http.MethodPost, "/v1/bulk", `{"action": "cancel", "filter": {"queue": "mail"}, "rate": 4}`).want(t, 202).text(t, "job", "id")
+	if e, status, body = d.listen(mail, "topics=bulk:"+id, ""); e == nil {
+		t.Fatal(status, body)
+	}
+	if got := e.next(); !got.Whole || len(got.Rows) != 1 || got.Rows[0]["id"] != id || len(got.At) != 3 {
+		t.Errorf("a job: %+v", got)
+	}
+	e.until("bulk:"+id, func(v event) bool { return len(v.Rows) == 1 && v.Rows[0]["state"] == "done" })
+	if _, status, body := d.listen(mail, "ns=other&topics=bulk:"+id, ""); status != 404 {
+		t.Errorf("a job of another namespace: %d %s", status, body)
+	}
+}
+
 func TestEventsRefuseWhatIsNoTopic(t *testing.T) {
 	d := openDoor(t, "one")
 	for query, want := range map[string]string{
@@ -177,8 +210,9 @@ func TestEventsRefuseWhatIsNoTopic(t *testing.T) {
 		"topics=queue:a%0Ab": "topics",
 		"topics=task:x":      "topics",
 		"topics=queues,":     "topics",
-		"topics=workers":     "not_supported",
-		"topics=bulk:b1":     "not_supported",
+		"topics=workers:a":   "topics",
+		"topics=cluster":     "not_supported",
+		"topics=bulk:b1":     "topics",
 		"topics=queues&x=1":  "unknown_field",
 	} {
 		if _, status, body := d.listen("one", query, ""); status != 400 || !strings.Contains(body, want) {
