@@ -86,6 +86,7 @@ func (w *visitor) everyRoute() {
 	w.do("GET", "/v1/namespace", "", "", 200)
 	w.do("GET", "/v1/status", "", "", 200)
 	w.do("GET", "/v1/openapi.json", "", "", 200)
+	w.firstEvent("overview,queue:q")
 
 	makeTask()
 	w.do("DELETE", "/v1/namespace", "", "", 409) // it has a task
