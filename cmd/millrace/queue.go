@@ -22,7 +22,7 @@ func (a *app) queueCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.queueListCmd(), a.queueStatsCmd(), a.queueErrorsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd())
+	c.AddCommand(a.queueListCmd(), a.queueTopCmd(), a.queueTailCmd(), a.queueStatsCmd(), a.queueErrorsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd())
 	return c
 }
 
@@ -69,17 +69,22 @@ func statsOf(s millrace.QueueStats) statsView {
 	}
 }
 
-// queueListCmd makes the command that lists all queues, page by page.
+// queueListCmd makes the command that lists queues, page by page.
 func (a *app) queueListCmd() *cobra.Command {
-	return &cobra.Command{
+	var f queueFlags
+	c := &cobra.Command{
 		Use:   "list",
 		Short: "List queues with their counters",
-		Args:  cobra.NoArgs,
+		Example: `  millrace queue list --sort oldest
+  millrace queue list --only dead --prefix mail.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				q := f.q
+				q.Limit = 1000
 				// Queues come in pages; an empty cursor after a page says that it was the last.
-				for cursor := ""; ; {
-					page, next, err := client.Queues(ctx, 1000, cursor)
+				for {
+					page, next, err := client.FindQueues(ctx, q)
 					if err != nil {
 						return err
 					}
@@ -99,11 +104,13 @@ func (a *app) queueListCmd() *cobra.Command {
 					if next == "" {
 						return nil
 					}
-					cursor = next
+					q.Cursor = next
 				}
 			})
 		},
 	}
+	f.flags(c)
+	return c
 }
 
 // queueStatsCmd makes the command that prints one queue's counters.
