@@ -441,8 +441,12 @@ func mergeQueues(all, one []core.QueueStats, limit int) []core.QueueStats {
 // cursor leads on.
 const listPartitions = 64
 
-// listAll reads a page of tasks, partition after partition. The cursor is the partition, and the cursor within it.
+// listAll reads a page of tasks, partition after partition. The cursor is the partition, and the cursor within it. What has ended last
+// is listed in one order over all partitions.
 func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse, error) {
+	if before, ok := lastEnded(q); ok {
+		return c.listEnded(ctx, q, before)
+	}
 	place, rest, fact := readPlaceCursor(q.Cursor, c.t.parts)
 	if fact != nil {
 		return nil, fact

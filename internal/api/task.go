@@ -198,7 +198,6 @@ func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListRe
 		}
 		return nil, err
 	}
-	// Partition after partition, with a cursor that says which.
 	if c.t.several() {
 		return c.listAll(ctx, q)
 	}

@@ -57,6 +57,9 @@ type ListQuery struct {
 	Desc   bool   // the last ones first
 	Limit  int    // 1 to 1000
 	Cursor []byte // opaque, from the page before; nil for the first
+	// Before is where the list of the ended tasks of a queue begins that has the last ones first: with those that ended before it. It
+	// and Cursor are mutually exclusive. The zero value: at the last one.
+	Before TaskEnd
 
 	// The rest is asked of each task that the index has.
 
@@ -68,6 +71,12 @@ type ListQuery struct {
 	To     ShardTime // created before; 0: ever
 
 	Fingerprint Fingerprint // of its last error; 0: any
+}
+
+// TaskEnd is a place among ended tasks: those that ended at one time are ordered by their ids.
+type TaskEnd struct {
+	At ShardTime // of the wall clocks
+	ID TaskID
 }
 
 // TaskPage is a page of tasks, without payloads and results. It may be short, and even empty, and still have a cursor: the list ends

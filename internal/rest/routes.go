@@ -74,7 +74,7 @@ func producerRoutes() []*Route {
 		{
 			// A list is of one queue and one state, since that is how tasks are stored.
 			Method: http.MethodGet, Path: "/v1/tasks", Native: tasksService + "List", Answer: "ListResponse", Status: statusOK,
-			Doc: "List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.",
+			Doc: "List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.",
 			Query: append([]Param{
 				{Name: "queue", Type: "string", Form: queueForm.filled(), Doc: "Name of the queue; default: of any."},
 				{Name: "state", Type: "blocked|scheduled|ready|running|completed|dead|cancelled", Doc: "State of the tasks; default: any."},

@@ -222,7 +222,8 @@ func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 }
 
 // ListQuery asks for a page of the tasks that have everything that it names: those of a queue in a state in the order of that state,
-// else about in the order of their creation.
+// else about in the order of their creation; partition after partition. Ended tasks of a queue with the last ones first, of which no more
+// is asked, come in one order over all partitions.
 type ListQuery struct {
 	Queue  string // empty: any
 	State  State  // 0: any

@@ -2684,7 +2684,8 @@ func (x *ListAttemptsResponse) GetAt() *At {
 }
 
 // ListRequest asks for a page of tasks. Those of a queue in a state come in the order of that state's index; others about in the
-// order of their creation, partition after partition.
+// order of their creation; partition after partition. Ended tasks of a queue with the last ones first, of which no more is asked, come
+// in one order over all partitions.
 type ListRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`                         // empty: of any
@@ -9381,7 +9382,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xfa0\n" +
+	"\fEQUAL_JITTER\x10\x052\xe01\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
@@ -9399,9 +9400,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
 	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
 	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
-	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xe6\a\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xa8\aʵ\x1c\xa3\a\n" +
-	"\t/v1/tasks*\xf5\x01List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R\a\n" +
+	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xcc\b\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\x8e\bʵ\x1c\x89\b\n" +
+	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xe5\x01\n" +

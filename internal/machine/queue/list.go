@@ -42,6 +42,9 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 		return page, core.Invalid{Field: "state", Message: "is not a state of a task"}
 	}
 	k := newPicker(v, p, &q, shift)
+	if q.Before != (core.TaskEnd{}) && (q.Queue == "" || !q.State.Terminal() || !q.Desc || len(q.Cursor) > 0 || k.picky()) {
+		return page, badCursor
+	}
 	var number uint32
 	if q.Queue != "" {
 		value, ok, err := v.Get(keys.AppendQueueConfig(nil, p, q.Queue))
@@ -66,6 +69,7 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 	default:
 		return k.byState(inspect)
 	}
+	q.Before.At = q.Before.At.Add(-shift)
 	if q.State == core.Scheduled {
 		ids, page.Next, err = listScheduled(v, p, q, number, shift, inspect)
 	} else {
@@ -105,6 +109,9 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 			from = at
 		}
 	}
+	if q.Before.ID != (core.TaskID{}) {
+		to = keys.AppendTerminal(nil, p, number, q.State, q.Before.At, q.Before.ID)
+	}
 	if q.State.Terminal() {
 		c, err := readCounters(v, p, number)
 		if err != nil {
@@ -114,6 +121,9 @@ func listIDs(v core.View, p core.Partition, q core.ListQuery, number uint32, ins
 			if first := swept.after(p, number, q.State); keys.Compare(from, first) < 0 {
 				from = first // what is before was removed
 			}
+		}
+		if to != nil && keys.Compare(from, to) >= 0 {
+			return nil, nil, nil
 		}
 	}
 	var bad error
