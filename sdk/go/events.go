@@ -19,14 +19,17 @@ type Event struct {
 	Stamp time.Time `json:"stamp"`
 	// Whole says that Rows are all there are; else they are those that have changed.
 	Whole bool `json:"whole"`
-	// Rows are objects as REST has them: of a queue its counters, of a task the task without payload and result.
+	// Partial says that not all rows could be read: a leader that knows workers did not answer, or there are too many.
+	Partial bool `json:"partial"`
+	// Rows are objects as REST has them: of a queue its counters, of a task the task without payload and result, of a job its progress,
+	// of a worker what the list of workers has, its times to 10 seconds.
 	Rows []json.RawMessage `json:"rows"`
-	// Gone are the ids of rows that are not there any more.
+	// Gone are the ids of rows that are not there any more: of a worker its id, a line feed and its host.
 	Gone []string `json:"gone"`
 }
 
-// Events tells what changes in topics, until ctx ends: overview (all queues in sum), queues, TopicQueue and TopicTask (needs the scope
-// task:read). Each topic begins with a whole event. A reader that is slow gets the newest state, in one event. A stream that was lost is
+// Events tells what changes in topics, until ctx ends: TopicOverview, TopicQueues, TopicWorkers, TopicQueue, TopicTask and TopicBulk (needs
+// the scope task:read). Each topic begins with a whole event. A reader that is slow gets the newest state, in one event. A stream that was lost is
 // opened again, and goes on where it was; what is refused ends the iteration with its error. It needs REST.
 func (c *Client) Events(ctx context.Context, topics ...string) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
@@ -68,8 +71,18 @@ func (c *Client) Events(ctx context.Context, topics ...string) iter.Seq2[Event, 
 	}
 }
 
+// Topics of a namespace.
+const (
+	TopicOverview = "overview" // all queues in sum
+	TopicQueues   = "queues"   // each queue
+	TopicWorkers  = "workers"
+)
+
 // TopicQueue is the topic of a queue's counters.
 func TopicQueue(name string) string { return "queue:" + name }
 
 // TopicTask is the topic of a task.
 func TopicTask(id string) string { return "task:" + id }
+
+// TopicBulk is the topic of a job about many tasks.
+func TopicBulk(id string) string { return "bulk:" + id }
