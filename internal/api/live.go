@@ -123,7 +123,7 @@ func (s *Server) LiveTask(ctx context.Context, in Space, id core.TaskID) (*pb.Ta
 	return showTask(&t), []core.At{at}, nil
 }
 
-// liveSeen is to what the times of workers are rounded: they are heard of all the time, and that alone is no change to tell of.
+// liveSeen is to what the times of workers are rounded: they are heard of all the time, and nothing need be told of that alone.
 const liveSeen = 10 * time.Second
 
 // LiveWorkers reads who takes tasks of a namespace. A namespace that is not there has none. partial is as in a list of workers.

@@ -173,7 +173,7 @@ func (h *Hub) from(id string) uint64 {
 	return n
 }
 
-// enter adds a listener to a topic, and begins to sample it if nobody has listened.
+// enter adds a listener to a topic, and begins to sample it if it is new.
 func (h *Hub) enter(l *Listener, key Topic, from uint64) *topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()

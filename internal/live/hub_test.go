@@ -64,17 +64,17 @@ var (
 	other = Topic{"other", "default", "queue:mail", Every}
 )
 
-// within runs a test of a hub under a clock of its own.
-func within(t *testing.T, test func(t *testing.T, h *Hub, f *fake)) {
+// begin makes a hub in the bubble of a test, whose clock is its own.
+func begin(t *testing.T) (*Hub, *fake) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		life, end := context.WithCancel(t.Context())
-		f := &fake{rows: map[string]string{"a": "1", "b": "1"}}
-		h := New(Options{Source: f, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Life: life})
-		test(t, h, f)
+	life, end := context.WithCancel(context.Background())
+	f := &fake{rows: map[string]string{"a": "1", "b": "1"}}
+	h := New(Options{Source: f, Clock: env.SystemClock{}, Rand: env.SystemRand{}, Life: life})
+	t.Cleanup(func() {
 		end()
 		h.Wait()
 	})
+	return h, f
 }
 
 func listen(t *testing.T, h *Hub, last string, topics ...Topic) *Listener {
@@ -109,7 +109,8 @@ func idOf(event string) string {
 }
 
 func TestTheFirstFrameIsWholeAndOthersHaveWhatChanged(t *testing.T) {
-	within(t, func(t *testing.T, h *Hub, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := begin(t)
 		l := listen(t, h, "", mail)
 		defer l.Close()
 		const head = "event: queue:mail\ndata: {\"topic\":\"queue:mail\",\"stamp\":\"2001-09-09T01:46:40Z\",\"at\":[{\"partition\":1,\"index\":\"7\"}],"
@@ -132,7 +133,8 @@ func TestTheFirstFrameIsWholeAndOthersHaveWhatChanged(t *testing.T) {
 }
 
 func TestManyListenersShareOneSampleAndOneFrame(t *testing.T) {
-	within(t, func(t *testing.T, h *Hub, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := begin(t)
 		var all []*Listener
 		for range 50 {
 			l := listen(t, h, "", mail)
@@ -166,7 +168,8 @@ func TestManyListenersShareOneSampleAndOneFrame(t *testing.T) {
 }
 
 func TestASlowReaderGetsTheNewestStateInOneFrame(t *testing.T) {
-	within(t, func(t *testing.T, h *Hub, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := begin(t)
 		l := listen(t, h, "", mail)
 		defer l.Close()
 		next(t, l)
@@ -186,7 +189,8 @@ func TestASlowReaderGetsTheNewestStateInOneFrame(t *testing.T) {
 }
 
 func TestAListenerThatComesBackGetsWhatItMissed(t *testing.T) {
-	within(t, func(t *testing.T, h *Hub, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := begin(t)
 		l := listen(t, h, "", mail)
 		id := idOf(next(t, l))
 		l.Close()
@@ -225,7 +229,8 @@ func TestAListenerThatComesBackGetsWhatItMissed(t *testing.T) {
 }
 
 func TestFramesOfSeveralTopicsComeInTheOrderOfTheirTicks(t *testing.T) {
-	within(t, func(t *testing.T, h *Hub, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := begin(t)
 		l := listen(t, h, "", mail, other)
 		defer l.Close()
 		last := uint64(0)
@@ -250,7 +255,8 @@ func TestFramesOfSeveralTopicsComeInTheOrderOfTheirTicks(t *testing.T) {
 }
 
 func TestErrors(t *testing.T) {
-	within(t, func(t *testing.T, h *Hub, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := begin(t)
 		f.fail(core.NotFound{Kind: "queue", ID: "mail"})
 		if _, err := h.Listen(t.Context(), []Topic{mail}, ""); !is[core.NotFound](err) {
 			t.Fatalf("what is not there: %v", err)
@@ -278,7 +284,8 @@ func TestErrors(t *testing.T) {
 }
 
 func TestASignOfLifeIsDueAndTheEndIsTold(t *testing.T) {
-	within(t, func(t *testing.T, h *Hub, f *fake) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := begin(t)
 		l := listen(t, h, "", mail)
 		defer l.Close()
 		next(t, l)

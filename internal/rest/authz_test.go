@@ -87,7 +87,6 @@ func goodRESTRequests() map[string]sampleRequest {
 		"GET /v1/repos/{repo}/refs/{name}":    {path: "/v1/repos/app/refs/heads/main"},
 		"GET /v1/repos/{repo}/reflog":         {path: "/v1/repos/app/reflog?name=HEAD"},
 		"GET /v1/status":                      {path: "/v1/status"},
-		"GET /v1/events":                      {path: "/v1/events?topics=queues"},
 		"GET /v1/openapi.json":                {path: "/v1/openapi.json"},
 		"PUT /v1/kv/{keyspace}/keys/{key}":    {path: "/v1/kv/ks/keys/k", body: "v"},
 		"DELETE /v1/kv/{keyspace}/keys/{key}": {path: "/v1/kv/ks/keys/k"},
@@ -98,17 +97,10 @@ func goodRESTRequests() map[string]sampleRequest {
 		"GET /v1/keyspaces/{keyspace}":        {path: "/v1/keyspaces/ks"},
 		"PUT /v1/keyspaces/{keyspace}":        {path: "/v1/keyspaces/ks", body: `{"quota":{"bytes":5}}`},
 		"DELETE /v1/keyspaces/{keyspace}":     {path: "/v1/keyspaces/ks"},
-		"GET /v1/cluster":                     {path: "/v1/cluster"},
-		"POST /v1/cluster/members":            {path: "/v1/cluster/members", body: `{"verb":"add","node":4,"peer":"h:1"}`},
-		"POST /v1/cluster/transfer":           {path: "/v1/cluster/transfer", body: `{"shard":1,"to":2}`},
-		"POST /v1/cluster/balance":            {path: "/v1/cluster/balance"},
-		"POST /v1/cluster/finalize":           {path: "/v1/cluster/finalize"},
-		"GET /v1/tenant":                      {path: "/v1/tenant"},
-		"GET /v1/tenants/{tenant}":            {path: "/v1/tenants/acme"},
-		"PUT /v1/tenants/{tenant}":            {path: "/v1/tenants/acme", body: `{"key_bytes":5}`},
 	}
 	maps.Copy(out, goodOperateRequests())
 	maps.Copy(out, goodSearchRequests())
+	maps.Copy(out, goodServerRequests())
 	maps.Copy(out, goodWatchRequests())
 	return out
 }
@@ -119,6 +111,21 @@ func goodWatchRequests() map[string]sampleRequest {
 		"GET /v1/errors":                  {path: "/v1/errors"},
 		"GET /v1/workers":                 {path: "/v1/workers"},
 		"POST /v1/workers/{worker}:quiet": {path: "/v1/workers/w:quiet", body: `{"on":true}`},
+	}
+}
+
+// goodServerRequests are those of the routes about the server, the cluster and tenants, and of events.
+func goodServerRequests() map[string]sampleRequest {
+	return map[string]sampleRequest{
+		"GET /v1/events":            {path: "/v1/events?topics=queues"},
+		"GET /v1/cluster":           {path: "/v1/cluster"},
+		"POST /v1/cluster/members":  {path: "/v1/cluster/members", body: `{"verb":"add","node":4,"peer":"h:1"}`},
+		"POST /v1/cluster/transfer": {path: "/v1/cluster/transfer", body: `{"shard":1,"to":2}`},
+		"POST /v1/cluster/balance":  {path: "/v1/cluster/balance"},
+		"POST /v1/cluster/finalize": {path: "/v1/cluster/finalize"},
+		"GET /v1/tenant":            {path: "/v1/tenant"},
+		"GET /v1/tenants/{tenant}":  {path: "/v1/tenants/acme"},
+		"PUT /v1/tenants/{tenant}":  {path: "/v1/tenants/acme", body: `{"key_bytes":5}`},
 	}
 }
 

@@ -237,7 +237,9 @@ func TestStreamsOfEventsAndTheirTopicsAreBounded(t *testing.T) {
 	second.next()
 	refused("three", "topics=queues", "event_streams_node", 503)
 	first.stop()
-	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for begun := time.Now(); ; <-tick.C {
 		if e, _, _ := d.listen("three", "topics=queues", ""); e != nil {
 			e.next()
 			return
