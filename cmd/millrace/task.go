@@ -26,7 +26,7 @@ func (a *app) taskCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.taskCreateCmd(), a.taskGetCmd(), a.taskWhyCmd(), a.taskEffectsCmd(), a.taskListCmd(), a.taskWaitCmd(), a.taskClaimCmd(),
+	c.AddCommand(a.taskCreateCmd(), a.taskGetCmd(), a.taskWhyCmd(), a.taskEffectsCmd(), a.taskLogsCmd(), a.taskListCmd(), a.taskWaitCmd(), a.taskClaimCmd(),
 		a.taskCompleteCmd(), a.taskFailCmd(), a.taskCancelCmd(), a.taskRetryCmd(), a.taskReleaseCmd(), a.taskEditCmd(), a.taskRmCmd())
 	return c
 }
@@ -65,6 +65,8 @@ type taskView struct {
 	// ExpiresAt is when a task is dead that no worker got yet; Cancel says who asked for its cancel.
 	ExpiresAt time.Time   `json:"expires_at,omitzero"`
 	Cancel    *cancelView `json:"cancel,omitempty"`
+	// Progress is what the worker of the last attempt told.
+	Progress *progressView `json:"progress,omitempty"`
 	// Nil in lists, which do not fetch payloads and results; Result is also nil if the task has
 	// none.
 	Payload *content `json:"payload,omitempty"`
@@ -98,7 +100,7 @@ func viewOf(t *millrace.TaskInfo, whole bool) taskView {
 		ID: t.ID, Queue: t.Queue, Kind: t.Kind, State: t.State.String(), Reason: t.Reason, Attempt: t.Attempt,
 		Failures: t.Failures, Crashes: t.Crashes, Priority: t.Priority, Tag: t.Tag, Headers: t.Headers, CreatedAt: t.CreatedAt,
 		RunAt: t.RunAt, StartedAt: t.StartedAt, FinishedAt: t.FinishedAt, LeaseUntil: t.LeaseUntil, Worker: t.Worker,
-		Error: t.ErrorMessage, ErrorCode: t.ErrorCode, Labels: t.Labels, ExpiresAt: t.ExpiresAt, Cancel: cancelOf(t.Cancel),
+		Error: t.ErrorMessage, ErrorCode: t.ErrorCode, Labels: t.Labels, ExpiresAt: t.ExpiresAt, Cancel: cancelOf(t.Cancel), Progress: progressViewOf(t.Progress),
 		Fingerprint: t.Fingerprint,
 	}
 	if whole {
@@ -134,6 +136,9 @@ func (v taskView) text(w io.Writer) {
 	}
 	if len(v.Labels) > 0 {
 		fmt.Fprintf(w, "labels    %s\n", labelText(v.Labels))
+	}
+	if p := v.Progress; p != nil {
+		fmt.Fprintf(w, "progress  %d%% %s at %s\n", p.Percent, oneLine(p.Message), stamp(p.At))
 	}
 	if v.Cancel != nil {
 		fmt.Fprintf(w, "cancel    %s\n", v.Cancel.text())

@@ -74,6 +74,11 @@ The fields of a line are those of the op over REST, key_base64, value_base64 and
 A file of more than 4 MiB, of more than 1,023 lines, or with a line that no server could take, ends
 the task for good.
 
+Each line of the command's standard error is told to the task's log, as millrace task logs prints it, besides
+being passed on. A line such as "40 compiling" that it writes to the pipe named in MILLRACE_PROGRESS is how far it
+is. The file named in MILLRACE_CHECKPOINT, at most 64 KiB, is saved within a second after it was replaced (write
+another file, then mv it), and given to the next attempt, until the task completes.
+
 MILLRACE_TASK_ID, _KIND, _QUEUE, _ATTEMPT and _TOKEN (a fencing token) tell which task it is. The
 worker's own token is not passed on, unless --pass-token says so: a command that has it can write past
 its lease, and all that it starts or prints may have it.
@@ -133,6 +138,8 @@ type runner struct {
 	// The texts of troubles of this machine that were reported already, so that each is reported
 	// once.
 	told sync.Map
+	// printing is held while a line of a command is printed.
+	printing sync.Mutex
 	// Ends the worker: it takes no more tasks, and Run returns when its commands have ended.
 	stop context.CancelFunc
 	// mu guards why.
@@ -208,9 +215,9 @@ func (a *app) work(ctx context.Context, f workFlags, argv []string) error {
 	return r.why
 }
 
-// descriptorsPerSlot is the number of files that a slot has open: the pipes of its supervisor, and
-// a file of effects.
-const descriptorsPerSlot = 4
+// descriptorsPerSlot is the number of files that a slot has open: the pipes of its supervisor,
+// both ends of two named pipes, the checkpoint, and a file of effects.
+const descriptorsPerSlot = 9
 
 // roomFor refuses more slots than the limit of open files allows: it is better to refuse than to
 // fail on single tasks later. 64 descriptors are left for everything else.
@@ -231,7 +238,7 @@ func roomFor(slots int) error {
 func environment(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return name == "MILLRACE_TOKEN" || name == "MILLRACE_EFFECTS" ||
+		return name == "MILLRACE_TOKEN" || name == "MILLRACE_EFFECTS" || name == "MILLRACE_PROGRESS" || name == "MILLRACE_CHECKPOINT" ||
 			strings.HasPrefix(name, "MILLRACE_TASK_") || strings.HasPrefix(name, "MILLRACE_SERVE_")
 	})
 }

@@ -32,10 +32,11 @@ const (
 //
 //  1. It makes the effects file. Its directory is removed at the end, also when the command was
 //     killed.
-//  2. It runs the command below a supervisor and waits until nothing of it is left.
-//  3. A command that was told to end may have stopped half-way, so its task is given back whatever
+//  2. It makes the pipes for standard error and progress, and the file with the checkpoint.
+//  3. It runs the command below a supervisor and waits until nothing of it is left.
+//  4. A command that was told to end may have stopped half-way, so its task is given back whatever
 //     its exit status is. If it was told because of a cancel, the SDK confirms that instead.
-//  4. Otherwise outcome turns the exit status, the effects and the output into the task's end.
+//  5. Otherwise outcome turns the exit status, the effects and the output into the task's end.
 //
 // If the worker dies at any point, the task's lease ends and another attempt begins; the effects of
 // this one were never sent.
@@ -57,14 +58,24 @@ func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
 	}
 	defer os.RemoveAll(filepath.Dir(file)) //nolint:errcheck // a directory of the system's temporary directory
 	var end *ending
+	var told *telling
+	err = r.patiently(ctx, func() (err error) {
+		told, err = r.tell(t, filepath.Dir(file))
+		return err
+	})
+	if err != nil {
+		return nil, r.unfit(ctx, fmt.Errorf("a pipe cannot be made here: %w", err))
+	}
 	err = r.patiently(ctx, func() error {
 		a, err := r.attempt(t, file)
 		if err != nil {
 			return err
 		}
+		a.Stderr = told.errors
 		end, err = r.pool.run(ctx, r.a.told.hurry, a)
 		return err
 	})
+	told.end(err == nil && !end.told && end.Signal == 0 && end.Status == 0)
 	switch {
 	case errors.Is(err, errSupervisorKilled):
 		return nil, err
@@ -89,7 +100,8 @@ func (r *runner) attempt(t *millrace.Task, file string) (*attempt, error) {
 		Path: path, Argv: r.argv, Own: own, Stdin: t.Payload, Most: maxResult, Dir: filepath.Dir(file),
 		Env: slices.Concat(r.env, own, []string{
 			"MILLRACE_TASK_KIND=" + t.Kind, "MILLRACE_TASK_QUEUE=" + t.Queue, "MILLRACE_TASK_ATTEMPT=" + strconv.Itoa(t.Attempt),
-			"MILLRACE_EFFECTS=" + file,
+			"MILLRACE_EFFECTS=" + file, "MILLRACE_PROGRESS=" + filepath.Join(filepath.Dir(file), "progress"),
+			"MILLRACE_CHECKPOINT=" + filepath.Join(filepath.Dir(file), "checkpoint"),
 		}),
 	}, nil
 }

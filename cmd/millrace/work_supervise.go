@@ -47,6 +47,8 @@ type attempt struct {
 	Own []string
 	// The most bytes of its output that are kept.
 	Most int
+	// Path of the named pipe that is its standard error.
+	Stderr string
 	// The directory of the effects file, which the supervisor removes if the worker is gone.
 	Dir string
 }
@@ -198,8 +200,8 @@ type command struct {
 	none chan struct{}
 }
 
-// startCommand starts an attempt. The command gets pipes for input and output, and the supervisor's
-// error stream. A command that cannot be started is an errno, which the worker needs to tell
+// startCommand starts an attempt. The command gets pipes for input and output, and the named one of
+// the worker for errors. A command that cannot be started is an errno, which the worker needs to tell
 // passing trouble from a wrong command.
 func startCommand(a *attempt) (*command, syscall.Errno) {
 	// os.Pipe makes both ends close on exec, so that no other command of the worker inherits them;
@@ -215,8 +217,16 @@ func startCommand(a *attempt) (*command, syscall.Errno) {
 		return nil, errnoOf(err)
 	}
 	defer out.Close() //nolint:errcheck // it is the command's
+	// The worker has both ends open, so this does not wait. The command must not find it non-blocking, as the package os makes it.
+	stderr, err := syscall.Open(a.Stderr, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		stdin.Close()  //nolint:errcheck // nothing was written
+		stdout.Close() //nolint:errcheck // nothing was read
+		return nil, errnoOf(err)
+	}
+	defer syscall.Close(stderr) //nolint:errcheck // it is the command's
 	pid, err := syscall.ForkExec(a.Path, a.Argv, &syscall.ProcAttr{
-		Env: a.Env, Files: []uintptr{in.Fd(), out.Fd(), os.Stderr.Fd()}, Sys: childAttributes(),
+		Env: a.Env, Files: []uintptr{in.Fd(), out.Fd(), uintptr(stderr)}, Sys: childAttributes(),
 	})
 	if err != nil {
 		stdin.Close()  //nolint:errcheck // nothing was written

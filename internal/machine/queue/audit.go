@@ -156,12 +156,8 @@ func (a *audit) row(key, value []byte) error {
 		return a.errorRow(row, value)
 	case keys.RecordTaskEffects:
 		a.effectRows++
-	case keys.RecordTaskReport:
-		a.reportRows++
-	case keys.RecordTaskLog:
-		a.logRows++
-	case keys.RecordCheckpoint:
-		a.checkpointRows++
+	case keys.RecordTaskReport, keys.RecordTaskLog, keys.RecordCheckpoint:
+		a.reportRow(row.Record)
 	case keys.RecordBulk:
 		j, err := decodeBulk(value)
 		if err == nil && j.ID != row.Task {
@@ -307,6 +303,18 @@ func (a *audit) extras(id core.TaskID, rec *record, s *spec) error {
 		}
 	}
 	return nil
+}
+
+// reportRow counts a row of what the holders of a task told.
+func (a *audit) reportRow(record keys.QueueRecord) {
+	switch record {
+	case keys.RecordTaskReport:
+		a.reportRows++
+	case keys.RecordTaskLog:
+		a.logRows++
+	default:
+		a.checkpointRows++
+	}
 }
 
 // told checks what the holders of a task told, and returns what it counts for.

@@ -19,9 +19,11 @@ var writeGolden = flag.Bool("golden", false, "write the golden bytes instead of 
 // sampleRetry is a policy with every field set.
 var sampleRetry = core.Retry{Backoff: core.BackoffEqualJitter, Base: 1, FactorPercent: 300, Max: 4000}
 
-// endedSamples are rows of the index of ended tasks.
+// endedSamples are rows of the index of ended tasks, and windows of unique keys.
 func endedSamples() []sample {
 	return []sample{
+		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
+		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
 		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false, false}), ended{3, 9, true, true, false, false, false, false}, decodeEnded),
 		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false, false}), ended{3, 9, false, false, true, true, false, false}, decodeEnded),
 		of("terminal row, reported", appendEnded(nil, ended{3, 9, false, false, false, false, false, true}), ended{3, 9, false, false, false, false, false, true}, decodeEnded),
@@ -101,8 +103,6 @@ func samples() []sample {
 		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),
 		of("running row", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, false}), carried{idOf("t"), 3, content, 7, full, false}, decodeCarried),
 		of("running row, labels", appendCarried(nil, &carried{idOf("t"), 3, content, 7, full, true}), carried{idOf("t"), 3, content, 7, full, true}, decodeCarried),
-		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
-		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
 		of("removed queue", appendRemoved(nil, &removed{"mail", []byte{1, 2}}), removed{"mail", []byte{1, 2}}, decodeRemoved),
 		of("result", appendResult(nil, "text/plain", []byte("r")), "text/plain r", func(b []byte) (string, error) {
 			kind, result, err := decodeResult(b)
