@@ -90,7 +90,7 @@ func again(ctx context.Context, every time.Duration, fn func() (done bool, err e
 	for first := true; ; first = false {
 		done, err := fn()
 		switch {
-		case ctx.Err() != nil && (err == nil || !first):
+		case ctx.Err() != nil && err == nil, err != nil && !first && isOver(ctx):
 			return nil
 		case done || err != nil:
 			return err
@@ -101,6 +101,12 @@ func again(ctx context.Context, every time.Duration, fn func() (done bool, err e
 			return nil
 		}
 	}
+}
+
+// isOver reports whether ctx has ended, or will within a second: a server, which knows its deadline, may end a call by it a moment before.
+func isOver(ctx context.Context) bool {
+	late, bounded := ctx.Deadline()
+	return ctx.Err() != nil || bounded && time.Until(late) < time.Second
 }
 
 // top shows queues until ctx ends.

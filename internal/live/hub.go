@@ -23,6 +23,8 @@ const (
 	// Lingers is how long a topic is read on after its last listener has left. One that comes back within it gets only what has
 	// changed meanwhile.
 	Lingers = 10 * time.Second
+	// MaxIdle bounds the topics that are read on so, of all namespaces together: who listens to one task after the other leaves many.
+	MaxIdle = 1000
 	// Beat is after how long without a frame a listener is to be sent a sign of life. It is shorter than the time after which
 	// proxies close a silent connection, often 60 s.
 	Beat = 15 * time.Second
@@ -82,6 +84,7 @@ type Hub struct {
 	// tick counts the changes of all topics together, so that one number says what a listener of several has got.
 	tick   uint64
 	topics map[Topic]*topic
+	idle   int // how many of topics have no listeners
 }
 
 // topic is one that is sampled.
@@ -90,6 +93,7 @@ type topic struct {
 	// ready is closed after the first sample. err is what that failed with, or why the topic has ended.
 	ready chan struct{}
 	err   error
+	quit  chan struct{} // closed when it is not to be read any more
 
 	listeners map[*Listener]struct{}
 	// since is when the last listener left, in the clock's boot time.
@@ -178,9 +182,13 @@ func (h *Hub) enter(l *Listener, key Topic, from uint64) *topic {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.topics[key]
+	if t != nil && len(t.listeners) == 0 {
+		h.idle--
+	}
 	if t == nil {
 		t = &topic{
-			key: key, ready: make(chan struct{}), listeners: make(map[*Listener]struct{}), rows: make(map[string]*row), floor: h.tick,
+			key: key, ready: make(chan struct{}), quit: make(chan struct{}), listeners: make(map[*Listener]struct{}),
+			rows: make(map[string]*row), floor: h.tick,
 		}
 		h.topics[key] = t
 		h.running.Go(func() { h.sample(t) })
@@ -208,18 +216,40 @@ func (h *Hub) sample(t *topic) {
 		timer.Reset(t.key.Every)
 		select {
 		case <-timer.C():
+		case <-t.quit:
+			return
 		case <-h.o.Life.Done():
-			h.drop(t)
+			h.mu.Lock()
+			h.forget(t)
+			h.mu.Unlock()
 			return
 		}
 	}
 }
 
-// drop forgets a topic.
-func (h *Hub) drop(t *topic) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+// leave takes a listener away from a topic. The hub's mutex is held.
+func (h *Hub) leave(l *Listener, t *topic) {
+	delete(t.listeners, l)
+	if len(t.listeners) > 0 || h.topics[t.key] != t {
+		return
+	}
+	h.idle++
+	t.since = h.o.Clock.Boot()
+	if h.idle > MaxIdle {
+		h.forget(t)
+		close(t.quit)
+	}
+}
+
+// forget removes a topic. The hub's mutex is held.
+func (h *Hub) forget(t *topic) {
+	if h.topics[t.key] != t {
+		return
+	}
 	delete(h.topics, t.key)
+	if len(t.listeners) == 0 {
+		h.idle--
+	}
 }
 
 // publish takes a sample, and wakes those who listen if anything has changed. It reports false once the topic is over.
@@ -233,16 +263,16 @@ func (h *Hub) publish(t *topic, s Sample, err error, first bool) bool {
 	switch {
 	case err != nil && first:
 		t.err = err
-		delete(h.topics, t.key)
+		h.forget(t)
 		return false
 	case len(t.listeners) == 0 && now-t.since >= Lingers:
-		delete(h.topics, t.key)
+		h.forget(t)
 		return false
 	case is[core.NotFound](err):
 		s = Sample{Stamp: h.o.Clock.Wall()}
 	case is[core.NotLeader](err):
 		t.err = err // it is not held here any more, so its listeners must go elsewhere
-		delete(h.topics, t.key)
+		h.forget(t)
 		t.poke()
 		return false
 	case err != nil:

@@ -335,3 +335,33 @@ func TestAFrameSaysThatRowsAreMissing(t *testing.T) {
 		}
 	}
 }
+
+func TestTopicsWithoutListenersAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, f := begin(t)
+		for i := range 3 * MaxIdle {
+			l := listen(t, h, "", Topic{"acme", "default", fmt.Sprint("task:", i), EveryTask})
+			l.Close()
+			l.Close() // no more than once
+		}
+		if n := h.Topics(); n != MaxIdle {
+			t.Errorf("%d topics without listeners are read", n)
+		}
+		before := f.count()
+		time.Sleep(EveryTask + time.Millisecond)
+		if n := f.count() - before; n > MaxIdle {
+			t.Errorf("%d topics are read, and %d are known", n, MaxIdle)
+		}
+		// One that is listened to stays, and does not count.
+		l := listen(t, h, "", Topic{"acme", "default", "task:1", EveryTask})
+		time.Sleep(Lingers + time.Second)
+		if n := h.Topics(); n != 1 || h.idle != 0 {
+			t.Errorf("%d topics, %d without listeners, while one has some", n, h.idle)
+		}
+		l.Close()
+		time.Sleep(Lingers + time.Second)
+		if n := h.Topics(); n != 0 || h.idle != 0 {
+			t.Errorf("%d topics, %d without listeners, after all have left", n, h.idle)
+		}
+	})
+}

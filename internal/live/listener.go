@@ -69,7 +69,7 @@ func (l *Listener) Close() {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	for t := range l.seen {
-		delete(t.listeners, l)
-		t.since = l.h.o.Clock.Boot()
+		l.h.leave(l, t)
 	}
+	l.seen = nil
 }

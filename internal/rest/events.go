@@ -68,6 +68,10 @@ func (c *restCall) events() error {
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["X-Accel-Buffering"] = []string{"no"} // proxies must pass each event on at once
 	c.head(http.StatusOK, nil, 0)
+	// The first sign of life: to a client that has missed nothing an event may not come for long.
+	if err := c.sendEvents(nil); err != nil {
+		return err
+	}
 	for {
 		frames, err := l.Next(c.ctx)
 		if err != nil {

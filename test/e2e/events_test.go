@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -36,6 +37,30 @@ func (w *visitor) firstEvent(topics string) string {
 	}
 	w.t.Errorf("%s: %d, no event", topics, resp.StatusCode)
 	return ""
+}
+
+// heldEvents opens a stream of events. How it ended comes after its end: UNAUTHENTICATED stands for an end in order, as the status was
+// sent long before.
+func heldEvents(t *testing.T, ctx context.Context, address, token string) <-chan string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/events?topics=overview", http.NoBody)
+	noErr(t, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	resp, err := http.DefaultClient.Do(req)
+	noErr(t, err)
+	end := make(chan string, 1)
+	go func() {
+		defer resp.Body.Close()
+		switch all, err := io.ReadAll(resp.Body); {
+		case err != nil:
+			end <- err.Error()
+		case !strings.Contains(string(all), "event: overview"):
+			end <- "no event: " + string(all)
+		default:
+			end <- "UNAUTHENTICATED"
+		}
+	}()
+	return end
 }
 
 // TestEventsTellTheSameAtEachNode: each node reads its own replica, and goes on while others are gone.

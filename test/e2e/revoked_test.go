@@ -217,6 +217,7 @@ func (u *underWay) hold(t *testing.T, ctx context.Context, token string) map[str
 	} {
 		held[method] = heldCall(t, ctx, r, method, m)
 	}
+	held["GET /v1/events"] = heldEvents(t, ctx, u.s.HTTP(), token)
 	return held
 }
 
