@@ -23,6 +23,8 @@ const (
 	maxTopRows = 1000
 	// topRows is how many rows top has where no flag says it: about a screen.
 	topRows = 40
+	// topName is how wide the column of names is at most. A longer name moves the rest of its line.
+	topName = 30
 )
 
 // queueFlags choose queues of a list.
@@ -169,13 +171,16 @@ func (a *app) showTop(views []topView, more bool, now time.Time) error {
 	return err
 }
 
-// topLines is the table of queues. Names are escaped.
+// topLines is the table of queues. Names are escaped; they come first, so that a narrow terminal cuts other columns.
 func topLines(views []topView, now time.Time) []string {
+	names, width := []string{"queue"}, len("queue")
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "ready\tscheduled\trunning\tdead\tdone/s\tfail/s\toldest\tpaused\t\vqueue")
+	fmt.Fprintln(w, "ready\tscheduled\trunning\tdead\tdone/s\tfail/s\toldest\tpaused\t")
 	for i := range views {
 		v := &views[i]
+		names = append(names, oneLine(v.Queue))
+		width = max(width, min(utf8.RuneCountInString(names[i+1]), topName))
 		oldest, paused := "-", "-"
 		if !v.OldestReady.IsZero() {
 			oldest = max(now.Sub(v.OldestReady), 0).Truncate(time.Second).String()
@@ -183,11 +188,15 @@ func topLines(views []topView, now time.Time) []string {
 		if v.Paused != nil {
 			paused = "yes"
 		}
-		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t\v%s\n",
-			v.Ready, v.Scheduled, v.Running, v.Dead, rateText(v.Done), rateText(v.Failed), oldest, paused, oneLine(v.Queue))
+		fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t\n",
+			v.Ready, v.Scheduled, v.Running, v.Dead, rateText(v.Done), rateText(v.Failed), oldest, paused)
 	}
 	_ = w.Flush() // a builder takes all
-	return strings.Split(strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\v", "  "), "\n")
+	lines := strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+	for i := range lines {
+		lines[i] = fmt.Sprintf("%-*s%s", width, names[i], lines[i])
+	}
+	return lines
 }
 
 // rateText shows a rate; nil is not known.

@@ -29,9 +29,9 @@ func TestTheTableOfTopHasRatesAndAges(t *testing.T) {
 	}
 	lines := topLines(views, now)
 	want := []string{
-		"ready scheduled running dead done/s fail/s oldest paused queue",
-		"12 0 0 0 0.5 0.0 1m30s - mail",
-		"0 0 0 1 - - 0s yes other", // a clock that is behind that of the server makes no age
+		"queue ready scheduled running dead done/s fail/s oldest paused",
+		"mail 12 0 0 0 0.5 0.0 1m30s -",
+		"other 0 0 0 1 - - 0s yes", // a clock that is behind that of the server makes no age
 	}
 	for i := range lines {
 		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
