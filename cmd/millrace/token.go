@@ -24,6 +24,7 @@ func (a *app) tokenCmd() *cobra.Command {
 here once. Token refuses what serve would refuse.`,
 		Example: `  millrace token --name ci --tenant acme --role worker --expires 2160h
   millrace token --name search --tenant acme --scope search:read --expires 2030-01-01T00:00:00Z
+  millrace token --name mailer --tenant acme --role worker --queue mail --queue 'ci.*'
   millrace token --name push --tenant acme --scope ref:read --scope ref:write --repos 'default/app-*'`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
@@ -50,6 +51,7 @@ here once. Token refuses what serve would refuse.`,
 	f.StringVar(&role, "role", "admin", "producer, worker, viewer (reads), responder (a viewer who acts on tasks and queues that are there), admin (of the tenant) or operator (of the server: backups of all tenants); with --scope the role is optional")
 	f.StringArrayVar(&spec.Scopes, "scope", nil, "scope that the token has, such as task:read; may be repeated")
 	f.StringArrayVar(&spec.Repos, "repos", nil, "namespace/repository that the scopes of refs are limited to, with * for any text; may be repeated; default all of the tenant")
+	f.StringArrayVar(&spec.Queues, "queue", nil, "queue that the scopes of tasks and admin are limited to, or the beginning of its name with * behind it; may be repeated; default all of the tenant")
 	f.StringVar(&expires, "expires", "", "when the token expires: a duration from now, such as 2160h, or a time as in RFC 3339; default never")
 	return c
 }

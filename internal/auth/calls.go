@@ -58,6 +58,8 @@ type Rights struct {
 	Keeps Scopes
 	// Repos says that the call is of a repository, which the token must go on to reach.
 	Repos bool
+	// Queues says that the call may be of tasks or queues: the token must go on to reach all queues that it reached.
+	Queues bool
 }
 
 // Calls are all calls and streams under way, of all doors. It ends each whose token does not allow it any more. It is safe for
@@ -160,12 +162,13 @@ func (c *Call) End() {
 // Holder returns who makes the call, with the rights that the token had at the last look.
 func (c *Call) Holder() *Holder { return c.holder.Load() }
 
-// Renew goes on with the call under another token of the same holder. It reports false where it is another holder's.
+// Renew goes on with the call under another token of the same holder. It reports false where it is another holder's, or reaches
+// fewer queues than the call may have begun to work on.
 func (c *Call) Renew(who Holder) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	old := c.holder.Load()
-	if who.Tenant != old.Tenant || who.Name != old.Name {
+	if who.Tenant != old.Tenant || who.Name != old.Name || c.rights.Queues && !who.keepsQueues(&old.Principal) {
 		return false
 	}
 	who.From = old.From
@@ -219,7 +222,7 @@ func (c *Call) look(tokens Lookup, now time.Time, seen map[string]found) bool {
 	if !f.live || f.who.Name != old.Name || f.who.Tenant != old.Tenant || !c.rights.suffice(&old.Principal, &f.who) {
 		return false
 	}
-	if f.who.Scopes != old.Scopes || !slices.Equal(f.who.Repos, old.Repos) {
+	if f.who.Scopes != old.Scopes || !slices.Equal(f.who.Repos, old.Repos) || !slices.Equal(f.who.Queues, old.Queues) {
 		c.holder.Store(&Holder{f.who, old.Token, old.From})
 	}
 	return true
@@ -231,6 +234,8 @@ func (r *Rights) suffice(old, now *Principal) bool {
 	case r.Allows != nil && !r.Allows(now.Scopes):
 		return false
 	case old.Scopes&^now.Scopes&r.Keeps != 0:
+		return false
+	case r.Queues && !now.keepsQueues(old):
 		return false
 	case r.Repos && len(now.Repos) > 0:
 		return len(old.Repos) > 0 && !slices.ContainsFunc(old.Repos, func(glob string) bool { return !slices.Contains(now.Repos, glob) })

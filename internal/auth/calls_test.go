@@ -73,6 +73,7 @@ func TestACallEndsWhenItsTokenDoesNotAllowItAnyMore(t *testing.T) {
 		{what: "without one of another kind", then: change(func(p *Principal) { p.Scopes &^= KVWrite }), goes: true},
 		{what: "one repository less", then: change(func(p *Principal) { p.Repos = []string{"a/*"} })},
 		{what: "one repository more", then: change(func(p *Principal) { p.Repos = []string{"c/*", "b/x", "a/*"} }), goes: true},
+		{what: "fewer queues", then: change(func(p *Principal) { p.Queues = []string{"mail"} }), goes: true}, // the call is of no queue
 		{what: "all repositories", then: change(func(p *Principal) { p.Repos = nil }), goes: true},
 	} {
 		r := newCallRig(t)

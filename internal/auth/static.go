@@ -31,6 +31,7 @@ type Principal struct {
 	Tenant  string
 	Scopes  Scopes
 	Repos   []string  // globs of namespace/repository that scopes of refs count for; none: all of the tenant
+	Queues  []string  // patterns of queues, of any namespace, that scopes of tasks and admin count for; none: all of the tenant
 	Expires time.Time // zero = never
 }
 
@@ -260,6 +261,9 @@ func check(t Token) (hash [sha256.Size]byte, err error) {
 	if err := checkRepos(t.Repos); err != nil {
 		return hash, err
 	}
+	if err := checkQueues(t.Queues); err != nil {
+		return hash, err
+	}
 	return parseHash(t.Hash)
 }
 
@@ -275,6 +279,7 @@ type tokenForm struct {
 	Roles   []string   `yaml:"roles"`
 	Scopes  []string   `yaml:"scopes"`
 	Repos   []string   `yaml:"repos"`
+	Queues  []string   `yaml:"queues"`
 	Expires *time.Time `yaml:"expires"` // RFC 3339; none = never
 }
 
@@ -286,6 +291,7 @@ type tokenForm struct {
 //	    hash: sha256:…      # what Hash returns
 //	    roles: [worker]     # producer, worker, viewer, responder, admin; or scopes: [task:read]; or both
 //	    repos: [default/a-*] # namespace/repository that scopes of refs count for; none: all
+//	    queues: [mail, ci.*] # queues that scopes of tasks and admin count for; none: all
 //	    expires: 2030-01-01T00:00:00Z
 //
 // A key that is not known is an error that names it.
@@ -304,7 +310,7 @@ func Parse(b []byte) ([]Token, error) {
 	}
 	out := make([]Token, 0, len(file.Tokens))
 	for i, f := range file.Tokens {
-		t := Token{Hash: f.Hash, Principal: Principal{Name: f.Name, Tenant: f.Tenant, Repos: f.Repos}}
+		t := Token{Hash: f.Hash, Principal: Principal{Name: f.Name, Tenant: f.Tenant, Repos: f.Repos, Queues: f.Queues}}
 		if f.Expires != nil {
 			if f.Expires.IsZero() { // which stands for never
 				return nil, fmt.Errorf("tokens[%d]: expires must be after the first second of the year 1", i)
@@ -341,6 +347,7 @@ func Format(tokens []Token) ([]byte, error) {
 		Hash    string     `yaml:"hash"`
 		Scopes  []string   `yaml:"scopes,flow"`
 		Repos   []string   `yaml:"repos,flow,omitempty"`
+		Queues  []string   `yaml:"queues,flow,omitempty"`
 		Expires *time.Time `yaml:"expires,omitempty"`
 	}
 	var file struct {
@@ -350,7 +357,7 @@ func Format(tokens []Token) ([]byte, error) {
 		if _, err := check(t); err != nil {
 			return nil, fmt.Errorf("tokens[%d]: %w", i, err)
 		}
-		e := entry{Name: t.Name, Tenant: t.Tenant, Hash: t.Hash, Scopes: t.Scopes.Names(), Repos: t.Repos}
+		e := entry{Name: t.Name, Tenant: t.Tenant, Hash: t.Hash, Scopes: t.Scopes.Names(), Repos: t.Repos, Queues: t.Queues}
 		if !t.Expires.IsZero() {
 			e.Expires = &t.Expires
 		}

@@ -125,6 +125,7 @@ func RightsOf(r Rule, stream bool) auth.Rights {
 	out := auth.Rights{
 		Allows: func(have auth.Scopes) bool { return r.Missing(have) == nil },
 		Repos:  r.Scope.Family().Any(auth.RefRead),
+		Queues: r.Any || (r.Scope | r.Or).Any(auth.OfQueues),
 	}
 	if stream {
 		out.Keeps = r.Scope.Family()

@@ -15,13 +15,14 @@ type TokenSpec struct {
 	Roles        []string
 	Scopes       []string
 	Repos        []string // globs of namespace/repository; none: all of the tenant
+	Queues       []string // patterns of queues; none: all of the tenant
 	Expires      time.Time
 }
 
 // MakeToken returns a random token, and a tokens file in YAML with this token alone. It refuses
 // what serve would refuse.
 func MakeToken(spec TokenSpec) (token string, file []byte, err error) {
-	who := auth.Principal{Name: spec.Name, Tenant: spec.Tenant, Repos: spec.Repos, Expires: spec.Expires}
+	who := auth.Principal{Name: spec.Name, Tenant: spec.Tenant, Repos: spec.Repos, Queues: spec.Queues, Expires: spec.Expires}
 	// Roles and scopes add up.
 	for _, name := range spec.Roles {
 		scopes, ok := auth.ParseRole(name)
