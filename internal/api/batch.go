@@ -179,6 +179,9 @@ func (t *Translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 	if h, fact = hold("id", "token", in.GetId(), in.GetToken()); fact != nil {
 		return c, h, fact
 	}
+	if fact = t.reachesTask(h.Task); fact != nil {
+		return c, h, fact
+	}
 	effects := in.GetEffects()
 	// The end of the attempt is the first op, so that a lease that is lost refuses the effects.
 	ops := make([]core.Op, 1, 1+len(effects.GetOps()))

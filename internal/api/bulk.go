@@ -46,6 +46,9 @@ func (bs *BulkService) start(ctx context.Context, path string, in *pb.StartBulkR
 	if fact != nil {
 		return nil, fact
 	}
+	if fact := bs.s.reachesQueue(ctx, op.Tasks.Queue); fact != nil {
+		return nil, fact
+	}
 	if fact := bs.s.operated("action"); fact != nil {
 		return nil, fact
 	}
@@ -342,7 +345,8 @@ func (bs *BulkService) job(ctx context.Context, c *call, id core.TaskID) (*pb.Bu
 	return nil, at, core.NotFound{Kind: "bulk", ID: id.String()}
 }
 
-// jobs reads the jobs of all partitions, those of one id as one, the last begun first.
+// jobs reads the jobs of all partitions, those of one id as one, the last begun first. A job of another queue than the caller's token
+// reaches is left out.
 func (bs *BulkService) jobs(ctx context.Context, c *call) (all []core.BulkJob, at core.At, err error) {
 	if !c.t.several() {
 		all, at, err = bs.bulk.Bulks(ctx, c.t.part, core.ReadOptions{})
@@ -362,6 +366,7 @@ func (bs *BulkService) jobs(ctx context.Context, c *call) (all []core.BulkJob, a
 			return nil
 		})
 	}
+	all = slices.DeleteFunc(all, func(j core.BulkJob) bool { return !c.who.ReachesQueue(j.Tasks.Queue) })
 	slices.SortFunc(all, func(a, b core.BulkJob) int {
 		return cmp.Or(cmp.Compare(b.Started, a.Started), slices.Compare(b.ID[:], a.ID[:]))
 	})

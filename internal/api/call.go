@@ -77,11 +77,18 @@ func (s *Server) Namespace(ctx context.Context, who edge.Caller, name string, cr
 	return edge.FindNamespace(ctx, s.node.spaces, who, name, create)
 }
 
-// goTo chooses the partition of a task. It reports false if the task cannot exist: no partition of the
-// namespace could hold its id.
-func (c *call) goTo(id core.TaskID) (ok bool) {
-	c.t.part, ok = c.t.partOf(id)
-	return ok
+// goTo chooses the partition of a task. Errors: NotFound where no partition of the namespace could hold its id, and for a task of a
+// queue that the caller's token does not reach.
+func (c *call) goTo(ctx context.Context, id core.TaskID) error {
+	p, ok := c.t.partOf(id)
+	if !ok {
+		return core.NotFound{Kind: "task", ID: id.String()}
+	}
+	c.t.part = p
+	if c.who.AllQueues() {
+		return nil
+	}
+	return c.t.findTask(ctx, id)
 }
 
 // ignoreNotFound drops the error that says that what was looked for is not there.

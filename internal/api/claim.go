@@ -40,6 +40,9 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 		}
 		return nil, waited(ctx, err)
 	}
+	if fact := ReachesQueues(&c.who, spec.Queues); fact != nil {
+		return nil, fact
+	}
 	// Attempts name a worker in any case: the token's name, where the client has none.
 	if spec.Worker == "" {
 		spec.Worker = c.who.Name

@@ -113,8 +113,8 @@ func (s *Server) LiveTask(ctx context.Context, in Space, id core.TaskID) (*pb.Ta
 	if err != nil {
 		return nil, nil, noTask(err, id.String())
 	}
-	if !c.goTo(id) {
-		return nil, nil, core.NotFound{Kind: "task", ID: id.String()}
+	if err := c.goTo(ctx, id); err != nil {
+		return nil, nil, err
 	}
 	t, at, err := s.node.tasks.Task(ctx, c.t.part, id, asLive)
 	if err != nil {

@@ -36,6 +36,10 @@ func (qs *QueueService) DeleteNamespace(ctx context.Context, _ *pb.DeleteNamespa
 	if fact != nil {
 		return nil, fact
 	}
+	// It takes the configurations of all queues along.
+	if fact := s.reachesQueue(ctx, ""); fact != nil {
+		return nil, fact
+	}
 	if fact := s.removes("namespace"); fact != nil {
 		return nil, fact
 	}
@@ -81,6 +85,10 @@ func (qs *QueueService) GetNamespace(ctx context.Context, _ *pb.GetNamespaceRequ
 // SetNamespace replaces the configuration of the call's namespace.
 // It is judged by the first partition and carried to all. Errors: RevMismatch for another version.
 func (qs *QueueService) SetNamespace(ctx context.Context, in *pb.SetNamespaceRequest) (*pb.SetNamespaceResponse, error) {
+	// It bounds all queues, and says whether there may be more.
+	if fact := qs.s.reachesQueue(ctx, ""); fact != nil {
+		return nil, fact
+	}
 	version, fact := ifVersion(in.IfVersion)
 	if fact != nil {
 		return nil, fact

@@ -99,7 +99,7 @@ func (c *call) chosenQueues(ctx context.Context, q queueChoice, cursor string, l
 	for i := range all {
 		s := &all[i]
 		place := q.place(s)
-		if strings.HasPrefix(s.Queue, q.prefix) && q.has(s) && (place > from || place == from && s.Queue > after) {
+		if strings.HasPrefix(s.Queue, q.prefix) && q.has(s) && c.who.ReachesQueue(s.Queue) && (place > from || place == from && s.Queue > after) {
 			page = append(page, *s)
 		}
 	}

@@ -23,8 +23,10 @@ func (ts *TaskService) Report(ctx context.Context, in *pb.ReportRequest) (*pb.Re
 	if err != nil {
 		return nil, err
 	}
-	if !c.goTo(op.Task) {
+	if err := c.goTo(ctx, op.Task); edge.Is[core.NotFound](err) {
 		return nil, lost
+	} else if err != nil {
+		return nil, err
 	}
 	hold := core.TaskHold{Task: op.Task, Token: op.Token}
 	p, err := c.proposeEach(ctx, []core.Commit{

@@ -109,7 +109,7 @@ func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	var at core.At
 	var next string
 	if plain {
-		stats, at, err = c.queues(ctx, after, limit)
+		stats, at, err = c.reachedQueues(ctx, after, limit)
 		// There may be more; the page after the last one is empty.
 		if len(stats) == limit {
 			next = showCursor([]byte(stats[limit-1].Queue))
@@ -131,6 +131,9 @@ func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 // beginQueue is begin for a queue that must exist.
 func (qs *QueueService) beginQueue(ctx context.Context, name string) (*call, error) {
 	if fact := QueueName("queue", name); fact != nil {
+		return nil, fact
+	}
+	if fact := qs.s.reachesQueue(ctx, name); fact != nil {
 		return nil, fact
 	}
 	c, err := qs.s.begin(ctx, false)
@@ -173,6 +176,9 @@ func (qs *QueueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*p
 // Set replaces a queue's configuration.
 func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.SetQueueResponse, error) {
 	if fact := QueueName("queue", in.GetQueue()); fact != nil {
+		return nil, fact
+	}
+	if fact := qs.s.reachesQueue(ctx, in.GetQueue()); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)
@@ -218,6 +224,9 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 func (qs *QueueService) Delete(ctx context.Context, in *pb.DeleteQueueRequest) (*pb.DeleteQueueResponse, error) {
 	name := in.GetQueue()
 	if fact := QueueName("queue", name); fact != nil {
+		return nil, fact
+	}
+	if fact := qs.s.reachesQueue(ctx, name); fact != nil {
 		return nil, fact
 	}
 	version, fact := ifVersion(in.IfVersion)

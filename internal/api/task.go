@@ -88,8 +88,8 @@ func (ts *TaskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetRespo
 	if err != nil {
 		return nil, noTask(err, in.GetId())
 	}
-	if !c.goTo(id) {
-		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
+	if err := c.goTo(ctx, id); err != nil {
+		return nil, sameTask(err, in.GetId())
 	}
 	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
 	task, at, err := ts.tasks.Task(ctx, c.t.part, id, o)
@@ -118,8 +118,8 @@ func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 	if err != nil {
 		return nil, noTask(err, in.GetId())
 	}
-	if !c.goTo(id) {
-		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
+	if err := c.goTo(ctx, id); err != nil {
+		return nil, sameTask(err, in.GetId())
 	}
 	attempts, at, err := ts.tasks.Attempts(ctx, c.t.part, id, core.ReadOptions{})
 	if err != nil {
@@ -161,8 +161,11 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 	}
 	var all core.At
 	for _, id := range ids {
-		if !c.goTo(id) {
-			continue
+		if err := c.goTo(ctx, id); err != nil {
+			if edge.Is[core.NotFound](err) {
+				continue
+			}
+			return nil, err
 		}
 		task, at, err := ts.s.o.Backend.Task(ctx, c.t.part, id, core.ReadOptions{})
 		if edge.Is[core.NotFound](err) {
@@ -189,6 +192,9 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 func (ts *TaskService) List(ctx context.Context, in *pb.ListRequest) (*pb.ListResponse, error) {
 	q, fact := ts.listQuery(in)
 	if fact != nil {
+		return nil, fact
+	}
+	if fact := ts.s.reachesQueue(ctx, q.Queue); fact != nil {
 		return nil, fact
 	}
 	c, err := ts.s.begin(ctx, false)
@@ -327,8 +333,8 @@ func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitRe
 	if err != nil {
 		return nil, noTask(err, in.GetId())
 	}
-	if !c.goTo(id) {
-		return nil, core.NotFound{Kind: "task", ID: in.GetId()}
+	if err := c.goTo(ctx, id); err != nil {
+		return nil, sameTask(err, in.GetId())
 	}
 	// The wait ends with the server too.
 	ctx, cancel := ts.s.waiting(ctx)

@@ -111,8 +111,8 @@ func (ts *TaskService) change(ctx context.Context, id string, request []byte, op
 	if err != nil {
 		return none, nil, noTask(err, id)
 	}
-	if !c.goTo(task) {
-		return none, nil, core.NotFound{Kind: "task", ID: id}
+	if err := c.goTo(ctx, task); err != nil {
+		return none, nil, sameTask(err, id)
 	}
 	o, fact := op(c, task)
 	if fact != nil {
@@ -276,6 +276,9 @@ func (qs *QueueService) Resume(ctx context.Context, in *pb.ResumeQueueRequest) (
 // nothing does. at is where the first partition's part stands.
 func (qs *QueueService) pause(ctx context.Context, op *core.QueuePause, times func(t *Translator) core.Fact) (replayed bool, at core.At, err error) {
 	if fact := QueueName("queue", op.Queue); fact != nil {
+		return false, at, fact
+	}
+	if fact := qs.s.reachesQueue(ctx, op.Queue); fact != nil {
 		return false, at, fact
 	}
 	if fact := qs.s.operated("queue"); fact != nil {

@@ -26,8 +26,11 @@ func (ts *TaskService) GiveBack(ctx context.Context, tasks []*pb.Assignment) {
 		}
 		back = append(back, core.Assigned{Task: id, Token: core.Token(t.GetToken())})
 	}
-	if len(back) > 0 && call.goTo(back[0].Task) { // a claim takes tasks of one partition
-		ts.s.Release(call.t.part, back, func() {})
+	if len(back) == 0 {
+		return
+	}
+	if p, ok := call.t.partOf(back[0].Task); ok { // a claim takes tasks of one partition
+		ts.s.Release(p, back, func() {})
 	}
 }
 

@@ -69,6 +69,9 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 	if fact = QueueName("queue", in.GetQueue()); fact != nil {
 		return fact
 	}
+	if fact = t.reachesQueue(in.GetQueue()); fact != nil {
+		return fact
+	}
 	// A task needs no kind.
 	if in.GetKind() != "" {
 		if fact = QueueName("kind", in.GetKind()); fact != nil {

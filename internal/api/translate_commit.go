@@ -51,6 +51,9 @@ func (t *Translator) Commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 		if fact != nil {
 			return c, fact
 		}
+		if fact = t.reachesTask(h.Task); fact != nil {
+			return c, fact
+		}
 		c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
 	}
 	if c.RequestID, fact = requestID(in.GetRequestId()); fact != nil {

@@ -79,7 +79,11 @@ func (t *Translator) op(in *pb.Op) (core.Op, core.Fact) {
 	if fact := row.rule.Missing(t.who.Scopes); fact != nil {
 		return nil, fact
 	}
-	return row.read(t, in.GetOp())
+	op, fact := row.read(t, in.GetOp())
+	if fact == nil {
+		fact = t.reachesOp(op)
+	}
+	return op, fact
 }
 
 // asOp keeps a nil op of a concrete type from looking like an op.

@@ -10,7 +10,7 @@ import (
 )
 
 // Effects reads what the completion of a task did besides ending it.
-// Keys, refs and points are named, and looked at, where the caller may read them.
+// Keys, refs and points are named, and looked at, where the caller may read them, and tasks and queues where the token reaches them.
 func (ts *TaskService) Effects(ctx context.Context, in *pb.EffectsRequest) (*pb.EffectsResponse, error) {
 	c, id, err := ts.one(ctx, in.GetId())
 	if err != nil {
@@ -24,6 +24,10 @@ func (ts *TaskService) Effects(ctx context.Context, in *pb.EffectsRequest) (*pb.
 		CommitIndex: e.Index, CompletedAt: TimeOf(e.At), Token: uint64(e.Token), Rev: e.Rev, Count: uint32(e.Count), Checked: uint32(e.Checked), At: ShowAt(at),
 	}
 	for i := range e.Ops {
+		if !c.reachesEffect(ctx, &e.Ops[i]) {
+			out.Effects = append(out.Effects, &pb.Effect{Op: e.Ops[i].Op.Name()})
+			continue
+		}
 		one := c.showEffect(&e.Ops[i])
 		if one.Now, err = c.now(ctx, &e.Ops[i]); err != nil {
 			return nil, err
@@ -46,8 +50,8 @@ func (ts *TaskService) one(ctx context.Context, s string) (*call, core.TaskID, e
 	if err != nil {
 		return nil, id, noTask(err, s)
 	}
-	if !c.goTo(id) {
-		return nil, id, core.NotFound{Kind: "task", ID: s}
+	if err := c.goTo(ctx, id); err != nil {
+		return nil, id, sameTask(err, s)
 	}
 	return c, id, nil
 }

@@ -31,6 +31,25 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 	if err != nil {
 		return nil, err
 	}
+	reached, lost, fact := c.t.Reached(holds)
+	if fact != nil {
+		return nil, fact
+	}
+	if len(lost) == 0 {
+		return c.renew(ctx, holds, extend)
+	}
+	out := &pb.HeartbeatResponse{At: ShowAt(core.At{})}
+	if len(reached) > 0 {
+		if out, err = c.renew(ctx, reached, extend); err != nil {
+			return nil, err
+		}
+	}
+	out.Results = WithLost(out.Results, lost)
+	return out, nil
+}
+
+// renew extends leases of tasks that the caller's token reaches.
+func (c *call) renew(ctx context.Context, holds []core.TaskHold, extend core.Millis) (*pb.HeartbeatResponse, error) {
 	if c.t.several() {
 		return c.renewEach(ctx, holds, extend)
 	}
@@ -42,7 +61,7 @@ func (ts *TaskService) Heartbeat(ctx context.Context, in *pb.HeartbeatRequest) (
 	if r := p.Results[0].Refusal; r != nil {
 		return nil, edge.Refused(r, 0)
 	}
-	return &pb.HeartbeatResponse{Results: Heartbeats(p.Results, ts.s.node.places.Shift(c.t.part)), At: ShowAt(p.At)}, nil
+	return &pb.HeartbeatResponse{Results: Heartbeats(p.Results, c.s.node.places.Shift(c.t.part)), At: ShowAt(p.At)}, nil
 }
 
 // allLost answers heartbeats of tasks that cannot be held.

@@ -35,6 +35,9 @@ func (ws *WorkerService) List(ctx context.Context, in *pb.ListWorkersRequest) (*
 		if fact := QueueName("queue", in.GetQueue()); fact != nil {
 			return nil, fact
 		}
+		if fact := ws.s.reachesQueue(ctx, in.GetQueue()); fact != nil {
+			return nil, fact
+		}
 	}
 	c, err := ws.s.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
@@ -45,6 +48,7 @@ func (ws *WorkerService) List(ctx context.Context, in *pb.ListWorkersRequest) (*
 	}
 	list, partial := ws.workers.Workers(ctx, c.partitions)
 	out := &pb.ListWorkersResponse{}
+	list = slices.DeleteFunc(list, func(w core.Worker) bool { return !c.reachesWorker(&w) })
 	out.Workers, out.Partial = showWorkers(list, in.GetQueue())
 	out.Partial = out.Partial || partial
 	return out, nil
@@ -108,6 +112,10 @@ func (ws *WorkerService) Quiet(ctx context.Context, in *pb.QuietWorkerRequest) (
 		return nil, err
 	}
 	list, partial := ws.workers.Workers(ctx, c.partitions)
+	// One that is quiet takes no task of any of its queues.
+	if !c.reachesAs(list, in.GetWorker()) {
+		return nil, unknown
+	}
 	known := slices.ContainsFunc(list, func(w core.Worker) bool { return w.ID == in.GetWorker() })
 	// Names that no worker has are not remembered. One that was away may still be quiet.
 	if !known && in.GetOn() && !partial {

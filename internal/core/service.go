@@ -105,6 +105,8 @@ type SessionSpec struct {
 	Host      string     // this and the next two are told, and decide nothing
 	SDK       string     // name and version of the client library
 	Kinds     []string   // that the client has handlers for
+	// Reaches says which queues the client may work on; nil: all. Of others the session has no lease.
+	Reaches func(queue string) bool
 }
 
 // Welcome is what a session finds when it opens.

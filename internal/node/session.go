@@ -90,6 +90,7 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 		old.end()
 	}
 	d.sessions[k] = ses
+	leased, wanted = ofReached(&spec, leased, wanted)
 	ses.opened, ses.quiet = n.o.Clock.Boot(), n.workers.isQuiet(ses.worker(), n.o.Clock.Boot())
 	d.graces.drop(k)
 	live := make(map[core.TaskHold]core.Assigned, len(leased))

@@ -105,6 +105,11 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 			}
 		}
 	}
+	t := st.translator(p)
+	holds, lost, fact := t.Reached(holds)
+	if fact != nil {
+		return fact
+	}
 	// Each commit has as many items as a frame may have: what the log takes at once stays bounded.
 	var commits []core.Commit
 	for part := range slices.Chunk(holds, int(l.FrameItems)) {
@@ -117,7 +122,7 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 				return
 			}
 		}
-		ack.Renewed = api.Heartbeats(d.Results, st.d.backend.Shift(st.home.Partition))
+		ack.Renewed = api.WithLost(api.Heartbeats(d.Results, st.d.backend.Shift(st.home.Partition)), lost)
 	}
 	st.propose(p, commits)
 	return nil
@@ -127,6 +132,9 @@ func (st *stream) renew(p *pending, in *pb.RenewFrame) core.Fact {
 func (st *stream) subscribe(in *pb.Subscribe) core.Fact {
 	l := &st.d.Limits
 	queues, fact := api.Queues(l, in.GetQueues())
+	if fact == nil {
+		fact = api.ReachesQueues(st.who(), queues)
+	}
 	if fact != nil {
 		return fact
 	}

@@ -124,6 +124,9 @@ func (d *door) sessionSpec(ctx context.Context, who edge.Caller, in *pb.Hello) (
 		ID: core.SessionID(in.GetSession()), Worker: in.GetWorker().GetId(), Principal: who.Name, Held: held,
 		Host: in.GetWorker().GetHost(), SDK: in.GetWorker().GetSdk(), Kinds: firstKinds(in.GetWorker().GetKinds()),
 	}
+	if !who.AllQueues() {
+		spec.Reaches = who.ReachesQueue
+	}
 	if spec.Worker == "" { // attempts name a worker in any case
 		spec.Worker = who.Name
 	}

@@ -51,8 +51,9 @@ func (st *stream) readFrames() error {
 			return err
 		}
 		st.heardAt.Store(int64(st.d.Clock.Boot()))
-		wire.principal = st.who().Name // by the token of now
-		if f := wire.read(data); f.kind != 0 && (f.kind == framePuts || !st.keys) {
+		who := st.who() // by the token of now
+		wire.principal = who.Name
+		if f := wire.read(data); f.kind != 0 && (f.kind == framePuts || !st.keys) && f.reaches(who) {
 			st.takeWire(&f, len(data))
 			continue
 		}

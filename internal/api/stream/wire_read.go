@@ -53,6 +53,21 @@ func kept(last *string, b []byte) string {
 	return *last
 }
 
+// reaches reports whether a caller's token surely reaches all queues that the frame is about. Of a settle that is told only by the tasks,
+// and by the long way.
+func (f *wireFrame) reaches(who *edge.Caller) bool {
+	if who.AllQueues() || f.kind == framePuts {
+		return true
+	}
+	for i := range f.commits {
+		create, ok := f.commits[i].Ops[0].(*core.TaskCreate) // a commit of this way has one op, but for settles
+		if !ok || !who.ReachesQueue(create.Queue) {
+			return false
+		}
+	}
+	return true
+}
+
 // read reads a whole frame. What it returns aliases b. kind is 0 when it is not one of the three, or not plain.
 func (r *wireReader) read(b []byte) (f wireFrame) {
 	num, typ, n := protowire.ConsumeTag(b)

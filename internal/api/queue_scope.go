@@ -1,0 +1,218 @@
+package api
+
+import (
+	"context"
+	"errors"
+
+	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/edge"
+)
+
+// This file holds callers to the queues that their tokens' patterns name (decision 0039). What names a queue is judged by that name,
+// before anything is looked up, and refused as Denied. What names a task is judged by the queue of the task, which a task never changes:
+// the edge reads it, and a task of another queue is answered like one that is not there.
+
+// deniedQueue refuses what is about a queue that the caller's token does not reach; no name: about all of them.
+func deniedQueue(name string) core.Fact {
+	if name == "" {
+		return core.Denied{Scope: "for all queues"}
+	}
+	return core.Denied{Scope: "for queue " + name}
+}
+
+// reachesQueue refuses a caller whose token does not reach a queue; no name stands for all of them.
+func (s *Server) reachesQueue(ctx context.Context, name string) core.Fact {
+	who, ok := edge.CallerOf(ctx)
+	switch {
+	case !ok:
+		return core.Unauthenticated{}
+	case !who.ReachesQueue(name):
+		return deniedQueue(name)
+	}
+	return nil
+}
+
+// ReachesQueues is reachesQueue for the queues of a claim or subscription.
+func ReachesQueues(who *edge.Caller, queues []core.GrantQueue) core.Fact {
+	for i := range queues {
+		if !who.ReachesQueue(queues[i].Name) {
+			return deniedQueue(queues[i].Name)
+		}
+	}
+	return nil
+}
+
+// reachesQueue is Server.reachesQueue for a queue that a message names.
+func (t *Translator) reachesQueue(name string) core.Fact {
+	if t.who.ReachesQueue(name) {
+		return nil
+	}
+	return deniedQueue(name)
+}
+
+// reachesTask refuses a caller whose token does not reach the queue of a task, as if there were no such task.
+func (t *Translator) reachesTask(id core.TaskID) core.Fact {
+	if t.who.AllQueues() {
+		return nil
+	}
+	// Not the caller's context: translation has none. The time is short.
+	ctx, cancel := context.WithTimeout(t.edge.ctx, lookupWait)
+	defer cancel()
+	err := t.findTask(ctx, id)
+	if err == nil {
+		return nil
+	}
+	if fact, ok := errors.AsType[core.Fact](edge.FactOf(err, false)); ok {
+		return fact
+	}
+	return core.Unavailable{Reason: "store"}
+}
+
+// findTask is reachesTask within the time of ctx.
+func (t *Translator) findTask(ctx context.Context, id core.TaskID) error {
+	unknown := core.NotFound{Kind: "task", ID: id.String()}
+	p, ok := t.partOf(id)
+	if !ok || t.space == "" { // the namespace is not there
+		return unknown
+	}
+	// What this node has is enough where it has the task at all. Only a task that it has not heard of is asked for once more.
+	task, _, err := t.edge.s.node.tasks.Task(ctx, p, id, core.ReadOptions{Stale: true})
+	if edge.Is[core.NotFound](err) {
+		task, _, err = t.edge.s.node.tasks.Task(ctx, p, id, core.ReadOptions{})
+	}
+	switch {
+	case edge.Is[core.NotFound](err):
+		return unknown
+	case err != nil:
+		return err
+	case !t.who.ReachesQueue(task.Queue):
+		return unknown
+	}
+	return nil
+}
+
+// reachesOp refuses an op about a queue, or a task of a queue, that the caller's token does not reach. An op that says neither is
+// refused to a token that does not reach all queues.
+func (t *Translator) reachesOp(op core.Op) core.Fact {
+	if op.Kind().Service() != core.ServiceQueue || t.who.AllQueues() {
+		return nil
+	}
+	switch op := op.(type) {
+	case *core.TaskCreate:
+		return t.reachesQueue(op.Queue)
+	case *core.QueuePause:
+		return t.reachesQueue(op.Queue)
+	}
+	if id, ok := core.TaskOf(op); ok {
+		return t.reachesTask(id)
+	}
+	return deniedQueue("")
+}
+
+// Reached divides leases into those of tasks that the caller's token reaches and those, by their places, of tasks that it does not: to
+// the caller they are lost. An error of the look-up is that of the whole.
+func (t *Translator) Reached(holds []core.TaskHold) (reached []core.TaskHold, lost []int, fact core.Fact) {
+	if t.who.AllQueues() {
+		return holds, nil, nil
+	}
+	for i, h := range holds {
+		fact := t.reachesTask(h.Task)
+		switch {
+		case fact == nil:
+			reached = append(reached, h)
+		case edge.Is[core.NotFound](fact):
+			lost = append(lost, i)
+		default:
+			return nil, nil, fact
+		}
+	}
+	return reached, lost, nil
+}
+
+// WithLost adds the answers of leases that are lost, by their places, to those of the others.
+func WithLost(others []*pb.HeartbeatResult, lost []int) []*pb.HeartbeatResult {
+	if len(lost) == 0 {
+		return others
+	}
+	out := make([]*pb.HeartbeatResult, 0, len(others)+len(lost))
+	for len(others)+len(lost) > 0 {
+		if len(lost) > 0 && lost[0] == len(out) || len(others) == 0 {
+			out, lost = append(out, &pb.HeartbeatResult{Lost: true}), lost[1:]
+			continue
+		}
+		out, others = append(out, others[0]), others[1:]
+	}
+	return out
+}
+
+// reachedQueues reads a page of the queues that the caller's token reaches, by name. What lies between them is passed over, so that
+// neither a page nor its cursor names another queue.
+func (c *call) reachedQueues(ctx context.Context, after string, limit int) (page []core.QueueStats, at core.At, err error) {
+	if c.who.AllQueues() {
+		return c.queues(ctx, after, limit)
+	}
+	for {
+		some, one, err := c.queues(ctx, after, max(limit, ListDefault))
+		if err != nil {
+			return nil, at, err
+		}
+		if at.Stamp == 0 {
+			at = one // the oldest part of the answer
+		}
+		for i := range some {
+			if !c.who.ReachesQueue(some[i].Queue) {
+				continue
+			}
+			if page = append(page, some[i]); len(page) == limit {
+				return page, at, nil
+			}
+		}
+		if len(some) < max(limit, ListDefault) {
+			return page, at, nil
+		}
+		after = some[len(some)-1].Queue
+	}
+}
+
+// reachesWorker reports whether the caller's token reaches all queues that a worker takes tasks of. Of one that only has leases no
+// queue is known.
+func (c *call) reachesWorker(w *core.Worker) bool {
+	if c.who.AllQueues() {
+		return true
+	}
+	for _, queue := range w.Queues {
+		if !c.who.ReachesQueue(queue) {
+			return false
+		}
+	}
+	return len(w.Queues) > 0
+}
+
+// reachesEffect reports whether the caller's token reaches the queue, or the task, that an effect is about. The list of effects was
+// waited for, so what this node has is new enough.
+func (c *call) reachesEffect(ctx context.Context, e *core.Effect) bool {
+	if c.who.AllQueues() || e.Op.Service() != core.ServiceQueue {
+		return true
+	}
+	if e.Space != "" {
+		return c.who.ReachesQueue(e.Space)
+	}
+	id, err := core.ParseTaskID(string(e.Key))
+	return err == nil && c.t.findTask(ctx, id) == nil
+}
+
+// reachesAs reports whether the caller's token reaches all workers of a list that have an id, wherever they run, and at least one where
+// it does not reach all queues: of a worker that is not in the list no queue is known.
+func (c *call) reachesAs(list []core.Worker, id string) bool {
+	found := false
+	for i := range list {
+		if list[i].ID != id {
+			continue
+		}
+		if found = true; !c.reachesWorker(&list[i]) {
+			return false
+		}
+	}
+	return found || c.who.AllQueues()
+}
