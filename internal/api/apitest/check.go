@@ -145,7 +145,7 @@ func (n *Node) AddTask(t *testing.T, tenant, id string) {
 	if n.Stored[p] == nil {
 		n.Stored[p] = make(map[core.TaskID]core.Task)
 	}
-	n.Stored[p][task] = core.Task{ID: task, State: core.Completed}
+	n.Stored[p][task] = core.Task{ID: task, Queue: "mail", State: core.Completed}
 }
 
 // ExpectReached wants the one partition of a tenant's default namespace to have been reached, and no other.

@@ -126,7 +126,7 @@ type Auth struct {
 	Revoked map[string]bool
 }
 
-// Lookup reads who holds a token from its text.
+// Lookup reads who holds a token from its text: TENANT/SCOPES, with /LIFE behind it, and /queues=PATTERNS joined by a plus sign.
 func (a *Auth) Lookup(token string, now time.Time) (auth.Principal, bool) {
 	a.step()
 	a.Mu.Lock()
@@ -135,8 +135,12 @@ func (a *Auth) Lookup(token string, now time.Time) (auth.Principal, bool) {
 	if !ok || a.Revoked[token] {
 		return auth.Principal{}, false
 	}
+	rest, queues, scoped := strings.Cut(rest, "/queues=")
 	names, life, limited := strings.Cut(rest, "/")
 	p := auth.Principal{Name: "someone", Tenant: tenant}
+	if scoped {
+		p.Queues = strings.Split(queues, "+")
+	}
 	for name := range strings.SplitSeq(names, ",") {
 		scope, _ := auth.ParseScope(name)
 		if name == "all" {
