@@ -278,7 +278,8 @@ func withoutPlace(t *testing.T, method string, b []byte) []byte {
 	t.Helper()
 	m, ok := map[string]proto.Message{
 		"TaskService/Settle": &millracev1.SettleResponse{}, "TaskService/Heartbeat": &millracev1.HeartbeatResponse{},
-		"KVService/Get": &millracev1.KVGetResponse{},
+		"TaskService/BatchGet": &millracev1.BatchGetResponse{},
+		"KVService/Get":        &millracev1.KVGetResponse{},
 	}[method]
 	if !ok {
 		t.Fatalf("%s succeeded on what is another tenant's", method)
