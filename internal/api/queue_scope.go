@@ -51,10 +51,21 @@ func (t *Translator) reachesQueue(name string) core.Fact {
 	return deniedQueue(name)
 }
 
+// queueLooks is how the queues of tasks were looked up for one request, whose tasks may be many.
+type queueLooks struct {
+	// fresh are the partitions whose newest state was asked for: a task that is not there now was not there when the request came.
+	fresh map[core.Partition]bool
+	// failed is why a look-up failed; the others are not tried then.
+	failed core.Fact
+}
+
 // reachesTask refuses a caller whose token does not reach the queue of a task, as if there were no such task.
 func (t *Translator) reachesTask(id core.TaskID) core.Fact {
 	if t.who.AllQueues() {
 		return nil
+	}
+	if t.queues.failed != nil {
+		return t.queues.failed
 	}
 	// Not the caller's context: translation has none. The time is short.
 	ctx, cancel := context.WithTimeout(t.edge.ctx, lookupWait)
@@ -63,10 +74,14 @@ func (t *Translator) reachesTask(id core.TaskID) core.Fact {
 	if err == nil {
 		return nil
 	}
-	if fact, ok := errors.AsType[core.Fact](edge.FactOf(err, false)); ok {
-		return fact
+	fact, ok := errors.AsType[core.Fact](edge.FactOf(err, false))
+	if !ok {
+		fact = core.Unavailable{Reason: "store"}
 	}
-	return core.Unavailable{Reason: "store"}
+	if !edge.Is[core.NotFound](fact) {
+		t.queues.failed = fact
+	}
+	return fact
 }
 
 // findTask is reachesTask within the time of ctx.
@@ -76,10 +91,13 @@ func (t *Translator) findTask(ctx context.Context, id core.TaskID) error {
 	if !ok || t.space == "" { // the namespace is not there
 		return unknown
 	}
-	// What this node has is enough where it has the task at all. Only a task that it has not heard of is asked for once more.
+	// What this node has is enough where it has the task at all. For one that it has not heard of the newest state is asked for, once.
 	task, _, err := t.edge.s.node.tasks.Task(ctx, p, id, core.ReadOptions{Stale: true})
-	if edge.Is[core.NotFound](err) {
+	if edge.Is[core.NotFound](err) && !t.queues.fresh[p] {
 		task, _, err = t.edge.s.node.tasks.Task(ctx, p, id, core.ReadOptions{})
+		if err == nil || edge.Is[core.NotFound](err) {
+			t.queues.isFresh(p)
+		}
 	}
 	switch {
 	case edge.Is[core.NotFound](err):
@@ -90,6 +108,14 @@ func (t *Translator) findTask(ctx context.Context, id core.TaskID) error {
 		return unknown
 	}
 	return nil
+}
+
+// isFresh notes that the newest state of a partition was asked for.
+func (l *queueLooks) isFresh(p core.Partition) {
+	if l.fresh == nil {
+		l.fresh = make(map[core.Partition]bool)
+	}
+	l.fresh[p] = true
 }
 
 // reachesOp refuses an op about a queue, or a task of a queue, that the caller's token does not reach. An op that says neither is

@@ -340,3 +340,54 @@ func TestLostLeasesComeBackInTheirPlaces(t *testing.T) {
 		}
 	}
 }
+
+// TestTheNewestStateIsAskedForOnceInARequest: however many tasks a request names that are not there.
+func TestTheNewestStateIsAskedForOnceInARequest(t *testing.T) {
+	r := newRig(t, edge.Limits{})
+	r.n.AddTask(r.t, "acme", apitest.ID(1))
+	ns, err := r.n.Namespace(context.Background(), "acme", "default", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := &countedTasks{TaskBackend: r.s.node.tasks}
+	r.s.node.tasks = asked
+	who, _ := r.auth.Lookup("acme/all/queues=mail", apitest.Now)
+	tr := r.s.translator(edge.Caller{Principal: who}, ns.Partitions[0].Partition, 1)
+	tr.space = "default"
+	holds := []core.TaskHold{{Task: apitest.MustID(t, apitest.ID(7))}, {Task: apitest.MustID(t, apitest.ID(1))}, {Task: apitest.MustID(t, apitest.ID(8))}}
+	reached, lost, fact := tr.Reached(holds)
+	if fact != nil || len(reached) != 1 || reached[0] != holds[1] || len(lost) != 2 || lost[0] != 0 || lost[1] != 2 {
+		t.Errorf("reached %v, lost %v, %v", reached, lost, fact)
+	}
+	if asked.stale != 3 || asked.newest != 1 {
+		t.Errorf("%d stale reads, %d of the newest state", asked.stale, asked.newest)
+	}
+	asked.fails = core.Unavailable{Reason: "no_leader"}
+	for range 2 { // the second one is not tried
+		if _, _, fact := tr.Reached(holds); fact != core.Fact(core.Unavailable{Reason: "no_leader"}) {
+			t.Errorf("without a leader: %v", fact)
+		}
+	}
+	if asked.stale != 4 {
+		t.Errorf("%d stale reads", asked.stale)
+	}
+}
+
+// countedTasks counts reads of tasks.
+type countedTasks struct {
+	TaskBackend
+	stale, newest int
+	fails         core.Fact
+}
+
+func (c *countedTasks) Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error) {
+	if o.Stale {
+		c.stale++
+	} else {
+		c.newest++
+	}
+	if c.fails != nil {
+		return core.Task{}, core.At{}, c.fails
+	}
+	return c.TaskBackend.Task(ctx, p, id, o)
+}

@@ -41,6 +41,9 @@ type Translator struct {
 	// by what it is about.
 	bound bool
 
+	// queues is what was found out of the queues of tasks.
+	queues queueLooks
+
 	// seed is made of what makes the commit that is read repeatable; zero: nothing does. seedMs is the
 	// time of the ids of its tasks, in milliseconds, and drawn how many were drawn.
 	seed   [16]byte

@@ -43,6 +43,9 @@ func FuzzTokens(f *testing.F) {
 					t.Errorf("%q: the glob %q was taken", b, glob)
 				}
 			}
+			if len(row.Queues) > maxQueues || strings.Contains(strings.Join(row.Queues, ""), "**") {
+				t.Errorf("%q: the queues %q were taken", b, row.Queues)
+			}
 			if !bytes.Contains(b, []byte("expires")) && !row.Expires.IsZero() {
 				t.Errorf("%q: it expires %s", b, row.Expires)
 			}
@@ -62,7 +65,7 @@ func FuzzTokens(f *testing.F) {
 		for i := range tokens {
 			a, c := tokens[i], again[i]
 			if a.Name != c.Name || a.Tenant != c.Tenant || a.Hash != c.Hash || a.Scopes != c.Scopes || !a.Expires.Equal(c.Expires) ||
-				strings.Join(a.Repos, "\n") != strings.Join(c.Repos, "\n") {
+				strings.Join(a.Repos, "\n") != strings.Join(c.Repos, "\n") || strings.Join(a.Queues, "\n") != strings.Join(c.Queues, "\n") {
 				t.Errorf("%+v is read as %+v", a, c)
 			}
 		}
