@@ -3,11 +3,13 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -259,6 +261,61 @@ func (l *local) awaitScope(holder int, queue string, reaches bool) {
 		}
 		if time.Now().After(late) {
 			l.t.Fatalf("%s: %d %s", queue, a.status, a.message)
+		}
+	}
+}
+
+// TestQueuesOfATokenOnAllNodes: a namespace of six partitions over three nodes. A node that does not lead a task's partition judges its
+// queue too.
+func TestQueuesOfATokenOnAllNodes(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, 3, nil)
+	scoped := server.NewToken()
+	f, err := os.OpenFile(filepath.Join(c.dir, "tokens.yaml"), os.O_APPEND|os.O_WRONLY, 0)
+	noErr(t, err)
+	_, err = fmt.Fprintf(f, "  - {name: b, tenant: default, hash: %q, roles: [admin], queues: [\"ci.*\"]}\n", server.HashToken(scoped))
+	noErr(t, err)
+	noErr(t, f.Close())
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() { c.start(i) })
+	}
+	all.Wait()
+	ctx := bounded(t, 90*time.Second)
+	c.leader()
+	wide := millrace.Namespace("wide")
+	admin := c.client(0, wide)
+	_, err = admin.CreateNamespace(ctx, 6)
+	noErr(t, err)
+	foreign, own := millrace.Job[int, int]("q"), millrace.Job[int, int]("ci.build")
+	for node := range 3 {
+		k := got[*millrace.Client](t)(millrace.Dial(ctx, wide, millrace.Address(c.peers[node].API), millrace.Token(scoped)))
+		t.Cleanup(func() { k.Close() })
+		var theirs, mine []string
+		for n := range 6 {
+			tag := millrace.Tag(fmt.Sprint(n))
+			theirs = append(theirs, got[*millrace.Handle[int]](t)(foreign.Add(ctx, admin, n, tag)).ID)
+			mine = append(mine, got[*millrace.Handle[int]](t)(own.Add(ctx, k, n, tag)).ID)
+		}
+		for i := range theirs {
+			if _, err := k.Task(ctx, theirs[i]); !errors.Is(err, millrace.ErrNotFound) {
+				t.Errorf("node %d reads a task of another queue: %v", node+1, err)
+			}
+			if _, err := k.Cancel(ctx, theirs[i]); !errors.Is(err, millrace.ErrNotFound) {
+				t.Errorf("node %d cancels a task of another queue: %v", node+1, err)
+			}
+			_, err := k.Cancel(ctx, mine[i])
+			noErr(t, err)
+			_, err = k.Task(ctx, mine[i])
+			noErr(t, err)
+		}
+		var denied *millrace.Error
+		if _, err := foreign.Add(ctx, k, 1); !errors.As(err, &denied) || denied.Code != millrace.CodePermissionDenied {
+			t.Errorf("node %d creates a task in another queue: %v", node+1, err)
+		}
+		queues, _, err := k.Queues(ctx, 0, "")
+		if err != nil || len(queues) != 1 || queues[0].Queue != "ci.build" {
+			t.Errorf("node %d lists %v, %v", node+1, queues, err)
 		}
 	}
 }
