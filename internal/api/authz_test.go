@@ -88,7 +88,7 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.KeyspaceService/Set":            &pb.SetKeyspaceRequest{Keyspace: "ks"},
 		"/millrace.v1.KeyspaceService/Get":            &pb.GetKeyspaceRequest{Keyspace: "ks"},
 		"/millrace.v1.KeyspaceService/List":           &pb.ListKeyspacesRequest{},
-		"/millrace.v1.ErrorService/List":              &pb.ListErrorsRequest{},
+		"/millrace.v1.ErrorService/List":              &pb.ListErrorsRequest{Queue: "mail"},
 		"/millrace.v1.WorkerService/List":             &pb.ListWorkersRequest{},
 		"/millrace.v1.WorkerService/Quiet":            &pb.QuietWorkerRequest{Worker: "w", On: true},
 		"/millrace.v1.TenantService/Set":              &pb.SetTenantRequest{Tenant: "acme"},

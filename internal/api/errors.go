@@ -41,6 +41,9 @@ func (es *ErrorService) List(ctx context.Context, in *pb.ListErrorsRequest) (*pb
 	if q.Span, fact = Millis("span", in.GetSpan(), HorizonSpan(&es.s.Limits)); fact != nil {
 		return nil, fact
 	}
+	if fact := es.s.reachesQueue(ctx, q.Queue); fact != nil {
+		return nil, fact
+	}
 	c, err := es.s.begin(ctx, false)
 	if edge.UnknownNamespace(err) {
 		return &pb.ListErrorsResponse{At: ShowAt(core.At{})}, nil

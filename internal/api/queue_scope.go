@@ -33,6 +33,29 @@ func (s *Server) reachesQueue(ctx context.Context, name string) core.Fact {
 	return nil
 }
 
+// Hears refuses a caller to whom the rows of a topic are not to be told: kind is queue, task, bulk, or what is about all queues. A task
+// and a job of another queue are answered as if they were not there.
+func (s *Server) Hears(ctx context.Context, kind, name string) error {
+	who, ok := edge.CallerOf(ctx)
+	if ok && who.AllQueues() {
+		return nil
+	}
+	var err error
+	switch kind {
+	case "queue":
+		if fact := s.reachesQueue(ctx, name); fact != nil {
+			return fact
+		}
+	case "task":
+		_, err = s.Tasks().Get(ctx, &pb.GetRequest{Id: name})
+	case "bulk":
+		_, err = s.Bulk().Get(ctx, &pb.GetBulkRequest{Id: name})
+	default:
+		return s.reachesQueue(ctx, "")
+	}
+	return err
+}
+
 // ReachesQueues is reachesQueue for the queues of a claim or subscription.
 func ReachesQueues(who *edge.Caller, queues []core.GrantQueue) core.Fact {
 	for i := range queues {

@@ -21,6 +21,7 @@ const (
 	denied    = "denied"   // the queue, or all of them
 	unknown   = "unknown"  // as if the task, the job or the worker were not there
 	tellsNone = "nothing"  // an answer without anything of the queue, which queueScopeNothing knows
+	leaseLost = "lost"     // as if another had the task
 	elsewise  = "elsewise" // it is of no queue
 )
 
@@ -34,6 +35,9 @@ var queueScopes = map[string]string{
 	"/millrace.v1.TaskService/List":             denied,
 	"/millrace.v1.TaskService/Effects":          unknown,
 	"/millrace.v1.TaskService/Why":              unknown,
+	"/millrace.v1.TaskService/Logs":             unknown,
+	"/millrace.v1.TaskService/Report":           leaseLost,
+	"/millrace.v1.ErrorService/List":            denied,
 	"/millrace.v1.TaskService/Wait":             unknown,
 	"/millrace.v1.TaskService/Claim":            denied,
 	"/millrace.v1.TaskService/Heartbeat":        tellsNone,
@@ -115,6 +119,8 @@ func TestEveryMethodIsClosedToATokenOfAnotherQueue(t *testing.T) {
 			apitest.ExpectCode(t, full, err, codes.PermissionDenied)
 		case unknown:
 			apitest.ExpectCode(t, full, err, codes.NotFound)
+		case leaseLost:
+			apitest.ExpectCode(t, full, err, codes.FailedPrecondition)
 		case tellsNone:
 			if err != nil || !queueScopeNothing(out) {
 				t.Errorf("%s answers %v, %v", full, out, err)

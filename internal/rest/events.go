@@ -59,6 +59,12 @@ func (c *restCall) events() error {
 	if fact != nil {
 		return fact
 	}
+	for i := range topics {
+		kind, of, _ := strings.Cut(topics[i].Name, ":")
+		if err := c.s.Hears(c.ctx, kind, of); err != nil {
+			return err
+		}
+	}
 	l, err := c.h.live.Listen(c.ctx, topics, c.r.Header.Get(headerLastEvent))
 	if err != nil {
 		return err
