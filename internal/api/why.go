@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
@@ -162,6 +163,16 @@ func (ts *TaskService) Why(ctx context.Context, in *pb.WhyRequest) (*pb.WhyRespo
 	out := &pb.WhyResponse{
 		Queue: w.Queue, State: pb.State(w.State), Since: TimeOf(w.Since), Ahead: w.Ahead, Exact: w.Exact, At: ShowAt(at),
 	}
+	if w.State == core.Ready {
+		if r := c.noWorker(ctx, w.Queue); r != nil {
+			// A pause holds the task up whatever workers there are; it stays the first reason.
+			at := 0
+			for at < len(w.Reasons) && w.Reasons[at].Code == core.WhyPaused {
+				at++
+			}
+			w.Reasons = slices.Insert(w.Reasons, at, *r)
+		}
+	}
 	for i := range w.Reasons {
 		r := &w.Reasons[i]
 		out.Reasons = append(out.Reasons, &pb.WhyReason{
@@ -169,6 +180,28 @@ func (ts *TaskService) Why(ctx context.Context, in *pb.WhyRequest) (*pb.WhyRespo
 		})
 	}
 	return out, nil
+}
+
+// noWorker is the reason that no worker takes tasks of a queue; nil: one does, or a leader did not tell.
+func (c *call) noWorker(ctx context.Context, queue string) *core.WhyReason {
+	list, partial := c.s.o.Backend.Workers(ctx, c.partitions)
+	quiet := 0
+	for i := range list {
+		if w := &list[i]; slices.Contains(w.Queues, queue) {
+			if !w.Quiet {
+				return nil
+			}
+			quiet++
+		}
+	}
+	if partial {
+		return nil
+	}
+	r := &core.WhyReason{Code: core.WhyNoWorker, Object: queue}
+	if quiet > 0 {
+		r.Object = "" // the text tells of the workers
+	}
+	return r
 }
 
 // whyText says a reason in words.
@@ -196,6 +229,11 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 			return fmt.Sprintf("1 task of queue %q goes before it.", w.Queue)
 		}
 		return fmt.Sprintf("%d tasks of queue %q go before it.", w.Ahead, w.Queue)
+	case core.WhyNoWorker:
+		if r.Object == "" {
+			return fmt.Sprintf("All workers that take tasks of queue %q are quiet.", w.Queue)
+		}
+		return fmt.Sprintf("No worker takes tasks of queue %q.", w.Queue)
 	case core.WhyNext:
 		return fmt.Sprintf("It is the next task of queue %q: it waits for a worker that asks for one.", w.Queue)
 	}

@@ -11,8 +11,7 @@ const (
 	WhyPaused   = "paused"   // its queue gives out nothing
 	WhyBehind   = "behind"   // others of its queue go before it
 	WhyNext     = "next"     // it goes first
-	WhyNoWorker = "no_worker"
-	WhyDiskFull = "disk_full" // the leader's disk is full
+	WhyNoWorker = "no_worker" // no worker takes tasks of its queue, or all of them are quiet
 )
 
 // WhyReason is one reason why a task is where it is.

@@ -81,7 +81,7 @@ func effectList(in []*millracev1.Effect) []Effect {
 
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
-	// Code is delay, retry, snooze, paused, behind, next, no_worker, disk_full, running, stopping or ended. A newer server may have
+	// Code is delay, retry, snooze, paused, behind, next, no_worker, running, stopping or ended. A newer server may have
 	// others.
 	Code   string
 	Text   string    // in words
