@@ -172,7 +172,8 @@ func operatorRoutes() []*Route {
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/logs", Native: tasksService + "Logs", Answer: "LogsResponse", Status: statusOK,
 			Query: []Param{
 				{Name: "attempt", Type: "integer", Form: wholes(0, int64(math.MaxUint32)), Doc: "Only lines of this attempt; default: of all."},
-				{Name: "after", Type: "integer", Form: AnyUint64, Doc: "Only lines with a number above this one; default 0."}, limitOf,
+				{Name: "after", Type: "integer", Form: AnyUint64, Doc: "Only lines with a number above this one; default 0."},
+				limitOf,
 			},
 			Doc:    "Read the log of a task, oldest line first. About the last 1,000 lines or 256 KiB of all attempts are kept; older ones are counted as dropped.",
 			handle: (*restCall).taskLogs,
