@@ -2,15 +2,15 @@ package core
 
 // The codes of why a task is where it is.
 const (
-	WhyEnded    = "ended"    // it has ended
-	WhyRunning  = "running"  // a worker holds it
-	WhyStopping = "stopping" // a worker holds it and was asked to stop
-	WhyDelay    = "delay"    // its time has not come
-	WhyRetry    = "retry"    // it failed, and the backoff is not over
-	WhySnooze   = "snooze"   // its worker put it off
-	WhyPaused   = "paused"   // its queue gives out nothing
-	WhyBehind   = "behind"   // others of its queue go before it
-	WhyNext     = "next"     // it goes first
+	WhyEnded    = "ended"     // it has ended
+	WhyRunning  = "running"   // a worker holds it
+	WhyStopping = "stopping"  // a worker holds it and was asked to stop
+	WhyDelay    = "delay"     // its time has not come
+	WhyRetry    = "retry"     // it failed, and the backoff is not over
+	WhySnooze   = "snooze"    // its worker put it off
+	WhyPaused   = "paused"    // its queue gives out nothing
+	WhyBehind   = "behind"    // others of its queue go before it
+	WhyNext     = "next"      // it goes first
 	WhyNoWorker = "no_worker" // no worker takes tasks of its queue, or all of them are quiet
 )
 
