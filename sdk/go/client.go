@@ -99,6 +99,7 @@ func (c *Client) dialOptions(w *transport.Router, address string) []grpc.DialOpt
 	}
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
+		grpc.WithUserAgent(session.SDKName()), // lists of workers show it
 		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
 			conn, err := c.opts.dial(ctx, address)
 			switch {

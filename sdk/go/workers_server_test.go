@@ -45,7 +45,7 @@ func TestWorkersAreListedAndMadeQuiet(t *testing.T) {
 			len(got.Nodes) != 1 || !slices.Equal(got.Queues, []string{"quieted"}) || got.Slots != 1 {
 			t.Errorf("listed: %+v", got)
 		}
-		if stream := c.Transport() != millrace.TransportREST; stream && (len(got.Sessions) != 1 || len(got.Sessions[0]) != 16 || !strings.HasPrefix(got.SDK, "go ") || len(got.Kinds) != 1) {
+		if stream := c.Transport() != millrace.TransportREST; stream && (len(got.Sessions) != 1 || len(got.Sessions[0]) != 16 || !strings.HasPrefix(got.SDK, "millrace-go/") || len(got.Kinds) != 1) {
 			t.Errorf("of a stream: %+v", got)
 		}
 		if other, err := c.Workers(ctx, "other"); err != nil || len(other.Workers) != 0 {

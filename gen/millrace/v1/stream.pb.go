@@ -695,7 +695,6 @@ type WorkerInfo struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`       // at most 128 B
 	Kinds         []string               `protobuf:"bytes,2,rep,name=kinds,proto3" json:"kinds,omitempty"` // at most 1,000; told alone: what a subscription gets does not depend on them
 	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`   // at most 128 B
-	Sdk           string                 `protobuf:"bytes,4,opt,name=sdk,proto3" json:"sdk,omitempty"`     // name and version of the client library, at most 128 B
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -747,13 +746,6 @@ func (x *WorkerInfo) GetKinds() []string {
 func (x *WorkerInfo) GetHost() string {
 	if x != nil {
 		return x.Host
-	}
-	return ""
-}
-
-func (x *WorkerInfo) GetSdk() string {
-	if x != nil {
-		return x.Sdk
 	}
 	return ""
 }
@@ -1992,13 +1984,12 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\tnamespace\x18\x03 \x01(\tR\tnamespace\x12/\n" +
 	"\x06worker\x18\x04 \x01(\v2\x17.millrace.v1.WorkerInfoR\x06worker\x12%\n" +
 	"\x04held\x18\x05 \x03(\v2\x11.millrace.v1.HoldR\x04held\x12\x1c\n" +
-	"\tpartition\x18\x06 \x01(\rR\tpartition\"X\n" +
+	"\tpartition\x18\x06 \x01(\rR\tpartition\"F\n" +
 	"\n" +
 	"WorkerInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05kinds\x18\x02 \x03(\tR\x05kinds\x12\x12\n" +
-	"\x04host\x18\x03 \x01(\tR\x04host\x12\x10\n" +
-	"\x03sdk\x18\x04 \x01(\tR\x03sdk\"\xeb\x02\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\"\xeb\x02\n" +
 	"\aWelcome\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12;\n" +
 	"\tdirectory\x18\x02 \x03(\v2\x1d.millrace.v1.PartitionAddressR\tdirectory\x12\x1e\n" +

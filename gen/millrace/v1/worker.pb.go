@@ -29,7 +29,7 @@ type Worker struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`             // as it calls itself; the name of its token where it does not
 	Sessions      []string               `protobuf:"bytes,2,rep,name=sessions,proto3" json:"sessions,omitempty"` // of its streams, named as those of attempts are, the first 16; none: a caller of claims
 	Host          string                 `protobuf:"bytes,3,opt,name=host,proto3" json:"host,omitempty"`
-	Sdk           string                 `protobuf:"bytes,4,opt,name=sdk,proto3" json:"sdk,omitempty"`                                     // name and version of its client library
+	Sdk           string                 `protobuf:"bytes,4,opt,name=sdk,proto3" json:"sdk,omitempty"`                                     // name and version of its client library: the first word of the user agent of its stream
 	Queues        []string               `protobuf:"bytes,5,rep,name=queues,proto3" json:"queues,omitempty"`                               // that it takes tasks of; of a caller of claims, those of the last one
 	Kinds         []string               `protobuf:"bytes,6,rep,name=kinds,proto3" json:"kinds,omitempty"`                                 // that it has handlers for: the first 4 KiB of them
 	Slots         uint32                 `protobuf:"varint,7,opt,name=slots,proto3" json:"slots,omitempty"`                                // most tasks that it takes at a time; of a caller of claims, of the last one

@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"google.golang.org/grpc/metadata"
 
@@ -122,7 +123,7 @@ func (d *door) sessionSpec(ctx context.Context, who edge.Caller, in *pb.Hello) (
 	}
 	spec = core.SessionSpec{
 		ID: core.SessionID(in.GetSession()), Worker: in.GetWorker().GetId(), Principal: who.Name, Held: held,
-		Host: in.GetWorker().GetHost(), SDK: in.GetWorker().GetSdk(), Kinds: firstKinds(in.GetWorker().GetKinds()),
+		Host: in.GetWorker().GetHost(), SDK: d.sdkOf(ctx), Kinds: firstKinds(in.GetWorker().GetKinds()),
 	}
 	if !who.AllQueues() {
 		spec.Reaches = who.ReachesQueue
@@ -131,6 +132,17 @@ func (d *door) sessionSpec(ctx context.Context, who edge.Caller, in *pb.Hello) (
 		spec.Worker = who.Name
 	}
 	return spec, name, nil
+}
+
+// sdkOf is the client library of a stream: what stands first in its user agent.
+func (d *door) sdkOf(ctx context.Context) string {
+	md, _ := metadata.FromIncomingContext(ctx)
+	agent := md.Get("user-agent")
+	if len(agent) == 0 {
+		return ""
+	}
+	name, _, _ := strings.Cut(agent[0], " ")
+	return core.Cut(name, int(d.Limits.WorkerBytes))
 }
 
 // keptKinds is how many bytes of the names of a worker's kinds are kept, to be shown.
@@ -153,9 +165,6 @@ func (d *door) worker(in *pb.WorkerInfo) core.Fact {
 		return fact
 	}
 	if fact := api.TextUpTo("host", in.GetHost(), "worker_bytes", d.Limits.WorkerBytes); fact != nil {
-		return fact
-	}
-	if fact := api.TextUpTo("sdk", in.GetSdk(), "worker_bytes", d.Limits.WorkerBytes); fact != nil {
 		return fact
 	}
 	if int64(len(in.GetKinds())) > d.Limits.WorkerKinds {

@@ -8,7 +8,7 @@ import (
 // modulePath names this library among the modules of a program.
 const modulePath = "github.com/millrace/millrace"
 
-// SDKName is the name and version of this library, as a worker tells them: devel where the program was not built from a release.
+// SDKName is the name and version of this library, as a user agent tells them: devel where the program was not built from a release.
 var SDKName = sync.OnceValue(func() string {
 	version := "devel"
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -19,5 +19,5 @@ var SDKName = sync.OnceValue(func() string {
 			}
 		}
 	}
-	return "go " + version
+	return "millrace-go/" + version
 })

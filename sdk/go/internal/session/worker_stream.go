@@ -56,7 +56,7 @@ func newWorkerStream(w *Worker, partition int) *workerStream {
 // hello names the worker and every lease it holds, so that the server resumes them; those whose settle has no answer yet
 // are among them.
 func (l *workerStream) hello(h *millracev1.Hello) {
-	h.Worker = &millracev1.WorkerInfo{Id: l.w.opts.Name, Kinds: l.w.work.Kinds, Host: wire.Cut(HostName(), MaxName), Sdk: wire.Cut(SDKName(), MaxName)}
+	h.Worker = &millracev1.WorkerInfo{Id: l.w.opts.Name, Kinds: l.w.work.Kinds, Host: wire.Cut(HostName(), MaxName)}
 	for _, t := range l.held {
 		if l.s.plain || !t.unbound {
 			h.Held = append(h.Held, t.hold())
