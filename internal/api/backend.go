@@ -83,6 +83,8 @@ type BulkBackend interface {
 type TaskBackend interface {
 	// Task reads one task. NotFound when it is unknown.
 	Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error)
+	// TaskUpTo is Task with at most so many bytes of the payload and of the result, and how long they are.
+	TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
 	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error)
 	// Logs reads up to limit lines of a task's log with numbers above after, of one attempt or, where it is 0, of all.

@@ -115,9 +115,9 @@ func (t *Translator) findTask(ctx context.Context, id core.TaskID) error {
 		return unknown
 	}
 	// What this node has is enough where it has the task at all. For one that it has not heard of the newest state is asked for, once.
-	task, _, err := t.edge.s.node.tasks.Task(ctx, p, id, core.ReadOptions{Stale: true})
+	task, _, _, err := t.edge.s.node.tasks.TaskUpTo(ctx, p, id, core.ContentSize{}, core.ReadOptions{Stale: true})
 	if edge.Is[core.NotFound](err) && !t.queues.fresh[p] {
-		task, _, err = t.edge.s.node.tasks.Task(ctx, p, id, core.ReadOptions{})
+		task, _, _, err = t.edge.s.node.tasks.TaskUpTo(ctx, p, id, core.ContentSize{}, core.ReadOptions{})
 		if err == nil || edge.Is[core.NotFound](err) {
 			t.queues.isFresh(p)
 		}

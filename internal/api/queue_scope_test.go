@@ -386,14 +386,14 @@ type countedTasks struct {
 	fails         core.Fact
 }
 
-func (c *countedTasks) Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error) {
+func (c *countedTasks) TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error) {
 	if o.Stale {
 		c.stale++
 	} else {
 		c.newest++
 	}
 	if c.fails != nil {
-		return core.Task{}, core.At{}, c.fails
+		return core.Task{}, core.ContentSize{}, core.At{}, c.fails
 	}
-	return c.TaskBackend.Task(ctx, p, id, o)
+	return c.TaskBackend.TaskUpTo(ctx, p, id, most, o)
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -77,26 +78,22 @@ func (ts *TaskService) BatchCreate(ctx context.Context, in *pb.BatchCreateReques
 	return &pb.BatchCreateResponse{Results: results, At: ShowAt(p.At)}, nil
 }
 
-// Get reads one task.
+// Get reads one task; with meta without its payload and result.
 // Errors: NotFound, also where the namespace is not there.
 func (ts *TaskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetResponse, error) {
-	id, fact := readTaskID("id", in.GetId())
-	if fact != nil {
-		return nil, fact
+	most := core.ContentSize{Payload: math.MaxInt, Result: math.MaxInt}
+	if in.GetMeta() {
+		most = core.ContentSize{}
 	}
-	c, err := ts.s.begin(ctx, false)
+	task, size, at, err := ts.readUpTo(ctx, in, most)
 	if err != nil {
-		return nil, noTask(err, in.GetId())
+		return nil, err
 	}
-	if err := c.goTo(ctx, id); err != nil {
-		return nil, sameTask(err, in.GetId())
+	out := &pb.GetResponse{Task: showTask(&task), At: ShowAt(at)}
+	if in.GetMeta() {
+		showSize(out.GetTask(), size)
 	}
-	o := core.ReadOptions{MinIndex: in.GetMinIndex(), Stale: in.GetStale()}
-	task, at, err := ts.tasks.Task(ctx, c.t.part, id, o)
-	if err != nil {
-		return nil, sameTask(err, in.GetId())
-	}
-	return &pb.GetResponse{Task: showTask(&task), At: ShowAt(at)}, nil
+	return out, nil
 }
 
 // sameTask puts the id as the caller wrote it into the answer for an unknown task, wherever it was found to be unknown.

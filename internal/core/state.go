@@ -207,6 +207,9 @@ type Task struct {
 	Progress  Progress    // of the last attempt, where it told any
 }
 
+// ContentSize is a number of bytes of a task's payload and of its result: how long they are, or how much of each is asked for.
+type ContentSize struct{ Payload, Result int }
+
 // QueueConfig rules a queue. A zero field means the default; Version counts changes, 0 for a queue that was never
 // configured.
 type QueueConfig struct {

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
@@ -116,17 +117,23 @@ func (n *Node) read(ctx context.Context, p core.Partition, o core.ReadOptions, f
 }
 
 // Task reads one task.
-func (n *Node) Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (t core.Task, at core.At, err error) {
+func (n *Node) Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error) {
+	t, _, at, err := n.TaskUpTo(ctx, p, id, core.ContentSize{Payload: math.MaxInt, Result: math.MaxInt}, o)
+	return t, at, err
+}
+
+// TaskUpTo reads one task with at most so many bytes of its payload and of its result, and how long they are.
+func (n *Node) TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (t core.Task, size core.ContentSize, at core.At, err error) {
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
-		t, ok, err = queue.Task(v, p, id)
+		t, size, ok, err = queue.TaskUpTo(v, p, id, most)
 		if err == nil && !ok {
 			err = core.NotFound{Kind: "task", ID: id.String()}
 		}
 		showTask(&t, shift)
 		return err
 	})
-	return t, at, err
+	return t, size, at, err
 }
 
 // Attempts reads the last attempts of a task, oldest first.

@@ -24,6 +24,8 @@ type sampleRequest struct {
 func goodOperateRequests() map[string]sampleRequest {
 	id := "/v1/tasks/" + apitest.ID(1)
 	return map[string]sampleRequest{
+		"GET /v1/tasks/{id}/payload":        {path: id + "/payload?max=5"},
+		"GET /v1/tasks/{id}/output":         {path: id + "/output"},
 		"POST /v1/tasks/{id}/run-now":       {path: id + "/run-now"},
 		"POST /v1/tasks/{id}/stop":          {path: id + "/stop", body: `{"token":4}`},
 		"PATCH /v1/tasks/{id}":              {path: id, body: `{"priority":3}`},
@@ -268,7 +270,7 @@ func TestAForeignTaskAnswersLikeAMissingOneInEveryByte(t *testing.T) {
 		}
 		return b.String() + a.body
 	}
-	for _, tail := range []string{"", "/result", "/result?wait=1s", "/attempts"} {
+	for _, tail := range []string{"", "/result", "/result?wait=1s", "/attempts", "?view=meta", "/payload", "/output"} {
 		path := "/v1/tasks/" + apitest.ID(2) + tail
 		foreign := bytesOf(path)
 		r.n.Mu.Lock()

@@ -1018,6 +1018,12 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 		w.Close('}')
 	}
 	w.OptStr("fingerprint", m.GetFingerprint())
+	if m.PayloadSize != nil {
+		w.Count("payload_size", m.GetPayloadSize())
+	}
+	if m.ResultSize != nil {
+		w.Count("result_size", m.GetResultSize())
+	}
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -2430,21 +2436,6 @@ func (c *restCall) taskBatchCreate() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeBatchCreateResponse(w, out) })
-}
-
-// taskGet serves GET /v1/tasks/{id}.
-func (c *restCall) taskGet() error {
-	in := new(pb.GetRequest)
-	in.Id = c.params[0]
-	var fact core.Fact
-	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
-		return fact
-	}
-	out, err := c.s.Tasks().Get(c.ctx, in)
-	if err != nil {
-		return err
-	}
-	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeTask(w, out.GetTask()) })
 }
 
 // taskListAttempts serves GET /v1/tasks/{id}/attempts.

@@ -82,6 +82,27 @@ func TestARequestIsForwardedToTheNodeAndNotToAnAddress(t *testing.T) {
 	}
 }
 
+// What keeps a browser from showing content must come from any node.
+func TestAForwardedAnswerKeepsItsHeaders(t *testing.T) {
+	want := map[string]string{
+		headerSize: "7", headerType: "text/html", headerDisposition: "attachment", "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store",
+		"Content-Type": "application/octet-stream",
+	}
+	r := forwardRig(t, func(*http.Request) (*http.Response, error) {
+		a := answered(http.StatusOK, strings.NewReader("<script"), 7)
+		for name, value := range want {
+			a.Header.Set(name, value)
+		}
+		return a, nil
+	})
+	a := r.do("POST", "/v1/tasks:batch?forward=1", oneTask).expect(t, "forwarded", http.StatusOK)
+	for name, value := range want {
+		if got := a.header.Values(name); len(got) != 1 || got[0] != value {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+}
+
 func TestWhatIsForwardedInVainSaysWhetherAnythingWasDone(t *testing.T) {
 	down := &url.Error{Op: "Post", Err: &net.OpError{Op: "dial", Err: errors.New("untrusted_certificate")}}
 	for name, x := range map[string]struct {

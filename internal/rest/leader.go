@@ -63,7 +63,10 @@ func (c *restCall) leaderAddress(f core.NotLeader, baseOf func(address string) s
 // those that come back.
 var (
 	passedOn   = []string{"Authorization", "Content-Type", "Accept"}
-	passedBack = []string{"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev}
+	passedBack = []string{
+		"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev,
+		"X-Content-Type-Options", "Cache-Control", headerSize, headerType, headerDisposition,
+	}
 )
 
 // headerClient names the client's address in a request that is forwarded. It counts on connections of nodes only.

@@ -90,9 +90,11 @@ func producerRoutes() []*Route {
 			handle: (*restCall).listTasks,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/tasks/{id}", Native: tasksService + "Get", Answer: "Task", Status: statusOK, Query: readParams,
-			Doc: "Read one task.", handle: (*restCall).taskGet,
+			Method: http.MethodGet, Path: "/v1/tasks/{id}", Native: tasksService + "Get", Answer: "Task", Status: statusOK,
+			Query: []Param{minIndex, freshly, {Name: "view", Type: "full|meta", Doc: "meta: without payload and result, with their sizes instead."}},
+			Doc:   "Read one task.", handle: (*restCall).getTask,
 		},
+		payloadRoute(), outputRoute(),
 		{
 			Method: http.MethodPost, Path: "/v1/tasks:get", Repeat: RepeatRead, Native: tasksService + "BatchGet", Body: "BatchGetRequest", Answer: "BatchGetResponse", Status: statusOK,
 			Doc:    "Read up to 100 tasks, without their payloads and results. Those that are not there are left out.",

@@ -45,6 +45,9 @@ func byMethod(c *contract.Contract) (out [][]*contract.Route) {
 		if throughList(r) {
 			continue // of one element of a list, which the batch does as well
 		}
+		if strings.Contains(r.GetAnswer(), ".") {
+			continue // a part of what another route of the method answers as a whole
+		}
 		// The contract has the routes of a method one after another.
 		if n := len(out); n == 0 || out[n-1][0].Method != r.Method {
 			out = append(out, nil)

@@ -15,6 +15,9 @@ import (
 var byHand = map[string]string{
 	"POST /v1/tasks":                      "a key in a header, and where the task is",
 	"GET /v1/tasks":                       "tasks of a list are short",
+	"GET /v1/tasks/{id}":                  "a view is a word",
+	"GET /v1/tasks/{id}/payload":          "the answer is the payload",
+	"GET /v1/tasks/{id}/output":           "the answer is the result",
 	"GET /v1/tasks/{id}/result":           "it waits",
 	"POST /v1/tasks:get":                  "tasks of a list are short",
 	"POST /v1/tasks:claim":                "what was taken goes back when the caller is gone",

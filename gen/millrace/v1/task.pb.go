@@ -981,10 +981,12 @@ type Task struct {
 	Error         *TaskError             `protobuf:"bytes,32,opt,name=error,proto3" json:"error,omitempty"`
 	Tag           string                 `protobuf:"bytes,33,opt,name=tag,proto3" json:"tag,omitempty"`
 	Labels        map[string]string      `protobuf:"bytes,34,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"` // of a task that no worker got yet
-	Cancel        *CancelAsked           `protobuf:"bytes,36,opt,name=cancel,proto3" json:"cancel,omitempty"`                        // of a running or cancelled task whose cancel was asked for
-	Progress      *Progress              `protobuf:"bytes,37,opt,name=progress,proto3" json:"progress,omitempty"`                    // of the last attempt, where its worker told any
-	Fingerprint   string                 `protobuf:"bytes,41,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`              // of the last error since the last redrive, also where a lease was lost or the task expired
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,35,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`              // of a task that no worker got yet
+	Cancel        *CancelAsked           `protobuf:"bytes,36,opt,name=cancel,proto3" json:"cancel,omitempty"`                                     // of a running or cancelled task whose cancel was asked for
+	Progress      *Progress              `protobuf:"bytes,37,opt,name=progress,proto3" json:"progress,omitempty"`                                 // of the last attempt, where its worker told any
+	Fingerprint   string                 `protobuf:"bytes,41,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                           // of the last error since the last redrive, also where a lease was lost or the task expired
+	PayloadSize   *uint64                `protobuf:"varint,43,opt,name=payload_size,json=payloadSize,proto3,oneof" json:"payload_size,omitempty"` // bytes; only where the payload was left out, as meta asks
+	ResultSize    *uint64                `protobuf:"varint,44,opt,name=result_size,json=resultSize,proto3,oneof" json:"result_size,omitempty"`    // the same of the result, of a task that has one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1283,6 +1285,20 @@ func (x *Task) GetFingerprint() string {
 		return x.Fingerprint
 	}
 	return ""
+}
+
+func (x *Task) GetPayloadSize() uint64 {
+	if x != nil && x.PayloadSize != nil {
+		return *x.PayloadSize
+	}
+	return 0
+}
+
+func (x *Task) GetResultSize() uint64 {
+	if x != nil && x.ResultSize != nil {
+		return *x.ResultSize
+	}
+	return 0
 }
 
 // Progress is how far the worker of a task says that it is.
@@ -2480,6 +2496,7 @@ type GetRequest struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	MinIndex      uint64                 `protobuf:"varint,2,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`
 	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"` // the node's applied state, without asking a majority
+	Meta          bool                   `protobuf:"varint,4,opt,name=meta,proto3" json:"meta,omitempty"`   // without payload and result, with their sizes instead
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2531,6 +2548,13 @@ func (x *GetRequest) GetMinIndex() uint64 {
 func (x *GetRequest) GetStale() bool {
 	if x != nil {
 		return x.Stale
+	}
+	return false
+}
+
+func (x *GetRequest) GetMeta() bool {
+	if x != nil {
+		return x.Meta
 	}
 	return false
 }
@@ -8675,7 +8699,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xda\f\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xc9\r\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -8725,10 +8749,15 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"expires_at\x18# \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x120\n" +
 	"\x06cancel\x18$ \x01(\v2\x18.millrace.v1.CancelAskedR\x06cancel\x121\n" +
 	"\bprogress\x18% \x01(\v2\x15.millrace.v1.ProgressR\bprogress\x12(\n" +
-	"\vfingerprint\x18) \x01(\tB\x06ʵ\x1c\x028\x01R\vfingerprint\x1a9\n" +
+	"\vfingerprint\x18) \x01(\tB\x06ʵ\x1c\x028\x01R\vfingerprint\x12&\n" +
+	"\fpayload_size\x18+ \x01(\x04H\x00R\vpayloadSize\x88\x01\x01\x12$\n" +
+	"\vresult_size\x18, \x01(\x04H\x01R\n" +
+	"resultSize\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"t\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
+	"\r_payload_sizeB\x0e\n" +
+	"\f_result_size\"t\n" +
 	"\bProgress\x12\x18\n" +
 	"\apercent\x18\x01 \x01(\rR\apercent\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12*\n" +
@@ -8839,12 +8868,13 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05error\x18\x04 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"k\n" +
 	"\x13BatchCreateResponse\x123\n" +
 	"\aresults\x18\x01 \x03(\v2\x19.millrace.v1.CreateResultR\aresults\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"O\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"c\n" +
 	"\n" +
 	"GetRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\tmin_index\x18\x02 \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\x03 \x01(\bR\x05stale\"U\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\x12\x12\n" +
+	"\x04meta\x18\x04 \x01(\bR\x04meta\"U\n" +
 	"\vGetResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.TaskR\x04task\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"%\n" +
@@ -9382,14 +9412,20 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xe01\n" +
+	"\fEQUAL_JITTER\x10\x052\x998\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
-	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12z\n" +
-	"\x03Get\x12\x17.millrace.v1.GetRequest\x1a\x18.millrace.v1.GetResponse\"@ʵ\x1c<\n" +
+	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
+	"\x03Get\x12\x17.millrace.v1.GetRequest\x1a\x18.millrace.v1.GetResponse\"\xf7\x06ʵ\x1c\x92\x01\n" +
 	"\x0e/v1/tasks/{id}*\x0eRead one task.B\x04taskR\v\n" +
 	"\tmin_indexR\a\n" +
-	"\x05stale\x12\xc3\x01\n" +
+	"\x05staleRT\x12\x04view\x1a\x04meta\"\tfull|meta:;meta: without payload and result, with their sizes instead.ʵ\x1c\x8d\x03\n" +
+	"\x16/v1/tasks/{id}/payload*\xd4\x01Read the payload of a task, byte for byte, or its beginning. The headers Millrace-Size and Millrace-Type are its whole length and its content type; the answer is an attachment, so that a browser does not show it.B\ftask.payloadRE\x12\x03max\"\ainteger:5Most bytes of the answer; default: the whole payload.R\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05staler\rMillrace-Sizer\rMillrace-Typer\x13Content-Dispositionʵ\x1c\xc9\x02\n" +
+	"\x15/v1/tasks/{id}/output*\x93\x01Read the result of a task, byte for byte, or its beginning, with the headers of the payload. Not found: there is no such task, or it has no result.B\vtask.resultRD\x12\x03max\"\ainteger:4Most bytes of the answer; default: the whole result.R\v\n" +
+	"\tmin_indexR\a\n" +
+	"\x05staler\rMillrace-Sizer\rMillrace-Typer\x13Content-Disposition\x12\xc3\x01\n" +
 	"\bBatchGet\x12\x1c.millrace.v1.BatchGetRequest\x1a\x1d.millrace.v1.BatchGetResponse\"zʵ\x1cv\x1a\r/v1/tasks:get*`Read up to 100 tasks, without their payloads and results. Those that are not there are left out.2\x01*`\a\x12\xa6\x01\n" +
 	"\fListAttempts\x12 .millrace.v1.ListAttemptsRequest\x1a!.millrace.v1.ListAttemptsResponse\"Qʵ\x1cM\n" +
 	"\x17/v1/tasks/{id}/attempts*2List the last 20 attempts of a task, oldest first.\x12\xd6\x03\n" +
@@ -9913,6 +9949,7 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_ref_change_proto_init()
 	file_millrace_v1_vector_proto_init()
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[5].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[7].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[15].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[37].OneofWrappers = []any{}

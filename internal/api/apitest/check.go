@@ -145,7 +145,10 @@ func (n *Node) AddTask(t *testing.T, tenant, id string) {
 	if n.Stored[p] == nil {
 		n.Stored[p] = make(map[core.TaskID]core.Task)
 	}
-	n.Stored[p][task] = core.Task{ID: task, Queue: "mail", State: core.Completed}
+	n.Stored[p][task] = core.Task{
+		ID: task, Queue: "mail", State: core.Completed, Payload: []byte(`{"to":"ada"}`), ContentType: "application/json",
+		Result: []byte("true"), ResultType: "application/json", HasResult: true,
+	}
 }
 
 // ExpectReached wants the one partition of a tenant's default namespace to have been reached, and no other.

@@ -46,6 +46,14 @@ func (n *Node) Task(_ context.Context, p core.Partition, id core.TaskID, _ core.
 	return t, core.At{Index: 1}, nil
 }
 
+// TaskUpTo answers as a test has set.
+func (n *Node) TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error) {
+	t, at, err := n.Task(ctx, p, id, o)
+	size := core.ContentSize{Payload: len(t.Payload), Result: len(t.Result)}
+	t.Payload, t.Result = t.Payload[:min(size.Payload, most.Payload)], t.Result[:min(size.Result, most.Result)]
+	return t, size, at, err
+}
+
 // Attempts answers as a test has set.
 func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error) {
 	n.step()

@@ -3,6 +3,7 @@ package queue
 import (
 	"bytes"
 	"cmp"
+	"math"
 	"slices"
 
 	"github.com/millrace/millrace/internal/core"
@@ -13,31 +14,40 @@ import (
 // Task reads one task with payload and result from a view, without a Machine. It is not there when
 // its id is unknown, or known only because it was removed a moment ago.
 func Task(v core.View, p core.Partition, id core.TaskID) (core.Task, bool, error) {
+	t, _, ok, err := TaskUpTo(v, p, id, core.ContentSize{Payload: math.MaxInt, Result: math.MaxInt})
+	return t, ok, err
+}
+
+// TaskUpTo is Task with at most so many bytes of the payload and of the result. size is how long they are as a whole: what is not asked
+// for is not copied.
+func TaskUpTo(v core.View, p core.Partition, id core.TaskID, most core.ContentSize) (t core.Task, size core.ContentSize, ok bool, err error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok {
-		return core.Task{}, false, err
+		return core.Task{}, size, false, err
 	}
 	s, l, ok, err := readSpec(v, p, id, rec.queue)
 	if err != nil || !ok {
-		return core.Task{}, false, err
+		return core.Task{}, size, false, err
 	}
-	t, err := readTask(v, p, id, &rec, &s, l)
+	t, err = readTask(v, p, id, &rec, &s, l)
 	if err != nil {
-		return core.Task{}, false, err
+		return core.Task{}, size, false, err
 	}
-	t.Payload = bytes.Clone(s.payload)
+	size.Payload = len(s.payload)
+	t.Payload = bytes.Clone(s.payload[:min(size.Payload, most.Payload)])
 	if rec.hasResult {
 		value, err := readResult(v, p, id, &rec)
 		if err != nil {
-			return core.Task{}, false, err
+			return core.Task{}, size, false, err
 		}
 		kind, result, err := decodeResult(value)
 		if err != nil {
-			return core.Task{}, false, err
+			return core.Task{}, size, false, err
 		}
-		t.Result, t.ResultType = bytes.Clone(result), typeName(kind)
+		size.Result = len(result)
+		t.Result, t.ResultType = bytes.Clone(result[:min(size.Result, most.Result)]), typeName(kind)
 	}
-	return t, true, nil
+	return t, size, true, nil
 }
 
 // Assigned returns what the worker of a running task was given. It is not there when the task does not run.

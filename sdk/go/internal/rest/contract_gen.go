@@ -819,7 +819,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/Get": {
 		{
 			verb: "GET", path: []string{"/v1/tasks/", "id=id"},
-			query:  []parameter{{"min_index", "min_index", nil}, {"consistency", "stale", []string{"stale"}}},
+			query:  []parameter{{"min_index", "min_index", nil}, {"consistency", "stale", []string{"stale"}}, {"view", "meta", []string{"meta"}}},
 			answer: "task",
 		},
 	},
