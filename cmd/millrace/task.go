@@ -303,12 +303,22 @@ func (a *app) waitTask(ctx context.Context, c *millrace.Client, id string) error
 // taskGetCmd makes the command that prints one task.
 func (a *app) taskGetCmd() *cobra.Command {
 	var attempts bool
+	var part string
 	c := &cobra.Command{
 		Use:   "get ID",
 		Short: "Print a task",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			raw := c.Flags().Changed("raw")
+			if raw {
+				if err := a.checkRaw(part); err != nil {
+					return err
+				}
+			}
 			return a.with(c.Context(), func(ctx context.Context, client *millrace.Client) error {
+				if raw {
+					return a.taskRaw(ctx, client, args[0], part)
+				}
 				t, err := client.Task(ctx, args[0])
 				if err != nil {
 					return err
@@ -333,6 +343,8 @@ func (a *app) taskGetCmd() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&attempts, "attempts", false, "print its last attempts too")
+	c.Flags().StringVar(&part, "raw", "", "print only the payload or the result (payload, result), byte for byte; on a terminal without control characters")
+	c.MarkFlagsMutuallyExclusive("attempts", "raw")
 	return c
 }
 
