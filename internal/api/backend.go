@@ -83,7 +83,7 @@ type BulkBackend interface {
 type TaskBackend interface {
 	// Task reads one task. NotFound when it is unknown.
 	Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error)
-	// TaskUpTo is Task with at most so many bytes of the payload and of the result, and how long they are.
+	// TaskUpTo is Task with at most that many bytes (most) of the payload and of the result, and with how long they are as a whole.
 	TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
 	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error)

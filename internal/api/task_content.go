@@ -15,7 +15,7 @@ type Content struct {
 	At    *pb.At
 }
 
-// Payload reads at most so many bytes of the payload of a task.
+// Payload reads the payload of a task, at most that many bytes.
 // Errors: those of Get.
 func (ts *TaskService) Payload(ctx context.Context, in *pb.GetRequest, most int) (Content, error) {
 	task, size, at, err := ts.readUpTo(ctx, in, core.ContentSize{Payload: most})
@@ -25,7 +25,7 @@ func (ts *TaskService) Payload(ctx context.Context, in *pb.GetRequest, most int)
 	return Content{Bytes: task.Payload, Size: size.Payload, Type: task.ContentType, At: ShowAt(at)}, nil
 }
 
-// Output reads at most so many bytes of the result of a task.
+// Output reads the result of a task, at most that many bytes.
 // Errors: those of Get, and NotFound for a task without result.
 func (ts *TaskService) Output(ctx context.Context, in *pb.GetRequest, most int) (Content, error) {
 	task, size, at, err := ts.readUpTo(ctx, in, core.ContentSize{Result: most})
@@ -38,7 +38,7 @@ func (ts *TaskService) Output(ctx context.Context, in *pb.GetRequest, most int) 
 	return Content{Bytes: task.Result, Size: size.Result, Type: task.ResultType, At: ShowAt(at)}, nil
 }
 
-// readUpTo reads the task of a request, with at most so many bytes of its payload and of its result.
+// readUpTo reads the task of a request, with at most that many bytes (most) of its payload and of its result.
 func (ts *TaskService) readUpTo(ctx context.Context, in *pb.GetRequest, most core.ContentSize) (task core.Task, size core.ContentSize, at core.At, err error) {
 	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {

@@ -122,7 +122,7 @@ func (n *Node) Task(ctx context.Context, p core.Partition, id core.TaskID, o cor
 	return t, at, err
 }
 
-// TaskUpTo reads one task with at most so many bytes of its payload and of its result, and how long they are.
+// TaskUpTo reads one task with at most that many bytes (most) of its payload and of its result; size is how long they are as a whole.
 func (n *Node) TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (t core.Task, size core.ContentSize, at core.At, err error) {
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool

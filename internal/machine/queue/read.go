@@ -18,8 +18,8 @@ func Task(v core.View, p core.Partition, id core.TaskID) (core.Task, bool, error
 	return t, ok, err
 }
 
-// TaskUpTo is Task with at most so many bytes of the payload and of the result. size is how long they are as a whole: what is not asked
-// for is not copied.
+// TaskUpTo is Task with at most that many bytes (most) of the payload and of the result; size is how long they are as a whole. What is
+// not asked for is not copied.
 func TaskUpTo(v core.View, p core.Partition, id core.TaskID, most core.ContentSize) (t core.Task, size core.ContentSize, ok bool, err error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok {
