@@ -103,12 +103,21 @@ func supervise() int {
 		}
 	}()
 	out := gob.NewEncoder(os.NewFile(reportFD, "reports"))
+	// dir is that of the last attempt. A worker that lives has removed it before it closes the orders. One that was killed after the
+	// attempt had ended has not.
+	dir := ""
+	defer func() {
+		if dir != "" {
+			_ = os.RemoveAll(dir) // nothing is left that could be told of it
+		}
+	}()
 	// One attempt at a time: the worker sends the next start only after the report of the end.
 	// superviseOne reads the orders meanwhile.
 	for o := range orders {
 		if o.Start == nil {
 			continue // a signal that came too late
 		}
+		dir = o.Start.Dir
 		r := superviseOne(o.Start, orders, func(r report) { _ = out.Encode(r) }) // a worker that is gone is noticed by its orders
 		if out.Encode(r) != nil {
 			return 1
@@ -217,8 +226,12 @@ func startCommand(a *attempt) (*command, syscall.Errno) {
 		return nil, errnoOf(err)
 	}
 	defer out.Close() //nolint:errcheck // it is the command's
-	// The worker has both ends open, so this does not wait. The command must not find it non-blocking, as the package os makes it.
-	stderr, err := syscall.Open(a.Stderr, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
+	// A worker that lives has both ends open. Where it was killed, an open that blocks would wait for ever, and this one fails. The
+	// command must not find the pipe non-blocking.
+	stderr, err := syscall.Open(a.Stderr, syscall.O_WRONLY|syscall.O_CLOEXEC|syscall.O_NONBLOCK, 0)
+	if err == nil {
+		err = syscall.SetNonblock(stderr, false)
+	}
 	if err != nil {
 		stdin.Close()  //nolint:errcheck // nothing was written
 		stdout.Close() //nolint:errcheck // nothing was read
