@@ -236,7 +236,7 @@ func (c *controls) edits(queue string, races int) (won int) {
 		took := newTaken()
 		all := make([]func(), 0, perRound+claimers)
 		for i, id := range ids {
-			// Unless it waits until about so many tasks are taken, nearly every edit is ahead of the claim.
+			// Unless it waits until about that many tasks are taken, nearly every edit is ahead of the claim.
 			begin := took.moved[min(max(i+c.rnd.IntN(30)-26, 0), perRound-1)]
 			all = append(all, func() {
 				select {
