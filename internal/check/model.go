@@ -49,6 +49,7 @@ type part struct {
 	token    core.Token // the largest issued
 	search   searches
 	repos    repos
+	bulks    map[core.TaskID]*bulk
 	closing  closing
 }
 
@@ -103,7 +104,7 @@ func (m *Model) part(p core.Partition) *part {
 		m.parts[p] = &part{
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, queues: map[string]*queue{},
 			unique: map[uniqueName]uniqueKey{}, spaces: map[string]map[string]pair{},
-			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{},
+			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{},
 		}
 	}
 	return m.parts[p]

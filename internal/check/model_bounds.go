@@ -18,6 +18,8 @@ func misfits(op core.Op) []misfit {
 		return misfitsOfTask(op)
 	case *core.QueuePause:
 		return misfitsOfName("queue", op.Queue)
+	case *core.BulkStart:
+		return misfitsOfBulk(op)
 	case *core.QueueDelete:
 		return misfitsOfName("queue", op.Queue)
 	case *core.QueueSet:

@@ -43,7 +43,7 @@ func (c *content) sameContent(got *core.Task) error {
 // operates reports whether an op, or what it says, is of core.FormatOperate.
 func operates(op core.Op) bool {
 	switch op := op.(type) {
-	case *core.TaskCancel, *core.TaskStop, *core.TaskRedrive, *core.TaskForceRelease, *core.TaskUpdate, *core.QueuePause, *core.SessionLost, *core.TaskReport:
+	case *core.TaskCancel, *core.TaskStop, *core.TaskRedrive, *core.TaskForceRelease, *core.TaskUpdate, *core.QueuePause, *core.SessionLost, *core.TaskReport, *core.BulkStart, *core.BulkStop:
 		return true
 	case *core.TaskCreate:
 		return op.ExpiresAt != 0 || len(op.Labels) > 0
@@ -166,10 +166,15 @@ func (m *Model) redrive(p *part, t *task, s standing, a answer) []step {
 	if least, _ := p.waiting(t.create.Queue); a.fact == nil && most > 0 && least >= most {
 		return nil
 	}
+	return []step{{next: s.redriven()}}
+}
+
+// redriven is the same task ready again after its end.
+func (s standing) redriven() standing {
 	s.failures, s.crashes, s.snoozes, s.base = 0, 0, 0, s.deliveries
 	s.redrives++
 	s.cancel, s.ended, s.lapsed = core.CancelAsked{}, 0, false
-	return []step{{next: s.ready()}}
+	return s.ready()
 }
 
 // redriveFull judges that a queue has no room for a task that is to be made ready.
@@ -242,12 +247,14 @@ func (m *Model) update(p *part, t *task, op *core.TaskUpdate, a answer) error {
 	m.change(func() { t.now = was })
 	if op.HasPriority {
 		t.now.priority = op.Priority
+		m.setPerhaps(t, nil)
 	}
 	if op.HasPayload {
 		t.now.payload, t.now.contentType = op.Payload, cmp.Or(op.ContentType, "application/json")
 	}
 	if op.HasLabels {
 		t.now.labels = op.Labels
+		m.relabelled(p, t)
 	}
 	return nil
 }

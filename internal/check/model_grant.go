@@ -133,7 +133,7 @@ func sameContent(t *task, got *core.Assigned) error {
 		return fmt.Errorf("content type %q, it is %q", got.ContentType, t.now.contentType)
 	case !slices.Equal(got.Headers, c.Headers):
 		return fmt.Errorf("headers %v, made with %v", got.Headers, c.Headers)
-	case got.Priority != t.now.priority:
+	case got.Priority != t.priorityOf(got.Priority):
 		return fmt.Errorf("priority %d, it is %d", got.Priority, t.now.priority)
 	case got.CreatedAt != t.at:
 		return fmt.Errorf("created at %d, was at %d", got.CreatedAt, t.at)
@@ -151,6 +151,9 @@ func (m *Model) pastOf(t *task, s standing) {
 func (p *part) inTurn(m *Model, t *task) error {
 	if t.create.Priority > 9 || !t.might(func(s *standing) bool { return s.fresh }) {
 		return nil
+	}
+	if t.might(func(s *standing) bool { return s.state == core.Ready && !s.fresh }) {
+		return nil // a bulk job may have moved it
 	}
 	line := &p.queues[t.create.Queue].fresh[t.create.Priority]
 	old := *line
@@ -176,8 +179,15 @@ func (m *Model) tick(op *core.Tick, a answer) error {
 	}
 	all := a.result != nil && !a.result.More
 	for _, p := range m.partitions() {
-		for _, id := range slices.Collect(maps.Keys(p.timed)) {
-			m.due(p, p.tasks[id], all)
+		if len(p.bulks) > 0 {
+			for _, t := range p.tasks {
+				m.tickTask(p, t, all)
+			}
+			m.bulksTicked(p, all)
+		} else {
+			for _, id := range slices.Collect(maps.Keys(p.timed)) {
+				m.due(p, p.tasks[id], all)
+			}
 		}
 		m.goOn(p, all)
 		m.retention(p)

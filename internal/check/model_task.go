@@ -19,6 +19,7 @@ type task struct {
 	result  int64   // bytes
 	may     []standing
 	told    reported
+	perhaps []uint8                  // priorities that bulk jobs may have set since now.priority was
 	past    map[core.Token]settledAs // attempts that their holder ended
 }
 
@@ -147,6 +148,13 @@ func (m *Model) move(p *part, t *task, a answer, steps func(standing) []step) er
 
 // stand replaces a task's standings, to be taken back with the commit.
 func (m *Model) stand(p *part, t *task, next []standing) {
+	old := t.may
+	m.place(p, t, next)
+	m.moved(p, t, old)
+}
+
+// place is stand for what bulk jobs do.
+func (m *Model) place(p *part, t *task, next []standing) {
 	old, timed := t.may, p.timed[t.id]
 	m.change(func() {
 		t.may = old
@@ -217,6 +225,10 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return m.report(p, op, a)
 	case *core.QueuePause:
 		return m.pause(p, c, op, a)
+	case *core.BulkStart:
+		return m.bulkStart(p, c, op, a)
+	case *core.BulkStop:
+		return m.bulkStop(p, op, a)
 	case *core.TaskDelete:
 		return m.remove(p, op.Task, a)
 	case *core.TaskRunNow:

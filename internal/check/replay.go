@@ -103,7 +103,9 @@ func (m *Model) AuditTask(p core.Partition, id core.TaskID, got core.Task, ok bo
 	if got.Queue != t.create.Queue || got.Creator != t.creator {
 		return fmt.Errorf("task %s holds another queue or creator than it was made with", id)
 	}
-	if err := t.now.sameContent(&got); err != nil {
+	now := t.now
+	now.priority = t.priorityOf(got.Priority)
+	if err := now.sameContent(&got); err != nil {
 		return fmt.Errorf("task %s reads with %w", id, err)
 	}
 	same := func(s *standing) bool {

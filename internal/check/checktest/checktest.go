@@ -32,6 +32,8 @@ type Stats struct {
 	Closed, Held, Cleared, Gone                                                int // steps of removals of namespaces
 	// What operated tasks and queues; Asked are cancels of running tasks, Early what an older format does not have.
 	Cancels, Asked, Stops, Redrives, Forced, Updates, Reports, Pauses, Resumes, Early int
+	// Bulk jobs that were started and stopped, and the tasks that they had acted on at the times of the audits.
+	BulkStarts, BulkStops, Bulked int
 }
 
 type run struct {
@@ -207,6 +209,9 @@ func (r *run) audit() error {
 			if err := r.model.AuditStats(p, stats); err != nil {
 				return err
 			}
+		}
+		if err := r.auditBulks(p); err != nil {
+			return err
 		}
 		if err := r.auditKeys(p); err != nil {
 			return err

@@ -62,6 +62,9 @@ func (w *world) askedHold(p core.Partition) (core.TaskHold, bool) {
 
 // control draws an op of core.FormatOperate. Cancels and releases by force meet running tasks more often than others.
 func (w *world) control(p core.Partition, stamp core.ShardTime) core.Op {
+	if w.rand.IntN(20) == 0 {
+		return w.bulkOp()
+	}
 	ids, holds := w.ids[p], w.holds[p]
 	n := w.rand.IntN(22)
 	if len(ids) == 0 || n < 2 {
@@ -263,6 +266,10 @@ func (s *Stats) countControl(c *core.Commit, got *core.Result) {
 			s.Updates++
 		case *core.TaskReport:
 			s.Reports++
+		case *core.BulkStart:
+			s.BulkStarts++
+		case *core.BulkStop:
+			s.BulkStops++
 		case *core.QueuePause:
 			if op.Resume {
 				s.Resumes++
@@ -278,6 +285,9 @@ func (s *Stats) addControl(o *Stats) {
 	s.Asked += o.Asked
 	s.Stops += o.Stops
 	s.Reports += o.Reports
+	s.BulkStarts += o.BulkStarts
+	s.BulkStops += o.BulkStops
+	s.Bulked += o.Bulked
 	s.Redrives += o.Redrives
 	s.Forced += o.Forced
 	s.Updates += o.Updates
@@ -288,5 +298,5 @@ func (s *Stats) addControl(o *Stats) {
 
 // missesControl reports whether something that operates tasks or queues was never done, or never refused by an older format.
 func (s *Stats) missesControl() bool {
-	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.Pauses, s.Resumes, s.Early}, 0)
+	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early}, 0)
 }

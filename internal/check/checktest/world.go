@@ -23,6 +23,7 @@ type world struct {
 	revs   []uint64
 	stops  map[core.Partition][]core.TaskID // tasks that ended dead or cancelled, newest last
 	asked  map[core.Partition][]core.TaskID // running tasks whose cancel was asked for, newest last
+	jobs   []core.TaskID                    // bulk jobs, newest last
 	old    []core.Commit                    // repeatable: with a request id, or a settle
 	serial map[core.SessionID]uint64
 	term   uint64
