@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
-// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, and pause queues. A
+// Operators and programs act on tasks and queues as these run: they cancel, redrive, edit and release tasks, pause queues, and start bulk jobs (bulk.go). A
 // worker learns of a cancel by the answer of a renewal.
 
 // someAct draws an act; nil if there is no task to act on.
@@ -16,6 +16,9 @@ func (w *world) someAct() (place, core.Op) {
 	l := w.ledger
 	if len(l.recent) == 0 {
 		return place{}, nil
+	}
+	if w.chance(120) {
+		return w.someBulk()
 	}
 	n := w.rng.IntN(12)
 	if n == 0 {
@@ -79,7 +82,7 @@ func (w *world) someEdit(id core.TaskID) *core.TaskUpdate {
 	case 2:
 		op.HasPayload, op.Payload = true, []byte("edited")
 	default:
-		op.HasLabels, op.Labels = true, []core.Label{{Name: "edited", Value: "yes"}}
+		op.HasLabels, op.Labels = true, []core.Label{editLabel}
 	}
 	if w.chance(100) {
 		op.HasExpiry, op.ExpiresAt = true, w.shardTime().Add(core.Millis(w.rng.IntN(4000)))
@@ -102,13 +105,19 @@ func (w *world) someLimits() core.QueueLimits {
 	return l
 }
 
+// simLabel is a label that creates give, and editLabel one that edits give instead.
+var (
+	simLabel  = core.Label{Name: "of", Value: "sim"}
+	editLabel = core.Label{Name: "edited", Value: "yes"}
+)
+
 // dress gives a task labels or an expiry.
 func (w *world) dress(op *core.TaskCreate) {
 	if w.chance(100) {
 		op.ExpiresAt = w.shardTime().Add(core.Millis(w.rng.IntN(5000)))
 	}
 	if w.chance(200) {
-		op.Labels = []core.Label{{Name: "of", Value: "sim"}}
+		op.Labels = []core.Label{simLabel}
 	}
 }
 
@@ -132,7 +141,7 @@ func (l *ledger) acted(op core.Op, got core.Result) {
 		id = op.Task
 	case *core.TaskStop:
 		id = op.Task
-	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause, *core.TaskReport:
+	case *core.TaskForceRelease, *core.TaskRedrive, *core.TaskUpdate, *core.QueuePause, *core.TaskReport, *core.BulkStart, *core.BulkStop:
 	default:
 		return
 	}

@@ -42,10 +42,11 @@ type ledger struct {
 	// Completions that were acknowledged, with the value of their effect.
 	ended map[core.TaskID]string
 	// Tasks of which a client was told that they are cancelled, in order, and those that a client has asked to redrive. A cancelled
-	// task that is not redriven stays so.
+	// task that neither a client nor a bulk job redrives stays so.
 	cancelled map[core.TaskID]bool
 	stopped   []core.TaskID
 	redriven  map[core.TaskID]bool
+	jobs      []bulkJob           // whose start was sent, in order
 	acts      map[core.OpKind]int // what operators did with tasks and queues
 	// The highest token that a worker was given.
 	tokens map[core.TaskID]core.Token
@@ -268,7 +269,7 @@ func (l *ledger) judge(h *host, v core.View, p core.Partition, at place, t *core
 	case has && !bytes.Equal(value, t.Result):
 		l.w.violate("host %d: task %s has the result %q and the effect %q", h.id, t.ID, t.Result, value)
 	}
-	if l.cancelled[t.ID] && !l.redriven[t.ID] && !l.aged[t.ID] && t.State != core.Cancelled {
+	if l.cancelled[t.ID] && !l.redriven[t.ID] && !l.aged[t.ID] && t.State != core.Cancelled && !l.bulkRedriven(t) {
 		l.w.violate("host %d: task %s is %s, and it was acknowledged that it is cancelled", h.id, t.ID, t.State)
 	}
 	if told, ok := l.ended[t.ID]; ok && told != string(t.Result) && !l.aged[t.ID] {

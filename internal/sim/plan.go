@@ -29,7 +29,7 @@ type Plan struct {
 	Lease      time.Duration // of tasks; it is never renewed
 	Days       bool          // some tasks are delayed by days, and days pass
 	Grace      time.Duration // after which leases of a worker whose stream broke end; 0: by their own time
-	Operate    bool          // tasks are cancelled, edited, redriven and released by force, and queues paused (acts.go)
+	Operate    bool          // tasks are cancelled, edited, redriven and released by force, queues paused, and bulk jobs run (acts.go)
 
 	SegmentBytes int64  // of the log
 	LogQuota     uint64 // of log that is kept for hosts that are behind: beyond it they get a snapshot; 0: all of it

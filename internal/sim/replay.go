@@ -109,6 +109,13 @@ func (w *world) judgeStored(shard core.ShardID, h *host, model *check.Model) {
 					return err
 				}
 			}
+			jobs, err := queue.Bulks(v, p)
+			if err == nil {
+				err = model.AuditBulks(p, jobs)
+			}
+			if err != nil {
+				return err
+			}
 			return auditKeys(v, p, model)
 		})
 	}
