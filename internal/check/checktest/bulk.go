@@ -30,7 +30,10 @@ func (w *world) bulkOp() core.Op {
 		op.Tasks.State = pick(w.rand, op.Action.States())
 	}
 	if w.rand.IntN(3) == 0 {
-		op.Tasks.Labels = []core.Label{{Name: pick(w.rand, []string{"env", "order"}), Value: pick(w.rand, []string{"a", "b"})}}
+		op.Tasks.Labels = []core.Label{{Name: "env", Value: pick(w.rand, []string{"", "a", "b"})}}
+		if w.rand.IntN(3) == 0 {
+			op.Tasks.Labels = append(op.Tasks.Labels, core.Label{Name: "order", Value: pick(w.rand, []string{"", "a", "b"})})
+		}
 	}
 	switch w.rand.IntN(25) {
 	case 0:
