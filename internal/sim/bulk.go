@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -24,15 +25,27 @@ func (w *world) someBulk() (place, core.Op) {
 	}
 	at := l.somePlace()
 	op := &core.BulkStart{ID: w.taskID(at), Action: core.BulkCancel, Rate: []uint32{0, 1, 1, 20}[w.rng.IntN(4)], Reason: "drawn"}
-	if w.chance(500) {
+	if w.chance(400) {
 		op.Action = core.BulkRetry
 	}
 	op.Tasks.Queue = queueName
-	if w.chance(600) {
+	if w.chance(350) {
 		op.Tasks.Queue, op.Tasks.Labels = "", []core.Label{simLabel}
 	}
 	l.jobs = append(l.jobs, bulkJob{at, op})
 	return at, op
+}
+
+// halt stops a job soon after its start, while it mostly has something left to do.
+func (c *client) halt(at place, start *core.BulkStart, then func()) {
+	w := c.w
+	w.after(w.between(0, 300*time.Millisecond), "halt", 0, func() {
+		stop := &core.BulkStop{ID: start.ID}
+		c.ask(at, core.Commit{Principal: "writer", Ops: []core.Op{stop}}, func(got core.Result) {
+			w.ledger.acted(stop, got)
+			then()
+		})
+	})
 }
 
 // bulkRedriven reports whether a job may have made a cancelled task ready again. What labels a task had before an edit is not known.

@@ -42,6 +42,10 @@ func (r *writer) write() {
 			r.resume(at, pause, next)
 			return
 		}
+		if start, ok := op.(*core.BulkStart); ok && w.chance(600) {
+			r.halt(at, start, next)
+			return
+		}
 		next()
 	})
 }
