@@ -91,6 +91,9 @@ func headers() object {
 	return object{
 		{"Millrace-Index", text("Where the answer stands: partition/epoch/index.")},
 		{"Millrace-Rev", text("The revision of the key, or of the repository's refs.")},
+		{"Millrace-Size", text("The length of the whole content in bytes, where the body may be a part of it.")},
+		{"Millrace-Type", text("The content type that the client gave.")},
+		{"Content-Disposition", text("attachment: a browser saves the content and does not show it.")},
 		{"ETag", text("The version, for If-Match.")},
 		{"Location", text("The address of the task that was made; or the leader's address for the same request.")},
 		{"Retry-After", text("After how many seconds to try again.")},
