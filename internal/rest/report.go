@@ -40,9 +40,15 @@ func (c *restCall) taskLogs() error {
 	if in.After, fact = c.whole("after", math.MaxUint64); fact != nil {
 		return fact
 	}
-	if in.Limit, _, fact = c.page(); fact != nil {
+	// The service judges how long a page may be, after the id, as it does for other doors.
+	limit, fact := c.whole("limit", math.MaxUint32)
+	if _, given := c.query.get("limit"); fact == nil && given && limit == 0 {
+		fact = edge.Beyond("limit", "list_items", c.s.Limits.ListItems, "is out of range")
+	}
+	if fact != nil {
 		return fact
 	}
+	in.Limit = uint32(limit)
 	out, err := c.s.Tasks().Logs(c.ctx, in)
 	if err != nil {
 		return err
