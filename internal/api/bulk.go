@@ -194,9 +194,8 @@ func (bs *BulkService) begin(ctx context.Context, c *call, op *core.BulkStart, d
 // count counts the tasks of a partition that a job will find. Where the states of a queue say it, it is known without a look at each;
 // else it stops at until, a time of the clock since boot. Next is set where not all were looked at.
 func (bs *BulkService) count(ctx context.Context, p core.Partition, op *core.BulkStart, until time.Duration) (all core.BulkCount, err error) {
-	f := &op.Tasks
-	plain := f.Queue != "" && f.Kind == "" && f.Worker == "" && f.Unique == "" && len(f.Labels) == 0 && f.From == 0 && f.To == 0 && f.Fingerprint == 0 &&
-		op.Action != core.BulkPrioritize
+	f := op.Tasks.Query()
+	plain := f.Queue != "" && !f.Picky() && op.Action != core.BulkPrioritize
 	for {
 		c, _, err := bs.bulk.CountBulk(ctx, p, op, all.Next, bulkSample-len(all.Sample))
 		if err != nil {

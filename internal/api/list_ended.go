@@ -23,7 +23,7 @@ const endedAtLeast = 8
 // lastEnded reports whether a list is of ended tasks in one order over partitions, and where its page begins. Lists that ask more of
 // each task go partition after partition, as an index may have none of them for long.
 func lastEnded(q core.ListQuery) (before core.TaskEnd, ok bool) {
-	if !q.Desc || !q.State.Terminal() || q.Queue == "" || q.Kind != "" || q.Worker != "" || q.Unique != "" || len(q.Labels) > 0 || q.From != 0 || q.To != 0 {
+	if !q.Desc || !q.State.Terminal() || q.Queue == "" || q.Picky() {
 		return before, false
 	}
 	c := q.Cursor

@@ -73,6 +73,11 @@ type ListQuery struct {
 	Fingerprint Fingerprint // of its last error; 0: any
 }
 
+// Picky reports whether the query asks more of a task than a queue and a state.
+func (q *ListQuery) Picky() bool {
+	return q.Kind != "" || q.Worker != "" || q.Unique != "" || len(q.Labels) > 0 || q.From != 0 || q.To != 0 || q.Fingerprint != 0
+}
+
 // TaskEnd is a place among ended tasks: those that ended at one time are ordered by their ids.
 type TaskEnd struct {
 	At ShardTime // of the wall clocks

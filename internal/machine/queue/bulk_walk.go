@@ -133,7 +133,7 @@ func (w *bulkWalk) match(id core.TaskID) (bool, error) {
 		return false, nil
 	case w.action == core.BulkPrioritize && rec.priority == w.priority:
 		return false, nil
-	case rec.state.Terminal() && w.number != 0 && !w.picky():
+	case rec.state.Terminal() && w.number != 0 && !w.q.Picky():
 		return true, nil // it ended before, so it was created before
 	}
 	s, _, ok, err := w.picker.match(id, &rec)

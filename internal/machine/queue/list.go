@@ -42,7 +42,7 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 		return page, core.Invalid{Field: "state", Message: "is not a state of a task"}
 	}
 	k := newPicker(v, p, &q, shift)
-	if q.Before != (core.TaskEnd{}) && (q.Queue == "" || !q.State.Terminal() || !q.Desc || len(q.Cursor) > 0 || k.picky()) {
+	if q.Before != (core.TaskEnd{}) && (q.Queue == "" || !q.State.Terminal() || !q.Desc || len(q.Cursor) > 0 || q.Picky()) {
 		return page, badCursor
 	}
 	var number uint32
@@ -65,7 +65,7 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 	switch {
 	case len(q.Labels) > 0 || q.State == 0 || q.Queue == "" || q.State == core.Scheduled && q.Desc:
 		return k.byTask(inspect)
-	case !k.picky():
+	case !q.Picky():
 	default:
 		return k.byState(inspect)
 	}

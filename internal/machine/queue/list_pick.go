@@ -27,12 +27,6 @@ func newPicker(v core.View, p core.Partition, q *core.ListQuery, shift core.Mill
 	return &picker{v: v, p: p, q: q, shift: shift, queues: map[string]*queueState{}, swept: map[uint32]*counters{}}
 }
 
-// picky reports whether the query asks more of a task than a queue and a state.
-func (k *picker) picky() bool {
-	q := k.q
-	return q.Kind != "" || q.Worker != "" || q.Unique != "" || len(q.Labels) > 0 || q.From != 0 || q.To != 0 || q.Fingerprint != 0
-}
-
 // pick reads a task, and reports whether it is there and what the query asks for.
 func (k *picker) pick(id core.TaskID) (t core.Task, ok bool, err error) {
 	rec, ok, err := k.record(id)
