@@ -15,13 +15,14 @@ import (
 
 // Bounds of what one report carries. The server has the same.
 const (
-	reportLines   = 500
-	reportBytes   = 64 << 10
-	lineBytes     = 4 << 10
-	messageBytes  = 256
-	reportEvery   = time.Second
-	reportPatient = 30 * time.Second // for one report in the background
-	reportLast    = 5 * time.Second  // for the last one of an attempt, which its settle waits for
+	reportLines     = 500
+	reportBytes     = 64 << 10
+	lineBytes       = 4 << 10
+	messageBytes    = 256
+	checkpointBytes = 64 << 10
+	reportEvery     = time.Second
+	reportPatient   = 30 * time.Second // for one report in the background
+	reportLast      = 5 * time.Second  // for the last one of an attempt, which its settle waits for
 )
 
 // Checkpoint is what the attempts before saved last with SaveCheckpoint, or this one did; nil: nothing. It must not be changed.
@@ -37,6 +38,9 @@ func (t *Task) Checkpoint() []byte {
 // empty one removes it, and so does the completion of the task. It returns when the checkpoint is durable; more often than once a
 // second it waits. An error that unwraps to ErrLeaseLost says that the task is no longer this attempt's.
 func (t *Task) SaveCheckpoint(ctx context.Context, b []byte) error {
+	if len(b) > checkpointBytes { // before it takes along the lines of its report
+		return tooLarge("checkpoint", "checkpoint", checkpointBytes)
+	}
 	b = slices.Clone(b)
 	if b == nil {
 		b = []byte{}

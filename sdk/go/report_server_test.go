@@ -33,6 +33,7 @@ func TestAHandlerTellsOfItsWork(t *testing.T) {
 				if err := task.SaveCheckpoint(ctx, make([]byte, 64<<10+1)); !errors.Is(err, millrace.ErrTooLarge) {
 					t.Errorf("a checkpoint of more than 64 KiB: %v", err)
 				}
+				task.Log("the refusal ends no log")
 				return "", errors.New("broke")
 			}
 			task.Progress(200, strings.Repeat("m", 300))
@@ -64,7 +65,7 @@ func TestAHandlerTellsOfItsWork(t *testing.T) {
 			t.Errorf("completed with %q, %v", got, err)
 		}
 		first, err := c.Logs(ctx, h.ID, millrace.LogQuery{Attempt: 1})
-		if err != nil || len(first.Lines) != 2 || first.Lines[0].Text != "first line" || first.Lines[1].Text != strings.Repeat("é", 2048) || first.Lines[0].Attempt != 1 {
+		if err != nil || len(first.Lines) != 3 || first.Lines[2].Text != "the refusal ends no log" || first.Lines[0].Text != "first line" || first.Lines[1].Text != strings.Repeat("é", 2048) || first.Lines[0].Attempt != 1 {
 			t.Errorf("the log of the first attempt: %+v, %v", first, err)
 		}
 		all, err := c.Logs(ctx, h.ID, millrace.LogQuery{Limit: 1000})
