@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"math"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
@@ -57,30 +58,14 @@ func readReport(in *pb.ReportRequest) (*core.TaskReport, core.Fact) {
 	}
 	op := &core.TaskReport{Task: h.Task, Token: h.Token, Number: in.GetNumber(), Dropped: in.GetLinesDropped()}
 	if p := in.GetProgress(); p != nil {
-		if p.GetPercent() > 100 {
-			return nil, edge.Invalid("progress.percent", "must be at most 100")
-		}
-		op.HasProgress, op.Percent, op.Message = true, uint8(p.GetPercent()), core.Cut(p.GetMessage(), core.MaxProgressMessage)
+		op.HasProgress, op.Percent = true, uint8(min(p.GetPercent(), math.MaxUint8)) // above 100 it is refused, however much
+		op.Message = core.Cut(p.GetMessage(), core.MaxProgressMessage)
 	}
-	if len(in.GetLines()) > core.MaxReportLines {
-		return nil, edge.TooLarge("lines", "report_lines", core.MaxReportLines)
-	}
-	size := 0
 	for _, line := range in.GetLines() {
-		line = core.Cut(line, core.MaxLogLine)
-		size += len(line)
-		op.Lines = append(op.Lines, line)
+		op.Lines = append(op.Lines, core.Cut(line, core.MaxLogLine))
 	}
-	if size > core.MaxReportBytes {
-		return nil, edge.TooLarge("lines", "report_bytes", core.MaxReportBytes)
-	}
-	if in.Checkpoint != nil {
-		op.HasCheckpoint, op.Checkpoint = true, in.GetCheckpoint()
-		if len(op.Checkpoint) > core.MaxCheckpoint {
-			return nil, edge.TooLarge("checkpoint", "checkpoint", core.MaxCheckpoint)
-		}
-	}
-	return op, nil
+	op.HasCheckpoint, op.Checkpoint = in.Checkpoint != nil, in.GetCheckpoint()
+	return op, op.Misfit()
 }
 
 // Logs reads the lines that the holders of a task told.

@@ -85,6 +85,9 @@ func (c *call) now(ctx context.Context, e *core.Effect) (pb.Effect_Now, error) {
 		return pb.Effect_UNKNOWN, nil
 	}
 	o := core.ReadOptions{Stale: true} // what the read of the list waited for is there
+	if e.Op.Has(core.OpWritesOne) {
+		return c.writtenNow(ctx, e, o)
+	}
 	switch e.Op {
 	case core.OpTaskCreate:
 		id, err := core.ParseTaskID(string(e.Key))
@@ -93,22 +96,29 @@ func (c *call) now(ctx context.Context, e *core.Effect) (pb.Effect_Now, error) {
 		}
 		_, _, err = c.s.node.tasks.Task(ctx, c.t.part, id, o)
 		return stands(err == nil, true), ignoreNotFound(err)
-	case core.OpKVPut, core.OpKVAdd, core.OpKVDelete:
-		_, rev, _, err := c.s.node.keys.Key(ctx, c.t.part, e.Space, e.Key, o)
-		if e.Op == core.OpKVDelete {
-			return absent(rev == 0), ignoreNotFound(err)
-		}
-		return stands(rev != 0, rev == e.Rev), ignoreNotFound(err)
-	case core.OpVectorUpsert, core.OpVectorDelete:
-		points, _, err := c.s.node.search.Points(ctx, c.t.part, e.Space, []string{string(e.Key)}, o)
-		if e.Op == core.OpVectorDelete {
-			return absent(len(points) == 0), ignoreNotFound(err)
-		}
-		return stands(len(points) > 0, len(points) > 0 && points[0].Version == e.Rev), ignoreNotFound(err)
 	case core.OpRefCreate, core.OpRefUpdate, core.OpRefDelete, core.OpSymrefCreate, core.OpSymrefUpdate, core.OpSymrefDelete:
 		return c.refNow(ctx, e, o)
 	}
 	return pb.Effect_UNKNOWN, nil
+}
+
+// writtenNow is now for an op that wrote one key, or one point.
+func (c *call) writtenNow(ctx context.Context, e *core.Effect, o core.ReadOptions) (pb.Effect_Now, error) {
+	var now uint64 // its revision, or its version; 0: it is not there
+	var err error
+	if e.Op.Service() == core.ServiceKV {
+		_, now, _, err = c.s.node.keys.Key(ctx, c.t.part, e.Space, e.Key, o)
+	} else {
+		var points []core.StoredPoint
+		points, _, err = c.s.node.search.Points(ctx, c.t.part, e.Space, []string{string(e.Key)}, o)
+		if len(points) > 0 {
+			now = points[0].Version
+		}
+	}
+	if e.Op == core.OpKVDelete || e.Op == core.OpVectorDelete {
+		return absent(now == 0), ignoreNotFound(err)
+	}
+	return stands(now != 0, now == e.Rev), ignoreNotFound(err)
 }
 
 // refNow is now for a change of a ref. A ref that is hidden from the caller is not looked at.
@@ -163,6 +173,12 @@ func (ts *TaskService) Why(ctx context.Context, in *pb.WhyRequest) (*pb.WhyRespo
 	out := &pb.WhyResponse{
 		Queue: w.Queue, State: pb.State(w.State), Since: TimeOf(w.Since), Ahead: w.Ahead, Exact: w.Exact, At: ShowAt(at),
 	}
+	for i := range w.Reasons {
+		r := &w.Reasons[i]
+		out.Reasons = append(out.Reasons, &pb.WhyReason{
+			Code: r.Code, Text: whyText(&w, r), Object: r.Object, Note: r.Note, Until: TimeOf(r.Until),
+		})
+	}
 	if w.State == core.Ready {
 		if r := c.noWorker(ctx, w.Queue); r != nil {
 			// A pause holds the task up whatever workers there are; it stays the first reason.
@@ -170,38 +186,31 @@ func (ts *TaskService) Why(ctx context.Context, in *pb.WhyRequest) (*pb.WhyRespo
 			for at < len(w.Reasons) && w.Reasons[at].Code == core.WhyPaused {
 				at++
 			}
-			w.Reasons = slices.Insert(w.Reasons, at, *r)
+			out.Reasons = slices.Insert(out.Reasons, at, r)
 		}
-	}
-	for i := range w.Reasons {
-		r := &w.Reasons[i]
-		out.Reasons = append(out.Reasons, &pb.WhyReason{
-			Code: r.Code, Text: whyText(&w, r), Object: r.Object, Note: r.Note, Until: TimeOf(r.Until),
-		})
 	}
 	return out, nil
 }
 
 // noWorker is the reason that no worker takes tasks of a queue; nil: one does, or a leader did not tell.
-func (c *call) noWorker(ctx context.Context, queue string) *core.WhyReason {
+func (c *call) noWorker(ctx context.Context, queue string) *pb.WhyReason {
 	list, partial := c.s.o.Backend.Workers(ctx, c.partitions)
-	quiet := 0
+	quiet := false
 	for i := range list {
 		if w := &list[i]; slices.Contains(w.Queues, queue) {
 			if !w.Quiet {
 				return nil
 			}
-			quiet++
+			quiet = true
 		}
 	}
-	if partial {
+	switch {
+	case partial:
 		return nil
+	case quiet:
+		return &pb.WhyReason{Code: core.WhyNoWorker, Text: fmt.Sprintf("All workers that take tasks of queue %q are quiet.", queue)}
 	}
-	r := &core.WhyReason{Code: core.WhyNoWorker, Object: queue}
-	if quiet > 0 {
-		r.Object = "" // the text tells of the workers
-	}
-	return r
+	return &pb.WhyReason{Code: core.WhyNoWorker, Object: queue, Text: fmt.Sprintf("No worker takes tasks of queue %q.", queue)}
 }
 
 // whyText says a reason in words.
@@ -229,11 +238,6 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 			return fmt.Sprintf("1 task of queue %q goes before it.", w.Queue)
 		}
 		return fmt.Sprintf("%d tasks of queue %q go before it.", w.Ahead, w.Queue)
-	case core.WhyNoWorker:
-		if r.Object == "" {
-			return fmt.Sprintf("All workers that take tasks of queue %q are quiet.", w.Queue)
-		}
-		return fmt.Sprintf("No worker takes tasks of queue %q.", w.Queue)
 	case core.WhyNext:
 		return fmt.Sprintf("It is the next task of queue %q: it waits for a worker that asks for one.", w.Queue)
 	}

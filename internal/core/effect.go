@@ -78,26 +78,18 @@ func effectOf(op Op) Effect {
 	switch op := op.(type) {
 	case *TaskCreate:
 		e.Space, e.Key = op.Queue, []byte(op.ID.String())
-	case *KVPut:
-		e.Space, e.Key = op.Keyspace, op.Key
-	case *KVAdd:
-		e.Space, e.Key = op.Keyspace, op.Key
-	case *KVDelete:
-		e.Space, e.Key = op.Keyspace, op.Key
 	case *KVCheck:
 		e.Space, e.Key = op.Keyspace, op.Key
 	case *KVDeleteRange:
 		if e.Space, e.Key = op.Keyspace, op.From; len(op.Prefix) > 0 {
 			e.Key = op.Prefix
 		}
-	case *VectorUpsert:
-		e.Space, e.Key = op.Collection, []byte(op.ID)
-	case *VectorDelete:
-		e.Space, e.Key = op.Collection, []byte(op.ID)
 	case *QueuePause:
 		e.Space = op.Queue
 	default:
-		if id, ok := TaskOf(op); ok {
+		if w, ok := WrittenBy(op); ok {
+			e.Space, e.Key = w.In, w.Key
+		} else if id, ok := TaskOf(op); ok {
 			e.Key = []byte(id.String())
 		}
 	}

@@ -34,6 +34,25 @@ func (*TaskReport) Kind() OpKind { return OpTaskReport }
 
 func (op *TaskReport) task() TaskID { return op.Task }
 
+// Misfit says what of the report is too large to be kept. What is only too long is cut.
+func (op *TaskReport) Misfit() Fact {
+	size := 0
+	for _, line := range op.Lines {
+		size += min(len(line), MaxLogLine)
+	}
+	switch {
+	case op.Percent > 100:
+		return Invalid{Field: "progress.percent", Message: "must be at most 100"}
+	case len(op.Lines) > MaxReportLines:
+		return TooLarge{Field: "lines", Limit: "report_lines", Max: MaxReportLines}
+	case size > MaxReportBytes:
+		return TooLarge{Field: "lines", Limit: "report_bytes", Max: MaxReportBytes}
+	case len(op.Checkpoint) > MaxCheckpoint:
+		return TooLarge{Field: "checkpoint", Limit: "checkpoint", Max: MaxCheckpoint}
+	}
+	return nil
+}
+
 // Progress is how far the holder of a task says that it is.
 type Progress struct {
 	Percent uint8

@@ -32,11 +32,11 @@ const (
 	RecordLabel         QueueRecord = 19 // by name, value and task: the number of its queue
 	RecordTaskReport    QueueRecord = 20 // by task: progress, and what there is of log and checkpoint
 	RecordTaskLog       QueueRecord = 21 // by task and number of a line: the lines of one report from that one on
-	RecordCheckpoint    QueueRecord = 26 // by task
 	RecordErrorGroup    QueueRecord = 22 // by queue and fingerprint: a group of errors
 	RecordErrors        QueueRecord = 23 // by queue: what is known of its groups of errors
 	RecordTaskEffects   QueueRecord = 24 // by task: what its completion did besides
 	RecordBulk          QueueRecord = 25 // by id: a bulk job
+	RecordCheckpoint    QueueRecord = 26 // by task: what its holders left for the attempts after them
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.

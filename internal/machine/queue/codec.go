@@ -52,8 +52,7 @@ const (
 	formLog    byte = 21
 	// A group of errors of a queue, and what is known of all groups of a queue.
 	formErrorGroup byte = 22
-	//
-	formErrors byte = 23
+	formErrors     byte = 23
 	// What a completion did besides.
 	formEffects byte = 24
 	// A bulk job.

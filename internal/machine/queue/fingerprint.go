@@ -33,14 +33,12 @@ func appendWithoutDigits(b []byte, text string) []byte {
 	return b
 }
 
-// errorOf is the error for which a delivery counts that ended with an outcome: what the worker reported, or a code for what it did not.
+// errorOf is the error for which a delivery counts that ended with an outcome: the one that is kept with it, or a code for a crash.
 // ok is false where the delivery counts for none.
 func errorOf(outcome core.Outcome, e core.TaskError) (core.TaskError, bool) {
 	switch outcome {
-	case core.OutcomeFailed:
+	case core.OutcomeFailed, core.OutcomeTimeout:
 		return e, true
-	case core.OutcomeTimeout:
-		return core.TaskError{Code: core.ErrorTimeout, Message: "max_run was over"}, true
 	case core.OutcomeCrashed:
 		return core.TaskError{Code: core.ErrorCrashed, Message: "the lease ended without an answer of the worker"}, true
 	}

@@ -54,13 +54,13 @@ func (m *Machine) applyReport(tx core.Txn, c *core.ApplyContext, op *core.TaskRe
 	if r == nil {
 		return core.OpResult{}, core.LeaseLost{Task: op.Task, Given: op.Token}, nil
 	}
-	if fact := checkReport(op); fact != nil {
+	if fact := op.Misfit(); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
 	t := told{first: 1, next: 1}
 	if r.rec.reported {
 		var err error
-		if t, err = m.told(tx, op.Task); err != nil {
+		if t, err = readTold(tx, m.p, op.Task); err != nil {
 			return core.OpResult{}, nil, err
 		}
 	}
@@ -96,25 +96,6 @@ func (m *Machine) applyReport(tx core.Txn, c *core.ApplyContext, op *core.TaskRe
 		m.saveRecord(tx, r.id, &r.rec)
 	}
 	return res, nil, nil
-}
-
-// checkReport refuses a report that is too large. What is only too long is cut.
-func checkReport(op *core.TaskReport) core.Fact {
-	size := 0
-	for _, line := range op.Lines {
-		size += min(len(line), core.MaxLogLine)
-	}
-	switch {
-	case op.Percent > 100:
-		return core.Invalid{Field: "progress.percent", Message: "must be at most 100"}
-	case len(op.Lines) > core.MaxReportLines:
-		return core.TooLarge{Field: "lines", Limit: "report_lines", Max: core.MaxReportLines}
-	case size > core.MaxReportBytes:
-		return core.TooLarge{Field: "lines", Limit: "report_bytes", Max: core.MaxReportBytes}
-	case len(op.Checkpoint) > core.MaxCheckpoint:
-		return core.TooLarge{Field: "checkpoint", Limit: "checkpoint", Max: core.MaxCheckpoint}
-	}
-	return nil
 }
 
 // saveLines stores the lines of a report as one row.
@@ -181,12 +162,7 @@ func (m *Machine) saveTold(tx core.Txn, id core.TaskID, t *told) {
 	tx.Set(m.mem.own(m.key), appendTold(nil, t)) // at a completion the result is in m.value
 }
 
-// told reads what is known of a task's reports. Only for a task whose state record says that there are some.
-func (m *Machine) told(v core.View, id core.TaskID) (told, error) {
-	return readTold(v, m.p, id)
-}
-
-// readTold is told from what is stored alone.
+// readTold reads what is known of a task's reports. Only for a task whose state record says that there are some.
 func readTold(v core.View, p core.Partition, id core.TaskID) (told, error) {
 	value, err := must(v, keys.AppendTaskReport(nil, p, id), "reports of task %s", id)
 	if err != nil {
@@ -201,7 +177,7 @@ func (m *Machine) endReports(tx core.Txn, r *run, rec *record) (uint64, error) {
 	if !rec.reported {
 		return 0, nil
 	}
-	t, err := m.told(tx, r.id)
+	t, err := readTold(tx, m.p, r.id)
 	if err != nil {
 		return 0, err
 	}
@@ -220,13 +196,13 @@ func (m *Machine) reportBytes(v core.View, id core.TaskID, rec *record) (uint64,
 	if !rec.reported {
 		return 0, nil
 	}
-	t, err := m.told(v, id)
+	t, err := readTold(v, m.p, id)
 	return t.bytes(), err
 }
 
 // dropReports deletes all that a task's holders told of it.
 func (m *Machine) dropReports(tx core.Txn, id core.TaskID) error {
-	t, err := m.told(tx, id)
+	t, err := readTold(tx, m.p, id)
 	if err != nil {
 		return err
 	}

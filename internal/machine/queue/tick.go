@@ -146,7 +146,7 @@ func (m *Machine) expire(tx core.Txn, c *core.ApplyContext, r *run) error {
 		why, n = lostCancelled, next{outcome: core.OutcomeCancelled, reason: reasonRetry}
 	} else if r.rec.runEnd != 0 && r.rec.runEnd <= r.rec.leaseUntil {
 		why = "max_run"
-		n = next{outcome: core.OutcomeTimeout, err: core.TaskError{Code: "timeout", Message: "max_run was over"}}
+		n = next{outcome: core.OutcomeTimeout, err: core.TaskError{Code: core.ErrorTimeout, Message: "max_run was over"}}
 		m.failed(c, r, &n, false)
 	}
 	m.lose(r, why)
