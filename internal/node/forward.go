@@ -4,60 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
 )
-
-// forwards are the proposals that this node gave to leaders elsewhere, for callers who cannot go there themselves.
-type forwards struct {
-	// Guards the fields below.
-	mu sync.Mutex
-	// The last number that was given. It begins at random, so that no answer to an earlier run of this node is taken
-	// for one to this.
-	last uint64
-	// The proposals that wait, by number: the answer of another node names it.
-	waits map[uint64]asked
-}
-
-// asked is one proposal that waits for its answer.
-type asked struct {
-	// The replica that was asked: an answer of another one is passed over.
-	to uint64
-	// Gets at most one answer, which it has room for: no sender waits.
-	answer chan core.Proposed
-}
-
-// begin takes a number for one proposal.
-func (f *forwards) begin(to uint64) (id uint64, answer chan core.Proposed) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.waits == nil {
-		f.waits = make(map[uint64]asked)
-	}
-	f.last++
-	answer = make(chan core.Proposed, 1)
-	f.waits[f.last] = asked{to, answer}
-	return f.last, answer
-}
-
-// forget drops a proposal that waits no more. Its answer may still come, and finds nothing.
-func (f *forwards) forget(id uint64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.waits, id)
-}
-
-// end gives an answer to whom it belongs, once.
-func (f *forwards) end(from, id uint64, p core.Proposed) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if w, ok := f.waits[id]; ok && w.to == from {
-		delete(f.waits, id)
-		w.answer <- p
-	}
-}
 
 const (
 	// forwardLook is how often a caller looks whether the leader that it gave a proposal to leads still.

@@ -139,8 +139,8 @@ func TestAnswersOfProposalsComeThroughWhole(t *testing.T) {
 func TestAnAnswerIsTakenOnlyFromWhoWasAskedAndOnlyByTheRunThatAsked(t *testing.T) {
 	c := openCluster(t, 1, Options{})
 	n := c.rigs[1].node
-	if n.forwards.last == 0 {
-		t.Error("numbers of forwarded proposals start again with each run")
+	if n.forwards.last == 0 || n.workersAsks.last == 0 {
+		t.Error("numbers of questions start again with each run")
 	}
 	id, answer := n.forwards.begin(2)
 	msg := appendProposed(binary.BigEndian.AppendUint64(nil, id), &core.Proposed{Results: []core.Result{{}}})

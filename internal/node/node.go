@@ -60,10 +60,10 @@ type Node struct {
 	// By replica: those whose Raft messages have come since the start.
 	spoke sync.Map
 	// Calls that were passed to the leader of a shard and wait for its answer.
-	forwards forwards
+	forwards asks[core.Proposed]
 	// What it knows of workers that have no session, and which are quiet; and its questions about workers to others.
-	workers workers
-	asks    workersAsks
+	workers     workers
+	workersAsks asks[workersAnswer]
 	// Compiled schemas of collections, by their uid.
 	schemas schemas
 	// Indexes of collections that are yet to be read from the store.
@@ -141,7 +141,8 @@ func Open(o Options) (*Node, error) {
 		}
 		n.shards = append(n.shards, s)
 	}
-	n.forwards.last = n.o.Rand.Uint64()
+	first := n.o.Rand.Uint64()
+	n.forwards.last, n.workersAsks.last = first, first
 	n.checkDisk()
 	n.cuts.at = make([]uint64, len(n.shards))
 	if err := n.tendQuotas(n.o.Clock.Boot()); err != nil { // rates hold from the first put on

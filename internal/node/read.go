@@ -116,6 +116,14 @@ func (n *Node) read(ctx context.Context, p core.Partition, o core.ReadOptions, f
 	return at, err
 }
 
+// found is the error of reading a task: err, or that it is not there.
+func found(id core.TaskID, ok bool, err error) error {
+	if err == nil && !ok {
+		return core.NotFound{Kind: "task", ID: id.String()}
+	}
+	return err
+}
+
 // Task reads one task.
 func (n *Node) Task(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Task, core.At, error) {
 	t, _, at, err := n.TaskUpTo(ctx, p, id, core.ContentSize{Payload: math.MaxInt, Result: math.MaxInt}, o)
@@ -127,11 +135,8 @@ func (n *Node) TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, m
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		t, size, ok, err = queue.TaskUpTo(v, p, id, most)
-		if err == nil && !ok {
-			err = core.NotFound{Kind: "task", ID: id.String()}
-		}
 		showTask(&t, shift)
-		return err
+		return found(id, ok, err)
 	})
 	return t, size, at, err
 }
@@ -141,13 +146,10 @@ func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		list, ok, err = queue.Attempts(v, p, id)
-		if err == nil && !ok {
-			err = core.NotFound{Kind: "task", ID: id.String()}
-		}
 		for i := range list {
 			show(shift, &list[i].Start, &list[i].End)
 		}
-		return err
+		return found(id, ok, err)
 	})
 	return list, at, err
 }

@@ -12,11 +12,8 @@ func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (e
 	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
 		var ok bool
 		e, ok, err = queue.Effects(v, p, id)
-		if err == nil && !ok {
-			err = core.NotFound{Kind: "task", ID: id.String()}
-		}
 		show(shift, &e.At)
-		return err
+		return found(id, ok, err)
 	})
 	return e, at, err
 }
@@ -26,13 +23,10 @@ func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, attem
 	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
 		var ok bool
 		l, ok, err = queue.Log(v, p, id, attempt, after, limit)
-		if err == nil && !ok {
-			err = core.NotFound{Kind: "task", ID: id.String()}
-		}
 		for i := range l.Lines {
 			show(shift, &l.Lines[i].At)
 		}
-		return err
+		return found(id, ok, err)
 	})
 	return l, at, err
 }
@@ -42,16 +36,13 @@ func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID) (w cor
 	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
 		var ok bool
 		w, ok, err = queue.Why(v, p, id)
-		if err == nil && !ok {
-			err = core.NotFound{Kind: "task", ID: id.String()}
-		}
 		show(shift, &w.Since)
 		for i := range w.Reasons {
 			if r := &w.Reasons[i]; !r.Wall {
 				show(shift, &r.Until)
 			}
 		}
-		return err
+		return found(id, ok, err)
 	})
 	return w, at, err
 }

@@ -105,16 +105,18 @@ func (w *workers) isQuiet(k workerKey, now time.Duration) bool {
 
 // isQuietLocked is isQuiet. The mutex is held.
 func (w *workers) isQuietLocked(k workerKey, now time.Duration) bool {
-	seen, is := w.quiet[k]
-	switch {
-	case !is:
-		return false
-	case now-seen >= quietKept:
+	if !w.knownQuiet(k, now) {
 		delete(w.quiet, k)
 		return false
 	}
 	w.quiet[k] = now
 	return true
+}
+
+// knownQuiet reports whether a worker is quiet, and was heard of lately enough for that to count. The mutex is held.
+func (w *workers) knownQuiet(k workerKey, now time.Duration) bool {
+	seen, is := w.quiet[k]
+	return is && now-seen < quietKept
 }
 
 // touch notes that a worker was heard of until now.
@@ -130,8 +132,7 @@ func (w *workers) touch(k workerKey, now time.Duration) {
 func (w *workers) set(k workerKey, on bool, now time.Duration) (changed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen, is := w.quiet[k]
-	is = is && now-seen < quietKept
+	is := w.knownQuiet(k, now)
 	if !on {
 		delete(w.quiet, k)
 		return is
@@ -167,8 +168,7 @@ func namesOf(queues []core.GrantQueue) []string {
 	for i, q := range queues {
 		out[i] = q.Name
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return distinct(out)
 }
 
 // worker is the key of a session's worker.
@@ -272,9 +272,8 @@ func (n *Node) workersHere(tenant core.TenantID, namespace core.NamespaceID) (ou
 		out[i].Nodes = []string{n.o.Name}
 	}
 	out = MergeWorkers(out)
-	now := n.o.Clock.Boot()
 	for i := range out {
-		out[i].Quiet = n.workers.shownQuiet(workerKey{tenant, namespace, out[i].ID}, now)
+		out[i].Quiet = n.workers.shownQuiet(workerKey{tenant, namespace, out[i].ID}, boot)
 	}
 	if partial = len(out) > maxWorkers; partial {
 		out = out[:maxWorkers]
@@ -286,8 +285,7 @@ func (n *Node) workersHere(tenant core.TenantID, namespace core.NamespaceID) (ou
 func (w *workers) shownQuiet(k workerKey, now time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen, is := w.quiet[k]
-	return is && now-seen < quietKept
+	return w.knownQuiet(k, now)
 }
 
 // partitionsOf returns the partitions of a namespace and their shards.

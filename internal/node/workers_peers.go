@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -32,47 +31,6 @@ type workersAnswer struct {
 	Workers []core.Worker
 	Partial bool
 	Changed bool
-}
-
-// workersAsks are the questions of this node that wait for their answers.
-type workersAsks struct {
-	// Guards the fields below. It is a leaf.
-	mu sync.Mutex
-	// Number of the last one.
-	last uint64
-	// By number: the replica that was asked, and where its answer goes.
-	waits map[uint64]workersWaiting
-}
-
-// workersWaiting is one question that waits. answer has room for the one answer.
-type workersWaiting struct {
-	to     uint64
-	answer chan workersAnswer
-}
-
-// begin takes a number for a question.
-func (a *workersAsks) begin(to uint64) (id uint64, answer chan workersAnswer) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.waits == nil {
-		a.waits = make(map[uint64]workersWaiting)
-	}
-	a.last++
-	answer = make(chan workersAnswer, 1)
-	a.waits[a.last] = workersWaiting{to, answer}
-	return a.last, answer
-}
-
-// take removes a question that was put to a replica; nil: there is no question of that number.
-func (a *workersAsks) take(to, id uint64) chan workersAnswer {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	w, ok := a.waits[id]
-	if !ok || w.to != to {
-		return nil
-	}
-	delete(a.waits, id)
-	return w.answer
 }
 
 // Workers lists the workers of a namespace, as the leaders of its partitions know them, sorted by id and host. partial says that
@@ -148,8 +106,8 @@ func (n *Node) askWorkers(ctx context.Context, to []uint64, ask workersAsk) (out
 			out = append(out, n.answerWorkers(ask))
 			continue
 		}
-		id, answer := n.asks.begin(replica)
-		defer n.asks.take(replica, id)
+		id, answer := n.workersAsks.begin(replica)
+		defer n.workersAsks.forget(id)
 		if n.tellWorkers(replica, id, ask) {
 			waits = append(waits, answer)
 		}
@@ -215,12 +173,8 @@ func (n *Node) takeWorkers(from uint64, b []byte) {
 	if len(b) < 8 || len(b) > 8+workersBytes {
 		return
 	}
-	wait := n.asks.take(from, binary.BigEndian.Uint64(b))
-	if wait == nil {
-		return
-	}
 	var a workersAnswer
 	if json.Unmarshal(b[8:], &a) == nil {
-		wait <- a
+		n.workersAsks.end(from, binary.BigEndian.Uint64(b), a)
 	}
 }
