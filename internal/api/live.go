@@ -82,6 +82,36 @@ func (s *Server) LiveQueue(ctx context.Context, in Space, name string) (*pb.Queu
 
 // LiveQueues reads the counters of the first queues by name, of all partitions together. A namespace that is not there has none.
 func (s *Server) LiveQueues(ctx context.Context, in Space, limit int) ([]*pb.QueueStats, []core.At, error) {
+	all, at, err := s.liveQueues(ctx, in, limit)
+	out := make([]*pb.QueueStats, len(all))
+	for i := range all {
+		out[i] = showStats(&all[i])
+	}
+	return out, at, err
+}
+
+// Overview is the queues of a namespace together.
+type Overview struct {
+	Queues, Paused int            // how many there are, and are paused
+	Sum            *pb.QueueStats // their counters
+}
+
+// LiveOverview is LiveQueues with all in sum.
+func (s *Server) LiveOverview(ctx context.Context, in Space, limit int) (o Overview, at []core.At, err error) {
+	all, at, err := s.liveQueues(ctx, in, limit)
+	var q core.QueueStats
+	for i := range all {
+		if all[i].Paused.Since != 0 {
+			o.Paused++
+		}
+		sum(&q, &all[i])
+	}
+	o.Queues, o.Sum = len(all), showStats(&q)
+	return o, at, err
+}
+
+// liveQueues reads what LiveQueues shows.
+func (s *Server) liveQueues(ctx context.Context, in Space, limit int) (all []core.QueueStats, at []core.At, err error) {
 	c, err := s.beginLive(ctx, in)
 	if err != nil {
 		if edge.UnknownNamespace(err) {
@@ -90,8 +120,7 @@ func (s *Server) LiveQueues(ctx context.Context, in Space, limit int) ([]*pb.Que
 		return nil, nil, err
 	}
 	var mu sync.Mutex // guards all
-	var all []core.QueueStats
-	at, err := c.liveEach(func(p core.Partition) (core.At, error) {
+	at, err = c.liveEach(func(p core.Partition) (core.At, error) {
 		one, at, err := s.node.queues.Queues(ctx, p, "", limit, asLive)
 		if err == nil {
 			mu.Lock()
@@ -100,11 +129,7 @@ func (s *Server) LiveQueues(ctx context.Context, in Space, limit int) ([]*pb.Que
 		}
 		return at, err
 	})
-	out := make([]*pb.QueueStats, len(all))
-	for i := range all {
-		out[i] = showStats(&all[i])
-	}
-	return out, at, err
+	return all, at, err
 }
 
 // LiveTask reads a task.

@@ -33,7 +33,7 @@ func (s *Server) reachesQueue(ctx context.Context, name string) core.Fact {
 	return nil
 }
 
-// Hears refuses a caller to whom the rows of a topic are not to be told: kind is queue, task, bulk, or what is about all queues. A task
+// Hears refuses a caller to whom the rows of a topic are not to be told: kind and name are those of the topic; a name is empty where it is about all queues. A task
 // and a job of another queue are answered as if they were not there.
 func (s *Server) Hears(ctx context.Context, kind, name string) error {
 	who, ok := edge.CallerOf(ctx)
@@ -42,16 +42,14 @@ func (s *Server) Hears(ctx context.Context, kind, name string) error {
 	}
 	var err error
 	switch kind {
-	case "queue":
+	case "task":
+		_, _, err = s.Tasks().one(ctx, name)
+	case "bulk":
+		_, err = s.Bulk().Get(ctx, &pb.GetBulkRequest{Id: name})
+	default: // other topics are about the queue that they name, or about all
 		if fact := s.reachesQueue(ctx, name); fact != nil {
 			return fact
 		}
-	case "task":
-		_, err = s.Tasks().Get(ctx, &pb.GetRequest{Id: name})
-	case "bulk":
-		_, err = s.Bulk().Get(ctx, &pb.GetBulkRequest{Id: name})
-	default:
-		return s.reachesQueue(ctx, "")
 	}
 	return err
 }

@@ -220,13 +220,16 @@ func (e eventSource) one(ctx context.Context, in api.Space, kind, of string) (s 
 
 // queues reads all queues, as a row each or, for overview, in sum.
 func (e eventSource) queues(ctx context.Context, in api.Space, kind string) (s live.Sample, err error) {
+	if kind == "overview" {
+		var all api.Overview
+		if all, s.At, err = e.h.s.LiveOverview(ctx, in, eventQueues); err == nil {
+			s.Rows = []live.Row{e.row(kind, func(w *jsonWriter) { writeOverview(w, &all) })}
+		}
+		return s, err
+	}
 	var queues []*pb.QueueStats
 	if queues, s.At, err = e.h.s.LiveQueues(ctx, in, eventQueues); err != nil {
 		return s, err
-	}
-	if kind == "overview" {
-		s.Rows = []live.Row{e.row(kind, func(w *jsonWriter) { writeOverview(w, queues) })}
-		return s, nil
 	}
 	for _, q := range queues {
 		s.Rows = append(s.Rows, e.row(q.GetQueue(), func(w *jsonWriter) { writeQueueStats(w, q) }))
@@ -244,51 +247,21 @@ func (e eventSource) row(id string, fields func(w *jsonWriter)) live.Row {
 }
 
 // writeOverview writes all queues in sum.
-func writeOverview(w *jsonWriter, queues []*pb.QueueStats) {
-	var all pb.QueueStats
-	paused := 0
-	for _, q := range queues {
-		all.Blocked += q.GetBlocked()
-		all.Scheduled += q.GetScheduled()
-		all.Ready += q.GetReady()
-		all.Running += q.GetRunning()
-		all.Completed += q.GetCompleted()
-		all.Dead += q.GetDead()
-		all.Cancelled += q.GetCancelled()
-		all.Created += q.GetCreated()
-		all.Purged += q.GetPurged()
-		all.CompletedTotal += q.GetCompletedTotal()
-		all.FailedTotal += q.GetFailedTotal()
-		all.CrashedTotal += q.GetCrashedTotal()
-		all.Bytes += q.GetBytes()
-		if t := q.GetOldestReady(); t != nil && (all.GetOldestReady() == nil || t.AsTime().Before(all.GetOldestReady().AsTime())) {
-			all.OldestReady = t
-		}
-		if q.GetPaused() != nil {
-			paused++
-		}
-	}
-	w.Count("queues", uint64(len(queues)))
-	w.Count("paused_queues", uint64(paused))
-	for _, n := range []struct {
-		name  string
-		count uint64
-	}{
-		{"blocked", all.GetBlocked()},
-		{"scheduled", all.GetScheduled()},
-		{"ready", all.GetReady()},
-		{"running", all.GetRunning()},
-		{"completed", all.GetCompleted()},
-		{"dead", all.GetDead()},
-		{"cancelled", all.GetCancelled()},
-		{"created", all.GetCreated()},
-		{"purged", all.GetPurged()},
-		{"completed_total", all.GetCompletedTotal()},
-		{"failed_total", all.GetFailedTotal()},
-		{"crashed_total", all.GetCrashedTotal()},
-		{"bytes", all.GetBytes()},
-	} {
-		w.Count(n.name, n.count)
-	}
-	w.time("oldest_ready", all.GetOldestReady())
+func writeOverview(w *jsonWriter, o *api.Overview) {
+	w.Count("queues", uint64(o.Queues))
+	w.Count("paused_queues", uint64(o.Paused))
+	w.Count("blocked", o.Sum.GetBlocked())
+	w.Count("scheduled", o.Sum.GetScheduled())
+	w.Count("ready", o.Sum.GetReady())
+	w.Count("running", o.Sum.GetRunning())
+	w.Count("completed", o.Sum.GetCompleted())
+	w.Count("dead", o.Sum.GetDead())
+	w.Count("cancelled", o.Sum.GetCancelled())
+	w.Count("created", o.Sum.GetCreated())
+	w.Count("purged", o.Sum.GetPurged())
+	w.Count("completed_total", o.Sum.GetCompletedTotal())
+	w.Count("failed_total", o.Sum.GetFailedTotal())
+	w.Count("crashed_total", o.Sum.GetCrashedTotal())
+	w.Count("bytes", o.Sum.GetBytes())
+	w.time("oldest_ready", o.Sum.GetOldestReady())
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
-	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // Parameters of routes of keys.
@@ -106,15 +105,11 @@ func (c *restCall) maxStaleness() (*durationpb.Duration, core.Fact) {
 
 // ifRev reads the revision that a key must have to be changed; nil: any.
 func (c *restCall) ifRev() (*uint64, core.Fact) {
-	s, ok := c.query.get("if_rev")
-	if !ok {
+	n, given, fact := c.number("if_rev")
+	if !given {
 		return nil, nil
 	}
-	n, wrong := strictjson.ParseUnsigned(s)
-	if wrong != "" {
-		return nil, edge.Invalid("if_rev", wrong)
-	}
-	return &n, nil
+	return &n, fact
 }
 
 // flag reads a parameter that is true or false.

@@ -156,6 +156,11 @@ func workerRoutes() []*Route {
 			Doc: "Extend the lease of a task.", fields: fieldNames(heartbeatOneFields), handle: (*restCall).heartbeatOne,
 		},
 		{
+			Method: http.MethodPost, Path: "/v1/tasks/{id}/report", Repeat: RepeatSame, Native: tasksService + "Report", Body: "ReportRequest", Answer: "ReportResponse", Status: statusOK,
+			Doc:    reportDoc,
+			fields: fieldNames(reportRequestFields), handle: (*restCall).taskReport,
+		},
+		{
 			Method: http.MethodPost, Path: "/v1/tasks/{id}/stop", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "StopOne", Answer: "Settled", Status: statusOK,
 			Doc: "End an attempt whose cancel was asked for: the task is cancelled.", fields: fieldNames(stopOneFields), handle: (*restCall).stopTask,
 		},
@@ -165,11 +170,6 @@ func workerRoutes() []*Route {
 // operatorRoutes are for who looks after tasks.
 func operatorRoutes() []*Route {
 	return []*Route{
-		{
-			Method: http.MethodPost, Path: "/v1/tasks/{id}/report", Repeat: RepeatSame, Native: tasksService + "Report", Body: "ReportRequest", Answer: "ReportResponse", Status: statusOK,
-			Doc:    reportDoc,
-			fields: fieldNames(reportRequestFields), handle: (*restCall).taskReport,
-		},
 		{
 			Method: http.MethodGet, Path: "/v1/tasks/{id}/logs", Native: tasksService + "Logs", Answer: "LogsResponse", Status: statusOK,
 			Query: []Param{

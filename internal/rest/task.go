@@ -124,28 +124,35 @@ func (c *restCall) idempotencyKey(spec *pb.TaskSpec) (string, core.Fact) {
 
 // readOptions reads how fresh a read must be.
 func (c *restCall) readOptions() (minIndex uint64, stale bool, fact core.Fact) {
-	if s, ok := c.query.get("min_index"); ok {
-		n, wrong := strictjson.ParseUnsigned(s)
-		if wrong != "" {
-			return 0, false, edge.Invalid("min_index", wrong)
-		}
-		minIndex = n
+	if minIndex, _, fact = c.number("min_index"); fact != nil {
+		return 0, false, fact
 	}
 	s, _ := c.query.get("consistency")
 	return minIndex, s == "stale", nil
 }
 
+// number reads a parameter that is a number; 0 where it is not given.
+func (c *restCall) number(name string) (n uint64, given bool, fact core.Fact) {
+	s, given := c.query.get(name)
+	if !given {
+		return 0, false, nil
+	}
+	n, wrong := strictjson.ParseUnsigned(s)
+	if wrong != "" {
+		return 0, true, edge.Invalid(name, wrong)
+	}
+	return n, true, nil
+}
+
 // page reads the parameters of a page.
 func (c *restCall) page() (limit uint32, cursor string, fact core.Fact) {
 	cursor, _ = c.query.get("cursor")
-	s, ok := c.query.get("limit")
-	if !ok {
-		return 0, cursor, nil
-	}
-	n, wrong := strictjson.ParseUnsigned(s)
+	n, given, fact := c.number("limit")
 	switch {
-	case wrong != "":
-		return 0, "", edge.Invalid("limit", wrong)
+	case fact != nil:
+		return 0, "", fact
+	case !given:
+		return 0, cursor, nil
 	// A page of more is refused, and not cut: a client would take the end of a page for the end of the
 	// list.
 	case n == 0 || n > uint64(c.s.Limits.ListItems):

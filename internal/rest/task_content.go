@@ -10,7 +10,6 @@ import (
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
-	"github.com/millrace/millrace/internal/strictjson"
 )
 
 // Headers of answers that are the payload or the result of a task: how long it is as a whole, in bytes, its content type, and what a
@@ -92,14 +91,12 @@ func (c *restCall) taskContent(limit string, top int64, read func(ctx context.Co
 		return fact
 	}
 	most := math.MaxInt
-	if s, ok := c.query.get("max"); ok {
-		n, wrong := strictjson.ParseUnsigned(s)
-		switch {
-		case wrong != "":
-			return edge.Invalid("max", wrong)
-		case n == 0 || n > uint64(top):
-			return edge.Beyond("max", limit, top, "is out of range")
-		}
+	switch n, given, fact := c.number("max"); {
+	case fact != nil:
+		return fact
+	case given && (n == 0 || n > uint64(top)):
+		return edge.Beyond("max", limit, top, "is out of range")
+	case given:
 		most = int(n)
 	}
 	out, err := read(c.ctx, in, most)

@@ -250,16 +250,5 @@ func (q Queue) Stats(ctx context.Context) (QueueStats, error) {
 
 // Queues reads a page of queues by name, at most limit (1 to 1,000; 0 means 100). The next cursor is empty at the end.
 func (c *Client) Queues(ctx context.Context, limit int, cursor string) (queues []QueueStats, next string, err error) {
-	var resp *millracev1.ListQueuesResponse
-	err = c.read(ctx, anywhere, func(ctx context.Context) (err error) {
-		resp, err = c.queues.List(ctx, &millracev1.ListQueuesRequest{Limit: uint32(max(limit, 0)), Cursor: cursor})
-		return err
-	})
-	if err != nil {
-		return nil, "", err
-	}
-	for _, s := range resp.Queues {
-		queues = append(queues, queueStats(s))
-	}
-	return queues, resp.Cursor, nil
+	return c.FindQueues(ctx, QueueQuery{Limit: limit, Cursor: cursor})
 }
