@@ -67,11 +67,10 @@ func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
 		return nil, r.unfit(ctx, fmt.Errorf("a pipe cannot be made here: %w", err))
 	}
 	err = r.patiently(ctx, func() error {
-		a, err := r.attempt(t, file)
+		a, err := r.attempt(t, file, told)
 		if err != nil {
 			return err
 		}
-		a.Stderr = told.errors
 		end, err = r.pool.run(ctx, r.a.told.hurry, a)
 		return err
 	})
@@ -89,7 +88,7 @@ func (r *runner) run(ctx context.Context, t *millrace.Task) ([]byte, error) {
 
 // attempt returns what a supervisor is to run for t. The variables in Own identify the attempt: the
 // token is different for each.
-func (r *runner) attempt(t *millrace.Task, file string) (*attempt, error) {
+func (r *runner) attempt(t *millrace.Task, file string, told *telling) (*attempt, error) {
 	// Looked up for each attempt: the program may be replaced, or appear, while the worker runs.
 	path, err := exec.LookPath(r.argv[0])
 	if err != nil {
@@ -97,11 +96,10 @@ func (r *runner) attempt(t *millrace.Task, file string) (*attempt, error) {
 	}
 	own := []string{"MILLRACE_TASK_ID=" + t.ID, "MILLRACE_TASK_TOKEN=" + strconv.FormatUint(t.Token(), 10)}
 	return &attempt{
-		Path: path, Argv: r.argv, Own: own, Stdin: t.Payload, Most: maxResult, Dir: filepath.Dir(file),
+		Path: path, Argv: r.argv, Own: own, Stdin: t.Payload, Stderr: told.errors, Most: maxResult, Dir: filepath.Dir(file),
 		Env: slices.Concat(r.env, own, []string{
 			"MILLRACE_TASK_KIND=" + t.Kind, "MILLRACE_TASK_QUEUE=" + t.Queue, "MILLRACE_TASK_ATTEMPT=" + strconv.Itoa(t.Attempt),
-			"MILLRACE_EFFECTS=" + file, "MILLRACE_PROGRESS=" + filepath.Join(filepath.Dir(file), "progress"),
-			"MILLRACE_CHECKPOINT=" + filepath.Join(filepath.Dir(file), "checkpoint"),
+			"MILLRACE_EFFECTS=" + file, "MILLRACE_PROGRESS=" + told.progress, "MILLRACE_CHECKPOINT=" + told.checkpoint,
 		}),
 	}, nil
 }

@@ -42,6 +42,9 @@ type telling struct {
 	// Closed when the command has ended. Then the file is looked at for the last time, if last is set.
 	over chan struct{}
 	last bool
+	// What saves the checkpoint ends with it.
+	ctx    context.Context
+	cancel context.CancelFunc
 	// What the file was when it was looked at last; nil: it was not there.
 	seen os.FileInfo
 }
@@ -58,6 +61,7 @@ func (r *runner) tell(t *millrace.Task, dir string) (*telling, error) {
 		}
 		l.seen, _ = os.Lstat(l.checkpoint) // where it fails the same bytes are saved again
 	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
 	err := l.listen(l.errors, func(line string, whole bool) {
 		r.pass(line, whole)
 		t.Log(line)
@@ -70,9 +74,8 @@ func (r *runner) tell(t *millrace.Task, dir string) (*telling, error) {
 		})
 	}
 	if err != nil {
-		close(l.over)
-		l.close()
-		return nil, err
+		l.end(true)
+		return nil, errors.Join(err, remove(l.errors), remove(l.progress)) // in the way of another try
 	}
 	l.readers.Go(l.watch)
 	return l, nil
@@ -106,48 +109,45 @@ func (l *telling) listen(path string, each func(line string, whole bool)) error 
 	return nil
 }
 
-// close lets the read ends see the end of their input, and waits until all was told. What a command left running that could not be
-// killed may still have a pipe open: it is not waited for.
-func (l *telling) close() {
+// end is called when nothing of the command runs any more. It lets the read ends see the end of their input, and waits until all was
+// told. The last checkpoint of a command that completes its task is not saved. What a command left running that could not be killed may
+// still have a pipe open, and a server may not answer: neither is waited for longer than tellLast.
+func (l *telling) end(completes bool) {
+	defer l.cancel()
+	l.last = !completes
+	close(l.over)
 	for _, f := range l.out {
 		_ = f.Close() // nothing is written through it
 	}
 	late := time.AfterFunc(tellLast, func() {
+		l.cancel()
 		for _, f := range l.in {
 			_ = f.SetReadDeadline(time.Now()) // a reader that is done has closed it
 		}
 	})
+	defer late.Stop()
 	l.readers.Wait()
-	late.Stop()
 }
 
-// end is called when nothing of the command runs any more. The last checkpoint of one that completes its task is not saved.
-func (l *telling) end(completes bool) {
-	l.last = !completes
-	close(l.over)
-	l.close()
+// remove removes a file, if it is there.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // watch saves the checkpoint file when it has changed, until the command has ended.
 func (l *telling) watch() {
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go func() {
-		select {
-		case <-l.over:
-			time.AfterFunc(tellLast, cancel)
-		case <-ctx.Done():
-		}
-	}()
 	for {
 		select {
 		case <-tick.C:
-			l.save(ctx)
+			l.save()
 		case <-l.over:
 			if l.last {
-				l.save(ctx)
+				l.save()
 			}
 			return
 		}
@@ -155,7 +155,7 @@ func (l *telling) watch() {
 }
 
 // save saves the checkpoint file if it is not as it was. What it cannot save it says once.
-func (l *telling) save(ctx context.Context) {
+func (l *telling) save() {
 	f, err := os.OpenFile(l.checkpoint, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil { // it is not there, or is being made
 		return
@@ -173,7 +173,7 @@ func (l *telling) save(ctx context.Context) {
 	if len(b) > maxCheckpoint {
 		err = fmt.Errorf("it must be at most %d bytes", maxCheckpoint)
 	} else {
-		err = l.t.SaveCheckpoint(ctx, b)
+		err = l.t.SaveCheckpoint(l.ctx, b)
 	}
 	if err != nil && !errors.Is(err, millrace.ErrLeaseLost) {
 		if _, told := l.r.told.LoadOrStore("checkpoint "+err.Error(), true); !told {

@@ -33,8 +33,8 @@ func (s *Server) reachesQueue(ctx context.Context, name string) core.Fact {
 	return nil
 }
 
-// Hears refuses a caller to whom the rows of a topic are not to be told: kind and name are those of the topic; a name is empty where it is about all queues. A task
-// and a job of another queue are answered as if they were not there.
+// Hears refuses a caller to whom the rows of a topic are not to be told. kind and name are those of the topic; name is empty where it
+// is about all queues. A task and a job of another queue are answered as if they were not there.
 func (s *Server) Hears(ctx context.Context, kind, name string) error {
 	who, ok := edge.CallerOf(ctx)
 	if ok && who.AllQueues() {

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	millracev1 "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/sdk/go/internal/place"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 // Bounds of what one report carries. The server has the same.
@@ -96,15 +96,7 @@ func (t *Task) Log(line string) {
 
 // clean makes text of at most most bytes that the contract allows: valid, and without NUL.
 func clean(s string, most int) string {
-	if len(s) > most {
-		cut := most
-		for cut > most-utf8.UTFMax && !utf8.RuneStart(s[cut]) {
-			cut--
-		}
-		s = s[:cut]
-	}
-	s = strings.ReplaceAll(s, "\x00", "\ufffd")
-	return strings.ToValidUTF8(s, "\ufffd")
+	return wire.Cut(strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", "\ufffd"), "\ufffd"), most)
 }
 
 // saying is what a report is to carry.
