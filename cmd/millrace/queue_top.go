@@ -33,7 +33,7 @@ type queueFlags struct{ q millrace.QueueQuery }
 // flags defines the flags.
 func (f *queueFlags) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.q.Prefix, "prefix", "", "what the names of the queues begin with; default any")
-	c.Flags().StringVar(&f.q.Sort, "sort", "name", "order: name, ready (the most ready tasks first), oldest (the one that waits longest first) or dead")
+	c.Flags().StringVar(&f.q.Sort, "sort", "", "order: name (the default), ready (the most ready tasks first), oldest (the one that waits longest first) or dead")
 	c.Flags().StringVar(&f.q.Only, "only", "", "paused, dead (they have dead tasks) or stuck (ready tasks wait for a minute, and none runs); default all")
 }
 
