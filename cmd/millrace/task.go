@@ -300,6 +300,35 @@ func (a *app) waitTask(ctx context.Context, c *millrace.Client, id string) error
 	return nil
 }
 
+// printAttempts prints how many attempts of a task before the last ones ended in which way, and the last ones.
+func (a *app) printAttempts(ctx context.Context, client *millrace.Client, id string) error {
+	list, err := client.Attempts(ctx, id)
+	if err != nil {
+		return err
+	}
+	if len(list) > 0 && list[0].Number > 1 {
+		older, err := client.OlderAttempts(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := a.print(map[string]any{"older": older}, func(w io.Writer) {
+			for _, outcome := range slices.Sorted(maps.Keys(older)) {
+				fmt.Fprintf(w, "%d older attempts  %s\n", older[outcome], outcome)
+			}
+		}); err != nil {
+			return err
+		}
+	}
+	for _, at := range list {
+		if err := a.print(at, func(w io.Writer) {
+			fmt.Fprintf(w, "attempt %d  %s  %s  %s  %s\n", at.Number, stamp(at.Start), oneLine(at.Worker), cmp.Or(at.Outcome, "running"), oneLine(at.Message))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // taskGetCmd makes the command that prints one task.
 func (a *app) taskGetCmd() *cobra.Command {
 	var attempts bool
@@ -327,18 +356,7 @@ func (a *app) taskGetCmd() *cobra.Command {
 				if err := a.print(v, v.text); err != nil || !attempts {
 					return err
 				}
-				list, err := client.Attempts(ctx, args[0])
-				if err != nil {
-					return err
-				}
-				for _, at := range list {
-					if err := a.print(at, func(w io.Writer) {
-						fmt.Fprintf(w, "attempt %d  %s  %s  %s  %s\n", at.Number, stamp(at.Start), oneLine(at.Worker), cmp.Or(at.Outcome, "running"), oneLine(at.Message))
-					}); err != nil {
-						return err
-					}
-				}
-				return nil
+				return a.printAttempts(ctx, client, args[0])
 			})
 		},
 	}

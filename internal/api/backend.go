@@ -86,7 +86,7 @@ type TaskBackend interface {
 	// TaskUpTo is Task with at most that many bytes (most) of the payload and of the result, and with how long they are as a whole.
 	TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error)
 	// Attempts reads the last 20 attempts of a task, oldest first.
-	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error)
+	Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.AttemptList, core.At, error)
 	// Logs reads up to limit lines of a task's log with numbers above after, of one attempt or, where it is 0, of all.
 	Logs(ctx context.Context, p core.Partition, id core.TaskID, attempt uint32, after uint64, limit int) (core.TaskLog, core.At, error)
 	// Effects reads what the completion of a task did besides; zero: nothing.

@@ -125,6 +125,7 @@ func showAttempt(a core.Attempt) *pb.Attempt {
 	out := &pb.Attempt{
 		Number: a.Number, Worker: a.Worker, Start: TimeOf(a.Start), End: TimeOf(a.End), Outcome: pb.Outcome(a.Outcome),
 		Error: showError(a.Error), Index: a.Index, Fingerprint: a.Fingerprint.String(),
+		ReadyAt: TimeOf(a.ReadyAt), LeaseUntil: TimeOf(a.LeaseUntil), RetryAt: TimeOf(a.RetryAt),
 	}
 	if a.End != 0 { // the token of one that runs is its worker's alone
 		out.Token = uint64(a.Token)

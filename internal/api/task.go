@@ -105,7 +105,7 @@ func sameTask(err error, id string) error {
 }
 
 // ListAttempts reads the last attempts of a task.
-// The node keeps the last 20 of a task.
+// The node keeps the last 20 of a task, and counts those before them.
 func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequest) (*pb.ListAttemptsResponse, error) {
 	id, fact := readTaskID("id", in.GetId())
 	if fact != nil {
@@ -118,13 +118,16 @@ func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequ
 	if err := c.goTo(ctx, id); err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
-	attempts, at, err := ts.tasks.Attempts(ctx, c.t.part, id, core.ReadOptions{})
+	list, at, err := ts.tasks.Attempts(ctx, c.t.part, id, core.ReadOptions{})
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
-	out := &pb.ListAttemptsResponse{Attempts: make([]*pb.Attempt, len(attempts)), At: ShowAt(at)}
-	for i, a := range attempts {
+	out := &pb.ListAttemptsResponse{Attempts: make([]*pb.Attempt, len(list.Attempts)), At: ShowAt(at)}
+	for i, a := range list.Attempts {
 		out.Attempts[i] = showAttempt(a)
+	}
+	for _, c := range list.Older {
+		out.Older = append(out.Older, &pb.OutcomeCount{Outcome: pb.Outcome(c.Outcome), Count: c.Count})
 	}
 	return out, nil
 }

@@ -69,7 +69,13 @@ const (
 	OutcomeSnoozed   Outcome = 5
 	OutcomeReleased  Outcome = 6 // given back, or never delivered
 	OutcomeCancelled Outcome = 7
+
+	// Outcomes is how many there are.
+	Outcomes = 8
 )
+
+// Valid reports whether o is an outcome that this source knows.
+func (o Outcome) Valid() bool { return o < Outcomes }
 
 // outcomeNames are the names by number.
 var outcomeNames = [...]string{
@@ -143,6 +149,23 @@ type Attempt struct {
 	Token Token
 	// Fingerprint is that of its error; 0: it has none.
 	Fingerprint Fingerprint
+	// When the task was ready for it, when its lease would have ended at the last renewal, and when the task was to run next. 0: it is
+	// not known, or the task did not wait for a time.
+	ReadyAt, LeaseUntil, RetryAt ShardTime
+}
+
+// AttemptList is what is known of the attempts of a task.
+type AttemptList struct {
+	// Attempts are the last ones, oldest first.
+	Attempts []Attempt
+	// Older counts those before them by outcome, in the order of outcomes. OutcomeNone: it is not known how they ended.
+	Older []OutcomeCount
+}
+
+// OutcomeCount is how many attempts ended in one way.
+type OutcomeCount struct {
+	Outcome Outcome
+	Count   uint64
 }
 
 // Task is the whole of a task as a reader sees it.

@@ -132,15 +132,16 @@ func AppendTaskResult(dst []byte, p core.Partition, id core.TaskID) []byte {
 	return End(append(appendQueue(dst, p, RecordTaskResult), id[:]...))
 }
 
-// AppendTaskAttempt appends the key of one attempt of a task.
+// AppendTaskAttempt appends the key of one attempt of a task, from number 1; 0: of what is known of those whose records are gone.
 func AppendTaskAttempt(dst []byte, p core.Partition, id core.TaskID, number uint32) []byte {
 	dst = append(appendQueue(dst, p, RecordTaskAttempt), id[:]...)
 	return End(binary.BigEndian.AppendUint32(dst, number))
 }
 
-// TaskAttemptRange bounds the attempts of a task, by number.
+// TaskAttemptRange bounds the attempts of a task, by number, from 1.
 func TaskAttemptRange(p core.Partition, id core.TaskID) (from, to []byte) {
-	return Range(append(appendQueue(nil, p, RecordTaskAttempt), id[:]...))
+	_, to = Range(append(appendQueue(nil, p, RecordTaskAttempt), id[:]...))
+	return AppendTaskAttempt(nil, p, id, 1), to
 }
 
 // AppendTaskHolder appends the key of the name of a task's worker, when that is long.

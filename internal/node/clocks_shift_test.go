@@ -154,9 +154,9 @@ func TestTimesAreShownAsTheWallClocksShowThem(t *testing.T) {
 			if err != nil || len(page.Tasks) != 1 || page.Tasks[0].FinishedAt != now {
 				t.Errorf("completed tasks %+v, %v", page.Tasks, err)
 			}
-			attempts, _, err := l.node.Attempts(ctx, l.ns, taskID(1), core.ReadOptions{})
-			if err != nil || len(attempts) != 1 || attempts[0].Start != now || attempts[0].End != now {
-				t.Errorf("attempts %+v, %v", attempts, err)
+			list, _, err := l.node.Attempts(ctx, l.ns, taskID(1), core.ReadOptions{})
+			if err != nil || len(list.Attempts) != 1 || list.Attempts[0].Start != now || list.Attempts[0].End != now || list.Attempts[0].ReadyAt != now {
+				t.Errorf("attempts %+v, %v", list, err)
 			}
 		})
 	}

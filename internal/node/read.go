@@ -141,13 +141,14 @@ func (n *Node) TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, m
 	return t, size, at, err
 }
 
-// Attempts reads the last attempts of a task, oldest first.
-func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (list []core.Attempt, at core.At, err error) {
+// Attempts reads the last attempts of a task, oldest first, and counts those before them.
+func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (list core.AttemptList, at core.At, err error) {
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		list, ok, err = queue.Attempts(v, p, id)
-		for i := range list {
-			show(shift, &list[i].Start, &list[i].End)
+		for i := range list.Attempts {
+			a := &list.Attempts[i]
+			show(shift, &a.Start, &a.End, &a.ReadyAt, &a.LeaseUntil, &a.RetryAt)
 		}
 		return found(id, ok, err)
 	})

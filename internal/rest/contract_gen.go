@@ -1073,6 +1073,16 @@ func writeListAttemptsResponse(w *jsonWriter, m *pb.ListAttemptsResponse) {
 	}
 	w.Close(']')
 	w.Exact("index", m.GetAt().GetIndex())
+	if len(m.GetOlder()) > 0 {
+		w.Key("older")
+		w.Open('[')
+		for _, x := range m.GetOlder() {
+			w.Open('{')
+			writeOutcomeCount(w, x)
+			w.Close('}')
+		}
+		w.Close(']')
+	}
 }
 
 func writeAttempt(w *jsonWriter, m *pb.Attempt) {
@@ -1093,6 +1103,14 @@ func writeAttempt(w *jsonWriter, m *pb.Attempt) {
 	}
 	w.OptStr("session", m.GetSession())
 	w.OptStr("fingerprint", m.GetFingerprint())
+	w.time("ready_at", m.GetReadyAt())
+	w.time("lease_until", m.GetLeaseUntil())
+	w.time("retry_at", m.GetRetryAt())
+}
+
+func writeOutcomeCount(w *jsonWriter, m *pb.OutcomeCount) {
+	w.OptStr("outcome", wordOf(outcomeWords, int32(m.GetOutcome())))
+	w.Count("count", m.GetCount())
 }
 
 func writeReportResponse(w *jsonWriter, m *pb.ReportResponse) {

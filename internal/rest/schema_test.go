@@ -32,7 +32,7 @@ var allShown = map[string]shown{
 	"CreateResponse": shows(writeCreateResponse), "BatchCreateResponse": shows(writeBatchCreateResponse),
 	"CreateResult": shows(writeCreateResult), "Error": shows(writeError), "Failure": shows(writeFailure), "Task": shows(writeTask),
 	"Header": shows(writeHeader), "TaskError": shows(writeTaskError), "ListAttemptsResponse": shows(writeListAttemptsResponse),
-	"Attempt": shows(writeAttempt), "ListResponse": shows(writeListResponse), "ClaimResponse": shows(writeClaimResponse),
+	"Attempt": shows(writeAttempt), "OutcomeCount": shows(writeOutcomeCount), "ListResponse": shows(writeListResponse), "ClaimResponse": shows(writeClaimResponse),
 	"Assignment": shows(writeAssignment), "HeartbeatResponse": shows(writeHeartbeatResponse),
 	"HeartbeatResult": shows(writeHeartbeatResult), "SettleResponse": shows(writeSettleResponse),
 	"SettleResult": shows(writeSettleResult), "OpResult": shows(writeOpResult), "RefsMoved": shows(writeRefsMoved),

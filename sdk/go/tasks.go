@@ -1,6 +1,7 @@
 package millrace
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -195,15 +196,14 @@ type Attempt struct {
 	Index   uint64 // of the log entry that ended it
 	// Fingerprint is of its error, also where the lease was lost; empty: it had none.
 	Fingerprint string
+	// Ready is when the task was ready for it. LeaseUntil is when its lease ends, or would have ended without its end. Retry is when
+	// the task was to run next; the zero time: it was not to wait.
+	Ready, LeaseUntil, Retry time.Time
 }
 
 // Attempts reads the last 20 attempts of a task, oldest first.
 func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
-	var resp *millracev1.ListAttemptsResponse
-	err := c.read(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
-		resp, err = c.tasks.ListAttempts(ctx, &millracev1.ListAttemptsRequest{Id: id})
-		return err
-	})
+	resp, err := c.attempts(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -212,13 +212,42 @@ func (c *Client) Attempts(ctx context.Context, id string) ([]Attempt, error) {
 		out[i] = Attempt{
 			Number: int(a.Number), Worker: a.Worker, Start: timeOf(a.Start), End: timeOf(a.End),
 			Code: a.Error.GetCode(), Message: a.Error.GetMessage(), Stack: a.Error.GetStack(), Index: a.Index,
-			Fingerprint: a.Fingerprint,
-		}
-		if n := int(a.Outcome); n >= 0 && n < len(wire.AttemptOutcomes) {
-			out[i].Outcome = wire.AttemptOutcomes[n]
+			Fingerprint: a.Fingerprint, Ready: timeOf(a.ReadyAt), LeaseUntil: timeOf(a.LeaseUntil), Retry: timeOf(a.RetryAt),
+			Outcome: outcomeOf(a.Outcome),
 		}
 	}
 	return out, nil
+}
+
+// OlderAttempts reads how many attempts of a task before those of Attempts ended in which way, by outcome; "unknown": it is not known
+// how they ended.
+func (c *Client) OlderAttempts(ctx context.Context, id string) (map[string]uint64, error) {
+	resp, err := c.attempts(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	out := make(map[string]uint64, len(resp.Older))
+	for _, o := range resp.Older {
+		out[cmp.Or(outcomeOf(o.Outcome), "unknown")] += o.Count
+	}
+	return out, nil
+}
+
+// attempts reads what the server knows of the attempts of a task.
+func (c *Client) attempts(ctx context.Context, id string) (resp *millracev1.ListAttemptsResponse, err error) {
+	err = c.read(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
+		resp, err = c.tasks.ListAttempts(ctx, &millracev1.ListAttemptsRequest{Id: id})
+		return err
+	})
+	return resp, err
+}
+
+// outcomeOf returns the name of an outcome; empty for none, and for one that this SDK does not know.
+func outcomeOf(o millracev1.Outcome) string {
+	if n := int(o); n >= 0 && n < len(wire.AttemptOutcomes) {
+		return wire.AttemptOutcomes[n]
+	}
+	return ""
 }
 
 // ListQuery asks for a page of the tasks that have everything that it names: those of a queue in a state in the order of that state,

@@ -354,7 +354,7 @@ func (x Error_Outcome) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Error_Outcome.Descriptor instead.
 func (Error_Outcome) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16, 0}
 }
 
 type Effect_Now int32
@@ -406,7 +406,7 @@ func (x Effect_Now) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Effect_Now.Descriptor instead.
 func (Effect_Now) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33, 0}
 }
 
 type KVCheck_Compare int32
@@ -467,7 +467,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -1820,10 +1820,13 @@ type Attempt struct {
 	End           *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end,proto3" json:"end,omitempty"`
 	Outcome       Outcome                `protobuf:"varint,5,opt,name=outcome,proto3,enum=millrace.v1.Outcome" json:"outcome,omitempty"`
 	Error         *TaskError             `protobuf:"bytes,6,opt,name=error,proto3" json:"error,omitempty"`
-	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`             // of the log entry that ended it
-	Token         uint64                 `protobuf:"varint,8,opt,name=token,proto3" json:"token,omitempty"`             // fencing token of one that has ended; that of one that runs is its worker's alone
-	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`          // names the worker's stream, as 16 hexadecimal digits: a part of a hash of its id, which is a secret
-	Fingerprint   string                 `protobuf:"bytes,10,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of its error: the group of GET /v1/errors in which it counts
+	Index         uint64                 `protobuf:"varint,7,opt,name=index,proto3" json:"index,omitempty"`                             // of the log entry that ended it
+	Token         uint64                 `protobuf:"varint,8,opt,name=token,proto3" json:"token,omitempty"`                             // fencing token of one that has ended; that of one that runs is its worker's alone
+	Session       string                 `protobuf:"bytes,9,opt,name=session,proto3" json:"session,omitempty"`                          // names the worker's stream, as 16 hexadecimal digits: a part of a hash of its id, which is a secret
+	Fingerprint   string                 `protobuf:"bytes,10,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                 // of its error: the group of GET /v1/errors in which it counts
+	ReadyAt       *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=ready_at,json=readyAt,proto3" json:"ready_at,omitempty"`          // when the task was ready for it
+	LeaseUntil    *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=lease_until,json=leaseUntil,proto3" json:"lease_until,omitempty"` // when its lease ends, or would have ended without its end
+	RetryAt       *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`          // when the task was to run next; unset: it was not to wait
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1928,6 +1931,80 @@ func (x *Attempt) GetFingerprint() string {
 	return ""
 }
 
+func (x *Attempt) GetReadyAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReadyAt
+	}
+	return nil
+}
+
+func (x *Attempt) GetLeaseUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.LeaseUntil
+	}
+	return nil
+}
+
+func (x *Attempt) GetRetryAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.RetryAt
+	}
+	return nil
+}
+
+// OutcomeCount is how many attempts ended in one way.
+type OutcomeCount struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Outcome       Outcome                `protobuf:"varint,1,opt,name=outcome,proto3,enum=millrace.v1.Outcome" json:"outcome,omitempty"` // unset: it is not known how they ended
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *OutcomeCount) Reset() {
+	*x = OutcomeCount{}
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *OutcomeCount) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*OutcomeCount) ProtoMessage() {}
+
+func (x *OutcomeCount) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use OutcomeCount.ProtoReflect.Descriptor instead.
+func (*OutcomeCount) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *OutcomeCount) GetOutcome() Outcome {
+	if x != nil {
+		return x.Outcome
+	}
+	return Outcome_OUTCOME_UNSPECIFIED
+}
+
+func (x *OutcomeCount) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
 // At is where an answer stands in a partition's log; a read may ask for at least this.
 type At struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1941,7 +2018,7 @@ type At struct {
 
 func (x *At) Reset() {
 	*x = At{}
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2030,7 @@ func (x *At) String() string {
 func (*At) ProtoMessage() {}
 
 func (x *At) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[14]
+	mi := &file_millrace_v1_task_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2043,7 @@ func (x *At) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use At.ProtoReflect.Descriptor instead.
 func (*At) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *At) GetPartition() uint32 {
@@ -2018,7 +2095,7 @@ type Error struct {
 
 func (x *Error) Reset() {
 	*x = Error{}
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2030,7 +2107,7 @@ func (x *Error) String() string {
 func (*Error) ProtoMessage() {}
 
 func (x *Error) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[15]
+	mi := &file_millrace_v1_task_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2043,7 +2120,7 @@ func (x *Error) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Error.ProtoReflect.Descriptor instead.
 func (*Error) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Error) GetCode() string {
@@ -2144,7 +2221,7 @@ type Failure struct {
 
 func (x *Failure) Reset() {
 	*x = Failure{}
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2233,7 @@ func (x *Failure) String() string {
 func (*Failure) ProtoMessage() {}
 
 func (x *Failure) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[16]
+	mi := &file_millrace_v1_task_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2246,7 @@ func (x *Failure) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failure.ProtoReflect.Descriptor instead.
 func (*Failure) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Failure) GetChange() int32 {
@@ -2216,7 +2293,7 @@ type CreateRequest struct {
 
 func (x *CreateRequest) Reset() {
 	*x = CreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2228,7 +2305,7 @@ func (x *CreateRequest) String() string {
 func (*CreateRequest) ProtoMessage() {}
 
 func (x *CreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[17]
+	mi := &file_millrace_v1_task_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2241,7 +2318,7 @@ func (x *CreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateRequest.ProtoReflect.Descriptor instead.
 func (*CreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *CreateRequest) GetTask() *TaskSpec {
@@ -2263,7 +2340,7 @@ type CreateResponse struct {
 
 func (x *CreateResponse) Reset() {
 	*x = CreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2275,7 +2352,7 @@ func (x *CreateResponse) String() string {
 func (*CreateResponse) ProtoMessage() {}
 
 func (x *CreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[18]
+	mi := &file_millrace_v1_task_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2288,7 +2365,7 @@ func (x *CreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResponse.ProtoReflect.Descriptor instead.
 func (*CreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *CreateResponse) GetId() string {
@@ -2329,7 +2406,7 @@ type BatchCreateRequest struct {
 
 func (x *BatchCreateRequest) Reset() {
 	*x = BatchCreateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2341,7 +2418,7 @@ func (x *BatchCreateRequest) String() string {
 func (*BatchCreateRequest) ProtoMessage() {}
 
 func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[19]
+	mi := &file_millrace_v1_task_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2354,7 +2431,7 @@ func (x *BatchCreateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateRequest.ProtoReflect.Descriptor instead.
 func (*BatchCreateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *BatchCreateRequest) GetTasks() []*TaskSpec {
@@ -2383,7 +2460,7 @@ type CreateResult struct {
 
 func (x *CreateResult) Reset() {
 	*x = CreateResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2395,7 +2472,7 @@ func (x *CreateResult) String() string {
 func (*CreateResult) ProtoMessage() {}
 
 func (x *CreateResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[20]
+	mi := &file_millrace_v1_task_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2408,7 +2485,7 @@ func (x *CreateResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateResult.ProtoReflect.Descriptor instead.
 func (*CreateResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CreateResult) GetId() string {
@@ -2449,7 +2526,7 @@ type BatchCreateResponse struct {
 
 func (x *BatchCreateResponse) Reset() {
 	*x = BatchCreateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2538,7 @@ func (x *BatchCreateResponse) String() string {
 func (*BatchCreateResponse) ProtoMessage() {}
 
 func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[21]
+	mi := &file_millrace_v1_task_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2551,7 @@ func (x *BatchCreateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchCreateResponse.ProtoReflect.Descriptor instead.
 func (*BatchCreateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *BatchCreateResponse) GetResults() []*CreateResult {
@@ -2503,7 +2580,7 @@ type GetRequest struct {
 
 func (x *GetRequest) Reset() {
 	*x = GetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2592,7 @@ func (x *GetRequest) String() string {
 func (*GetRequest) ProtoMessage() {}
 
 func (x *GetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[22]
+	mi := &file_millrace_v1_task_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2605,7 @@ func (x *GetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRequest.ProtoReflect.Descriptor instead.
 func (*GetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GetRequest) GetId() string {
@@ -2569,7 +2646,7 @@ type GetResponse struct {
 
 func (x *GetResponse) Reset() {
 	*x = GetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2581,7 +2658,7 @@ func (x *GetResponse) String() string {
 func (*GetResponse) ProtoMessage() {}
 
 func (x *GetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[23]
+	mi := &file_millrace_v1_task_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2594,7 +2671,7 @@ func (x *GetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetResponse.ProtoReflect.Descriptor instead.
 func (*GetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetResponse) GetTask() *Task {
@@ -2620,7 +2697,7 @@ type ListAttemptsRequest struct {
 
 func (x *ListAttemptsRequest) Reset() {
 	*x = ListAttemptsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2632,7 +2709,7 @@ func (x *ListAttemptsRequest) String() string {
 func (*ListAttemptsRequest) ProtoMessage() {}
 
 func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[24]
+	mi := &file_millrace_v1_task_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2645,7 +2722,7 @@ func (x *ListAttemptsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsRequest.ProtoReflect.Descriptor instead.
 func (*ListAttemptsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListAttemptsRequest) GetId() string {
@@ -2659,13 +2736,14 @@ type ListAttemptsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Attempts      []*Attempt             `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"` // the last 20, oldest first
 	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	Older         []*OutcomeCount        `protobuf:"bytes,3,rep,name=older,proto3" json:"older,omitempty"` // those before them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListAttemptsResponse) Reset() {
 	*x = ListAttemptsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2677,7 +2755,7 @@ func (x *ListAttemptsResponse) String() string {
 func (*ListAttemptsResponse) ProtoMessage() {}
 
 func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[25]
+	mi := &file_millrace_v1_task_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2690,7 +2768,7 @@ func (x *ListAttemptsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAttemptsResponse.ProtoReflect.Descriptor instead.
 func (*ListAttemptsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
@@ -2703,6 +2781,13 @@ func (x *ListAttemptsResponse) GetAttempts() []*Attempt {
 func (x *ListAttemptsResponse) GetAt() *At {
 	if x != nil {
 		return x.At
+	}
+	return nil
+}
+
+func (x *ListAttemptsResponse) GetOlder() []*OutcomeCount {
+	if x != nil {
+		return x.Older
 	}
 	return nil
 }
@@ -2730,7 +2815,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2742,7 +2827,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[26]
+	mi := &file_millrace_v1_task_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2755,7 +2840,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListRequest) GetQueue() string {
@@ -2854,7 +2939,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2866,7 +2951,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[27]
+	mi := &file_millrace_v1_task_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2879,7 +2964,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListResponse) GetTasks() []*Task {
@@ -2919,7 +3004,7 @@ type BatchGetRequest struct {
 
 func (x *BatchGetRequest) Reset() {
 	*x = BatchGetRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2931,7 +3016,7 @@ func (x *BatchGetRequest) String() string {
 func (*BatchGetRequest) ProtoMessage() {}
 
 func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[28]
+	mi := &file_millrace_v1_task_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2944,7 +3029,7 @@ func (x *BatchGetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetRequest.ProtoReflect.Descriptor instead.
 func (*BatchGetRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *BatchGetRequest) GetIds() []string {
@@ -2964,7 +3049,7 @@ type BatchGetResponse struct {
 
 func (x *BatchGetResponse) Reset() {
 	*x = BatchGetResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3061,7 @@ func (x *BatchGetResponse) String() string {
 func (*BatchGetResponse) ProtoMessage() {}
 
 func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[29]
+	mi := &file_millrace_v1_task_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3074,7 @@ func (x *BatchGetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BatchGetResponse.ProtoReflect.Descriptor instead.
 func (*BatchGetResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *BatchGetResponse) GetTasks() []*Task {
@@ -3015,7 +3100,7 @@ type EffectsRequest struct {
 
 func (x *EffectsRequest) Reset() {
 	*x = EffectsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3027,7 +3112,7 @@ func (x *EffectsRequest) String() string {
 func (*EffectsRequest) ProtoMessage() {}
 
 func (x *EffectsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[30]
+	mi := &file_millrace_v1_task_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3040,7 +3125,7 @@ func (x *EffectsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectsRequest.ProtoReflect.Descriptor instead.
 func (*EffectsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *EffectsRequest) GetId() string {
@@ -3067,7 +3152,7 @@ type EffectsResponse struct {
 
 func (x *EffectsResponse) Reset() {
 	*x = EffectsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3079,7 +3164,7 @@ func (x *EffectsResponse) String() string {
 func (*EffectsResponse) ProtoMessage() {}
 
 func (x *EffectsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[31]
+	mi := &file_millrace_v1_task_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3092,7 +3177,7 @@ func (x *EffectsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EffectsResponse.ProtoReflect.Descriptor instead.
 func (*EffectsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{31}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *EffectsResponse) GetCommitIndex() uint64 {
@@ -3174,7 +3259,7 @@ type Effect struct {
 
 func (x *Effect) Reset() {
 	*x = Effect{}
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3186,7 +3271,7 @@ func (x *Effect) String() string {
 func (*Effect) ProtoMessage() {}
 
 func (x *Effect) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[32]
+	mi := &file_millrace_v1_task_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3199,7 +3284,7 @@ func (x *Effect) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effect.ProtoReflect.Descriptor instead.
 func (*Effect) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{32}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Effect) GetOp() string {
@@ -3260,7 +3345,7 @@ type WhyRequest struct {
 
 func (x *WhyRequest) Reset() {
 	*x = WhyRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3272,7 +3357,7 @@ func (x *WhyRequest) String() string {
 func (*WhyRequest) ProtoMessage() {}
 
 func (x *WhyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[33]
+	mi := &file_millrace_v1_task_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3285,7 +3370,7 @@ func (x *WhyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyRequest.ProtoReflect.Descriptor instead.
 func (*WhyRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{33}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WhyRequest) GetId() string {
@@ -3310,7 +3395,7 @@ type WhyResponse struct {
 
 func (x *WhyResponse) Reset() {
 	*x = WhyResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3322,7 +3407,7 @@ func (x *WhyResponse) String() string {
 func (*WhyResponse) ProtoMessage() {}
 
 func (x *WhyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[34]
+	mi := &file_millrace_v1_task_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3335,7 +3420,7 @@ func (x *WhyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyResponse.ProtoReflect.Descriptor instead.
 func (*WhyResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{34}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *WhyResponse) GetQueue() string {
@@ -3401,7 +3486,7 @@ type WhyReason struct {
 
 func (x *WhyReason) Reset() {
 	*x = WhyReason{}
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3498,7 @@ func (x *WhyReason) String() string {
 func (*WhyReason) ProtoMessage() {}
 
 func (x *WhyReason) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[35]
+	mi := &file_millrace_v1_task_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3511,7 @@ func (x *WhyReason) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhyReason.ProtoReflect.Descriptor instead.
 func (*WhyReason) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{35}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *WhyReason) GetCode() string {
@@ -3474,7 +3559,7 @@ type QueueWeight struct {
 
 func (x *QueueWeight) Reset() {
 	*x = QueueWeight{}
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3486,7 +3571,7 @@ func (x *QueueWeight) String() string {
 func (*QueueWeight) ProtoMessage() {}
 
 func (x *QueueWeight) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[36]
+	mi := &file_millrace_v1_task_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3499,7 +3584,7 @@ func (x *QueueWeight) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueWeight.ProtoReflect.Descriptor instead.
 func (*QueueWeight) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *QueueWeight) GetName() string {
@@ -3530,7 +3615,7 @@ type ClaimRequest struct {
 
 func (x *ClaimRequest) Reset() {
 	*x = ClaimRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3627,7 @@ func (x *ClaimRequest) String() string {
 func (*ClaimRequest) ProtoMessage() {}
 
 func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[37]
+	mi := &file_millrace_v1_task_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3640,7 @@ func (x *ClaimRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimRequest.ProtoReflect.Descriptor instead.
 func (*ClaimRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ClaimRequest) GetQueues() []*QueueWeight {
@@ -3610,7 +3695,7 @@ type ClaimResponse struct {
 
 func (x *ClaimResponse) Reset() {
 	*x = ClaimResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3707,7 @@ func (x *ClaimResponse) String() string {
 func (*ClaimResponse) ProtoMessage() {}
 
 func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[38]
+	mi := &file_millrace_v1_task_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3720,7 @@ func (x *ClaimResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClaimResponse.ProtoReflect.Descriptor instead.
 func (*ClaimResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{38}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ClaimResponse) GetTasks() []*Assignment {
@@ -3677,7 +3762,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3689,7 +3774,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[39]
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3702,7 +3787,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{39}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *Assignment) GetId() string {
@@ -3828,7 +3913,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3840,7 +3925,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3853,7 +3938,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *Hold) GetId() string {
@@ -3880,7 +3965,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3892,7 +3977,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3905,7 +3990,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -3933,7 +4018,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +4030,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +4043,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -3992,7 +4077,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4004,7 +4089,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4017,7 +4102,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -4043,7 +4128,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4055,7 +4140,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4068,7 +4153,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -4088,7 +4173,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4185,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4198,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -4150,7 +4235,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4162,7 +4247,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4175,7 +4260,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SettleItem) GetId() string {
@@ -4295,7 +4380,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +4392,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +4405,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -4348,7 +4433,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4360,7 +4445,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4373,7 +4458,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -4407,7 +4492,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4419,7 +4504,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4432,7 +4517,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -4457,7 +4542,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +4554,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +4567,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 // Stop confirms a cancel that was asked for. Without such a request it is refused with WRONG_STATE.
@@ -4495,7 +4580,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4507,7 +4592,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4520,7 +4605,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Stop) GetError() *TaskError {
@@ -4542,7 +4627,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4554,7 +4639,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4567,7 +4652,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -4604,7 +4689,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +4701,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4714,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -4676,7 +4761,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +4773,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4701,7 +4786,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -4721,7 +4806,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4733,7 +4818,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4746,7 +4831,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -4772,7 +4857,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +4869,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +4882,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -4816,7 +4901,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4828,7 +4913,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4841,7 +4926,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -4860,7 +4945,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4872,7 +4957,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4885,7 +4970,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -4904,7 +4989,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +5001,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +5014,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -4959,7 +5044,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4971,7 +5056,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4984,7 +5069,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -5074,7 +5159,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5086,7 +5171,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5099,7 +5184,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *UpdateResponse) GetState() State {
@@ -5128,7 +5213,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5140,7 +5225,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5153,7 +5238,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -5195,7 +5280,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5207,7 +5292,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5220,7 +5305,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *CancelResponse) GetState() State {
@@ -5254,7 +5339,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5351,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5364,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -5306,7 +5391,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5318,7 +5403,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5331,7 +5416,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *RetryResponse) GetState() State {
@@ -5359,7 +5444,7 @@ type ForceReleaseRequest struct {
 
 func (x *ForceReleaseRequest) Reset() {
 	*x = ForceReleaseRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5371,7 +5456,7 @@ func (x *ForceReleaseRequest) String() string {
 func (*ForceReleaseRequest) ProtoMessage() {}
 
 func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5384,7 +5469,7 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *ForceReleaseRequest) GetId() string {
@@ -5418,7 +5503,7 @@ type ForceReleaseResponse struct {
 
 func (x *ForceReleaseResponse) Reset() {
 	*x = ForceReleaseResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5430,7 +5515,7 @@ func (x *ForceReleaseResponse) String() string {
 func (*ForceReleaseResponse) ProtoMessage() {}
 
 func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5443,7 +5528,7 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ForceReleaseResponse) GetState() State {
@@ -5470,7 +5555,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5482,7 +5567,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5495,7 +5580,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *Fence) GetTask() string {
@@ -5524,7 +5609,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5536,7 +5621,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5549,7 +5634,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -5591,7 +5676,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5603,7 +5688,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5616,7 +5701,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -5666,7 +5751,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5678,7 +5763,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5691,7 +5776,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -5939,7 +6024,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5951,7 +6036,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5964,7 +6049,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Reserved) GetOp() string {
@@ -5984,7 +6069,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5996,7 +6081,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6009,7 +6094,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -6038,7 +6123,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6050,7 +6135,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6063,7 +6148,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -6100,7 +6185,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6112,7 +6197,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6125,7 +6210,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -6166,7 +6251,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6178,7 +6263,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6191,7 +6276,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -6218,7 +6303,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6230,7 +6315,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6243,7 +6328,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -6279,7 +6364,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6291,7 +6376,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6304,7 +6389,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *OpResult) GetTask() string {
@@ -6399,7 +6484,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6411,7 +6496,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6424,7 +6509,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -6480,7 +6565,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6492,7 +6577,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6505,7 +6590,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -6545,7 +6630,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6557,7 +6642,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6570,7 +6655,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -6630,7 +6715,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6642,7 +6727,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6655,7 +6740,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -6710,7 +6795,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6722,7 +6807,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6735,7 +6820,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -6826,7 +6911,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6838,7 +6923,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6851,7 +6936,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -6988,7 +7073,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7000,7 +7085,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7013,7 +7098,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -7071,7 +7156,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7083,7 +7168,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7096,7 +7181,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -7138,7 +7223,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7150,7 +7235,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7163,7 +7248,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -7197,7 +7282,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7209,7 +7294,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7222,7 +7307,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -7248,7 +7333,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7260,7 +7345,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7273,7 +7358,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -7293,7 +7378,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7305,7 +7390,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7318,7 +7403,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -7348,7 +7433,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7360,7 +7445,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7373,7 +7458,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -7422,7 +7507,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7434,7 +7519,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7447,7 +7532,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -7480,7 +7565,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7492,7 +7577,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7505,7 +7590,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -7525,7 +7610,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7537,7 +7622,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7550,7 +7635,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -7578,7 +7663,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7590,7 +7675,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7603,7 +7688,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -7637,7 +7722,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7649,7 +7734,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7662,7 +7747,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -7692,7 +7777,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7704,7 +7789,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7717,7 +7802,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -7750,7 +7835,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7762,7 +7847,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7775,7 +7860,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -7794,7 +7879,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7806,7 +7891,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7819,7 +7904,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -7854,7 +7939,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7866,7 +7951,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7879,7 +7964,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -8004,7 +8089,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8016,7 +8101,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8029,7 +8114,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -8061,7 +8146,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8073,7 +8158,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8086,7 +8171,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -8148,7 +8233,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8160,7 +8245,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8173,7 +8258,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -8193,7 +8278,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8205,7 +8290,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8218,7 +8303,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -8245,7 +8330,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8257,7 +8342,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8270,7 +8355,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 type DeleteNamespaceResponse struct {
@@ -8282,7 +8367,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8294,7 +8379,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8307,7 +8392,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -8330,7 +8415,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8427,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8440,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -8394,7 +8479,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8406,7 +8491,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8419,7 +8504,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 type GetNamespaceResponse struct {
@@ -8439,7 +8524,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8451,7 +8536,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8464,7 +8549,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -8540,7 +8625,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8552,7 +8637,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8565,7 +8650,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -8592,7 +8677,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8604,7 +8689,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8617,7 +8702,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -8800,7 +8885,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02by\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x02by\x12\x1e\n" +
 	"\x06reason\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06reason\x12\x14\n" +
 	"\x05force\x18\x04 \x01(\bR\x05force\x120\n" +
-	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\x91\x03\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"\xbc\x04\n" +
 	"\aAttempt\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\rR\x06number\x12\x1e\n" +
 	"\x06worker\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06worker\x120\n" +
@@ -8812,7 +8897,14 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x05token\x18\b \x01(\x04B\bʵ\x1c\x04\b\x018\x01R\x05token\x12 \n" +
 	"\asession\x18\t \x01(\tB\x06ʵ\x1c\x028\x01R\asession\x12(\n" +
 	"\vfingerprint\x18\n" +
-	" \x01(\tB\x06ʵ\x1c\x028\x01R\vfingerprint\"\x88\x01\n" +
+	" \x01(\tB\x06ʵ\x1c\x028\x01R\vfingerprint\x125\n" +
+	"\bready_at\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\areadyAt\x12;\n" +
+	"\vlease_until\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"leaseUntil\x125\n" +
+	"\bretry_at\x18\r \x01(\v2\x1a.google.protobuf.TimestampR\aretryAt\"\\\n" +
+	"\fOutcomeCount\x126\n" +
+	"\aoutcome\x18\x01 \x01(\x0e2\x14.millrace.v1.OutcomeB\x06ʵ\x1c\x028\x01R\aoutcome\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\x88\x01\n" +
 	"\x02At\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x1c\n" +
 	"\x05index\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x14\n" +
@@ -8879,10 +8971,11 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.TaskR\x04task\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"%\n" +
 	"\x13ListAttemptsRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"i\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xa2\x01\n" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.millrace.v1.AttemptR\battempts\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xe7\x02\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x127\n" +
+	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\xe7\x02\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
@@ -9549,7 +9642,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 117)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -9573,372 +9666,378 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*LogsResponse)(nil),            // 19: millrace.v1.LogsResponse
 	(*CancelAsked)(nil),             // 20: millrace.v1.CancelAsked
 	(*Attempt)(nil),                 // 21: millrace.v1.Attempt
-	(*At)(nil),                      // 22: millrace.v1.At
-	(*Error)(nil),                   // 23: millrace.v1.Error
-	(*Failure)(nil),                 // 24: millrace.v1.Failure
-	(*CreateRequest)(nil),           // 25: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),          // 26: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),      // 27: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),            // 28: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),     // 29: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),              // 30: millrace.v1.GetRequest
-	(*GetResponse)(nil),             // 31: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),     // 32: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),    // 33: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),             // 34: millrace.v1.ListRequest
-	(*ListResponse)(nil),            // 35: millrace.v1.ListResponse
-	(*BatchGetRequest)(nil),         // 36: millrace.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),        // 37: millrace.v1.BatchGetResponse
-	(*EffectsRequest)(nil),          // 38: millrace.v1.EffectsRequest
-	(*EffectsResponse)(nil),         // 39: millrace.v1.EffectsResponse
-	(*Effect)(nil),                  // 40: millrace.v1.Effect
-	(*WhyRequest)(nil),              // 41: millrace.v1.WhyRequest
-	(*WhyResponse)(nil),             // 42: millrace.v1.WhyResponse
-	(*WhyReason)(nil),               // 43: millrace.v1.WhyReason
-	(*QueueWeight)(nil),             // 44: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 45: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 46: millrace.v1.ClaimResponse
-	(*Assignment)(nil),              // 47: millrace.v1.Assignment
-	(*Hold)(nil),                    // 48: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 49: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 50: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 51: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 52: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 53: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 54: millrace.v1.SettleItem
-	(*Complete)(nil),                // 55: millrace.v1.Complete
-	(*Fail)(nil),                    // 56: millrace.v1.Fail
-	(*Snooze)(nil),                  // 57: millrace.v1.Snooze
-	(*Release)(nil),                 // 58: millrace.v1.Release
-	(*Stop)(nil),                    // 59: millrace.v1.Stop
-	(*Effects)(nil),                 // 60: millrace.v1.Effects
-	(*SettleResult)(nil),            // 61: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 62: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 63: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),           // 64: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 65: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 66: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 67: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 68: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 69: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 70: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 71: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 72: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 73: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 74: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 75: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 76: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 77: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 78: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 79: millrace.v1.Op
-	(*Reserved)(nil),                // 80: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 81: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 82: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 83: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 84: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 85: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 86: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 87: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 88: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 89: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 90: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 91: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 92: millrace.v1.QueueConfig
-	(*QueueCeilings)(nil),           // 93: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 94: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 95: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 96: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 97: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 98: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 99: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 100: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 101: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 102: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 103: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 104: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 105: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 106: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 107: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 108: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 109: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 110: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 111: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 112: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 113: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 114: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 115: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 116: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 117: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 118: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 119: millrace.v1.SetNamespaceResponse
-	nil,                             // 120: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 121: millrace.v1.Task.LabelsEntry
-	nil,                             // 122: millrace.v1.Error.DetailsEntry
-	nil,                             // 123: millrace.v1.Failure.DetailsEntry
-	nil,                             // 124: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 125: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 126: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 127: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 128: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 129: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 130: millrace.v1.RefsMoved
+	(*OutcomeCount)(nil),            // 22: millrace.v1.OutcomeCount
+	(*At)(nil),                      // 23: millrace.v1.At
+	(*Error)(nil),                   // 24: millrace.v1.Error
+	(*Failure)(nil),                 // 25: millrace.v1.Failure
+	(*CreateRequest)(nil),           // 26: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 27: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 28: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 29: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 30: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 31: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 32: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 33: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 34: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 35: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 36: millrace.v1.ListResponse
+	(*BatchGetRequest)(nil),         // 37: millrace.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 38: millrace.v1.BatchGetResponse
+	(*EffectsRequest)(nil),          // 39: millrace.v1.EffectsRequest
+	(*EffectsResponse)(nil),         // 40: millrace.v1.EffectsResponse
+	(*Effect)(nil),                  // 41: millrace.v1.Effect
+	(*WhyRequest)(nil),              // 42: millrace.v1.WhyRequest
+	(*WhyResponse)(nil),             // 43: millrace.v1.WhyResponse
+	(*WhyReason)(nil),               // 44: millrace.v1.WhyReason
+	(*QueueWeight)(nil),             // 45: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 46: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 47: millrace.v1.ClaimResponse
+	(*Assignment)(nil),              // 48: millrace.v1.Assignment
+	(*Hold)(nil),                    // 49: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 50: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 51: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 52: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 53: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 54: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 55: millrace.v1.SettleItem
+	(*Complete)(nil),                // 56: millrace.v1.Complete
+	(*Fail)(nil),                    // 57: millrace.v1.Fail
+	(*Snooze)(nil),                  // 58: millrace.v1.Snooze
+	(*Release)(nil),                 // 59: millrace.v1.Release
+	(*Stop)(nil),                    // 60: millrace.v1.Stop
+	(*Effects)(nil),                 // 61: millrace.v1.Effects
+	(*SettleResult)(nil),            // 62: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 63: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 64: millrace.v1.WaitResponse
+	(*RunNowRequest)(nil),           // 65: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 66: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 67: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 68: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 69: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 70: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 71: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 72: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 73: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 74: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 75: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 76: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 77: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 78: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 79: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 80: millrace.v1.Op
+	(*Reserved)(nil),                // 81: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 82: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 83: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 84: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 85: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 86: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 87: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 88: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 89: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 90: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 91: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 92: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 93: millrace.v1.QueueConfig
+	(*QueueCeilings)(nil),           // 94: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 95: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 96: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 97: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 98: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 99: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 100: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 101: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 102: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 103: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 104: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 105: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 106: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 107: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 108: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 109: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 110: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 111: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 112: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 113: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 114: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 115: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 116: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 117: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 118: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 119: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 120: millrace.v1.SetNamespaceResponse
+	nil,                             // 121: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 122: millrace.v1.Task.LabelsEntry
+	nil,                             // 123: millrace.v1.Error.DetailsEntry
+	nil,                             // 124: millrace.v1.Failure.DetailsEntry
+	nil,                             // 125: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 126: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 127: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 128: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 129: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 130: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 131: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	125, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	125, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	126, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	126, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	125, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	126, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	9,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	126, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	125, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	125, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	125, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	127, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	126, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	126, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	126, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	8,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	10,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	120, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	126, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	121, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	127, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	9,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	126, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	125, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	125, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	126, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	126, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	126, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	126, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	126, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	127, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	126, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	126, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	127, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	127, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	127, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	127, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	127, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	12,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	121, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	126, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	122, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	127, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
 	20,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
 	14,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
-	126, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	127, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	14,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	126, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
-	22,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	126, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	127, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	23,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
+	127, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
 	18,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
-	22,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	126, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	126, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	126, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	126, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	23,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
+	127, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	127, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	127, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	127, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 41: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	12,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	126, // 43: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	122, // 44: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	125, // 45: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
-	5,   // 46: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
-	24,  // 47: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	123, // 48: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
-	11,  // 49: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
-	22,  // 50: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
-	11,  // 51: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
-	23,  // 52: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
-	28,  // 53: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
-	22,  // 54: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
-	13,  // 55: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
-	22,  // 56: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
-	21,  // 57: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
-	22,  // 58: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
-	0,   // 59: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	126, // 60: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	126, // 61: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
-	13,  // 62: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	22,  // 63: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	13,  // 64: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
-	22,  // 65: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	126, // 66: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
-	40,  // 67: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
-	40,  // 68: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
-	22,  // 69: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
-	6,   // 70: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
-	0,   // 71: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	126, // 72: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
-	43,  // 73: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
-	22,  // 74: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	126, // 75: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
-	44,  // 76: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	125, // 77: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	125, // 78: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	47,  // 79: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	22,  // 80: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	9,   // 81: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	48,  // 82: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	125, // 83: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	126, // 84: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	50,  // 85: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	22,  // 86: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	54,  // 87: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	61,  // 88: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	22,  // 89: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	55,  // 90: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	56,  // 91: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	57,  // 92: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	58,  // 93: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	59,  // 94: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	60,  // 95: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	12,  // 96: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	125, // 97: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	126, // 98: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	125, // 99: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	12,  // 100: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	91,  // 101: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	79,  // 102: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 103: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	86,  // 104: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	23,  // 105: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	13,  // 106: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	22,  // 107: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	22,  // 108: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	22,  // 109: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	126, // 110: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	125, // 111: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	124, // 112: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	126, // 113: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 114: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	22,  // 115: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
-	0,   // 116: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	22,  // 117: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
-	0,   // 118: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	22,  // 119: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
-	0,   // 120: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	22,  // 121: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	76,  // 122: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	91,  // 123: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	79,  // 124: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	86,  // 125: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	22,  // 126: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	11,  // 127: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	81,  // 128: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	84,  // 129: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	85,  // 130: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	82,  // 131: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	83,  // 132: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	87,  // 133: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	88,  // 134: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	91,  // 135: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	89,  // 136: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	90,  // 137: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	127, // 138: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	128, // 139: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	129, // 140: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	80,  // 141: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	48,  // 142: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	55,  // 143: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	126, // 144: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	48,  // 145: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	56,  // 146: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	48,  // 147: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	57,  // 148: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 149: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	130, // 150: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	7,   // 151: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	125, // 152: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	125, // 153: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	8,   // 154: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	125, // 155: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	125, // 156: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	125, // 157: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	125, // 158: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	125, // 159: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	125, // 160: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	93,  // 161: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	125, // 162: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	125, // 163: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	126, // 164: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	126, // 165: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	126, // 166: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	22,  // 167: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	22,  // 168: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	108, // 169: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	22,  // 170: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	92,  // 171: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	22,  // 172: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	92,  // 173: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	22,  // 174: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	22,  // 175: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	126, // 176: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	94,  // 177: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	108, // 178: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	22,  // 179: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	115, // 180: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	110, // 181: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	22,  // 182: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	115, // 183: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	110, // 184: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	22,  // 185: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	25,  // 186: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	27,  // 187: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	30,  // 188: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	36,  // 189: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	32,  // 190: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	15,  // 191: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	17,  // 192: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	38,  // 193: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	41,  // 194: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	34,  // 195: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	45,  // 196: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	49,  // 197: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	52,  // 198: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	62,  // 199: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	64,  // 200: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	66,  // 201: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	68,  // 202: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	70,  // 203: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	72,  // 204: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	74,  // 205: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	77,  // 206: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	99,  // 207: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	101, // 208: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	103, // 209: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	105, // 210: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	95,  // 211: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	97,  // 212: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	107, // 213: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	111, // 214: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	113, // 215: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	116, // 216: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	118, // 217: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	26,  // 218: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	29,  // 219: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	31,  // 220: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	37,  // 221: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	33,  // 222: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	16,  // 223: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	19,  // 224: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	39,  // 225: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	42,  // 226: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	35,  // 227: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	46,  // 228: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	51,  // 229: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	53,  // 230: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	63,  // 231: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	65,  // 232: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	67,  // 233: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	69,  // 234: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	71,  // 235: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	73,  // 236: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	75,  // 237: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	78,  // 238: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	100, // 239: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	102, // 240: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	104, // 241: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	106, // 242: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	96,  // 243: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	98,  // 244: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	109, // 245: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	112, // 246: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	114, // 247: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	117, // 248: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	119, // 249: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	218, // [218:250] is the sub-list for method output_type
-	186, // [186:218] is the sub-list for method input_type
-	186, // [186:186] is the sub-list for extension type_name
-	186, // [186:186] is the sub-list for extension extendee
-	0,   // [0:186] is the sub-list for field type_name
+	127, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	127, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	127, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	1,   // 46: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
+	127, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	123, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	126, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	5,   // 50: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
+	25,  // 51: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
+	124, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	11,  // 53: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
+	23,  // 54: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
+	11,  // 55: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
+	24,  // 56: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
+	29,  // 57: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
+	23,  // 58: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
+	13,  // 59: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
+	23,  // 60: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
+	21,  // 61: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
+	23,  // 62: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
+	22,  // 63: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
+	0,   // 64: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
+	127, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	127, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	13,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	23,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	13,  // 69: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
+	23,  // 70: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
+	127, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	41,  // 72: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
+	41,  // 73: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
+	23,  // 74: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
+	6,   // 75: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
+	0,   // 76: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
+	127, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	44,  // 78: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
+	23,  // 79: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
+	127, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	45,  // 81: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	126, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	126, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	48,  // 84: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	23,  // 85: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	9,   // 86: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	49,  // 87: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	126, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	127, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	51,  // 90: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	23,  // 91: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	55,  // 92: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	62,  // 93: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	23,  // 94: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	56,  // 95: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	57,  // 96: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	58,  // 97: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	59,  // 98: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	60,  // 99: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	61,  // 100: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	12,  // 101: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	126, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	127, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	126, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	12,  // 105: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	92,  // 106: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	80,  // 107: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 108: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	87,  // 109: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	24,  // 110: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	13,  // 111: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	23,  // 112: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	23,  // 113: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	23,  // 114: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	127, // 115: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	126, // 116: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	125, // 117: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	127, // 118: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 119: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	23,  // 120: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 121: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	23,  // 122: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 123: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	23,  // 124: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 125: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	23,  // 126: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	77,  // 127: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	92,  // 128: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	80,  // 129: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	87,  // 130: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	23,  // 131: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	11,  // 132: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	82,  // 133: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	85,  // 134: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	86,  // 135: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	83,  // 136: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	84,  // 137: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	88,  // 138: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	89,  // 139: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	92,  // 140: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	90,  // 141: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	91,  // 142: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	128, // 143: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	129, // 144: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	130, // 145: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	81,  // 146: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	49,  // 147: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	56,  // 148: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	127, // 149: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	49,  // 150: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	57,  // 151: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	49,  // 152: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	58,  // 153: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 154: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	131, // 155: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	7,   // 156: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	126, // 157: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	126, // 158: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	8,   // 159: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	126, // 160: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	126, // 161: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	126, // 162: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	126, // 163: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	126, // 164: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	126, // 165: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	94,  // 166: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	126, // 167: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	126, // 168: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	127, // 169: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	127, // 170: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	127, // 171: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	23,  // 172: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	23,  // 173: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	109, // 174: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	23,  // 175: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	93,  // 176: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	23,  // 177: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	93,  // 178: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	23,  // 179: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	23,  // 180: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	127, // 181: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	95,  // 182: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	109, // 183: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	23,  // 184: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	116, // 185: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	111, // 186: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 187: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	116, // 188: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	111, // 189: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 190: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	26,  // 191: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	28,  // 192: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	31,  // 193: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	37,  // 194: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	33,  // 195: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	15,  // 196: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	17,  // 197: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	39,  // 198: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	42,  // 199: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	35,  // 200: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	46,  // 201: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	50,  // 202: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	53,  // 203: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	63,  // 204: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	65,  // 205: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	67,  // 206: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	69,  // 207: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	71,  // 208: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	73,  // 209: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	75,  // 210: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	78,  // 211: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	100, // 212: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	102, // 213: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	104, // 214: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	106, // 215: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	96,  // 216: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	98,  // 217: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	108, // 218: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	112, // 219: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	114, // 220: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	117, // 221: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	119, // 222: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	27,  // 223: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	30,  // 224: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	32,  // 225: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	38,  // 226: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	34,  // 227: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	16,  // 228: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	19,  // 229: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	40,  // 230: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	43,  // 231: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	36,  // 232: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	47,  // 233: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	52,  // 234: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	54,  // 235: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	64,  // 236: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	66,  // 237: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	68,  // 238: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	70,  // 239: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	72,  // 240: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	74,  // 241: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	76,  // 242: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	79,  // 243: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	101, // 244: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	103, // 245: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	105, // 246: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	107, // 247: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	97,  // 248: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	99,  // 249: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	110, // 250: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	113, // 251: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	115, // 252: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	118, // 253: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	120, // 254: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	223, // [223:255] is the sub-list for method output_type
+	191, // [191:223] is the sub-list for method input_type
+	191, // [191:191] is the sub-list for extension type_name
+	191, // [191:191] is the sub-list for extension extendee
+	0,   // [0:191] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -9951,17 +10050,17 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_task_proto_msgTypes[3].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[5].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[7].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[15].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[37].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[46].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[16].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[38].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[47].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
 		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[60].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[71].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[61].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[72].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -9978,25 +10077,25 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[79].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[80].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[81].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[83].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[82].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[95].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[97].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[102].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[110].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[85].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[98].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[103].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[111].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   117,
+			NumMessages:   118,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

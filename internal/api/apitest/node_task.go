@@ -55,10 +55,13 @@ func (n *Node) TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, m
 }
 
 // Attempts answers as a test has set.
-func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) ([]core.Attempt, core.At, error) {
+func (n *Node) Attempts(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.AttemptList, core.At, error) {
 	n.step()
 	_, at, err := n.Task(ctx, p, id, o)
-	return []core.Attempt{{Number: 1, Outcome: core.OutcomeFailed, Error: core.TaskError{Code: "x"}}}, at, err
+	return core.AttemptList{
+		Attempts: []core.Attempt{{Number: 22, Outcome: core.OutcomeFailed, Error: core.TaskError{Code: "x"}}},
+		Older:    []core.OutcomeCount{{Outcome: core.OutcomeCrashed, Count: 21}},
+	}, at, err
 }
 
 // Tasks answers as a test has set.

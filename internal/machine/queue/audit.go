@@ -47,15 +47,15 @@ type audit struct {
 	findings []string
 
 	// The numbers of records that state records say there are.
-	tasks, results, holders, attempts int
-	tombstones, windows               int
-	cancels, expiries, labels         int
-	effects                           int
-	reports, logs, checkpoints        int
-	errors                            int
+	tasks, results, holders, attempts, older int
+	tombstones, windows                      int
+	cancels, expiries, labels                int
+	effects                                  int
+	reports, logs, checkpoints               int
+	errors                                   int
 	// The numbers of rows that were seen.
 	payloadRows, resultRows, holderRows int
-	attemptRows                         int
+	attemptRows, olderRows              int
 	timerRows                           [5]int
 	wallRows                            int
 	cancelRows, expiryRows, labelRows   int
@@ -125,7 +125,11 @@ func (a *audit) row(key, value []byte) error {
 	case keys.RecordTaskHolder:
 		a.holderRows++
 	case keys.RecordTaskAttempt:
-		a.attemptRows++
+		if keys.DecodeTaskAttempt(key) == olderAttempts {
+			a.olderRows++
+		} else {
+			a.attemptRows++
+		}
 	case keys.RecordReady:
 		a.indexRows[core.Ready]++
 	case keys.RecordRunning:
@@ -273,7 +277,9 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 	bytes += told
 	a.tasks++
 	a.indexed[rec.state]++
-	a.attempts += attemptsOf(&rec)
+	if err := a.attemptsOf(id, &rec); err != nil {
+		return err
+	}
 	q.found.states[rec.state]++
 	q.found.bytes += bytes
 	if rec.state.Terminal() {
@@ -358,17 +364,34 @@ func (a *audit) spec(id core.TaskID) (s spec, err error) {
 	return decodeSpec(value)
 }
 
-// attemptsOf is how many attempts of a task have a record: all but the one that the state record
-// holds, at most those that are kept.
-func attemptsOf(rec *record) int {
+// attemptsOf counts the attempts of a task that have a record: all but the one that the state record holds, at most those that are
+// kept. Of the others it checks that not more were counted than there were: programs of an older format counted none.
+func (a *audit) attemptsOf(id core.TaskID, rec *record) error {
 	n := int(rec.attempt)
 	if rec.held() {
 		n-- // it is in the state record
 	}
-	if n > keptAttempts {
-		n = keptAttempts
+	a.attempts += min(n, keptAttempts)
+	if n <= keptAttempts {
+		return nil
 	}
-	return n
+	value, ok, err := a.v.Get(keys.AppendTaskAttempt(nil, a.p, id, olderAttempts))
+	if err != nil || !ok {
+		return err
+	}
+	a.older++
+	counts, err := decodeOlder(value)
+	if err != nil {
+		return err
+	}
+	counted := uint64(0)
+	for _, c := range counts {
+		counted += c
+	}
+	if counted > uint64(n-keptAttempts) {
+		a.find("task %s counts %d attempts that are not kept, of %d", id, counted, n-keptAttempts)
+	}
+	return nil
 }
 
 // below checks that a task's token and place were issued.
@@ -455,6 +478,7 @@ func (a *audit) finish() {
 		{"results", a.resultRows, a.results},
 		{"workers", a.holderRows, a.holders},
 		{"attempts", a.attemptRows, a.attempts},
+		{"counts of older attempts", a.olderRows, a.older},
 		{"cancels", a.cancelRows, a.cancels},
 		{"expiries", a.expiryRows, a.expiries},
 		{"labels", a.labelRows, a.labels},

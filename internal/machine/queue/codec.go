@@ -57,6 +57,9 @@ const (
 	formEffects byte = 24
 	// A bulk job.
 	formBulk byte = 25
+	// An attempt that has ended, with the times around it, and how many older attempts of a task ended in which way.
+	formAttemptTimes byte = 26
+	formOlder        byte = 27
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for
@@ -529,7 +532,18 @@ func decodeEnded(b []byte) (e ended, err error) {
 
 // appendAttempt writes the record of an attempt, whose number is in the key.
 func appendAttempt(b []byte, a *core.Attempt) []byte {
-	b = append(b, formAttempt, byte(a.Outcome))
+	form := formAttempt
+	if a.ReadyAt != 0 {
+		form = formAttemptTimes
+	}
+	b = append(b, form, byte(a.Outcome))
+	if form == formAttemptTimes {
+		retry := core.ShardTime(0)
+		if a.RetryAt != 0 {
+			retry = a.RetryAt - a.End
+		}
+		b = putUint(putInt(putInt(b, int64(a.Start-a.ReadyAt)), int64(a.LeaseUntil-a.Start)), uint64(retry))
+	}
 	b = putString(b, a.Worker)
 	b = append(b, a.Session[:]...)
 	b = putInt(putInt(b, int64(a.Start)), int64(a.End))
@@ -539,13 +553,61 @@ func appendAttempt(b []byte, a *core.Attempt) []byte {
 
 // decodeAttempt reads what appendAttempt wrote. The number is in the key.
 func decodeAttempt(b []byte) (a core.Attempt, err error) {
-	r := read(b, formAttempt)
-	a.Outcome = core.Outcome(r.byte())
+	times := len(b) > 0 && b[0] == formAttemptTimes
+	form := formAttempt
+	if times {
+		form = formAttemptTimes
+	}
+	r := read(b, form)
+	if a.Outcome = core.Outcome(r.byte()); !a.Outcome.Valid() {
+		return a, errs.Corruptf("attempt has outcome %d", a.Outcome)
+	}
+	var waited, lease, retry core.ShardTime
+	if times {
+		waited, lease, retry = core.ShardTime(r.int()), core.ShardTime(r.int()), core.ShardTime(r.uint())
+	}
 	a.Worker, a.Session = r.string(), r.session()
 	a.Start, a.End = core.ShardTime(r.int()), core.ShardTime(r.int())
 	a.Index, a.Token = r.uint(), core.Token(r.uint())
 	a.Error = core.TaskError{Code: r.string(), Message: r.string(), Stack: r.string()}
+	if times {
+		a.ReadyAt, a.LeaseUntil = a.Start-waited, a.Start+lease
+		if retry != 0 {
+			a.RetryAt = a.End + retry
+		}
+	}
 	return a, r.done("attempt")
+}
+
+// olderAttempts is the number under which the counts of a task's attempts stand whose own records are gone. Attempts begin at 1.
+const olderAttempts = 0
+
+// outcomes counts attempts by core.Outcome; those of OutcomeNone are of unknown outcome.
+type outcomes [core.Outcomes]uint64
+
+// appendOlder writes the counts of older attempts: pairs of outcome and count, in order.
+func appendOlder(b []byte, o *outcomes) []byte {
+	b = append(b, formOlder)
+	for i, n := range o {
+		if n > 0 {
+			b = putUint(append(b, byte(i)), n)
+		}
+	}
+	return b
+}
+
+// decodeOlder reads what appendOlder wrote.
+func decodeOlder(b []byte) (o outcomes, err error) {
+	r := read(b, formOlder)
+	for last := -1; len(r.b) > 0; {
+		i := int(r.byte())
+		n := r.uint()
+		if i <= last || i >= len(o) || n == 0 {
+			return o, errs.Corruptf("counts of older attempts make no sense")
+		}
+		o[i], last = n, i
+	}
+	return o, r.done("older attempts")
 }
 
 // appendResult writes a result with its content type; an empty type means JSON. The result is all

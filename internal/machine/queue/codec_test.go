@@ -137,8 +137,13 @@ func controlSamples() []sample {
 		Worker: "w", Session: core.SessionID{9}, Start: epoch, End: epoch + 5, Outcome: core.OutcomeFailed,
 		Error: core.TaskError{Code: "E", Message: "m", Stack: "s"}, Index: 88, Token: 5,
 	}
+	timed := attempt
+	timed.ReadyAt, timed.LeaseUntil, timed.RetryAt = epoch-7, epoch+30_000, epoch+1005
+	older := outcomes{core.OutcomeNone: 1, core.OutcomeFailed: 300, core.OutcomeCancelled: 2}
 	return []sample{
 		of("attempt", appendAttempt(nil, &attempt), attempt, decodeAttempt),
+		of("attempt, times", appendAttempt(nil, &timed), timed, decodeAttempt),
+		of("older attempts", appendOlder(nil, &older), older, decodeOlder),
 		of("config", appendConfig(nil, &queueRow{number: 3, config: config}), queueRow{number: 3, config: config}, decodeConfig),
 		of("config, limits, paused", appendConfig(nil, &bounded), bounded, decodeConfig),
 		of("cancel", appendCancel(nil, &cancel), cancel, decodeCancel),

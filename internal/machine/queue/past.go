@@ -102,6 +102,14 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) erro
 	first := uint32(1)
 	if last > keptAttempts {
 		first = last - keptAttempts + 1
+		m.key = keys.AppendTaskAttempt(m.key[:0], m.p, id, olderAttempts)
+		_, counted, err := tx.Get(m.key)
+		if err != nil {
+			return err
+		}
+		if counted { // by a program that counts them
+			tx.Delete(m.mem.own(m.key))
+		}
 	}
 	for n := first; n <= last; n++ {
 		m.key = keys.AppendTaskAttempt(m.key[:0], m.p, id, n)

@@ -65,34 +65,71 @@ func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, boo
 	return a, err == nil, err
 }
 
-// Attempts reads the last attempts of a task, at most keptAttempts, oldest first. The one that
-// runs, and the one that completed the task, are part of its state record.
-func Attempts(v core.View, p core.Partition, id core.TaskID) ([]core.Attempt, bool, error) {
+// Attempts reads the last attempts of a task, at most keptAttempts, oldest first, and how many before them ended in which way. The
+// one that runs, and the one that completed the task, are part of its state record.
+func Attempts(v core.View, p core.Partition, id core.TaskID) (list core.AttemptList, ok bool, err error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok {
-		return nil, false, err
+		return list, false, err
 	}
 	s, l, ok, err := readSpec(v, p, id, rec.queue)
 	if err != nil || !ok {
-		return nil, false, err
+		return list, false, err
 	}
 	out, err := readAttempts(v, p, id, rec.attempt)
 	if err != nil {
-		return nil, false, err
+		return list, false, err
 	}
 	for i := range out {
 		out[i].Fingerprint = fingerprintOfAttempt(s.kindName(l.name), &out[i])
 	}
 	if rec.held() {
 		if rec.worker, err = readWorker(v, p, id, &rec); err != nil {
-			return nil, false, err
+			return list, false, err
 		}
 		out = append(out, core.Attempt{
 			Number: rec.attempt, Worker: rec.worker, Session: rec.session, Start: rec.startedAt, End: rec.endedAt,
-			Outcome: rec.outcome, Index: rec.endedIdx, Token: rec.token,
+			Outcome: rec.outcome, Index: rec.endedIdx, Token: rec.token, ReadyAt: rec.readyAt, LeaseUntil: rec.leaseUntil,
 		})
 	}
-	return out[max(0, len(out)-keptAttempts):], true, nil
+	list.Attempts = out[max(0, len(out)-keptAttempts):]
+	if int(rec.attempt) > len(list.Attempts) {
+		older, err := readOlder(v, p, id)
+		if err != nil {
+			return list, false, err
+		}
+		for _, a := range out[:len(out)-len(list.Attempts)] {
+			older[a.Outcome]++
+		}
+		list.Older = older.list(uint64(rec.attempt) - uint64(len(list.Attempts)))
+	}
+	return list, true, nil
+}
+
+// readOlder reads how many attempts of a task whose records are gone ended in which way.
+func readOlder(v core.View, p core.Partition, id core.TaskID) (o outcomes, err error) {
+	value, ok, err := v.Get(keys.AppendTaskAttempt(nil, p, id, olderAttempts))
+	if err != nil || !ok {
+		return o, err
+	}
+	return decodeOlder(value)
+}
+
+// list lists the counts that are not 0. Of all attempts, those that were not counted are of unknown outcome.
+func (o *outcomes) list(all uint64) (list []core.OutcomeCount) {
+	counted := uint64(0)
+	for _, n := range o {
+		counted += n
+	}
+	if all > counted {
+		o[core.OutcomeNone] += all - counted
+	}
+	for i, n := range o {
+		if n > 0 {
+			list = append(list, core.OutcomeCount{Outcome: core.Outcome(i), Count: n})
+		}
+	}
+	return list
 }
 
 // Held returns the running tasks of a session in order of token, with Task, Token, Attempt, Queue

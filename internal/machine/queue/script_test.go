@@ -641,11 +641,11 @@ func (s *script) show(w words) string {
 		fmt.Fprintf(&b, "  max_attempts=%d max_crashes=%d max_deliveries=%d lease=%s max_run=%s priority=%d unique=%q\n",
 			t.MaxAttempts, t.MaxCrashes, t.MaxDeliveries, t.Lease.Duration(), t.MaxRun.Duration(), t.Priority, t.Unique)
 	}
-	attempts, _, err := Attempts(s.tx, testPartition, t.ID)
+	list, _, err := Attempts(s.tx, testPartition, t.ID)
 	if err != nil {
 		return err.Error() + "\n"
 	}
-	for _, a := range attempts {
+	for _, a := range list.Attempts {
 		fmt.Fprintf(&b, "  attempt %d token=%d by %s %s", a.Number, a.Token, a.Worker, since(a.Start))
 		if a.End != 0 {
 			fmt.Fprintf(&b, " to %s: %s", since(a.End), a.Outcome)

@@ -129,7 +129,12 @@ func (m *Machine) lose(r *run, why string) {
 // says. The limit of deliveries is judged here, over all outcomes. It returns the new state.
 func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) (core.State, error) {
 	m.stop(tx, r)
-	m.saveAttempt(tx, c, r, n)
+	if limit := r.queue.maxDeliveries(&r.settings); !n.dead && limit > 0 && int64(r.rec.deliveries()) >= int64(limit) {
+		n.dead, n.reason = true, reasonMaxDeliveries
+	}
+	if err := m.saveAttempt(tx, c, r, &n); err != nil {
+		return 0, err
+	}
 	m.touch(r.queue)
 	if err := m.countAttempt(tx, c, r, &n); err != nil {
 		return 0, err
@@ -153,9 +158,6 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 		rec.state, rec.reason, rec.hasCancel = core.Cancelled, reasonNone, true
 		return core.Cancelled, m.finish(tx, c, r, &rec, nil, 0)
 	}
-	if limit := r.queue.maxDeliveries(&r.settings); !n.dead && limit > 0 && int64(rec.deliveries()) >= int64(limit) {
-		n.dead, rec.reason = true, reasonMaxDeliveries
-	}
 	if n.dead {
 		m.move(r.queue, core.Running, 0)
 		rec.state = core.Dead
@@ -175,22 +177,56 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 
 // saveAttempt records a delivery that did not complete its task. Beyond the number that is kept,
 // the oldest record makes room.
-func (m *Machine) saveAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) {
+func (m *Machine) saveAttempt(tx core.Txn, c *core.ApplyContext, r *run, n *next) error {
 	a := core.Attempt{
 		Worker: r.rec.worker, Session: r.rec.session, Start: r.rec.startedAt, End: c.Stamp,
 		Outcome: n.outcome, Error: n.err, Index: c.Index, Token: r.rec.token,
 	}
+	if c.Format >= core.FormatOperate {
+		a.ReadyAt, a.LeaseUntil = r.rec.readyAt, r.rec.leaseUntil
+		if !n.dead && !n.back && r.rec.cancelUntil == 0 && waits(c, n.at) {
+			a.RetryAt = n.at.shard(c)
+		}
+	}
 	m.key = keys.AppendTaskAttempt(m.key[:0], m.p, r.id, r.rec.attempt)
 	m.value = appendAttempt(m.value[:0], &a)
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
-	if r.rec.attempt > keptAttempts {
-		m.key = keys.AppendTaskAttempt(m.key[:0], m.p, r.id, r.rec.attempt-keptAttempts)
-		tx.Delete(m.mem.own(m.key))
-	}
 	if r.rec.longHolder {
 		m.key = keys.AppendTaskHolder(m.key[:0], m.p, r.id)
 		tx.Delete(m.mem.own(m.key))
 	}
+	if r.rec.attempt > keptAttempts {
+		return m.forgetAttempt(tx, c, r.id, r.rec.attempt-keptAttempts)
+	}
+	return nil
+}
+
+// forgetAttempt deletes the record of an attempt, whose outcome is counted with those of the attempts before it.
+func (m *Machine) forgetAttempt(tx core.Txn, c *core.ApplyContext, id core.TaskID, number uint32) error {
+	m.key = keys.AppendTaskAttempt(m.key[:0], m.p, id, number)
+	key := m.mem.own(m.key)
+	if c.Format >= core.FormatOperate {
+		value, ok, err := tx.Get(key)
+		if err != nil {
+			return err
+		}
+		var a core.Attempt // an attempt without a record counts as one of unknown outcome
+		if ok {
+			if a, err = decodeAttempt(value); err != nil {
+				return err
+			}
+		}
+		older, err := readOlder(tx, m.p, id)
+		if err != nil {
+			return err
+		}
+		older[a.Outcome]++
+		m.key = keys.AppendTaskAttempt(m.key[:0], m.p, id, olderAttempts)
+		m.value = appendOlder(m.value[:0], &older)
+		tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+	}
+	tx.Delete(key)
+	return nil
 }
 
 // settledBefore answers a settle whose token is not live. It is a replay when that token ended its attempt

@@ -45,6 +45,14 @@ func now(c *core.ApplyContext, wall bool) core.ShardTime {
 // waits says whether due is still to come at this entry.
 func waits(c *core.ApplyContext, d due) bool { return d.at > now(c, d.wall) }
 
+// shard is d as a shard time, by what the wall clocks show now.
+func (d due) shard(c *core.ApplyContext) core.ShardTime {
+	if d.wall {
+		return d.at.Add(-c.Shift)
+	}
+	return d.at
+}
+
 // wallDue is the earliest shard time at which the first timer by wall clock is due, by what the
 // wall clocks show now; core.Never without such a timer. A step of the wall clocks moves it.
 func (m *Machine) wallDue() core.ShardTime {
