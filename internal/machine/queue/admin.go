@@ -25,13 +25,8 @@ func (m *Machine) applyDelete(tx core.Txn, c *core.ApplyContext, op *core.TaskDe
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}
-	row := pastRow{at: rec.endedAt, id: op.Task}
-	m.key = keys.AppendTerminal(m.key[:0], m.p, l.number, rec.state, row.at, row.id)
-	value, err := must(tx, m.key, "task %s in the index of ended tasks", op.Task)
+	row, err := m.pastRowOf(tx, l, op.Task, &rec)
 	if err != nil {
-		return core.OpResult{}, nil, err
-	}
-	if row.ended, err = decodeEnded(value); err != nil {
 		return core.OpResult{}, nil, err
 	}
 	tx.Delete(m.mem.own(m.key))

@@ -15,8 +15,8 @@ import (
 // next part begins: who leads next goes on from there, and no task is met twice by that.
 
 const (
-	// bulkActs is how many tasks one part acts on at most, and bulkRows how many rows it looks at. They bound for how long other
-	// work of the partition waits.
+	// bulkActs is how many tasks all jobs of a partition act on at most in one tick, and bulkRows how many rows they look at. They
+	// bound for how long other work waits: about a millisecond. A job that lags does its next part in the next tick.
 	bulkActs = 128
 	bulkRows = 1_024
 	// bulkChunk is how many rows are read at once at least.
@@ -192,9 +192,10 @@ func (m *Machine) bulkDue() core.ShardTime {
 	return due
 }
 
-// tickBulk does parts of the jobs that are due, the one that waits longest first, up to budget tasks.
+// tickBulk does parts of the jobs that are due, the one that waits longest first, up to budget and bulkActs tasks.
 func (m *Machine) tickBulk(tx core.Txn, c *core.ApplyContext, budget int) (used int, err error) {
 	rows := bulkRows
+	budget = min(budget, bulkActs)
 	for used < budget && rows > 0 {
 		due := -1
 		for i := range m.bulks {
@@ -248,13 +249,16 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 			}
 			looked++
 			j.cursor = r.after
-			ok, err := w.match(r.task)
+			rec, ok, err := w.match(r.task)
 			if err != nil {
 				return acted, looked, err
 			}
 			if ok {
 				acted++
-				if err := m.bulkAct(tx, &by, j, r.task); err != nil {
+				m.looked.id, m.looked.rec, m.looked.ended = r.task, &rec, r.ended
+				err := m.bulkAct(tx, &by, j, r.task)
+				m.looked.rec, m.looked.ended = nil, nil
+				if err != nil {
 					return acted, looked, err
 				}
 			}

@@ -92,7 +92,7 @@ func TestABulkJobGoesOnAfterARestart(t *testing.T) {
 			t.Fatal(jobs, err)
 		}
 		j := jobs[0]
-		if j.Done-done > 1000 {
+		if j.Done-done > bulkActs {
 			t.Fatalf("one tick cancelled %d tasks", j.Done-done)
 		}
 		if done = j.Done; j.State == core.BulkDone {

@@ -26,6 +26,8 @@ type bulkLeg struct {
 	from, to []byte
 	// task reads the task of a row.
 	task func(key, value []byte) (core.TaskID, error)
+	// ended says that it is the index of ended tasks.
+	ended bool
 }
 
 // newBulkWalk begins a walk. queue is the number of the queue that the filter names; 0: it names none. m is that of the entry which
@@ -37,10 +39,10 @@ func newBulkWalk(v core.View, p core.Partition, op *core.BulkStart, queue uint32
 	switch {
 	case len(op.Tasks.Labels) > 0:
 		from, to := keys.LabelRange(p, op.Tasks.Labels[0].Name, op.Tasks.Labels[0].Value)
-		w.legs = []bulkLeg{{from, to, rowOf(keys.DecodeLabel)}}
+		w.legs = []bulkLeg{{from: from, to: to, task: rowOf(keys.DecodeLabel)}}
 	case queue == 0:
 		from, to := keys.TaskStateRange(p)
-		w.legs = []bulkLeg{{from, to, rowOf(keys.DecodeTaskState)}}
+		w.legs = []bulkLeg{{from: from, to: to, task: rowOf(keys.DecodeTaskState)}}
 	default:
 		for _, s := range op.Action.States() {
 			if op.Tasks.State == 0 || op.Tasks.State == s {
@@ -59,9 +61,9 @@ func (w *bulkWalk) addState(s core.State) {
 	}
 	if s == core.Scheduled {
 		from, to := keys.TimerRangeAll(w.p, minTime)
-		w.legs = append(w.legs, bulkLeg{from, to, row})
+		w.legs = append(w.legs, bulkLeg{from: from, to: to, task: row})
 		from, to = keys.WallTimerRangeAll(w.p, minTime)
-		w.legs = append(w.legs, bulkLeg{from, to, row})
+		w.legs = append(w.legs, bulkLeg{from: from, to: to, task: row})
 		return
 	}
 	from, to := listRange(w.p, s, w.number)
@@ -73,7 +75,7 @@ func (w *bulkWalk) addState(s core.State) {
 			to, _ = keys.TerminalRange(w.p, w.number, s, w.before+1)
 		}
 	}
-	w.legs = append(w.legs, bulkLeg{from, to, row})
+	w.legs = append(w.legs, bulkLeg{from: from, to: to, task: row, ended: s.Terminal()})
 }
 
 // bulkRow is a row that a walk came to.
@@ -81,6 +83,8 @@ type bulkRow struct {
 	task core.TaskID
 	// after is the cursor with which the walk goes on after the row.
 	after []byte
+	// ended is the value of a row of the index of ended tasks; nil: the row is of another index.
+	ended []byte
 }
 
 // next returns the next rows, at most n of them, from a cursor on; nil: from the first row. end says that there are no more. A cursor
@@ -110,7 +114,11 @@ func (w *bulkWalk) next(cursor []byte, n int) (rows []bulkRow, end bool, err err
 				return false, nil
 			}
 			id, err := l.task(key, value)
-			rows = append(rows, bulkRow{id, append([]byte{byte(leg)}, keys.QueueTail(key)...)})
+			row := bulkRow{task: id, after: append([]byte{byte(leg)}, keys.QueueTail(key)...)}
+			if l.ended {
+				row.ended = bytes.Clone(value)
+			}
+			rows = append(rows, row)
 			return true, err
 		})
 		if full || err != nil {
@@ -120,24 +128,24 @@ func (w *bulkWalk) next(cursor []byte, n int) (rows []bulkRow, end bool, err err
 	return rows, true, nil
 }
 
-// match reports whether a task is one of those that the job is about. A row of the timer index may be of something else, whose id
-// has no record.
-func (w *bulkWalk) match(id core.TaskID) (bool, error) {
-	rec, ok, err := w.record(id)
+// match reads the record of a task, and reports whether it is one of those that the job is about. A row of the timer index may be of
+// something else, whose id has no record.
+func (w *bulkWalk) match(id core.TaskID) (rec record, ok bool, err error) {
+	rec, ok, err = w.record(id)
 	switch {
 	case err != nil || !ok:
-		return false, err
+		return rec, false, err
 	case !slices.Contains(w.action.States(), rec.state):
-		return false, nil
+		return rec, false, nil
 	case rec.state.Terminal() && rec.endedAt > w.before:
-		return false, nil
+		return rec, false, nil
 	case w.action == core.BulkPrioritize && rec.priority == w.priority:
-		return false, nil
+		return rec, false, nil
 	case rec.state.Terminal() && w.number != 0 && !w.q.Picky():
-		return true, nil // it ended before, so it was created before
+		return rec, true, nil // it ended before, so it was created before
 	}
 	s, _, ok, err := w.picker.match(id, &rec)
-	return ok && s.createdAt <= w.before, err
+	return rec, ok && s.createdAt <= w.before, err
 }
 
 // CountBulk counts what a bulk job would find, looking at up to rows rows from a cursor on, and reads the first tasks, up to sample.
@@ -158,7 +166,7 @@ func CountBulk(v core.View, p core.Partition, op *core.BulkStart, shift core.Mil
 	}
 	for _, r := range found {
 		id := r.task
-		ok, err := w.match(id)
+		_, ok, err := w.match(id)
 		if err != nil {
 			return c, err
 		}

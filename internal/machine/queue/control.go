@@ -177,16 +177,24 @@ func (m *Machine) applyRedrive(tx core.Txn, c *core.ApplyContext, op *core.TaskR
 	return core.OpResult{Task: op.Task, State: core.Ready}, nil, m.afterPast(tx, l.pastOf(from), row.at)
 }
 
+// pastRowOf reads the row of an ended task in the index of ended tasks. Its key is in m.key.
+func (m *Machine) pastRowOf(v core.View, l *queueState, id core.TaskID, rec *record) (row pastRow, err error) {
+	row = pastRow{at: rec.endedAt, id: id}
+	m.key = keys.AppendTerminal(m.key[:0], m.p, l.number, rec.state, row.at, id)
+	value := m.looked.ended
+	if m.looked.rec == nil || m.looked.id != id || value == nil {
+		if value, err = must(v, m.key, "task %s in the index of ended tasks", id); err != nil {
+			return row, err
+		}
+	}
+	row.ended, err = decodeEnded(value)
+	return row, err
+}
+
 // takePast takes an ended task out of the index of ended tasks and out of the bytes that these count. The caller counts it in
 // another state, and then calls afterPast.
 func (m *Machine) takePast(tx core.Txn, l *queueState, id core.TaskID, rec *record) (row pastRow, err error) {
-	row = pastRow{at: rec.endedAt, id: id}
-	m.key = keys.AppendTerminal(m.key[:0], m.p, l.number, rec.state, row.at, id)
-	value, err := must(tx, m.key, "task %s in the index of ended tasks", id)
-	if err != nil {
-		return row, err
-	}
-	if row.ended, err = decodeEnded(value); err != nil {
+	if row, err = m.pastRowOf(tx, l, id, rec); err != nil {
 		return row, err
 	}
 	if l.counters.ended < row.size() || m.endedBytes < row.size() {

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/millrace/millrace/internal/core"
@@ -66,6 +67,13 @@ type Machine struct {
 	// looksLate is set while a part of a job is done: late has the lists of ended tasks whose oldest is looked up at its end.
 	looksLate bool
 	late      []*past
+	// looked is what a bulk job has just read of the task that it acts on: the state record, and of an ended task its row in the index
+	// of ended tasks where the job found it there. Reading both again would be two thirds of its lookups. rec is nil otherwise.
+	looked struct {
+		id    core.TaskID
+		rec   *record
+		ended []byte
+	}
 
 	// The rest of this block is as the last context had it. term is the first stamp of the term.
 	term core.ShardTime
@@ -288,10 +296,18 @@ func (m *Machine) openRuns(v core.View) error {
 // though its id may be known: retention or the removal of its queue may have taken it, and its
 // record says nothing of that.
 func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, err error) {
-	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
-	rec, ok, err = storedRecord(v, m.key, id)
-	if err != nil || !ok {
-		return rec, false, err
+	if m.looked.rec != nil && m.looked.id == id {
+		rec = *m.looked.rec
+		if errs.Invariants {
+			now, ok, err := storedRecord(v, keys.AppendTaskState(nil, m.p, id), id)
+			_ = errs.Assertf(err == nil && ok && reflect.DeepEqual(now, rec), "the record of task %s changed after a bulk job read it", id)
+		}
+	} else {
+		m.key = keys.AppendTaskState(m.key[:0], m.p, id)
+		rec, ok, err = storedRecord(v, m.key, id)
+		if err != nil || !ok {
+			return rec, false, err
+		}
 	}
 	l, err := m.lineAt(rec.queue)
 	if err != nil || l.removed || rec.state.Terminal() && l.sweep(rec.state).covers(rec.endedAt, id) {
