@@ -142,6 +142,9 @@ type Sink interface {
 	Cancel(hold TaskHold, reason string, until ShardTime)
 	// Room reports whether the stream's send buffer has room: tasks are granted only then.
 	Room() bool
+	// Available says that a subscription without slots could have tasks, which no other takes. It is told once each time that the
+	// window becomes 0. It must not block.
+	Available(sub uint32)
 	// End tells that the node serves the session no more, because another node leads its shard. What was proposed is
 	// answered before; leases stay until the session is opened again, there, or they expire.
 	End(why Fact)

@@ -83,6 +83,8 @@ type demand struct {
 	granting int
 	// How many of subs are claims that do not wait.
 	once int
+	// How many of subs are idle.
+	idle int
 	// It is in dispatcher.hot, once.
 	isHot bool
 }
@@ -116,6 +118,8 @@ type sub struct {
 	lease core.Millis
 	// It was detached, and is given nothing more; what is in the log for it goes to its heir, or back.
 	gone bool
+	// Its window is 0, and its client was not told of tasks since it became so.
+	idle bool
 	// Round of the last grant that answers for open settles: one grant of each entry does.
 	counted uint64
 	// The subscription that replaced it, and took over what it has in flight and in the log.
@@ -216,8 +220,53 @@ func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) 
 			dm.once++
 		}
 	}
-	d.heat(u)
+	d.window(u)
 	return true
+}
+
+// window takes in that u's window was set. The mutex is held.
+func (d *dispatcher) window(u *sub) {
+	u.setIdle(u.session != nil && u.window == 0)
+	if !u.idle {
+		d.heat(u)
+		return
+	}
+	for _, dm := range u.demands { // the next collect tells of what nobody takes
+		if d.heatQueue(dm) {
+			d.s.poke()
+		}
+	}
+}
+
+// setIdle notes whether u waits to be told of tasks.
+func (u *sub) setIdle(idle bool) {
+	if u.idle == idle {
+		return
+	}
+	u.idle = idle
+	for _, dm := range u.demands {
+		if idle {
+			dm.idle++
+		} else {
+			dm.idle--
+		}
+	}
+}
+
+// tell tells the subscriptions without slots that the queue has tasks which no other takes, each once. The mutex is held.
+func (q *demand) tell() {
+	if q.idle == 0 || q.available() <= 0 {
+		return
+	}
+	for _, u := range q.subs {
+		if !u.idle {
+			continue
+		}
+		u.setIdle(false)
+		if ses := u.session; !ses.closed && !ses.drained && !ses.quiet {
+			ses.sink.Available(u.number)
+		}
+	}
 }
 
 // isCleared reports whether a partition was cleared because its namespace was removed. The machine, which does not know the
@@ -272,6 +321,7 @@ func (d *dispatcher) cleared(events []core.Event) (ended []*session) {
 // detach removes u. A queue without a waiting stream is forgotten once no entry in the log counts on it.
 func (d *dispatcher) detach(u *sub) {
 	u.gone = true
+	u.setIdle(false)
 	for _, dm := range u.demands {
 		for i, other := range dm.subs {
 			if other == u {
@@ -347,6 +397,7 @@ func (d *dispatcher) collect(creates []creating) (grants []*grant, counted []cre
 		} else {
 			dm.isHot = false
 			d.turnAway(dm)
+			dm.tell()
 		}
 	}
 	clear(d.hot[len(keep):])

@@ -79,6 +79,7 @@ type sink struct {
 	moved chan struct{}
 
 	cancelled []core.TaskHold
+	available int // how often it was told of tasks
 }
 
 func newSink() *sink { return &sink{moved: make(chan struct{}, 1)} }
@@ -118,6 +119,33 @@ func (s *sink) Cancel(h core.TaskHold, _ string, _ core.ShardTime) {
 }
 
 func (s *sink) Room() bool { return true }
+
+func (s *sink) Available(uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.available++
+	s.poke()
+}
+
+// told waits until it was told of tasks n times.
+func (s *sink) told(n int) {
+	for {
+		s.mu.Lock()
+		got := s.available
+		s.mu.Unlock()
+		if got >= n {
+			return
+		}
+		<-s.moved
+	}
+}
+
+// tells is how often it was told of tasks.
+func (s *sink) tells() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.available
+}
 
 // take waits until n tasks have arrived and returns them.
 func (s *sink) take(n int) []core.Assigned {

@@ -267,7 +267,7 @@ func (ses *session) Slots(number, window uint32) {
 	ses.heard()
 	if u := ses.subs[number]; u != nil {
 		u.window = int(window)
-		ses.d.heat(u)
+		ses.d.window(u)
 	}
 }
 

@@ -109,6 +109,9 @@ func (s sink) LeaseLost(h core.TaskHold, _ string) {
 // Room says that there always is some.
 func (s sink) Room() bool { return true }
 
+// Available changes nothing: a worker here sets its windows by chance.
+func (s sink) Available(uint32) {}
+
 // End sends the worker to the new leader.
 func (s sink) End(why core.Fact) {
 	s.arrive("end", func() {

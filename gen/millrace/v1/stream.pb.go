@@ -1886,6 +1886,8 @@ func (x *Directory) GetNodes() []string {
 	return nil
 }
 
+// Available tells that a subscription without slots could have tasks, which no other takes. It comes once each time that the window
+// is set to 0, so a client that wants to be told again sets it to 0 again.
 type Available struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sub           uint32                 `protobuf:"varint,1,opt,name=sub,proto3" json:"sub,omitempty"`

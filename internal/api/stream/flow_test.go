@@ -133,6 +133,7 @@ func TestAssignedTasksArePushedInFramesOfAboutAMebibyte(t *testing.T) {
 		t.Fatal("refused")
 	}
 	ses.Sink.LeaseLost(core.TaskHold{Token: 8}, "expired")
+	ses.Sink.Available(6)
 	var sizes []int
 	for n := 0; n < 5; {
 		a := ws.recv().GetAssign()
@@ -147,6 +148,9 @@ func TestAssignedTasksArePushedInFramesOfAboutAMebibyte(t *testing.T) {
 	}
 	if l := ws.recv().GetLeaseLost(); l.GetToken() != 8 || l.GetReason() != "expired" {
 		t.Errorf("lease lost: %v", l)
+	}
+	if a := ws.recv().GetAvailable(); a.GetSub() != 6 {
+		t.Errorf("available: %v", a)
 	}
 }
 

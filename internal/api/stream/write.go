@@ -97,6 +97,12 @@ func cancelFrame(h core.TaskHold, reason string, until core.ShardTime) outgoing 
 	return outgoing{frame: &pb.ServerFrame{Frame: &pb.ServerFrame_Cancel{Cancel: cancel}}, bytes: frameBytes + int64(len(reason))}
 }
 
+// Available tells the client that a subscription without slots could have tasks.
+func (st *stream) Available(sub uint32) {
+	frame := &pb.ServerFrame{Frame: &pb.ServerFrame_Available{Available: &pb.Available{Sub: sub}}}
+	st.push(outgoing{frame: frame, bytes: frameBytes})
+}
+
 // Room reports whether the send buffer has room, and the node for more than what it holds of this stream.
 func (st *stream) Room() bool {
 	st.mu.Lock()

@@ -17,6 +17,9 @@ type share struct {
 	// looked is when slots stood open on it last, and opened since when they do; zero: none does.
 	looked, opened time.Time
 
+	// wanted says that its server told of tasks while it had no slot.
+	wanted bool
+
 	// used is how many tasks take a slot now.
 	used int
 	// hot says that it uses all that it has.
@@ -121,6 +124,9 @@ func roam(total int, streams []*share, now time.Time) {
 		}
 		if s.filled.After(s.looked) {
 			s.looked = s.filled
+		}
+		if s.wanted = s.wanted && s.slots == 0; s.wanted {
+			s.looked = time.Time{} // tasks wait there
 		}
 		dealt += s.target
 		byAge = append(byAge, s)

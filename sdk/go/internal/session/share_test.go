@@ -95,6 +95,32 @@ func roaming(t *testing.T, total, n int, work map[int]time.Duration, d time.Dura
 	return worst, ran
 }
 
+// A free slot goes first to the stream whose server told of tasks, however lately it was looked at.
+func TestAFreeSlotGoesWhereTasksWait(t *testing.T) {
+	now := time.Now()
+	streams := make([]*share, 5)
+	for i := range streams {
+		streams[i] = &share{up: true, looked: now.Add(time.Duration(i-9) * time.Millisecond)}
+	}
+	streams[0].target = 1
+	streams[0].set(1, 0, now)
+	streams[3].wanted = true
+	now = now.Add(stay(1, len(streams)))
+	streams[0].looked = now
+	roam(1, streams, now)
+	for i, s := range streams {
+		if want := i == 3; (s.target == 1) != want {
+			t.Errorf("stream %d has a target of %d slots", i, s.target)
+		}
+	}
+	streams[0].set(0, 0, now)
+	streams[3].set(1, 0, now)
+	roam(1, streams, now)
+	if streams[3].wanted {
+		t.Error("a stream that has a slot is wanted still")
+	}
+}
+
 func TestFewSlotsComeByEachPartitionInTime(t *testing.T) {
 	for _, c := range []struct {
 		slots, streams int

@@ -128,13 +128,27 @@ func (w *Worker) freed() {
 func (w *Worker) filled(l *workerStream, now time.Time) {
 	if used := l.used(); used > 0 && used >= l.share.slots {
 		l.share.filled = now
-		if now.Sub(w.slots.last) >= BalanceLeast {
-			w.balance(now)
-		} else {
-			w.balanceIn(BalanceLeast, now)
-		}
+		w.balanceSoon(now)
 	}
 	w.noteSurplus()
+}
+
+// available takes in that a stream without slots could have tasks. It needs mu.
+func (w *Worker) available(l *workerStream, now time.Time) {
+	if l.share.slots > 0 {
+		return // a slot is there meanwhile
+	}
+	l.share.wanted = true
+	w.balanceSoon(now)
+}
+
+// balanceSoon balances now, or as soon as the last time is long enough ago. It needs mu.
+func (w *Worker) balanceSoon(now time.Time) {
+	if now.Sub(w.slots.last) >= BalanceLeast {
+		w.balance(now)
+	} else {
+		w.balanceIn(BalanceLeast, now)
+	}
 }
 
 // noteSurplus sees to it that tasks beyond the slots do not wait for long. It needs mu.

@@ -145,6 +145,10 @@ func (l *workerStream) receive(f *millracev1.ServerFrame) {
 		l.restate = !l.w.drains
 		l.s.mu.Unlock()
 		l.s.poke()
+	case *millracev1.ServerFrame_Available:
+		l.s.mu.Lock()
+		l.w.available(l, time.Now())
+		l.s.mu.Unlock()
 	case *millracev1.ServerFrame_Cancel:
 		l.s.mu.Lock()
 		if t := l.held[wire.Lease{ID: x.Cancel.Id, Token: x.Cancel.Token}]; t != nil {
