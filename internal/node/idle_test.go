@@ -34,7 +34,7 @@ func (s *indexSink) End(core.Fact) {}
 func (s *indexSink) LeaseLost(core.TaskHold, string) {}
 
 func (s *indexSink) Cancel(core.TaskHold, string, core.ShardTime) {}
-func (s *indexSink) Available(uint32)                            {}
+func (s *indexSink) Available(uint32)                             {}
 func (s *indexSink) Room() bool                                   { return true }
 
 func TestAWorkerThatWaitedForHoursGetsATaskWithTheEntryThatMakesIt(t *testing.T) {
