@@ -22,6 +22,7 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.TaskService/Get":          edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/BatchGet":     edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/ListAttempts": edge.Needs(auth.TaskRead),
+	"/millrace.v1.TaskService/Watch":        edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/List":         edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Effects":      edge.Needs(auth.TaskRead), // keys by the scopes of their services
 	"/millrace.v1.TaskService/Why":          edge.Needs(auth.TaskRead),

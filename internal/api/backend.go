@@ -97,6 +97,8 @@ type TaskBackend interface {
 	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error)
 	// Wait answers when the task has ended, or ctx has.
 	Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error)
+	// WatchTask shows a task, without payload and result, and again each time that it has changed, until it has ended.
+	WatchTask(ctx context.Context, p core.Partition, id core.TaskID, show func(core.Task, core.ContentSize, core.At) error) error
 	// Claim takes ready tasks for a unary caller, waiting up to s.Wait; none is an empty answer. Tasks that were
 	// granted after ctx ended are released.
 	Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error)

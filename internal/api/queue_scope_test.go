@@ -39,6 +39,7 @@ var queueScopes = map[string]string{
 	"/millrace.v1.TaskService/Report":           leaseLost,
 	"/millrace.v1.ErrorService/List":            denied,
 	"/millrace.v1.TaskService/Wait":             unknown,
+	"/millrace.v1.TaskService/Watch":            unknown,
 	"/millrace.v1.TaskService/Claim":            denied,
 	"/millrace.v1.TaskService/Heartbeat":        tellsNone,
 	"/millrace.v1.TaskService/Settle":           tellsNone,

@@ -231,7 +231,7 @@ func (d *dispatcher) window(u *sub) {
 		d.heat(u)
 		return
 	}
-	for _, dm := range u.demands { // the next collect tells of what nobody takes
+	for _, dm := range u.demands { // the next collect tells of what no other takes
 		if d.heatQueue(dm) {
 			d.s.poke()
 		}

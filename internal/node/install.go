@@ -71,7 +71,7 @@ func (s *shard) install(in *installing) error {
 	err := s.installPatiently(f)
 	var m *commit.Machine
 	if err == nil {
-		m, err = openMachine(s.id, s.store)
+		m, err = s.openMachine()
 	}
 	if err == nil {
 		err = s.loadPoints(m)

@@ -12,10 +12,10 @@ import (
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/queue"
 	"github.com/millrace/millrace/internal/obs"
 	"github.com/millrace/millrace/internal/rate"
 	"github.com/millrace/millrace/internal/replog"
-	"github.com/millrace/millrace/internal/store"
 )
 
 // Node is the shards of one process.
@@ -194,11 +194,11 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 			return nil, err
 		}
 	}
-	m, err := openMachine(id, st)
+	s := &shard{n: n, id: id, store: st, wake: make(chan struct{}, 1), applyC: make(chan applierWork, 64)}
+	m, err := s.openMachine()
 	if err != nil {
 		return nil, err
 	}
-	s := &shard{n: n, id: id, store: st, wake: make(chan struct{}, 1), applyC: make(chan applierWork, 64)}
 	s.applier.machine = m
 	if err := s.loadPoints(m); err != nil {
 		return nil, err
@@ -246,10 +246,10 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	return s, nil
 }
 
-// openMachine returns the machine of a shard, with its indexes rebuilt from what is stored.
-func openMachine(id core.ShardID, st *store.Shard) (*commit.Machine, error) {
-	m := commit.New(commit.Options{Shard: id})
-	if err := st.View(m.Open); err != nil {
+// openMachine returns a machine of the shard, with its indexes rebuilt from what is stored.
+func (s *shard) openMachine() (*commit.Machine, error) {
+	m := commit.New(commit.Options{Shard: s.id, Queue: queue.Options{Changed: s.waits.changed}})
+	if err := s.store.View(m.Open); err != nil {
 		return nil, fmt.Errorf("rebuild indexes: %w", err)
 	}
 	return m, nil

@@ -193,6 +193,39 @@ func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core
 	}
 }
 
+// WatchTask shows a task to show, and again each time that it has changed, until it has ended, show fails or ctx ends. show is given the
+// newest state alone: it may miss some in between. NotFound: the task is not there, or is not any more.
+func (n *Node) WatchTask(ctx context.Context, p core.Partition, id core.TaskID, show func(core.Task, core.ContentSize, core.At) error) error {
+	s, err := n.shardOf(p)
+	if err != nil {
+		return err
+	}
+	k := waitKey{p, id}
+	changed, f := s.waits.watch(k)
+	if f != nil {
+		return f
+	}
+	defer s.waits.unwatch(k, changed)
+	var o core.ReadOptions
+	for {
+		t, size, at, err := n.TaskUpTo(ctx, p, id, core.ContentSize{}, o)
+		if err != nil {
+			return err
+		}
+		if err := show(t, size, at); err != nil || t.State.Terminal() {
+			return err
+		}
+		select {
+		case <-changed:
+			o.Stale = true // this replica has applied what it was told of
+		case <-ctx.Done():
+			return core.DeadlineExceeded{}
+		case <-n.stopping:
+			return core.Unavailable{Reason: "stopping"}
+		}
+	}
+}
+
 // Key reads one key. rev is 0 when it, or its keyspace, is absent.
 func (n *Node) Key(ctx context.Context, p core.Partition, keyspace string, key []byte, o core.ReadOptions) (value []byte, rev uint64, at core.At, err error) {
 	at, err = n.read(ctx, p, o, func(v core.View) error {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -60,13 +61,19 @@ type waitKey struct {
 	task core.TaskID
 }
 
-// waits holds the callers that wait for tasks to end. An unknown task leaves nothing behind.
+// waits holds the callers that wait for tasks to end, or to change. An unknown task leaves nothing behind.
 type waits struct {
 	// Guards the fields below.
 	mu sync.Mutex
 	// The channels of those who wait, by task.
 	byKey map[waitKey][]chan struct{}
-	// How many wait in all.
+	// The channels of those who watch, by task. Each holds one word that the task may have changed.
+	watched map[waitKey][]chan struct{}
+	// How many watch: the applier looks at it for each task that changes.
+	watchers atomic.Int64
+	// Watched tasks that the entry at hand changed. It is the applier's.
+	moved []waitKey
+	// How many wait and watch in all.
 	n int
 	// How many may wait: Options.Waits. An add beyond it is refused.
 	max int
@@ -104,6 +111,64 @@ func (w *waits) remove(k waitKey, c chan struct{}) {
 	}
 }
 
+// watch registers one who is told of each change of a task, until it calls unwatch. Changes that come together are told as one.
+func (w *waits) watch(k waitKey) (chan struct{}, core.Fact) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.n >= w.max {
+		return nil, core.Unavailable{Reason: "overload", Limit: "waits"}
+	}
+	w.n++
+	w.watchers.Add(1)
+	c := make(chan struct{}, 1)
+	if w.watched == nil {
+		w.watched = make(map[waitKey][]chan struct{})
+	}
+	w.watched[k] = append(w.watched[k], c)
+	return c, nil
+}
+
+// unwatch ends a watch.
+func (w *waits) unwatch(k waitKey, c chan struct{}) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.n--
+	w.watchers.Add(-1)
+	list := w.watched[k]
+	if i := slices.Index(list, c); i >= 0 {
+		list = slices.Delete(list, i, i+1)
+	}
+	if len(list) == 0 {
+		delete(w.watched, k)
+	} else {
+		w.watched[k] = list
+	}
+}
+
+// changed notes a task that the entry at hand changes. The applier calls it for each, so it costs little where no task is watched.
+func (w *waits) changed(p core.Partition, id core.TaskID) {
+	if w.watchers.Load() == 0 {
+		return
+	}
+	k := waitKey{p, id}
+	w.mu.Lock()
+	_, ok := w.watched[k]
+	w.mu.Unlock()
+	if ok {
+		w.moved = append(w.moved, k)
+	}
+}
+
+// tell tells who watches a task to look.
+func tell(watchers []chan struct{}) {
+	for _, c := range watchers {
+		select {
+		case c <- struct{}{}:
+		default: // it was told, and has not looked yet
+		}
+	}
+}
+
 // wake wakes all who wait for a task. Each still counts until it calls remove.
 func (w *waits) wake(k waitKey) {
 	w.mu.Lock()
@@ -114,7 +179,7 @@ func (w *waits) wake(k waitKey) {
 	delete(w.byKey, k)
 }
 
-// observer wakes those who wait for tasks that ended.
+// observer wakes those who wait for tasks that ended, and tells those who watch tasks that changed.
 func (w *waits) observer() observer {
 	return observer{name: "waits", after: func(a *appliedEntry) {
 		for _, e := range a.Events {
@@ -122,6 +187,15 @@ func (w *waits) observer() observer {
 				w.wake(waitKey{end.Partition, end.Task})
 			}
 		}
+		if len(w.moved) == 0 {
+			return
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, k := range w.moved {
+			tell(w.watched[k])
+		}
+		w.moved = w.moved[:0]
 	}}
 }
 
@@ -135,6 +209,9 @@ func (w *waits) wakeAll() {
 		}
 	}
 	clear(w.byKey)
+	for _, all := range w.watched {
+		tell(all)
+	}
 }
 
 // sortedKeys returns the keys of m in rising order, so that what follows does not depend on the order of the map.

@@ -54,6 +54,7 @@ var probes = []probe{
 	}},
 	{"TaskService/Settle", "worker admin", func(id, _, _ string) proto.Message { return completion(id, 1<<40) }},
 	{"TaskService/Wait", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.WaitRequest{Id: id} }},
+	{"TaskService/Watch", "producer worker admin", func(id, _, _ string) proto.Message { return &millracev1.WatchRequest{Id: id} }},
 	{"TaskService/BatchGet", "producer worker admin", func(id, _, _ string) proto.Message {
 		return &millracev1.BatchGetRequest{Ids: []string{id}}
 	}},
@@ -151,7 +152,7 @@ func TestARoleOpensWhatIsItsOwnAndAHeaderGrantsNothing(t *testing.T) {
 		caller := l.raw(i).with("X-Role", "ADMIN").with("millrace-role", "admin")
 		for _, p := range probes {
 			h := got[*millrace.Handle[string]](t)(job.Add(ctx, admin, role+p.method))
-			if p.method == "TaskService/Wait" || p.method == "TaskService/Delete" { // they want a task that has ended
+			if p.method == "TaskService/Wait" || p.method == "TaskService/Watch" || p.method == "TaskService/Delete" { // they want a task that has ended
 				claimed := got[[]millrace.Claimed](t)(admin.Claim(ctx, millrace.ClaimQuery{Queues: []string{"q"}, Max: 128}))
 				for _, c := range claimed {
 					_, err := admin.Complete(ctx, c.ID, c.Token, "done")
@@ -197,6 +198,7 @@ func TestAnotherTenantsIDsLookUnknown(t *testing.T) {
 	plain("TaskService/Get", func(id string) proto.Message { return &millracev1.GetRequest{Id: id} })
 	plain("TaskService/ListAttempts", func(id string) proto.Message { return &millracev1.ListAttemptsRequest{Id: id} })
 	plain("TaskService/Wait", func(id string) proto.Message { return &millracev1.WaitRequest{Id: id} })
+	plain("TaskService/Watch", func(id string) proto.Message { return &millracev1.WatchRequest{Id: id} })
 	plain("TaskService/RunNow", func(id string) proto.Message { return &millracev1.RunNowRequest{Id: id} })
 	plain("TaskService/Update", func(id string) proto.Message {
 		return &millracev1.UpdateRequest{Id: id, Priority: proto.Uint32(3)}

@@ -158,10 +158,14 @@ func TestAClusterGoesOnWithoutItsLeader(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
 	producer := c.client((lead + 2) % 3)
+	watched := got[*millrace.Handle[int]](t)(job.Add(ctx, producer, tasks, millrace.In(time.Hour)))
+	seen := make(chan millrace.State, 1)
+	go func() { seen <- lastState(ctx, producer, watched.ID) }()
 	handles := make([]*millrace.Handle[int], tasks)
 	for i := range handles {
 		if i == tasks/3 {
 			c.stop(lead)
+			noErr(t, producer.RunNow(ctx, watched.ID))
 		}
 		if i == 2*tasks/3 {
 			c.start(lead)
@@ -182,9 +186,23 @@ func TestAClusterGoesOnWithoutItsLeader(t *testing.T) {
 			t.Errorf("key %d: %s, %v", i, v, err)
 		}
 	}
+	if s := <-seen; s != millrace.Completed {
+		t.Errorf("a watch that lost its leader ended with %v", s)
+	}
 	cancel()
 	<-ended
 	t.Logf("%d tasks were handled again after the leader went", twice.Load())
+}
+
+// lastState watches a task, and returns the state that it saw last.
+func lastState(ctx context.Context, k *millrace.Client, id string) (last millrace.State) {
+	for info, err := range k.Watch(ctx, id) {
+		if err != nil {
+			return 0
+		}
+		last = info.State
+	}
+	return last
 }
 
 func TestARequestAtAFollowerGoesToTheLeader(t *testing.T) {

@@ -214,6 +214,7 @@ func (u *underWay) hold(t *testing.T, ctx context.Context, token string) map[str
 		"RefService/Session": &pb.RefSessionRequest{Frame: &pb.RefSessionRequest_Open{Open: &pb.RefSessionOpen{Repo: "app", Session: bytes.Repeat([]byte{u.sessions + 2}, 16)}}},
 		"BackupService/Take": &pb.TakeBackupRequest{Rate: 64 << 10, Objects: true},
 		"TaskService/Wait":   &pb.WaitRequest{Id: u.task},
+		"TaskService/Watch":  &pb.WatchRequest{Id: u.task},
 	} {
 		held[method] = heldCall(t, ctx, r, method, m)
 	}

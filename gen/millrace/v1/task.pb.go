@@ -467,7 +467,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -4848,6 +4848,102 @@ func (x *WaitResponse) GetAt() *At {
 	return nil
 }
 
+type WatchRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchRequest) Reset() {
+	*x = WatchRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchRequest) ProtoMessage() {}
+
+func (x *WatchRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
+func (*WatchRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *WatchRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type WatchResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          *Task                  `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"` // without payload and result, with their sizes instead
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WatchResponse) Reset() {
+	*x = WatchResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WatchResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WatchResponse) ProtoMessage() {}
+
+func (x *WatchResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
+func (*WatchResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *WatchResponse) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *WatchResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type RunNowRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -4857,7 +4953,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4869,7 +4965,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4882,7 +4978,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -4901,7 +4997,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4913,7 +5009,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4926,7 +5022,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -4945,7 +5041,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4957,7 +5053,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4970,7 +5066,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -4989,7 +5085,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5001,7 +5097,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5014,7 +5110,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -5044,7 +5140,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5056,7 +5152,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5069,7 +5165,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -5159,7 +5255,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5171,7 +5267,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5184,7 +5280,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *UpdateResponse) GetState() State {
@@ -5213,7 +5309,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5225,7 +5321,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5238,7 +5334,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -5280,7 +5376,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5292,7 +5388,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5305,7 +5401,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CancelResponse) GetState() State {
@@ -5339,7 +5435,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5351,7 +5447,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5364,7 +5460,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -5391,7 +5487,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5403,7 +5499,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5416,7 +5512,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *RetryResponse) GetState() State {
@@ -5444,7 +5540,7 @@ type ForceReleaseRequest struct {
 
 func (x *ForceReleaseRequest) Reset() {
 	*x = ForceReleaseRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5456,7 +5552,7 @@ func (x *ForceReleaseRequest) String() string {
 func (*ForceReleaseRequest) ProtoMessage() {}
 
 func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5469,7 +5565,7 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ForceReleaseRequest) GetId() string {
@@ -5503,7 +5599,7 @@ type ForceReleaseResponse struct {
 
 func (x *ForceReleaseResponse) Reset() {
 	*x = ForceReleaseResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5515,7 +5611,7 @@ func (x *ForceReleaseResponse) String() string {
 func (*ForceReleaseResponse) ProtoMessage() {}
 
 func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5528,7 +5624,7 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ForceReleaseResponse) GetState() State {
@@ -5555,7 +5651,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5567,7 +5663,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5580,7 +5676,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *Fence) GetTask() string {
@@ -5609,7 +5705,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5621,7 +5717,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5634,7 +5730,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -5676,7 +5772,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5688,7 +5784,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5701,7 +5797,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -5751,7 +5847,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5763,7 +5859,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5776,7 +5872,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -6024,7 +6120,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6036,7 +6132,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6049,7 +6145,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *Reserved) GetOp() string {
@@ -6069,7 +6165,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6081,7 +6177,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6094,7 +6190,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -6123,7 +6219,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6135,7 +6231,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6148,7 +6244,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -6185,7 +6281,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6197,7 +6293,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6210,7 +6306,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -6251,7 +6347,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6263,7 +6359,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6276,7 +6372,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -6303,7 +6399,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6315,7 +6411,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6328,7 +6424,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -6364,7 +6460,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6376,7 +6472,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6389,7 +6485,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *OpResult) GetTask() string {
@@ -6484,7 +6580,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6496,7 +6592,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6509,7 +6605,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -6565,7 +6661,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6577,7 +6673,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6590,7 +6686,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -6630,7 +6726,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6642,7 +6738,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6655,7 +6751,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -6715,7 +6811,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6727,7 +6823,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6740,7 +6836,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -6795,7 +6891,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6807,7 +6903,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6820,7 +6916,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -6911,7 +7007,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6923,7 +7019,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6936,7 +7032,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -7073,7 +7169,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7085,7 +7181,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7098,7 +7194,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -7156,7 +7252,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7168,7 +7264,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7181,7 +7277,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -7223,7 +7319,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7235,7 +7331,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7248,7 +7344,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -7282,7 +7378,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7294,7 +7390,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7307,7 +7403,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -7333,7 +7429,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7345,7 +7441,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7358,7 +7454,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -7378,7 +7474,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7390,7 +7486,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7403,7 +7499,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -7433,7 +7529,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7445,7 +7541,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7458,7 +7554,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -7507,7 +7603,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7519,7 +7615,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7532,7 +7628,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -7565,7 +7661,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7577,7 +7673,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7590,7 +7686,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -7610,7 +7706,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7622,7 +7718,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7635,7 +7731,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -7663,7 +7759,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7675,7 +7771,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7688,7 +7784,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -7722,7 +7818,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7734,7 +7830,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7747,7 +7843,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -7777,7 +7873,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7789,7 +7885,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7802,7 +7898,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -7835,7 +7931,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7847,7 +7943,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7860,7 +7956,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -7879,7 +7975,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7891,7 +7987,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7904,7 +8000,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -7939,7 +8035,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7951,7 +8047,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7964,7 +8060,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -8089,7 +8185,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8101,7 +8197,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8114,7 +8210,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -8146,7 +8242,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8158,7 +8254,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8171,7 +8267,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -8233,7 +8329,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8245,7 +8341,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8258,7 +8354,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -8278,7 +8374,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8290,7 +8386,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8303,7 +8399,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -8330,7 +8426,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8342,7 +8438,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8355,7 +8451,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 type DeleteNamespaceResponse struct {
@@ -8367,7 +8463,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8379,7 +8475,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8392,7 +8488,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -8415,7 +8511,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8427,7 +8523,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8440,7 +8536,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -8479,7 +8575,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8491,7 +8587,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8504,7 +8600,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 type GetNamespaceResponse struct {
@@ -8524,7 +8620,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8536,7 +8632,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8549,7 +8645,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -8625,7 +8721,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8637,7 +8733,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8650,7 +8746,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -8677,7 +8773,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8689,7 +8785,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8702,7 +8798,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -9146,6 +9242,11 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"V\n" +
 	"\fWaitResponse\x12%\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.TaskR\x04task\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x1e\n" +
+	"\fWatchRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"W\n" +
+	"\rWatchResponse\x12%\n" +
+	"\x04task\x18\x01 \x01(\v2\x11.millrace.v1.TaskR\x04task\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x1f\n" +
 	"\rRunNowRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"1\n" +
@@ -9505,7 +9606,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\x998\n" +
+	"\fEQUAL_JITTER\x10\x052\xdb8\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
@@ -9539,7 +9640,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06Settle\x12\x1a.millrace.v1.SettleRequest\x1a\x1b.millrace.v1.SettleResponse\"\x8c\x05ʵ\x1c@\x1a\x10/v1/tasks:settle*'End up to 512 attempts, each by itself.2\x01*`\x03ʵ\x1c\x8b\x01\x1a /v1/tasks/{id=items.id}/complete*LEnd an attempt with its result. Its effects commit with it, or nothing does.2\x01*:\vCompleteOneJ\aSettled`\x03ʵ\x1cR\x1a\x1c/v1/tasks/{id=items.id}/fail*\x1bEnd an attempt that failed.2\x01*:\aFailOneJ\aSettled`\x03ʵ\x1cr\x1a\x1e/v1/tasks/{id=items.id}/snooze*7Give a task back until a time. It counts as no failure.2\x01*:\tSnoozeOneJ\aSettled`\x03ʵ\x1cx\x1a\x1c/v1/tasks/{id=items.id}/stop*AEnd an attempt whose cancel was asked for: the task is cancelled.2\x01*:\aStopOneJ\aSettled`\x03ʵ\x1cl\x1a\x1f/v1/tasks/{id=items.id}/release*/Give a task back to its old place in the queue.2\x01*:\n" +
 	"ReleaseOneJ\aSettled`\x03\x12\xd4\x01\n" +
 	"\x04Wait\x12\x18.millrace.v1.WaitRequest\x1a\x19.millrace.v1.WaitResponse\"\x96\x01ʵ\x1c\x91\x01\n" +
-	"\x15/v1/tasks/{id}/result*0Read what became of a task, waiting for its end.J\x06ResultR;\x12\x04wait\"\bduration:)How long to wait for the end; default 0s.\x80\x01\x01\x12\x85\x01\n" +
+	"\x15/v1/tasks/{id}/result*0Read what became of a task, waiting for its end.J\x06ResultR;\x12\x04wait\"\bduration:)How long to wait for the end; default 0s.\x80\x01\x01\x12@\n" +
+	"\x05Watch\x12\x19.millrace.v1.WatchRequest\x1a\x1a.millrace.v1.WatchResponse0\x01\x12\x85\x01\n" +
 	"\x06RunNow\x12\x1a.millrace.v1.RunNowRequest\x1a\x1b.millrace.v1.RunNowResponse\"Bʵ\x1c>\x1a\x16/v1/tasks/{id}/run-now*\x1cMake a scheduled task ready.J\x04Done`\x05\x12~\n" +
 	"\x06Delete\x12\x1a.millrace.v1.DeleteRequest\x1a\x1b.millrace.v1.DeleteResponse\";ʵ\x1c7\"\x0e/v1/tasks/{id}*\x1dRemove a task that has ended.J\x04Done`\x05\x12\x9e\x02\n" +
 	"\x06Update\x12\x1a.millrace.v1.UpdateRequest\x1a\x1b.millrace.v1.UpdateResponse\"\xda\x01ʵ\x1c\xd5\x01*\xad\x01Edit a task that waits: what the body leaves out stays. Of a dead task payload, priority and labels can be edited. A repetition of the create is still known by what it sent.2\x01*Z\r\n" +
@@ -9642,7 +9744,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 118)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -9709,128 +9811,130 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*SettleResult)(nil),            // 62: millrace.v1.SettleResult
 	(*WaitRequest)(nil),             // 63: millrace.v1.WaitRequest
 	(*WaitResponse)(nil),            // 64: millrace.v1.WaitResponse
-	(*RunNowRequest)(nil),           // 65: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 66: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 67: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 68: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 69: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 70: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 71: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 72: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 73: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 74: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 75: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 76: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 77: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 78: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 79: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 80: millrace.v1.Op
-	(*Reserved)(nil),                // 81: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 82: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 83: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 84: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 85: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 86: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 87: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 88: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 89: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 90: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 91: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 92: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 93: millrace.v1.QueueConfig
-	(*QueueCeilings)(nil),           // 94: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 95: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 96: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 97: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 98: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 99: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 100: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 101: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 102: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 103: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 104: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 105: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 106: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 107: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 108: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 109: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 110: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 111: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 112: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 113: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 114: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 115: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 116: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 117: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 118: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 119: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 120: millrace.v1.SetNamespaceResponse
-	nil,                             // 121: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 122: millrace.v1.Task.LabelsEntry
-	nil,                             // 123: millrace.v1.Error.DetailsEntry
-	nil,                             // 124: millrace.v1.Failure.DetailsEntry
-	nil,                             // 125: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 126: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 127: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 128: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 129: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 130: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 131: millrace.v1.RefsMoved
+	(*WatchRequest)(nil),            // 65: millrace.v1.WatchRequest
+	(*WatchResponse)(nil),           // 66: millrace.v1.WatchResponse
+	(*RunNowRequest)(nil),           // 67: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 68: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 69: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 70: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 71: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 72: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 73: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 74: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 75: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 76: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 77: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 78: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 79: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 80: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 81: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 82: millrace.v1.Op
+	(*Reserved)(nil),                // 83: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 84: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 85: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 86: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 87: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 88: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 89: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 90: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 91: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 92: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 93: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 94: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 95: millrace.v1.QueueConfig
+	(*QueueCeilings)(nil),           // 96: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 97: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 98: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 99: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 100: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 101: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 102: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 103: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 104: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 105: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 106: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 107: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 108: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 109: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 110: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 111: millrace.v1.QueueStats
+	(*QueueStatsResponse)(nil),      // 112: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 113: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 114: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 115: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 116: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 117: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 118: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 119: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 120: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 121: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 122: millrace.v1.SetNamespaceResponse
+	nil,                             // 123: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 124: millrace.v1.Task.LabelsEntry
+	nil,                             // 125: millrace.v1.Error.DetailsEntry
+	nil,                             // 126: millrace.v1.Failure.DetailsEntry
+	nil,                             // 127: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 128: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 129: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 130: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 131: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 132: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 133: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	126, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	126, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	128, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	128, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	126, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	128, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	9,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	127, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	126, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	126, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	126, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	129, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	128, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	128, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	128, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	8,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	10,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	121, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	127, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	123, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	129, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	9,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	127, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	126, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	126, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	127, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	127, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	127, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	127, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	127, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	129, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	128, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	128, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	129, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	129, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	129, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	129, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	129, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	12,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	122, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	127, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	124, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	129, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
 	20,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
 	14,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
-	127, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	129, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	14,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	127, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	129, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
 	23,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	127, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	129, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
 	18,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
 	23,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	127, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	127, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	127, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	127, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	129, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	129, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	129, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	129, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 41: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	12,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	127, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
-	127, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
-	127, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	129, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	129, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	129, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
 	1,   // 46: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
-	127, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	123, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	126, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	129, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	125, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	128, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 50: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	25,  // 51: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	124, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	126, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	11,  // 53: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	23,  // 54: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	11,  // 55: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -9843,31 +9947,31 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	23,  // 62: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
 	22,  // 63: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
 	0,   // 64: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	127, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	127, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	129, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	129, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
 	13,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	23,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
 	13,  // 69: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
 	23,  // 70: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	127, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	129, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
 	41,  // 72: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
 	41,  // 73: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
 	23,  // 74: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
 	6,   // 75: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
 	0,   // 76: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	127, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	129, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
 	44,  // 78: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
 	23,  // 79: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	127, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	129, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
 	45,  // 81: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	126, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	126, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	128, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	128, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	48,  // 84: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	23,  // 85: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	9,   // 86: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
 	49,  // 87: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	126, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	127, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	128, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	129, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
 	51,  // 90: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	23,  // 91: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
 	55,  // 92: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
@@ -9880,164 +9984,168 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	60,  // 99: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
 	61,  // 100: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	12,  // 101: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	126, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	127, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	126, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	128, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	129, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	128, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	12,  // 105: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	92,  // 106: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	80,  // 107: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	94,  // 106: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	82,  // 107: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 108: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	87,  // 109: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	89,  // 109: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
 	24,  // 110: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
 	13,  // 111: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
 	23,  // 112: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	23,  // 113: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	23,  // 114: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	127, // 115: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	126, // 116: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	125, // 117: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	127, // 118: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 119: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	23,  // 120: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
-	0,   // 121: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	23,  // 122: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
-	0,   // 123: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	23,  // 124: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
-	0,   // 125: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	23,  // 126: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	77,  // 127: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	92,  // 128: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	80,  // 129: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	87,  // 130: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	23,  // 131: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	11,  // 132: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	82,  // 133: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	85,  // 134: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	86,  // 135: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	83,  // 136: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	84,  // 137: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	88,  // 138: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	89,  // 139: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	92,  // 140: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	90,  // 141: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	91,  // 142: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	128, // 143: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	129, // 144: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	130, // 145: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	81,  // 146: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	49,  // 147: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	56,  // 148: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	127, // 149: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	49,  // 150: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	57,  // 151: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	49,  // 152: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	58,  // 153: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 154: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	131, // 155: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	7,   // 156: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	126, // 157: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	126, // 158: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	8,   // 159: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	126, // 160: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	126, // 161: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	126, // 162: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	126, // 163: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	126, // 164: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	126, // 165: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	94,  // 166: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	126, // 167: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	126, // 168: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	127, // 169: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	127, // 170: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	127, // 171: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	23,  // 172: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	23,  // 173: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	109, // 174: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	23,  // 175: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	93,  // 176: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	23,  // 177: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	93,  // 178: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	23,  // 179: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	23,  // 180: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	127, // 181: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	95,  // 182: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	109, // 183: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	23,  // 184: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	116, // 185: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	111, // 186: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 187: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	116, // 188: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	111, // 189: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 190: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	26,  // 191: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	28,  // 192: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	31,  // 193: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	37,  // 194: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	33,  // 195: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	15,  // 196: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	17,  // 197: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	39,  // 198: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	42,  // 199: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	35,  // 200: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	46,  // 201: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	50,  // 202: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	53,  // 203: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	63,  // 204: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	65,  // 205: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	67,  // 206: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	69,  // 207: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	71,  // 208: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	73,  // 209: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	75,  // 210: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	78,  // 211: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	100, // 212: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	102, // 213: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	104, // 214: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	106, // 215: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	96,  // 216: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	98,  // 217: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	108, // 218: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	112, // 219: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	114, // 220: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	117, // 221: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	119, // 222: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	27,  // 223: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	30,  // 224: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	32,  // 225: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	38,  // 226: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	34,  // 227: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	16,  // 228: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	19,  // 229: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	40,  // 230: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	43,  // 231: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	36,  // 232: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	47,  // 233: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	52,  // 234: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	54,  // 235: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	64,  // 236: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	66,  // 237: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	68,  // 238: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	70,  // 239: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	72,  // 240: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	74,  // 241: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	76,  // 242: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	79,  // 243: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	101, // 244: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	103, // 245: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	105, // 246: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	107, // 247: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	97,  // 248: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	99,  // 249: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	110, // 250: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	113, // 251: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	115, // 252: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	118, // 253: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	120, // 254: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	223, // [223:255] is the sub-list for method output_type
-	191, // [191:223] is the sub-list for method input_type
-	191, // [191:191] is the sub-list for extension type_name
-	191, // [191:191] is the sub-list for extension extendee
-	0,   // [0:191] is the sub-list for field type_name
+	13,  // 113: millrace.v1.WatchResponse.task:type_name -> millrace.v1.Task
+	23,  // 114: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
+	23,  // 115: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	23,  // 116: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	129, // 117: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	128, // 118: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	127, // 119: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	129, // 120: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 121: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	23,  // 122: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 123: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	23,  // 124: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 125: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	23,  // 126: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 127: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	23,  // 128: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	79,  // 129: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	94,  // 130: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	82,  // 131: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	89,  // 132: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	23,  // 133: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	11,  // 134: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	84,  // 135: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	87,  // 136: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	88,  // 137: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	85,  // 138: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	86,  // 139: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	90,  // 140: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	91,  // 141: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	94,  // 142: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	92,  // 143: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	93,  // 144: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	130, // 145: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	131, // 146: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	132, // 147: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	83,  // 148: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	49,  // 149: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	56,  // 150: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	129, // 151: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	49,  // 152: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	57,  // 153: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	49,  // 154: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	58,  // 155: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 156: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	133, // 157: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	7,   // 158: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	128, // 159: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	128, // 160: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	8,   // 161: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	128, // 162: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	128, // 163: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	128, // 164: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	128, // 165: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	128, // 166: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	128, // 167: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	96,  // 168: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	128, // 169: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	128, // 170: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	129, // 171: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	129, // 172: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	129, // 173: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	23,  // 174: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	23,  // 175: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	111, // 176: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	23,  // 177: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	95,  // 178: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	23,  // 179: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	95,  // 180: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	23,  // 181: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	23,  // 182: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	129, // 183: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	97,  // 184: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	111, // 185: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	23,  // 186: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	118, // 187: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	113, // 188: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 189: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	118, // 190: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	113, // 191: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 192: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	26,  // 193: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	28,  // 194: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	31,  // 195: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	37,  // 196: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	33,  // 197: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	15,  // 198: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	17,  // 199: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	39,  // 200: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	42,  // 201: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	35,  // 202: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	46,  // 203: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	50,  // 204: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	53,  // 205: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	63,  // 206: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	65,  // 207: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	67,  // 208: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	69,  // 209: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	71,  // 210: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	73,  // 211: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	75,  // 212: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	77,  // 213: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	80,  // 214: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	102, // 215: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	104, // 216: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	106, // 217: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	108, // 218: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	98,  // 219: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	100, // 220: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	110, // 221: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	114, // 222: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	116, // 223: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	119, // 224: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	121, // 225: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	27,  // 226: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	30,  // 227: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	32,  // 228: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	38,  // 229: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	34,  // 230: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	16,  // 231: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	19,  // 232: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	40,  // 233: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	43,  // 234: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	36,  // 235: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	47,  // 236: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	52,  // 237: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	54,  // 238: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	64,  // 239: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	66,  // 240: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	68,  // 241: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	70,  // 242: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	72,  // 243: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	74,  // 244: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	76,  // 245: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	78,  // 246: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	81,  // 247: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	103, // 248: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	105, // 249: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	107, // 250: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	109, // 251: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	99,  // 252: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	101, // 253: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	112, // 254: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	115, // 255: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	117, // 256: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	120, // 257: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	122, // 258: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	226, // [226:259] is the sub-list for method output_type
+	193, // [193:226] is the sub-list for method input_type
+	193, // [193:193] is the sub-list for extension type_name
+	193, // [193:193] is the sub-list for extension extendee
+	0,   // [0:193] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -10059,8 +10167,8 @@ func file_millrace_v1_task_proto_init() {
 		(*SettleItem_Release)(nil),
 		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[61].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[72].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[63].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[74].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -10077,25 +10185,25 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[80].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[81].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[82].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[83].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[86].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[85].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[96].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[87].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[98].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[103].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[111].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[100].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[105].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[113].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   118,
+			NumMessages:   120,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -33,6 +33,7 @@ const (
 	TaskService_Heartbeat_FullMethodName    = "/millrace.v1.TaskService/Heartbeat"
 	TaskService_Settle_FullMethodName       = "/millrace.v1.TaskService/Settle"
 	TaskService_Wait_FullMethodName         = "/millrace.v1.TaskService/Wait"
+	TaskService_Watch_FullMethodName        = "/millrace.v1.TaskService/Watch"
 	TaskService_RunNow_FullMethodName       = "/millrace.v1.TaskService/RunNow"
 	TaskService_Delete_FullMethodName       = "/millrace.v1.TaskService/Delete"
 	TaskService_Update_FullMethodName       = "/millrace.v1.TaskService/Update"
@@ -68,6 +69,9 @@ type TaskServiceClient interface {
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
 	// Wait answers when the task has ended, however long that takes.
 	Wait(ctx context.Context, in *WaitRequest, opts ...grpc.CallOption) (*WaitResponse, error)
+	// Watch shows a task, and again each time that it has changed, until it has ended: then the stream ends. Changes that come close
+	// together are shown as one. NOT_FOUND: the task is not there, or is not any more. REST has GET /v1/events for it.
+	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// RunNow makes a scheduled task ready (task:operate or admin).
 	RunNow(ctx context.Context, in *RunNowRequest, opts ...grpc.CallOption) (*RunNowResponse, error)
 	// Delete removes a task that has ended (admin).
@@ -230,6 +234,25 @@ func (c *taskServiceClient) Wait(ctx context.Context, in *WaitRequest, opts ...g
 	return out, nil
 }
 
+func (c *taskServiceClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &TaskService_ServiceDesc.Streams[0], TaskService_Watch_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[WatchRequest, WatchResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TaskService_WatchClient = grpc.ServerStreamingClient[WatchResponse]
+
 func (c *taskServiceClient) RunNow(ctx context.Context, in *RunNowRequest, opts ...grpc.CallOption) (*RunNowResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RunNowResponse)
@@ -317,6 +340,9 @@ type TaskServiceServer interface {
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
 	// Wait answers when the task has ended, however long that takes.
 	Wait(context.Context, *WaitRequest) (*WaitResponse, error)
+	// Watch shows a task, and again each time that it has changed, until it has ended: then the stream ends. Changes that come close
+	// together are shown as one. NOT_FOUND: the task is not there, or is not any more. REST has GET /v1/events for it.
+	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// RunNow makes a scheduled task ready (task:operate or admin).
 	RunNow(context.Context, *RunNowRequest) (*RunNowResponse, error)
 	// Delete removes a task that has ended (admin).
@@ -380,6 +406,9 @@ func (UnimplementedTaskServiceServer) Settle(context.Context, *SettleRequest) (*
 }
 func (UnimplementedTaskServiceServer) Wait(context.Context, *WaitRequest) (*WaitResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Wait not implemented")
+}
+func (UnimplementedTaskServiceServer) Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error {
+	return status.Error(codes.Unimplemented, "method Watch not implemented")
 }
 func (UnimplementedTaskServiceServer) RunNow(context.Context, *RunNowRequest) (*RunNowResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RunNow not implemented")
@@ -672,6 +701,17 @@ func _TaskService_Wait_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(WatchRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(TaskServiceServer).Watch(m, &grpc.GenericServerStream[WatchRequest, WatchResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type TaskService_WatchServer = grpc.ServerStreamingServer[WatchResponse]
+
 func _TaskService_RunNow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RunNowRequest)
 	if err := dec(in); err != nil {
@@ -868,7 +908,13 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _TaskService_ForceRelease_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Watch",
+			Handler:       _TaskService_Watch_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "millrace/v1/task.proto",
 }
 

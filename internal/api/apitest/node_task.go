@@ -90,6 +90,15 @@ func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core
 	return t, at, ctx.Err()
 }
 
+// WatchTask shows a task as a test has set, once.
+func (n *Node) WatchTask(ctx context.Context, p core.Partition, id core.TaskID, show func(core.Task, core.ContentSize, core.At) error) error {
+	t, at, err := n.Wait(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	return show(t, core.ContentSize{}, at)
+}
+
 // Queue answers as a test has set.
 func (n *Node) Queue(_ context.Context, p core.Partition, name string, _ core.ReadOptions) (core.QueueStats, core.At, error) {
 	n.step()

@@ -40,6 +40,7 @@ func (m *Machine) applyDelete(tx core.Txn, c *core.ApplyContext, op *core.TaskDe
 	} else {
 		m.key = keys.AppendTaskState(m.key[:0], m.p, row.id)
 		tx.Delete(m.mem.own(m.key))
+		m.changed(row.id)
 	}
 	return core.OpResult{Task: op.Task, State: rec.state}, nil, m.afterPast(tx, p, row.at)
 }

@@ -7,8 +7,8 @@ import (
 )
 
 // Options are a Machine's limits. A zero field means its default. All replicas of a shard must
-// agree on them, because they decide what Apply answers; only tests change them. Heads is the
-// exception: it bounds memory and decides nothing.
+// agree on them, because they decide what Apply answers; only tests change them. Heads and Changed
+// are exceptions: they decide nothing.
 type Options struct {
 	// Heads is the most ready tasks of one class of a queue that are kept in memory. Default 1,024:
 	// a few grants of the largest size.
@@ -25,6 +25,8 @@ type Options struct {
 	// Grace is how long after a term's first stamp no lease ends, if its deadline is earlier.
 	// Default 15 s, which lets holders report to the new leader.
 	Grace core.Millis
+	// Changed is told of each task that an entry may have changed, while the entry is applied. It must not wait. nil: nothing is told.
+	Changed func(p core.Partition, id core.TaskID)
 }
 
 // withDefaults returns o with the defaults in the place of zeros. Above has none: 0 is below every token.

@@ -123,6 +123,7 @@ func (m *Machine) bury(tx core.Txn, id core.TaskID, t tombstone) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	m.value = appendTombstone(m.value[:0], t)
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+	m.changed(id)
 	m.key = keys.AppendTaskTimer(m.key[:0], m.p, t.until, keys.TimerTombstone, id)
 	m.setTimer(tx, t.until, nil)
 }

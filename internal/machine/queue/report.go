@@ -160,6 +160,7 @@ func (m *Machine) saveCheckpoint(tx core.Txn, op *core.TaskReport, t *told) {
 func (m *Machine) saveTold(tx core.Txn, id core.TaskID, t *told) {
 	m.key = keys.AppendTaskReport(m.key[:0], m.p, id)
 	tx.Set(m.mem.own(m.key), appendTold(nil, t)) // at a completion the result is in m.value
+	m.changed(id)
 }
 
 // readTold reads what is known of a task's reports. Only for a task whose state record says that there are some.

@@ -141,6 +141,14 @@ func (m *Machine) saveRecord(tx core.Txn, id core.TaskID, rec *record) {
 	m.key = keys.AppendTaskState(m.key[:0], m.p, id)
 	m.value = appendRecord(m.value[:0], rec)
 	tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+	m.changed(id)
+}
+
+// changed tells of a task that the entry may have changed.
+func (m *Machine) changed(id core.TaskID) {
+	if m.o.Changed != nil {
+		m.o.Changed(m.p, id)
+	}
 }
 
 // holding returns the running task that token holds, or nil. No token holds a task whose queue was removed.
