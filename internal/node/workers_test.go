@@ -73,6 +73,7 @@ func TestAQuietWorkerIsGivenNothingByAnyDoor(t *testing.T) {
 		tasks, _, _ := r.node.Claim(t.Context(), r.ns, claim)
 		got <- tasks
 	}()
+	until(func() bool { return r.node.Stats().Shards[0].Claims == 1 }) // else the stream could take both
 	r.must(&core.TaskCreate{ID: taskID(2), Queue: "q"})
 	r.must(&core.TaskCreate{ID: taskID(3), Queue: "q"})
 	if !r.quiet("w1", false) {
