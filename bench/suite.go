@@ -106,6 +106,8 @@ type Shape struct {
 	Offered int
 	Key     int // bytes of a key
 	Prefill int // tasks that wait before the window
+	// Redrive is the most tasks a second that a bulk job redrives in a partition.
+	Redrive int
 	// Depth is the tasks per producer that may wait for a worker. It bounds the backlog of
 	// producers without a pace.
 	Depth  int
@@ -172,6 +174,7 @@ func (s Shape) Params() []Param {
 		out = append(out, Param{"lease", s.Lease.String()})
 	}
 	number("prefill", s.Prefill)
+	number("redrive", s.Redrive)
 	number("depth", s.Depth)
 	text("commit", s.Commit)
 	number("priorities", s.Priorities)

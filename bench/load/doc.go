@@ -13,7 +13,8 @@
 // The main types: queueRun is producers and workers over streams; restRun the same through REST;
 // effectsRun and commitRun add effects to completions; keyRun puts keys; refsRun, nodesRun, pushRun
 // and scaleRun change refs; searchRun searches over httpLines; steadyRun follows any of them
-// through a long window; null is the server that only acknowledges.
+// through a long window; redriveRun redrives dead tasks under live traffic; null is the server that
+// only acknowledges.
 // Elsewhere: which rows there are (bench/tables); windows, histograms, validity and audits (bench).
 package load
 
@@ -36,6 +37,7 @@ func Drivers() map[string]bench.Driver {
 		"queue.gc":            GC,
 		"queue.steady":        Steady,
 		"queue.restart":       Restart,
+		"queue.redrive":       Redrive,
 		"queue.depth":         Depth,
 		"queue.effects":       Effects,
 		"queue.latency":       Latency,
