@@ -19,16 +19,16 @@ import (
 const (
 	// redriveExpiry is how long after its create a task is dead: more than a create takes.
 	redriveExpiry = 2 * time.Second
-	// redriveDying bounds the time from the last create until all are dead, and redriveLasts that of the job.
+	// redriveDying bounds the time from the last create until all are dead.
 	redriveDying = 5 * time.Minute
-	//
+	// redriveLasts bounds the time of the job.
 	redriveLasts = 10 * time.Minute
 	// redrivePoll is the time between two looks at a job or at counters that change.
 	redrivePoll = 20 * time.Millisecond
 	// redrivePause is how long a live client pauses after each task, so that live traffic does not fill the server.
 	redrivePause = 5 * time.Millisecond
-	// redriveSettles is the number of tasks from which on the server is left in peace before the window: what fewer
-	// leave to be sorted is soon sorted.
+	// redriveSettles is the number of tasks from which on the window waits for the server's compactions: fewer tasks
+	// leave little to sort.
 	redriveSettles = 100_000
 	// redriveSuffix makes the name of the queue of dead tasks, in which there is nothing else.
 	redriveSuffix = "-dead"
@@ -293,8 +293,8 @@ func (l *redriveLive) some(ctx context.Context) error {
 	return nil
 }
 
-// report tells how live tasks fared under the redrive, next to how they did alone, and lets the audit look at the
-// redriven tasks.
+// report tells the latencies of live tasks under the redrive over those of live tasks alone, and lets the audit look at
+// the redriven tasks.
 func (r *redriveRun) report() {
 	for _, q := range []struct {
 		name string

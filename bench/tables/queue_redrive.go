@@ -29,8 +29,8 @@ func queueRedrive() bench.Suite {
 		Name: "queue.redrive", Title: "Redrive of dead tasks under live traffic, against live traffic alone", Priority: "P0",
 		Bench: "BenchmarkQueueRedrive", Headline: redriven, Window: 10 * time.Second, Warmup: 2 * time.Second, Minutes: 3, NoProfile: true,
 		Rows: []bench.RowSpec{
-			row("dead-20k", "20,000 dead tasks at 60,000 a second, at most", 20_000, inAll),
-			row("dead-1m", "1,000,000 dead tasks, likewise", 1_000_000, inSeeds,
+			row("dead-20k", "20,000 dead tasks at 60,000 a second, at most", 20_000, []string{Smoke, Full}),
+			row("dead-1m", "1,000,000 dead tasks at 60,000 a second, at most", 1_000_000, inSeeds,
 				atLeast(redriven, anyDurability, 50_000, 0, ofQueue), free(atMost(liveTail, anyDurability, 2, 0, ofQueue))),
 		},
 	}

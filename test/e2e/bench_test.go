@@ -117,7 +117,7 @@ func TestTheSmokeProfileMeasuresAndAuditsEverySuiteThatIsBuilt(t *testing.T) {
 			t.Errorf("%s/%s: audit %+v", row.Suite, row.Row, a)
 		}
 	}
-	for _, s := range []string{"queue.cycle", "queue.coalesce", "queue.transport", "queue.codec", "queue.gc", "kv.aurora.len", "refs.gitaly", "refs.push", "refs.scale", "search.sweep", "search.recall"} {
+	for _, s := range []string{"queue.cycle", "queue.coalesce", "queue.transport", "queue.codec", "queue.gc", "queue.redrive", "kv.aurora.len", "refs.gitaly", "refs.push", "refs.scale", "search.sweep", "search.recall"} {
 		if !suites[s] {
 			t.Errorf("no row of %s was measured", s)
 		}
