@@ -17,6 +17,7 @@ type Memory struct {
 	PeerInbox   int64 // messages of peers waiting for one shard
 	Search      int64 // indexes of collections
 	Embeddings  int64 // vectors of texts, kept
+	History     int64 // what the counters of queues were
 	Frames      int64 // of clients' streams, proposed and not decided
 	Requests    int64 // of clients, under way
 	Sends       int64 // to clients' streams, waiting
@@ -44,6 +45,7 @@ const mib = 1 << 20
 //     twice here and not in memory.
 //   - Two fifths bound the search indexes, which take memory as points come. A quarter bounds git
 //     programs, which are processes of their own.
+//   - A sixty-fourth, at most 8 MiB, is for what the counters of queues were.
 //   - The rest is for connections and the garbage collector.
 //
 // What holds commits is never less than 4 MiB, the size of one commit. The bounds together may
@@ -59,6 +61,7 @@ func PlanMemory(total int64, shards, peers int) Memory {
 
 		Search:      total * 2 / 5,
 		Embeddings:  min(total/16, 32*mib),
+		History:     min(max(total/64, mib), 8*mib),
 		Frames:      min(max(total/10, 8*mib), 512*mib),
 		Requests:    min(max(total/10, 16*mib), 256*mib), // one request may have 8 MiB
 		Sends:       min(max(total/20, 8*mib), 256*mib),
@@ -90,6 +93,7 @@ func (m Memory) Shares() []Share {
 		{"proposals", m.Proposals, "one shard's proposals that wait for an entry"},
 		{"search", m.Search, "indexes of collections; beyond it points are refused, and deletes go on"},
 		{"embeddings", m.Embeddings, "vectors of texts that were embedded lately"},
+		{"history", m.History, "what the counters of queues were in the last day; beyond it only the busiest queues have rates"},
 		{"frames", m.Frames, "frames of clients' streams that are proposed and not decided; beyond it streams are not read"},
 		{"requests", m.Requests, "calls and REST requests that are under way; beyond it they are refused"},
 		{"sends", m.Sends, "frames that wait to be sent to clients; beyond it streams that have some get no more tasks"},

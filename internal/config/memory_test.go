@@ -8,7 +8,7 @@ func TestSharesFitIntoTheMemoryAndHoldACommit(t *testing.T) {
 			for _, shards := range []int{1, 4} {
 				m := PlanMemory(total, shards, peers)
 				n := int64(shards)
-				sum := m.Store + 2*n*m.Layer + m.LogQueue + m.LogCache + m.GitTypes + m.GitCommands + n*m.Proposals + int64(peers)*(m.PeerBulk+m.PeerControl+m.PeerParts) + n*m.PeerInbox
+				sum := m.Store + 2*n*m.Layer + m.LogQueue + m.LogCache + m.GitTypes + m.GitCommands + m.History + n*m.Proposals + int64(peers)*(m.PeerBulk+m.PeerControl+m.PeerParts) + n*m.PeerInbox
 				if sum > total {
 					t.Errorf("%d bytes, %d shards, %d peers: the shares are %d: %+v", total, shards, peers, sum, m)
 				}

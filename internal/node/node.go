@@ -11,6 +11,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/history"
 	"github.com/millrace/millrace/internal/machine/commit"
 	"github.com/millrace/millrace/internal/machine/queue"
 	"github.com/millrace/millrace/internal/obs"
@@ -80,6 +81,9 @@ type Node struct {
 	tenants atomic.Pointer[map[core.TenantID]uint64]
 	// Is told when the leader of a shard has changed, or serves.
 	moved notifier
+	// What the counters of queues were. The goroutine that tends samples them; sampledStep is one more than the step of the last sample.
+	history     *history.History
+	sampledStep int64
 	// Who the members are, as this node knows it. It is replaced under learning, and read without a lock.
 	roster atomic.Pointer[roster]
 	// The format that entries are written in. It only rises.
@@ -127,6 +131,7 @@ func Open(o Options) (*Node, error) {
 		namespaces: make(map[nsKey]core.NamespaceInfo), partitions: make(map[core.Partition]core.ShardID),
 		batches: entryBatches(), files: make(chan func(), fileWork), snapFS: o.Store.FS(),
 	}
+	n.history = history.New(o.HistoryBytes)
 	n.roster.Store(startRoster(&o))
 	n.format.Store(uint32(core.FormatFirst))
 	n.loads.more = make(chan struct{}, 1)

@@ -107,6 +107,8 @@ type Options struct {
 	DiskReserve uint64
 	// Bytes of indexes for searching, beyond which no more points are taken; 0 = no bound.
 	SearchBytes int64
+	// Bytes of what the counters of queues were; default 8 MiB.
+	HistoryBytes int64
 	// Keep no index: this node answers no search.
 	NoSearch bool
 	// vnni, avx2 or purego; default the fastest that the machine has.
@@ -166,6 +168,7 @@ func (o Options) withDefaults() Options {
 	o.SnapshotPart = cmp.Or(o.SnapshotPart, 256<<10)
 	o.SnapshotRate = cmp.Or(o.SnapshotRate, 64<<20)
 	o.NearEntries = cmp.Or(o.NearEntries, 1000)
+	o.HistoryBytes = cmp.Or(o.HistoryBytes, 8<<20)
 	o.DiskEvery = cmp.Or(o.DiskEvery, 500*time.Millisecond)
 	o.QuotaEvery = cmp.Or(o.QuotaEvery, 8*time.Second)
 	if o.verify == nil {

@@ -44,6 +44,7 @@ func (n *Node) tend() error {
 		return fmt.Errorf("measure keyspaces: %w", err)
 	}
 	n.shareRates(n.o.Clock.Boot())
+	n.sampleHistory(n.o.Clock.Boot())
 	if err := n.tendRemovals(n.o.Clock.Boot()); err != nil {
 		return fmt.Errorf("look for removals of namespaces: %w", err)
 	}

@@ -291,7 +291,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
 		LogQuota: uint64(o.LogQuota), SnapshotRate: o.SnapshotRate, QueueBytes: memory.Proposals,
-		SearchBytes: memory.Search, NoSearch: o.NoSearch || slices.Contains(o.closedServices(), api.ServiceSearch), VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
+		HistoryBytes: memory.History, SearchBytes: memory.Search, NoSearch: o.NoSearch || slices.Contains(o.closedServices(), api.ServiceSearch), VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
 		Queues: uint32(o.Limits.Queues), Namespaces: uint32(o.Limits.Namespaces), DisconnectGrace: o.DisconnectGrace,
 	}
 	// A directory of an early version remembers nothing but has a log, so it cannot be given to a

@@ -27,18 +27,45 @@ func (m *Machine) AddTotals(t *Totals, number uint32, n int) (last uint32, more 
 	}
 	at, _ := m.findLine(number + 1)
 	for _, l := range m.queues[at:min(at+n, len(m.queues))] {
-		if !l.removed {
-			t.Queues++
+		t.add(l)
+		number = l.number
+	}
+	return number, at+n < len(m.queues)
+}
+
+// add adds the counters of a queue.
+func (t *Totals) add(l *queueState) {
+	if !l.removed {
+		t.Queues++
+	}
+	for i, tasks := range l.states {
+		t.States[i] += tasks
+	}
+	t.Created += l.created
+	t.Purged += l.purged
+	t.Completed += l.completed
+	t.Failed += l.failed
+	t.Crashed += l.crashed
+	t.Bytes += l.bytes
+}
+
+// EachTotals is AddTotals for each queue alone: it calls fn with its name and its counters. What was removed has no name; it may come
+// several times.
+func (m *Machine) EachTotals(number uint32, n int, fn func(name string, t *Totals)) (last uint32, more bool) {
+	if number == 0 {
+		var gone Totals
+		m.AddTotals(&gone, 0, 0)
+		fn("", &gone)
+	}
+	at, _ := m.findLine(number + 1)
+	for _, l := range m.queues[at:min(at+n, len(m.queues))] {
+		var t Totals
+		t.add(l)
+		name := l.name
+		if l.removed {
+			name = ""
 		}
-		for i, tasks := range l.states {
-			t.States[i] += tasks
-		}
-		t.Created += l.created
-		t.Purged += l.purged
-		t.Completed += l.completed
-		t.Failed += l.failed
-		t.Crashed += l.crashed
-		t.Bytes += l.bytes
+		fn(name, &t)
 		number = l.number
 	}
 	return number, at+n < len(m.queues)
