@@ -33,7 +33,7 @@ type queueFlags struct{ q millrace.QueueQuery }
 // flags defines the flags.
 func (f *queueFlags) flags(c *cobra.Command) {
 	c.Flags().StringVar(&f.q.Prefix, "prefix", "", "what the names of the queues begin with; default any")
-	c.Flags().StringVar(&f.q.Sort, "sort", "", "order: name (the default), ready (the most ready tasks first), oldest (the one that waits longest first) or dead")
+	c.Flags().StringVar(&f.q.Sort, "sort", "", "order: name (the default), ready (the most ready tasks first), oldest (the one that waits longest first), dead, or rate (those that completed the most in the last minute first)")
 	c.Flags().StringVar(&f.q.Only, "only", "", "paused, dead (they have dead tasks) or stuck (ready tasks wait for a minute, and none runs); default all")
 }
 
@@ -48,9 +48,11 @@ type topFlags struct {
 // topView is a queue as top prints it: its counters, and what ended per second since it was read before.
 type topView struct {
 	statsView
-	// Completions and failing attempts per second; nil at the first reading.
+	// Completions and failing attempts per second, at the first reading as the server has counted them; nil: not known.
 	Done   *float64 `json:"done_per_second,omitempty"`
 	Failed *float64 `json:"failed_per_second,omitempty"`
+	// Completions in each of the last half minutes, as the server has counted them, oldest first.
+	Spark []uint32 `json:"spark,omitempty"`
 }
 
 // queueTopCmd makes the command that shows queues live.
@@ -126,7 +128,10 @@ func (a *app) top(ctx context.Context, client *millrace.Client, f *topFlags) err
 		views, found := make([]topView, len(page)), make(map[string]millrace.QueueStats, len(page))
 		for i := range page {
 			one := &page[i]
-			views[i], found[one.Queue] = topView{statsView: statsOf(*one)}, *one
+			views[i], found[one.Queue] = topView{statsView: statsOf(*one), Spark: one.Spark}, *one
+			if one.Rates != nil {
+				views[i].Done, views[i].Failed = &one.Rates.Completed, &one.Rates.Failed
+			}
 			if old, known := before[one.Queue]; known {
 				views[i].Done = perSecond(old.CompletedTotal, one.CompletedTotal, now.Sub(last))
 				views[i].Failed = perSecond(old.FailedTotal, one.FailedTotal, now.Sub(last))
@@ -160,7 +165,11 @@ func (a *app) showTop(views []topView, more bool, now time.Time) error {
 		}
 		return nil
 	}
-	lines := topLines(views, now)
+	columns := 0
+	if a.animates() {
+		columns, _ = windowSize()
+	}
+	lines := topLines(views, now, columns)
 	if more {
 		lines = append(lines, "there are more queues; see --rows, --prefix and --only")
 	}
@@ -171,8 +180,9 @@ func (a *app) showTop(views []topView, more bool, now time.Time) error {
 	return err
 }
 
-// topLines is the table of queues. Names are escaped; they come first, so that a narrow terminal cuts other columns.
-func topLines(views []topView, now time.Time) []string {
+// topLines is the table of queues. Names are escaped; they come first, so that a narrow terminal cuts other columns. Spark lines come last,
+// as wide as a terminal with that many columns has room for; 0: any.
+func topLines(views []topView, now time.Time, columns int) []string {
 	names, width := []string{"queue"}, len("queue")
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -196,7 +206,7 @@ func topLines(views []topView, now time.Time) []string {
 	for i := range lines {
 		lines[i] = fmt.Sprintf("%-*s%s", width, names[i], lines[i])
 	}
-	return lines
+	return addSparks(lines, views, columns)
 }
 
 // rateText shows a rate; nil is not known.
@@ -209,11 +219,16 @@ func rateText(rate *float64) string {
 
 // overdrawn is a screen with the lines, each cut to its width, and no more than it has room for.
 func overdrawn(lines []string) []byte {
-	columns, rows := 80, 24
-	if size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 && size.Row > 0 {
-		columns, rows = int(size.Col), int(size.Row)
-	}
+	columns, rows := windowSize()
 	return screen(lines, columns, rows)
+}
+
+// windowSize is that of the terminal, or what most have.
+func windowSize() (columns, rows int) {
+	if size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ); err == nil && size.Col > 0 && size.Row > 0 {
+		return int(size.Col), int(size.Row)
+	}
+	return 80, 24
 }
 
 // screen draws lines from the upper left corner on. The last row stays free, as a line feed there would move all others.

@@ -27,9 +27,9 @@ func TestTheTableOfTopHasRatesAndAges(t *testing.T) {
 		{statsView: statsOf(millrace.QueueStats{Queue: "mail", Ready: 12, OldestReady: now.Add(-90 * time.Second)}), Done: &half, Failed: new(float64)},
 		{statsView: statsOf(millrace.QueueStats{Queue: "other", Dead: 1, OldestReady: now.Add(time.Hour), Paused: &millrace.QueuePaused{}})},
 	}
-	lines := topLines(views, now)
+	lines := topLines(views, now, 0)
 	want := []string{
-		"queue ready scheduled running dead done/s fail/s oldest paused",
+		"queue ready scheduled running dead done/s fail/s oldest paused last 15 min",
 		"mail 12 0 0 0 0.5 0.0 1m30s -",
 		"other 0 0 0 1 - - 0s yes", // a clock that is behind that of the server makes no age
 	}

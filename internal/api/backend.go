@@ -24,6 +24,7 @@ type Backend interface {
 	SearchBackend
 	WorkerBackend
 	ErrorBackend
+	HistoryBackend
 	NodeBackend
 }
 

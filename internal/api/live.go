@@ -72,22 +72,22 @@ func (s *Server) LiveQueue(ctx context.Context, in Space, name string) (*pb.Queu
 	for _, one := range parts {
 		if one != nil {
 			sum(&q, one)
+			q.Config = one.Config
 		}
 	}
 	if q.Queue == "" {
 		return nil, nil, core.NotFound{Kind: "queue", ID: name}
 	}
-	return showStats(&q), at, nil
+	return c.showQueues(ctx, []core.QueueStats{q})[0], at, nil
 }
 
 // LiveQueues reads the counters of the first queues by name, of all partitions together. A namespace that is not there has none.
 func (s *Server) LiveQueues(ctx context.Context, in Space, limit int) ([]*pb.QueueStats, []core.At, error) {
-	all, at, err := s.liveQueues(ctx, in, limit)
-	out := make([]*pb.QueueStats, len(all))
-	for i := range all {
-		out[i] = showStats(&all[i])
+	c, all, at, err := s.liveQueues(ctx, in, limit)
+	if err != nil || c == nil {
+		return nil, at, err
 	}
-	return out, at, err
+	return c.showQueues(ctx, all), at, nil
 }
 
 // Overview is the queues of a namespace together.
@@ -98,7 +98,7 @@ type Overview struct {
 
 // LiveOverview is LiveQueues with all in sum.
 func (s *Server) LiveOverview(ctx context.Context, in Space, limit int) (o Overview, at []core.At, err error) {
-	all, at, err := s.liveQueues(ctx, in, limit)
+	_, all, at, err := s.liveQueues(ctx, in, limit)
 	var q core.QueueStats
 	for i := range all {
 		if all[i].Paused.Since != 0 {
@@ -110,14 +110,14 @@ func (s *Server) LiveOverview(ctx context.Context, in Space, limit int) (o Overv
 	return o, at, err
 }
 
-// liveQueues reads what LiveQueues shows.
-func (s *Server) liveQueues(ctx context.Context, in Space, limit int) (all []core.QueueStats, at []core.At, err error) {
-	c, err := s.beginLive(ctx, in)
+// liveQueues reads what LiveQueues shows. Without a namespace there is no call.
+func (s *Server) liveQueues(ctx context.Context, in Space, limit int) (c *call, all []core.QueueStats, at []core.At, err error) {
+	c, err = s.beginLive(ctx, in)
 	if err != nil {
 		if edge.UnknownNamespace(err) {
 			err = nil
 		}
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	var mu sync.Mutex // guards all
 	at, err = c.liveEach(func(p core.Partition) (core.At, error) {
@@ -129,7 +129,7 @@ func (s *Server) liveQueues(ctx context.Context, in Space, limit int) (all []cor
 		}
 		return at, err
 	})
-	return all, at, err
+	return c, all, at, err
 }
 
 // LiveTask reads a task.

@@ -24,7 +24,7 @@ const (
 
 // The words of a list of queues.
 var (
-	queueSorts = []string{"name", "ready", "oldest", "dead"}
+	queueSorts = []string{"name", "ready", "oldest", "dead", "rate"}
 	queueOnly  = []string{"paused", "stuck", "dead"}
 )
 
@@ -33,6 +33,8 @@ type queueChoice struct {
 	prefix, sort, only string
 	// now is the time of the server, as OldestReady is shown.
 	now core.ShardTime
+	// rates has how many tasks each queue completed lately, in thousandths per second, for the order by rate. What is not known is absent.
+	rates map[string]uint64
 }
 
 // queueChoiceOf reads what a request chooses. plain says that it is all queues by name.
@@ -70,6 +72,11 @@ func (q *queueChoice) place(s *core.QueueStats) uint64 {
 		return math.MaxUint64 - s.States[core.Ready]
 	case "dead":
 		return math.MaxUint64 - s.States[core.Dead]
+	case "rate":
+		if rate, known := q.rates[s.Queue]; known {
+			return math.MaxUint64 - 1 - rate // what is not known comes behind what is 0
+		}
+		return math.MaxUint64
 	case "oldest":
 		if s.OldestReady == 0 {
 			return math.MaxUint64
@@ -95,6 +102,14 @@ func (c *call) chosenQueues(ctx context.Context, q queueChoice, cursor string, l
 	}
 	if len(all) > sortedQueues && strings.HasPrefix(all[sortedQueues].Queue, q.prefix) {
 		return nil, "", at, edge.Invalid("prefix", "must be given, or be longer: at most 10000 queues are sorted or looked through")
+	}
+	if q.sort == "rate" {
+		q.rates = make(map[string]uint64)
+		for i := range all {
+			if rates, _, ok := c.queueRates(all[i].Queue); ok {
+				q.rates[all[i].Queue] = uint64(rates.Completed * 1000)
+			}
+		}
 	}
 	for i := range all {
 		s := &all[i]

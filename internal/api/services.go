@@ -121,11 +121,7 @@ func (qs *QueueService) List(ctx context.Context, in *pb.ListQueuesRequest) (*pb
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.ListQueuesResponse{Queues: make([]*pb.QueueStats, len(stats)), At: ShowAt(at), Cursor: next}
-	for i := range stats {
-		out.Queues[i] = showStats(&stats[i])
-	}
-	return out, nil
+	return &pb.ListQueuesResponse{Queues: c.showQueues(ctx, stats), At: ShowAt(at), Cursor: next}, nil
 }
 
 // beginQueue is begin for a queue that must exist.
@@ -170,7 +166,7 @@ func (qs *QueueService) Stats(ctx context.Context, in *pb.QueueStatsRequest) (*p
 	if err != nil {
 		return nil, err
 	}
-	return &pb.QueueStatsResponse{Stats: showStats(&q), At: ShowAt(at)}, nil
+	return &pb.QueueStatsResponse{Stats: c.showQueues(ctx, []core.QueueStats{q})[0], At: ShowAt(at)}, nil
 }
 
 // Set replaces a queue's configuration.

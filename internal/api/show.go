@@ -217,12 +217,18 @@ func showQueueConfig(c core.QueueConfig) *pb.QueueConfig {
 	}
 	l := &c.Limits
 	out.CancelGrace, out.DefaultTtl, out.MaxTasks, out.MaxBytes = spanOrOff(l.CancelGrace), spanOf(l.DefaultTTL), l.MaxTasks, l.MaxBytes
-	ceilings := &pb.QueueCeilings{
+	out.Ceilings = showCeilings(l)
+	return out
+}
+
+// showCeilings shows what tasks may ask for; unset: there are no bounds.
+func showCeilings(l *core.QueueLimits) *pb.QueueCeilings {
+	out := &pb.QueueCeilings{
 		MaxAttempts: l.CeilingAttempts, MaxCrashes: l.CeilingCrashes, MaxDeliveries: l.CeilingDeliveries, Lease: spanOf(l.CeilingLease),
 		MaxRun: spanOf(l.CeilingMaxRun), Priority: l.CeilingPriority,
 	}
-	if proto.Size(ceilings) > 0 {
-		out.Ceilings = ceilings
+	if proto.Size(out) == 0 {
+		return nil
 	}
 	return out
 }

@@ -317,8 +317,8 @@ func (r *rings) sum(i Series, from, to int64) (sum uint64, n int) {
 	return sum, n
 }
 
-// Spark returns how many tasks of a queue were completed in each of the last half minutes, oldest first, up to the last step; nil:
-// nothing is known. A half minute without a sample is Missing.
+// Spark returns how many tasks of a queue were completed in each of the last half minutes, oldest first, up to the last step. It begins
+// after the last half minute without a sample; nil: that is the last one.
 func (h *History) Spark(k Key, now time.Duration) []uint32 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -326,19 +326,15 @@ func (h *History) Spark(k Key, now time.Duration) []uint32 {
 	if kept == nil {
 		return nil
 	}
-	out := make([]uint32, SparkBins)
-	known := false
-	for i := range out {
-		to := h.step - int64(SparkBins-1-i)*binSteps
+	var out []uint32
+	for to := h.step; len(out) < SparkBins; to -= binSteps {
 		sum, n := kept.sum(Completed, to-binSteps, to)
-		if out[i] = short(sum); n == 0 {
-			out[i] = Missing
+		if n == 0 {
+			break
 		}
-		known = known || n > 0
+		out = append(out, short(sum))
 	}
-	if !known {
-		return nil
-	}
+	slices.Reverse(out)
 	return out
 }
 

@@ -1444,6 +1444,29 @@ func writeQueueStats(w *jsonWriter, m *pb.QueueStats) {
 		writeQueuePaused(w, x)
 		w.Close('}')
 	}
+	if x := m.GetRates(); x != nil {
+		w.Key("rates")
+		w.Open('{')
+		writeQueueRates(w, x)
+		w.Close('}')
+	}
+	if len(m.GetSpark()) > 0 {
+		w.Key("spark")
+		w.Open('[')
+		for _, x := range m.GetSpark() {
+			w.Number(uint64(x))
+		}
+		w.Close(']')
+	}
+	if m.Workers != nil {
+		w.Count("workers", uint64(m.GetWorkers()))
+	}
+	if x := m.GetLimits(); x != nil {
+		w.Key("limits")
+		w.Open('{')
+		writeQueueLimits(w, x)
+		w.Close('}')
+	}
 }
 
 func writeQueuePaused(w *jsonWriter, m *pb.QueuePaused) {
@@ -1451,6 +1474,34 @@ func writeQueuePaused(w *jsonWriter, m *pb.QueuePaused) {
 	w.time("until", m.GetUntil())
 	w.OptStr("by", m.GetBy())
 	w.OptStr("reason", m.GetReason())
+}
+
+func writeQueueRates(w *jsonWriter, m *pb.QueueRates) {
+	w.Real("created", m.GetCreated())
+	w.Real("completed", m.GetCompleted())
+	w.Real("failed", m.GetFailed())
+	w.Real("crashed", m.GetCrashed())
+}
+
+func writeQueueLimits(w *jsonWriter, m *pb.QueueLimits) {
+	w.OptInt("max_tasks", m.GetMaxTasks())
+	w.OptInt("max_bytes", m.GetMaxBytes())
+	w.duration("default_ttl", m.GetDefaultTtl())
+	if x := m.GetCeilings(); x != nil {
+		w.Key("ceilings")
+		w.Open('{')
+		writeQueueCeilings(w, x)
+		w.Close('}')
+	}
+}
+
+func writeQueueCeilings(w *jsonWriter, m *pb.QueueCeilings) {
+	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
+	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
+	w.OptInt("max_deliveries", int64(m.GetMaxDeliveries()))
+	w.duration("lease", m.GetLease())
+	w.duration("max_run", m.GetMaxRun())
+	w.OptInt("priority", int64(m.GetPriority()))
 }
 
 func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
@@ -1492,15 +1543,6 @@ func writeRetry(w *jsonWriter, m *pb.Retry) {
 		w.Real("factor", m.GetFactor())
 	}
 	w.duration("max", m.GetMax())
-}
-
-func writeQueueCeilings(w *jsonWriter, m *pb.QueueCeilings) {
-	w.OptInt("max_attempts", int64(m.GetMaxAttempts()))
-	w.OptInt("max_crashes", int64(m.GetMaxCrashes()))
-	w.OptInt("max_deliveries", int64(m.GetMaxDeliveries()))
-	w.duration("lease", m.GetLease())
-	w.duration("max_run", m.GetMaxRun())
-	w.OptInt("priority", int64(m.GetPriority()))
 }
 
 func writeSetQueueResponse(w *jsonWriter, m *pb.SetQueueResponse) {

@@ -220,6 +220,15 @@ type QueueStats struct {
 	OldestReady time.Time
 	// Paused says why the queue gives out no tasks; nil: it does.
 	Paused *QueuePaused
+	// Rates are not exact. Nil: the node that answers has no sample of the queue, as right after its start.
+	Rates *QueueRates
+	// Spark counts the tasks that were completed in each of the last 30 half minutes, oldest first. It is shorter where the node has no
+	// samples of those before.
+	Spark []uint32
+	// Workers is how many workers serve the queue now; nil: that is not known.
+	Workers *int
+	// Limits are what its configuration bounds; nil: nothing.
+	Limits *QueueLimits
 }
 
 // queueStats reads the counters of the contract.
@@ -229,7 +238,8 @@ func queueStats(s *millracev1.QueueStats) QueueStats {
 		Completed: s.GetCompleted(), Dead: s.GetDead(), Cancelled: s.GetCancelled(), Created: s.GetCreated(),
 		Purged: s.GetPurged(), CompletedTotal: s.GetCompletedTotal(), FailedTotal: s.GetFailedTotal(),
 		CrashedTotal: s.GetCrashedTotal(), Bytes: s.GetBytes(), OldestReady: timeOf(s.GetOldestReady()),
-		Paused: queuePaused(s.GetPaused()),
+		Paused: queuePaused(s.GetPaused()), Rates: queueRates(s.GetRates()), Spark: s.GetSpark(), Workers: queueWorkers(s),
+		Limits: queueLimits(s.GetLimits()),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 type QueueQuery struct {
 	Prefix string // what their names begin with; empty: any
 	// Sort is name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited
-	// longest first.
+	// longest first; rate: those that completed the most in the last minute first.
 	Sort string
 	// Only is paused, dead (they have dead tasks), or stuck (not paused, with a task that has been ready for a minute, and none
 	// running); empty: all.

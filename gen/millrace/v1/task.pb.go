@@ -7521,7 +7521,7 @@ type ListQueuesRequest struct {
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of their names
-	Sort          string                 `protobuf:"bytes,4,opt,name=sort,proto3" json:"sort,omitempty"`     // name, ready, oldest, dead; default name
+	Sort          string                 `protobuf:"bytes,4,opt,name=sort,proto3" json:"sort,omitempty"`     // name, ready, oldest, dead, rate; default name
 	Only          string                 `protobuf:"bytes,5,opt,name=only,proto3" json:"only,omitempty"`     // paused, stuck, dead; empty: all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -8028,7 +8028,11 @@ type QueueStats struct {
 	CrashedTotal   uint64                 `protobuf:"varint,13,opt,name=crashed_total,json=crashedTotal,proto3" json:"crashed_total,omitempty"` // attempts whose lease expired
 	Bytes          uint64                 `protobuf:"varint,14,opt,name=bytes,proto3" json:"bytes,omitempty"`                                   // payloads and results of the tasks there are
 	OldestReady    *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=oldest_ready,json=oldestReady,proto3" json:"oldest_ready,omitempty"`
-	Paused         *QueuePaused           `protobuf:"bytes,16,opt,name=paused,proto3" json:"paused,omitempty"` // unset: it gives out tasks
+	Paused         *QueuePaused           `protobuf:"bytes,16,opt,name=paused,proto3" json:"paused,omitempty"`          // unset: it gives out tasks
+	Rates          *QueueRates            `protobuf:"bytes,17,opt,name=rates,proto3" json:"rates,omitempty"`            // unset: the node has no sample yet, or other queues do more
+	Spark          []uint32               `protobuf:"varint,18,rep,packed,name=spark,proto3" json:"spark,omitempty"`    // completions in each of the last 30 half minutes, oldest first; fewer: the node has no sample of those before
+	Workers        *uint32                `protobuf:"varint,19,opt,name=workers,proto3,oneof" json:"workers,omitempty"` // who serve it now; unset: not known
+	Limits         *QueueLimits           `protobuf:"bytes,20,opt,name=limits,proto3" json:"limits,omitempty"`          // unset: its configuration bounds nothing
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -8175,6 +8179,172 @@ func (x *QueueStats) GetPaused() *QueuePaused {
 	return nil
 }
 
+func (x *QueueStats) GetRates() *QueueRates {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+func (x *QueueStats) GetSpark() []uint32 {
+	if x != nil {
+		return x.Spark
+	}
+	return nil
+}
+
+func (x *QueueStats) GetWorkers() uint32 {
+	if x != nil && x.Workers != nil {
+		return *x.Workers
+	}
+	return 0
+}
+
+func (x *QueueStats) GetLimits() *QueueLimits {
+	if x != nil {
+		return x.Limits
+	}
+	return nil
+}
+
+// QueueRates are per second, of the last minute, as the node that answers has seen it: it samples counters each 10 s.
+type QueueRates struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Created       float64                `protobuf:"fixed64,1,opt,name=created,proto3" json:"created,omitempty"`
+	Completed     float64                `protobuf:"fixed64,2,opt,name=completed,proto3" json:"completed,omitempty"`
+	Failed        float64                `protobuf:"fixed64,3,opt,name=failed,proto3" json:"failed,omitempty"`   // failing attempts
+	Crashed       float64                `protobuf:"fixed64,4,opt,name=crashed,proto3" json:"crashed,omitempty"` // attempts whose lease expired
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueRates) Reset() {
+	*x = QueueRates{}
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueRates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueRates) ProtoMessage() {}
+
+func (x *QueueRates) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
+func (*QueueRates) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+}
+
+func (x *QueueRates) GetCreated() float64 {
+	if x != nil {
+		return x.Created
+	}
+	return 0
+}
+
+func (x *QueueRates) GetCompleted() float64 {
+	if x != nil {
+		return x.Completed
+	}
+	return 0
+}
+
+func (x *QueueRates) GetFailed() float64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *QueueRates) GetCrashed() float64 {
+	if x != nil {
+		return x.Crashed
+	}
+	return 0
+}
+
+// QueueLimits are what the configuration of a queue bounds. What bounds nothing is absent.
+type QueueLimits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	MaxTasks      int64                  `protobuf:"varint,1,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"` // tasks that have not ended, per partition
+	MaxBytes      int64                  `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // payloads and results, per partition
+	DefaultTtl    *durationpb.Duration   `protobuf:"bytes,3,opt,name=default_ttl,json=defaultTtl,proto3" json:"default_ttl,omitempty"`
+	Ceilings      *QueueCeilings         `protobuf:"bytes,4,opt,name=ceilings,proto3" json:"ceilings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueLimits) Reset() {
+	*x = QueueLimits{}
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueLimits) ProtoMessage() {}
+
+func (x *QueueLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
+func (*QueueLimits) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+}
+
+func (x *QueueLimits) GetMaxTasks() int64 {
+	if x != nil {
+		return x.MaxTasks
+	}
+	return 0
+}
+
+func (x *QueueLimits) GetMaxBytes() int64 {
+	if x != nil {
+		return x.MaxBytes
+	}
+	return 0
+}
+
+func (x *QueueLimits) GetDefaultTtl() *durationpb.Duration {
+	if x != nil {
+		return x.DefaultTtl
+	}
+	return nil
+}
+
+func (x *QueueLimits) GetCeilings() *QueueCeilings {
+	if x != nil {
+		return x.Ceilings
+	}
+	return nil
+}
+
 type QueueStatsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stats         *QueueStats            `protobuf:"bytes,1,opt,name=stats,proto3" json:"stats,omitempty"`
@@ -8185,7 +8355,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8197,7 +8367,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8210,7 +8380,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -8242,7 +8412,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8254,7 +8424,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8267,7 +8437,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -8329,7 +8499,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8341,7 +8511,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8354,7 +8524,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -8374,7 +8544,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8386,7 +8556,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8399,7 +8569,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -8426,7 +8596,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8438,7 +8608,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8451,7 +8621,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 type DeleteNamespaceResponse struct {
@@ -8463,7 +8633,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8475,7 +8645,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8488,7 +8658,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -8511,7 +8681,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8523,7 +8693,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8536,7 +8706,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -8575,7 +8745,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8587,7 +8757,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8600,7 +8770,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
 }
 
 type GetNamespaceResponse struct {
@@ -8620,7 +8790,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8632,7 +8802,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8645,7 +8815,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -8721,7 +8891,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8733,7 +8903,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8746,7 +8916,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -8773,7 +8943,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8785,7 +8955,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8798,7 +8968,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -9510,7 +9680,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x13DeleteQueueResponse\x12\x1f\n" +
 	"\x02at\x18\x01 \x01(\v2\x0f.millrace.v1.AtR\x02at\")\n" +
 	"\x11QueueStatsRequest\x12\x14\n" +
-	"\x05queue\x18\x01 \x01(\tR\x05queue\"\x84\x04\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\"\xae\x05\n" +
 	"\n" +
 	"QueueStats\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x18\n" +
@@ -9529,7 +9699,25 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rcrashed_total\x18\r \x01(\x04R\fcrashedTotal\x12\x14\n" +
 	"\x05bytes\x18\x0e \x01(\x04R\x05bytes\x12=\n" +
 	"\foldest_ready\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\voldestReady\x120\n" +
-	"\x06paused\x18\x10 \x01(\v2\x18.millrace.v1.QueuePausedR\x06paused\"d\n" +
+	"\x06paused\x18\x10 \x01(\v2\x18.millrace.v1.QueuePausedR\x06paused\x12-\n" +
+	"\x05rates\x18\x11 \x01(\v2\x17.millrace.v1.QueueRatesR\x05rates\x12\x1c\n" +
+	"\x05spark\x18\x12 \x03(\rB\x06ʵ\x1c\x028\x01R\x05spark\x12\x1d\n" +
+	"\aworkers\x18\x13 \x01(\rH\x00R\aworkers\x88\x01\x01\x120\n" +
+	"\x06limits\x18\x14 \x01(\v2\x18.millrace.v1.QueueLimitsR\x06limitsB\n" +
+	"\n" +
+	"\b_workers\"v\n" +
+	"\n" +
+	"QueueRates\x12\x18\n" +
+	"\acreated\x18\x01 \x01(\x01R\acreated\x12\x1c\n" +
+	"\tcompleted\x18\x02 \x01(\x01R\tcompleted\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x01R\x06failed\x12\x18\n" +
+	"\acrashed\x18\x04 \x01(\x01R\acrashed\"\xcb\x01\n" +
+	"\vQueueLimits\x12#\n" +
+	"\tmax_tasks\x18\x01 \x01(\x03B\x06ʵ\x1c\x028\x01R\bmaxTasks\x12#\n" +
+	"\tmax_bytes\x18\x02 \x01(\x03B\x06ʵ\x1c\x028\x01R\bmaxBytes\x12:\n" +
+	"\vdefault_ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
+	"defaultTtl\x126\n" +
+	"\bceilings\x18\x04 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilings\"d\n" +
 	"\x12QueueStatsResponse\x12-\n" +
 	"\x05stats\x18\x01 \x01(\v2\x17.millrace.v1.QueueStatsR\x05stats\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf7\x02\n" +
@@ -9744,7 +9932,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 120)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -9858,83 +10046,85 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*DeleteQueueResponse)(nil),     // 109: millrace.v1.DeleteQueueResponse
 	(*QueueStatsRequest)(nil),       // 110: millrace.v1.QueueStatsRequest
 	(*QueueStats)(nil),              // 111: millrace.v1.QueueStats
-	(*QueueStatsResponse)(nil),      // 112: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 113: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 114: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 115: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 116: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 117: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 118: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 119: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 120: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 121: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 122: millrace.v1.SetNamespaceResponse
-	nil,                             // 123: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 124: millrace.v1.Task.LabelsEntry
-	nil,                             // 125: millrace.v1.Error.DetailsEntry
-	nil,                             // 126: millrace.v1.Failure.DetailsEntry
-	nil,                             // 127: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 128: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 129: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 130: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 131: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 132: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 133: millrace.v1.RefsMoved
+	(*QueueRates)(nil),              // 112: millrace.v1.QueueRates
+	(*QueueLimits)(nil),             // 113: millrace.v1.QueueLimits
+	(*QueueStatsResponse)(nil),      // 114: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 115: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 116: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 117: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 118: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 119: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 120: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 121: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 122: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 123: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 124: millrace.v1.SetNamespaceResponse
+	nil,                             // 125: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 126: millrace.v1.Task.LabelsEntry
+	nil,                             // 127: millrace.v1.Error.DetailsEntry
+	nil,                             // 128: millrace.v1.Failure.DetailsEntry
+	nil,                             // 129: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 130: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 131: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 132: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 133: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 134: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 135: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	128, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	128, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	130, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	130, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	128, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	130, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	9,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	129, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	128, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	128, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	128, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	131, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	130, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	130, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	130, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	8,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	10,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	123, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	129, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	125, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	131, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	9,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	129, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	128, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	128, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	129, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	129, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	129, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	129, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	129, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	131, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	130, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	130, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	131, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	131, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	131, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	131, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	131, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	12,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	124, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	129, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	126, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	131, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
 	20,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
 	14,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
-	129, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	131, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	14,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	129, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	131, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
 	23,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	129, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	131, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
 	18,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
 	23,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	129, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	129, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	129, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	129, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	131, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	131, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	131, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	131, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 41: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	12,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	129, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
-	129, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
-	129, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	131, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	131, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	131, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
 	1,   // 46: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
-	129, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	125, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	128, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	131, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	127, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	130, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 50: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	25,  // 51: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	126, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	128, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	11,  // 53: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	23,  // 54: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	11,  // 55: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -9947,31 +10137,31 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	23,  // 62: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
 	22,  // 63: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
 	0,   // 64: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	129, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	129, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	131, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	131, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
 	13,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	23,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
 	13,  // 69: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
 	23,  // 70: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	129, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	131, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
 	41,  // 72: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
 	41,  // 73: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
 	23,  // 74: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
 	6,   // 75: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
 	0,   // 76: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	129, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	131, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
 	44,  // 78: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
 	23,  // 79: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	129, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	131, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
 	45,  // 81: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	128, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	128, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	130, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	130, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
 	48,  // 84: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	23,  // 85: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	9,   // 86: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
 	49,  // 87: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	128, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	129, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	130, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	131, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
 	51,  // 90: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	23,  // 91: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
 	55,  // 92: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
@@ -9984,9 +10174,9 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	60,  // 99: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
 	61,  // 100: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	12,  // 101: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	128, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	129, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	128, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	130, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	131, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	130, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	12,  // 105: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
 	94,  // 106: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
 	82,  // 107: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
@@ -9999,10 +10189,10 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	23,  // 114: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
 	23,  // 115: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
 	23,  // 116: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	129, // 117: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	128, // 118: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	127, // 119: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	129, // 120: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	131, // 117: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	130, // 118: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	129, // 119: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	131, // 120: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 121: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
 	23,  // 122: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
 	0,   // 123: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
@@ -10027,35 +10217,35 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	94,  // 142: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
 	92,  // 143: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
 	93,  // 144: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	130, // 145: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	131, // 146: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	132, // 147: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	132, // 145: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	133, // 146: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	134, // 147: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
 	83,  // 148: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
 	49,  // 149: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
 	56,  // 150: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	129, // 151: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	131, // 151: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
 	49,  // 152: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
 	57,  // 153: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
 	49,  // 154: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
 	58,  // 155: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
 	0,   // 156: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	133, // 157: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	135, // 157: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
 	7,   // 158: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	128, // 159: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	128, // 160: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	130, // 159: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	130, // 160: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
 	8,   // 161: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	128, // 162: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	128, // 163: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	128, // 164: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	128, // 165: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	128, // 166: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	128, // 167: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	130, // 162: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	130, // 163: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	130, // 164: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	130, // 165: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	130, // 166: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	130, // 167: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
 	96,  // 168: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	128, // 169: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	128, // 170: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	129, // 171: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	129, // 172: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	129, // 173: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	130, // 169: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	130, // 170: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	131, // 171: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	131, // 172: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	131, // 173: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
 	23,  // 174: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
 	23,  // 175: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
 	111, // 176: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
@@ -10065,87 +10255,91 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	95,  // 180: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
 	23,  // 181: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
 	23,  // 182: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	129, // 183: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	131, // 183: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
 	97,  // 184: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	111, // 185: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	23,  // 186: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	118, // 187: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	113, // 188: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 189: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	118, // 190: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	113, // 191: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 192: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	26,  // 193: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	28,  // 194: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	31,  // 195: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	37,  // 196: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	33,  // 197: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	15,  // 198: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	17,  // 199: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	39,  // 200: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	42,  // 201: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	35,  // 202: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	46,  // 203: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	50,  // 204: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	53,  // 205: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	63,  // 206: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	65,  // 207: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
-	67,  // 208: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	69,  // 209: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	71,  // 210: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	73,  // 211: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	75,  // 212: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	77,  // 213: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	80,  // 214: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	102, // 215: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	104, // 216: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	106, // 217: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	108, // 218: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	98,  // 219: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	100, // 220: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	110, // 221: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	114, // 222: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	116, // 223: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	119, // 224: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	121, // 225: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	27,  // 226: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	30,  // 227: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	32,  // 228: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	38,  // 229: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	34,  // 230: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	16,  // 231: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	19,  // 232: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	40,  // 233: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	43,  // 234: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	36,  // 235: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	47,  // 236: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	52,  // 237: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	54,  // 238: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	64,  // 239: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	66,  // 240: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
-	68,  // 241: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	70,  // 242: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	72,  // 243: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	74,  // 244: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	76,  // 245: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	78,  // 246: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	81,  // 247: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	103, // 248: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	105, // 249: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	107, // 250: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	109, // 251: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	99,  // 252: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	101, // 253: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	112, // 254: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	115, // 255: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	117, // 256: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	120, // 257: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	122, // 258: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	226, // [226:259] is the sub-list for method output_type
-	193, // [193:226] is the sub-list for method input_type
-	193, // [193:193] is the sub-list for extension type_name
-	193, // [193:193] is the sub-list for extension extendee
-	0,   // [0:193] is the sub-list for field type_name
+	112, // 185: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
+	113, // 186: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
+	130, // 187: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
+	96,  // 188: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
+	111, // 189: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	23,  // 190: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	120, // 191: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	115, // 192: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 193: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	120, // 194: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	115, // 195: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 196: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	26,  // 197: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	28,  // 198: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	31,  // 199: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	37,  // 200: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	33,  // 201: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	15,  // 202: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	17,  // 203: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	39,  // 204: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	42,  // 205: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	35,  // 206: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	46,  // 207: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	50,  // 208: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	53,  // 209: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	63,  // 210: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	65,  // 211: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	67,  // 212: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	69,  // 213: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	71,  // 214: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	73,  // 215: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	75,  // 216: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	77,  // 217: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	80,  // 218: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	102, // 219: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	104, // 220: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	106, // 221: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	108, // 222: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	98,  // 223: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	100, // 224: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	110, // 225: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	116, // 226: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	118, // 227: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	121, // 228: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	123, // 229: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	27,  // 230: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	30,  // 231: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	32,  // 232: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	38,  // 233: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	34,  // 234: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	16,  // 235: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	19,  // 236: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	40,  // 237: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	43,  // 238: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	36,  // 239: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	47,  // 240: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	52,  // 241: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	54,  // 242: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	64,  // 243: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	66,  // 244: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	68,  // 245: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	70,  // 246: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	72,  // 247: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	74,  // 248: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	76,  // 249: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	78,  // 250: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	81,  // 251: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	103, // 252: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	105, // 253: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	107, // 254: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	109, // 255: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	99,  // 256: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	101, // 257: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	114, // 258: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	117, // 259: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	119, // 260: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	122, // 261: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	124, // 262: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	230, // [230:263] is the sub-list for method output_type
+	197, // [197:230] is the sub-list for method input_type
+	197, // [197:197] is the sub-list for extension type_name
+	197, // [197:197] is the sub-list for extension extendee
+	0,   // [0:197] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -10195,15 +10389,16 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_task_proto_msgTypes[87].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[98].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[100].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[105].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[113].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[103].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[107].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[115].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   120,
+			NumMessages:   122,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

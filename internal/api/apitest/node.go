@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/history"
 )
 
 // Planter panics below a call, for tests of what the calls that recover give back.
@@ -71,6 +72,8 @@ type Node struct {
 	IndexLoaded chan struct{}    // closed when indexes are loaded; nil: they are
 	Settles     chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
 	Mail        core.QueueStats  // of mail; default: one of a configuration of its own
+
+	QueueHas map[string]history.Rates // rates of queues; default: none are known
 }
 
 // NewNode returns a node without namespaces.
