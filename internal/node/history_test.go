@@ -48,6 +48,15 @@ func TestANodeSamplesItsQueues(t *testing.T) {
 	if v := ready.Values; !ok || v[len(v)-1] != 0 || v[len(v)-2] != 10 || v[len(v)-3] != history.Missing {
 		t.Errorf("the ready tasks were %v", v[len(v)-3:])
 	}
+	l.must(&core.QueueDelete{Queue: "q", Purge: true, IfVersion: -1})
+	l.sampleNext(&at)
+	if _, ok := l.rates("q", at); ok {
+		t.Error("a queue that was removed has rates")
+	}
+	// The counters of the namespace do not fall with it.
+	if r, ok := l.rates("", at); !ok || r.Completed != 1 {
+		t.Errorf("without the queue the rates of the namespace are %+v, %v", r, ok)
+	}
 }
 
 // TestANodeSamplesByItsClock waits for what the goroutine that tends does when the clock goes on.

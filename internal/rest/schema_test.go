@@ -38,7 +38,7 @@ var allShown = map[string]shown{
 	"SettleResult": shows(writeSettleResult), "OpResult": shows(writeOpResult), "RefsMoved": shows(writeRefsMoved),
 	"RefMoved": shows(writeRefMoved), "RunNowResponse": shows(writeRunNowResponse), "DeleteResponse": shows(writeDeleteResponse),
 	"CommitResponse": shows(writeCommitResponse), "ListQueuesResponse": shows(writeListQueuesResponse),
-	"QueueStats": shows(writeQueueStats), "QueueConfig": shows(writeQueueConfig), "Retry": shows(writeRetry),
+	"QueueStats": shows(writeQueueStats), "QueueRates": shows(writeQueueRates), "QueueLimits": shows(writeQueueLimits), "QueueConfig": shows(writeQueueConfig), "Retry": shows(writeRetry),
 	"SetQueueResponse": shows(writeSetQueueResponse), "CreateNamespaceResponse": shows(writeCreateNamespaceResponse),
 	"PartitionInfo": shows(writePartitionInfo), "DeleteNamespaceResponse": shows(writeDeleteNamespaceResponse),
 	"GetNamespaceResponse": shows(writeGetNamespaceResponse), "NamespaceConfig": shows(writeNamespaceConfig),

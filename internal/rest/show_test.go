@@ -97,6 +97,8 @@ func TestEveryFieldOfTheDocumentIsWritten(t *testing.T) {
 		"HeartbeatResult":       {func(w *jsonWriter) { writeHeartbeatResult(w, full(new(pb.HeartbeatResult))) }, nil},
 		"OpResult":              {func(w *jsonWriter) { writeOpResult(w, full(new(pb.OpResult))) }, nil},
 		"QueueStats":            {func(w *jsonWriter) { writeQueueStats(w, full(new(pb.QueueStats))) }, nil},
+		"QueueRates":            {func(w *jsonWriter) { writeQueueRates(w, full(new(pb.QueueRates))) }, nil},
+		"QueueLimits":           {func(w *jsonWriter) { writeQueueLimits(w, full(new(pb.QueueLimits))) }, nil},
 		"QueueConfig":           {func(w *jsonWriter) { writeQueueConfig(w, full(new(pb.QueueConfig))) }, nil},
 		"KeyspaceStats":         {func(w *jsonWriter) { writeKeyspaceStats(w, full(new(pb.KeyspaceStats))) }, nil},
 		"KeyspaceConfig":        {func(w *jsonWriter) { writeKeyspaceConfig(w, full(new(pb.KeyspaceConfig))) }, nil},
