@@ -3,6 +3,8 @@ package api
 import (
 	"context"
 	"math"
+	"sync"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -48,19 +50,77 @@ func (c *call) queueRates(queue string) (history.Rates, []uint32, bool) {
 	return c.s.o.Backend.QueueRates(c.t.part.Tenant, c.t.part.Namespace, queue)
 }
 
-// workersOf counts who serves each queue. known is false when a leader did not tell.
-func (c *call) workersOf(ctx context.Context) (workers map[string]uint32, known bool) {
-	list, partial := c.s.o.Backend.Workers(ctx, c.partitions)
-	if partial {
-		return nil, false
+const (
+	// workersFor is how long a count of workers is shown: the leaders look at all running tasks for it, and counters are asked for often.
+	workersFor = 5 * time.Second
+	// maxWorkerCounts bounds the namespaces of which a count is kept, at about 10 KB each. Beyond it all are counted again.
+	maxWorkerCounts = 1000
+)
+
+// workerSpace is a namespace whose workers were counted.
+type workerSpace struct {
+	tenant    core.TenantID
+	namespace core.NamespaceID
+}
+
+// workerCount is who serves each queue of a namespace.
+type workerCount struct {
+	// When the count began, by the boot clock.
+	at time.Duration
+	// By queue; nil: a leader did not tell, or the first count is under way. It is not changed.
+	queues map[string]uint32
+}
+
+// workerCounts are the counts of a node, of its doors together.
+type workerCounts struct {
+	// mu guards the fields below.
+	mu     sync.Mutex
+	spaces map[workerSpace]workerCount
+}
+
+// begin returns the count that there is of a namespace. stale says that the caller is to count again; all others have the old count until
+// it has.
+func (w *workerCounts) begin(k workerSpace, now time.Duration) (queues map[string]uint32, stale bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	old, there := w.spaces[k]
+	if there && now-old.at < workersFor {
+		return old.queues, false
 	}
-	workers = make(map[string]uint32)
-	for i := range list {
-		for _, queue := range list[i].Queues {
-			workers[queue]++
+	if w.spaces == nil || len(w.spaces) >= maxWorkerCounts {
+		w.spaces = make(map[workerSpace]workerCount)
+	}
+	w.spaces[k] = workerCount{now, old.queues}
+	return nil, true
+}
+
+// end keeps a count.
+func (w *workerCounts) end(k workerSpace, count workerCount) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, there := w.spaces[k]; there {
+		w.spaces[k] = count
+	}
+}
+
+// workersOf counts who serves each queue, as it was at most workersFor ago. known is false when a leader did not tell.
+func (c *call) workersOf(ctx context.Context) (workers map[string]uint32, known bool) {
+	k, now := workerSpace{c.t.part.Tenant, c.t.part.Namespace}, c.s.o.Clock.Boot()
+	workers, stale := c.s.counted.begin(k, now)
+	if !stale {
+		return workers, workers != nil
+	}
+	list, partial := c.s.o.Backend.Workers(ctx, c.partitions)
+	if !partial {
+		workers = make(map[string]uint32)
+		for i := range list {
+			for _, queue := range list[i].Queues {
+				workers[queue]++
+			}
 		}
 	}
-	return workers, true
+	c.s.counted.end(k, workerCount{now, workers})
+	return workers, !partial
 }
 
 // shownRate rounds a rate to thousandths.

@@ -3,6 +3,7 @@ package api
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
@@ -45,6 +46,33 @@ func TestAQueueIsShownWithRatesWorkersAndLimits(t *testing.T) {
 	}
 	if l := q.GetLimits(); l.GetMaxTasks() != 7 || l.GetCeilings().GetLease().AsDuration().Seconds() != 2 || l.DefaultTtl != nil {
 		t.Errorf("its limits are %v", l)
+	}
+}
+
+func TestWorkersOfQueuesAreNotCountedForEachCall(t *testing.T) {
+	var w workerCounts
+	k := workerSpace{1, 2}
+	if _, stale := w.begin(k, time.Hour); !stale {
+		t.Error("what was never counted is known")
+	}
+	if queues, stale := w.begin(k, time.Hour); stale || queues != nil {
+		t.Errorf("while it is counted: %v, %v", queues, stale)
+	}
+	w.end(k, workerCount{time.Hour, map[string]uint32{"q": 1}})
+	if queues, stale := w.begin(k, time.Hour+workersFor-1); stale || queues["q"] != 1 {
+		t.Errorf("a count that is new: %v, %v", queues, stale)
+	}
+	if _, stale := w.begin(k, time.Hour+workersFor); !stale {
+		t.Error("a count that is old is kept")
+	}
+	if queues, stale := w.begin(k, time.Hour+workersFor); stale || queues["q"] != 1 {
+		t.Errorf("others have no count meanwhile: %v, %v", queues, stale)
+	}
+	for i := range 2 * maxWorkerCounts {
+		w.begin(workerSpace{3, core.NamespaceID(i)}, time.Hour)
+	}
+	if len(w.spaces) > maxWorkerCounts {
+		t.Errorf("%d counts are kept", len(w.spaces))
 	}
 }
 

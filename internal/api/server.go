@@ -102,6 +102,8 @@ type Server struct {
 	// node is the node, by what each service asks of it. What passes to keyspaces is counted in keys.
 	node parts
 	keys *keyCounts // counts what is done in keyspaces
+	// counted is who serves the queues of namespaces.
+	counted workerCounts
 	// turn counts claims that may take from any partition, so that each begins at another one.
 	turn atomic.Uint64
 	// searches gives searches their turns; embedding bounds the vectors that are being made; searched

@@ -225,7 +225,7 @@ type QueueStats struct {
 	// Spark counts the tasks that were completed in each of the last 30 half minutes, oldest first. It is shorter where the node has no
 	// samples of those before.
 	Spark []uint32
-	// Workers is how many workers serve the queue now; nil: that is not known.
+	// Workers is how many workers serve the queue, as it was at most 5 s ago; nil: that is not known.
 	Workers *int
 	// Limits are what its configuration bounds; nil: nothing.
 	Limits *QueueLimits

@@ -8031,7 +8031,7 @@ type QueueStats struct {
 	Paused         *QueuePaused           `protobuf:"bytes,16,opt,name=paused,proto3" json:"paused,omitempty"`          // unset: it gives out tasks
 	Rates          *QueueRates            `protobuf:"bytes,17,opt,name=rates,proto3" json:"rates,omitempty"`            // unset: the node has no sample yet, or other queues do more
 	Spark          []uint32               `protobuf:"varint,18,rep,packed,name=spark,proto3" json:"spark,omitempty"`    // completions in each of the last 30 half minutes, oldest first; fewer: the node has no sample of those before
-	Workers        *uint32                `protobuf:"varint,19,opt,name=workers,proto3,oneof" json:"workers,omitempty"` // who serve it now; unset: not known
+	Workers        *uint32                `protobuf:"varint,19,opt,name=workers,proto3,oneof" json:"workers,omitempty"` // who serve it, as it was at most 5 s ago; unset: not known
 	Limits         *QueueLimits           `protobuf:"bytes,20,opt,name=limits,proto3" json:"limits,omitempty"`          // unset: its configuration bounds nothing
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
