@@ -221,6 +221,7 @@ func (h *History) End() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var with, without []*line
+	tooMany := len(h.known) > h.maxKnown
 	for k, l := range h.known {
 		switch {
 		case l.run != h.run:
@@ -230,7 +231,7 @@ func (h *History) End() {
 			}
 		case l.kept != nil:
 			with = append(with, l)
-		default:
+		case l.busy > 0 || tooMany: // one that does nothing takes no series from others
 			without = append(without, l)
 		}
 	}

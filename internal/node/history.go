@@ -36,13 +36,16 @@ func (n *Node) sampleHistory(now time.Duration) {
 	})
 	n.history.Begin(now, n.o.Clock.Wall())
 	defer n.history.End()
+	sum := make(map[string]history.Counters, n.sampledQueues) // of one namespace at a time
+	n.sampledQueues = 0
 	for len(all) > 0 {
 		first := all[0].p
-		sum := make(map[string]history.Counters)
+		clear(sum)
 		for len(all) > 0 && all[0].p.Tenant == first.Tenant && all[0].p.Namespace == first.Namespace {
 			all[0].sample(sum)
 			all = all[1:]
 		}
+		n.sampledQueues = max(n.sampledQueues, len(sum))
 		var total history.Counters
 		for name, c := range sum {
 			for i := range c {

@@ -81,9 +81,11 @@ type Node struct {
 	tenants atomic.Pointer[map[core.TenantID]uint64]
 	// Is told when the leader of a shard has changed, or serves.
 	moved notifier
-	// What the counters of queues were. The goroutine that tends samples them; sampledStep is one more than the step of the last sample.
-	history     *history.History
-	sampledStep int64
+	// What the counters of queues were. The goroutine that tends samples them; sampledStep is one more than the step of the last sample,
+	// and sampledQueues how many queues the largest namespace had in it.
+	history       *history.History
+	sampledStep   int64
+	sampledQueues int
 	// Who the members are, as this node knows it. It is replaced under learning, and read without a lock.
 	roster atomic.Pointer[roster]
 	// The format that entries are written in. It only rises.
