@@ -141,13 +141,7 @@ func (a *audit) row(key, value []byte) error {
 			a.find("row of the index of ended tasks for state %d", row.State)
 		}
 	case keys.RecordTimer:
-		if _, kind, _, ok := keys.DecodeTimer(key); ok && kind == keys.TimerErrors {
-			a.errorTimers++
-		} else if ok && kind >= 1 && int(kind) < len(a.timerRows) {
-			a.timerRows[kind]++
-		} else {
-			a.find("unknown timer %x", key)
-		}
+		a.timerRow(key)
 	case keys.RecordWallTimer:
 		a.wallRows++
 	case keys.RecordTaskCancel:
@@ -194,6 +188,18 @@ func (a *audit) row(key, value []byte) error {
 		return a.state(row.Task, value)
 	}
 	return nil
+}
+
+// timerRow counts a row of the index of timers.
+func (a *audit) timerRow(key []byte) {
+	switch _, kind, _, ok := keys.DecodeTimer(key); {
+	case ok && kind == keys.TimerErrors:
+		a.errorTimers++
+	case ok && kind >= 1 && int(kind) < len(a.timerRows):
+		a.timerRows[kind]++
+	default:
+		a.find("unknown timer %x", key)
+	}
 }
 
 // has notes a finding unless a key is stored. what says what is missing.
