@@ -47,7 +47,7 @@ func TestAQuietWorkerIsGivenNothingByAnyDoor(t *testing.T) {
 	if p := r.settle(ses, held); p.Err != nil || p.Results[0].Refusal != nil {
 		t.Errorf("a running task of a quiet worker: %+v", p)
 	}
-	again, _ := r.session(1, newSink()) // another stream of it is quiet too
+	again, _ := r.session(1, newSink())   // another stream of it is quiet too
 	again.Subscribe(subscription("q", 1)) // it leaves one of two tasks to the claim below
 	claim := core.ClaimSpec{Queues: []core.GrantQueue{{Name: "q", Weight: 1}}, Max: 1, Worker: "w1"}
 	begin := time.Now()
