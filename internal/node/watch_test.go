@@ -2,11 +2,11 @@ package node
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
 	"github.com/millrace/millrace/internal/core"
-	"github.com/millrace/millrace/internal/edge"
 )
 
 // watching runs a watch of a task, and hands over the states it shows, and how it ended.
@@ -76,7 +76,7 @@ func TestAWatchEnds(t *testing.T) {
 	gone, ctxEnds := taskID(1), taskID(2)
 	_, ended, stop := watching(t, r, taskID(9))
 	defer stop()
-	if err := <-ended; !edge.Is[core.NotFound](err) {
+	if err := <-ended; !isFact[core.NotFound](err) {
 		t.Errorf("an unknown task: %v", err)
 	}
 	for _, id := range []core.TaskID{gone, ctxEnds} {
@@ -86,14 +86,14 @@ func TestAWatchEnds(t *testing.T) {
 	defer stop()
 	<-shown
 	r.must(&core.QueueDelete{Queue: "q", Purge: true})
-	if err := <-ended; !edge.Is[core.NotFound](err) {
+	if err := <-ended; !isFact[core.NotFound](err) {
 		t.Errorf("a task that was removed: %v", err)
 	}
 	r.must(&core.TaskCreate{ID: taskID(3), Queue: "q"})
 	shown, ended, stop = watching(t, r, taskID(3))
 	<-shown
 	stop()
-	if err := <-ended; !edge.Is[core.DeadlineExceeded](err) {
+	if err := <-ended; !isFact[core.DeadlineExceeded](err) {
 		t.Errorf("a caller who went: %v", err)
 	}
 	s, _ := r.node.shardOf(r.ns)
@@ -108,4 +108,10 @@ func TestAWatchEnds(t *testing.T) {
 			}
 		}))
 	}
+}
+
+// isFact reports whether an error is a fact of a kind.
+func isFact[F core.Fact](err error) bool {
+	_, ok := errors.AsType[F](err)
+	return ok
 }
