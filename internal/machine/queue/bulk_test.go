@@ -107,3 +107,28 @@ func TestABulkJobGoesOnAfterARestart(t *testing.T) {
 		t.Errorf("%d tasks are cancelled, %v", q.States[core.Cancelled], err)
 	}
 }
+
+// A task that cannot be acted on is counted by the code of its refusal, and not as done.
+func TestABulkJobCountsRefusals(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.do(&core.QueueSet{Queue: "mail", Config: core.QueueConfig{Limits: core.QueueLimits{MaxTasks: 2}}})
+	for i := range 3 {
+		id := idOf(fmt.Sprintf("dead%d", i))
+		w.do(&core.TaskCreate{ID: id, Queue: "mail"})
+		w.do(&core.Grant{N: 1, Worker: "w", Queues: []core.GrantQueue{{Name: "mail"}}})
+		w.do(&core.TaskFail{Task: id, Token: w.lastToken(), Fatal: true})
+	}
+	w.do(&core.TaskCreate{ID: idOf("ready"), Queue: "mail"}) // there is room for one of the three
+	w.do(&core.BulkStart{ID: idOf("job"), Action: core.BulkRetry, Tasks: core.TaskFilter{Queue: "mail"}, Rate: core.MaxBulkRate})
+	for range 10 {
+		w.c.Stamp = w.c.Stamp.Add(5)
+		w.tick(1000)
+	}
+	jobs, err := Bulks(w.tx, testPartition)
+	if err != nil || len(jobs) != 1 {
+		t.Fatal(jobs, err)
+	}
+	if j := jobs[0]; j.State != core.BulkDone || j.Done != 1 || len(j.Refused) != 1 || j.Refused[0] != (core.BulkRefused{Code: "RESOURCE_EXHAUSTED", Count: 2}) {
+		t.Errorf("the job is %v, with %d done and %v refused", j.State, j.Done, j.Refused)
+	}
+}
