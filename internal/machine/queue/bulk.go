@@ -17,7 +17,7 @@ import (
 const (
 	// bulkActs is how many tasks all jobs of a partition act on at most in one tick, and bulkRows how many rows they look at. They
 	// bound for how long other work waits: about a millisecond. A job that lags does its next part in the next tick.
-	bulkActs = 128
+	bulkActs = 64
 	bulkRows = 1_024
 	// bulkChunk is how many rows are read at once at least.
 	bulkChunk = 64
