@@ -5,6 +5,7 @@
 package history
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -262,21 +263,7 @@ func (h *History) End() {
 // lessBusy orders queues: those that did the least come first, and of those that did the same the ones known for longest, so that each
 // of many has its turn to be known.
 func lessBusy(a, b *line) int {
-	switch {
-	case a.busy != b.busy:
-		return order(a.busy, b.busy)
-	case a.born != b.born:
-		return order(a.born, b.born)
-	}
-	return strings.Compare(a.key.Queue, b.key.Queue)
-}
-
-// order compares two numbers.
-func order(a, b uint64) int {
-	if a < b {
-		return -1
-	}
-	return 1
+	return cmp.Or(cmp.Compare(a.busy, b.busy), cmp.Compare(a.born, b.born), strings.Compare(a.key.Queue, b.key.Queue))
 }
 
 // of returns the series of a queue; nil: there are none, or the last sample is more than two steps before now. The mutex is held.

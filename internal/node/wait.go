@@ -83,65 +83,60 @@ type waits struct {
 func (w *waits) add(k waitKey) (chan struct{}, core.Fact) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.n >= w.max {
-		return nil, core.Unavailable{Reason: "overload", Limit: "waits"}
-	}
-	w.n++
-	c := make(chan struct{})
-	if w.byKey == nil {
-		w.byKey = make(map[waitKey][]chan struct{})
-	}
-	w.byKey[k] = append(w.byKey[k], c)
-	return c, nil
+	return w.enter(&w.byKey, k, 0)
 }
 
 // remove ends the wait of one caller, whether it was woken or not.
 func (w *waits) remove(k waitKey, c chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.n--
-	list := w.byKey[k]
-	if i := slices.Index(list, c); i >= 0 {
-		list = slices.Delete(list, i, i+1)
-	}
-	if len(list) == 0 {
-		delete(w.byKey, k)
-	} else {
-		w.byKey[k] = list
-	}
+	w.leave(w.byKey, k, c)
 }
 
 // watch registers one who is told of each change of a task, until it calls unwatch. Changes that come together are told as one.
 func (w *waits) watch(k waitKey) (chan struct{}, core.Fact) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.n >= w.max {
-		return nil, core.Unavailable{Reason: "overload", Limit: "waits"}
+	c, f := w.enter(&w.watched, k, 1)
+	if f == nil {
+		w.watchers.Add(1)
 	}
-	w.n++
-	w.watchers.Add(1)
-	c := make(chan struct{}, 1)
-	if w.watched == nil {
-		w.watched = make(map[waitKey][]chan struct{})
-	}
-	w.watched[k] = append(w.watched[k], c)
-	return c, nil
+	return c, f
 }
 
 // unwatch ends a watch.
 func (w *waits) unwatch(k waitKey, c chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.n--
 	w.watchers.Add(-1)
-	list := w.watched[k]
+	w.leave(w.watched, k, c)
+}
+
+// enter adds a channel with that much room to those of a task. The mutex is held.
+func (w *waits) enter(to *map[waitKey][]chan struct{}, k waitKey, room int) (chan struct{}, core.Fact) {
+	if w.n >= w.max {
+		return nil, core.Unavailable{Reason: "overload", Limit: "waits"}
+	}
+	w.n++
+	c := make(chan struct{}, room)
+	if *to == nil {
+		*to = make(map[waitKey][]chan struct{})
+	}
+	(*to)[k] = append((*to)[k], c)
+	return c, nil
+}
+
+// leave takes a channel from those of a task, if it is still among them. The mutex is held.
+func (w *waits) leave(from map[waitKey][]chan struct{}, k waitKey, c chan struct{}) {
+	w.n--
+	list := from[k]
 	if i := slices.Index(list, c); i >= 0 {
 		list = slices.Delete(list, i, i+1)
 	}
 	if len(list) == 0 {
-		delete(w.watched, k)
+		delete(from, k)
 	} else {
-		w.watched[k] = list
+		from[k] = list
 	}
 }
 

@@ -390,11 +390,7 @@ func (a *audit) attemptsOf(id core.TaskID, rec *record) error {
 	if err != nil {
 		return err
 	}
-	counted := uint64(0)
-	for _, c := range counts {
-		counted += c
-	}
-	if counted > uint64(n-keptAttempts) {
+	if counted := counts.sum(); counted > uint64(n-keptAttempts) {
 		a.find("task %s counts %d attempts that are not kept, of %d", id, counted, n-keptAttempts)
 	}
 	return nil

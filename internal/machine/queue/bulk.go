@@ -227,7 +227,7 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 		m.endBulk(tx, j, core.BulkStopped, c.Stamp)
 		return 0, 0, nil
 	}
-	most = min(most, bulkActs, max(int(j.Rate)/20, 1))
+	most = min(most, max(int(j.Rate)/20, 1))
 	w := newBulkWalk(tx, m.p, &j.BulkStart, j.number, m.shift, j.Started, m)
 	by := *c
 	by.Principal = j.By

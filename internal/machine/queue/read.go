@@ -115,13 +115,17 @@ func readOlder(v core.View, p core.Partition, id core.TaskID) (o outcomes, err e
 	return decodeOlder(value)
 }
 
+// sum is how many attempts were counted.
+func (o *outcomes) sum() (n uint64) {
+	for _, of := range o {
+		n += of
+	}
+	return n
+}
+
 // list lists the counts that are not 0. Of all attempts, those that were not counted are of unknown outcome.
 func (o *outcomes) list(all uint64) (list []core.OutcomeCount) {
-	counted := uint64(0)
-	for _, n := range o {
-		counted += n
-	}
-	if all > counted {
+	if counted := o.sum(); all > counted {
 		o[core.OutcomeNone] += all - counted
 	}
 	for i, n := range o {
