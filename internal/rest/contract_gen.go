@@ -1267,6 +1267,11 @@ func writeAssignment(w *jsonWriter, m *pb.Assignment) {
 	if m.GetCheckpoint() != nil {
 		w.AnyBytes("checkpoint", m.GetCheckpoint())
 	}
+	if m.GetMaxRunMs() != 0 {
+		w.Count("max_run_ms", uint64(m.GetMaxRunMs()))
+	}
+	w.OptStr("tag", m.GetTag())
+	w.Time("run_at_at", time.UnixMilli(m.GetRunAtMs()).UTC())
 }
 
 func writeHeartbeatResponse(w *jsonWriter, m *pb.HeartbeatResponse) {
@@ -2291,6 +2296,12 @@ func writeStatusResponse(w *jsonWriter, m *pb.StatusResponse) {
 	}
 	w.time("started_at", m.GetStartedAt())
 	w.Bool("disk_full", m.GetDiskFull())
+	w.Key("features")
+	w.Open('[')
+	for _, x := range m.GetFeatures() {
+		w.Quote(x)
+	}
+	w.Close(']')
 }
 
 func writeStartBulkResponse(w *jsonWriter, m *pb.StartBulkResponse) {

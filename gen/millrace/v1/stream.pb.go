@@ -74,6 +74,7 @@ type StatusResponse struct {
 	StoreMutations uint64                 `protobuf:"varint,9,opt,name=store_mutations,json=storeMutations,proto3" json:"store_mutations,omitempty"` // written to the store since start
 	StartedAt      *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
 	DiskFull       bool                   `protobuf:"varint,11,opt,name=disk_full,json=diskFull,proto3" json:"disk_full,omitempty"`
+	Features       []string               `protobuf:"bytes,12,rep,name=features,proto3" json:"features,omitempty"` // what this server has that version 1 of the protocol began without, sorted: cancel, expires, labels, ...
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -185,6 +186,13 @@ func (x *StatusResponse) GetDiskFull() bool {
 	return false
 }
 
+func (x *StatusResponse) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
 type ClientFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Frame:
@@ -200,6 +208,7 @@ type ClientFrame struct {
 	//	*ClientFrame_Drain
 	//	*ClientFrame_Puts
 	//	*ClientFrame_Gets
+	//	*ClientFrame_Waits
 	Frame         isClientFrame_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -341,6 +350,15 @@ func (x *ClientFrame) GetGets() *GetsFrame {
 	return nil
 }
 
+func (x *ClientFrame) GetWaits() *WaitsFrame {
+	if x != nil {
+		if x, ok := x.Frame.(*ClientFrame_Waits); ok {
+			return x.Waits
+		}
+	}
+	return nil
+}
+
 type isClientFrame_Frame interface {
 	isClientFrame_Frame()
 }
@@ -389,6 +407,10 @@ type ClientFrame_Gets struct {
 	Gets *GetsFrame `protobuf:"bytes,11,opt,name=gets,proto3,oneof"`
 }
 
+type ClientFrame_Waits struct {
+	Waits *WaitsFrame `protobuf:"bytes,12,opt,name=waits,proto3,oneof"`
+}
+
 func (*ClientFrame_Hello) isClientFrame_Frame() {}
 
 func (*ClientFrame_Create) isClientFrame_Frame() {}
@@ -411,6 +433,8 @@ func (*ClientFrame_Puts) isClientFrame_Frame() {}
 
 func (*ClientFrame_Gets) isClientFrame_Frame() {}
 
+func (*ClientFrame_Waits) isClientFrame_Frame() {}
+
 type ServerFrame struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Frame:
@@ -424,6 +448,7 @@ type ServerFrame struct {
 	//	*ServerFrame_Goaway
 	//	*ServerFrame_Directory
 	//	*ServerFrame_Available
+	//	*ServerFrame_Ended
 	Frame         isServerFrame_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -547,6 +572,15 @@ func (x *ServerFrame) GetAvailable() *Available {
 	return nil
 }
 
+func (x *ServerFrame) GetEnded() *Ended {
+	if x != nil {
+		if x, ok := x.Frame.(*ServerFrame_Ended); ok {
+			return x.Ended
+		}
+	}
+	return nil
+}
+
 type isServerFrame_Frame interface {
 	isServerFrame_Frame()
 }
@@ -587,6 +621,10 @@ type ServerFrame_Available struct {
 	Available *Available `protobuf:"bytes,9,opt,name=available,proto3,oneof"`
 }
 
+type ServerFrame_Ended struct {
+	Ended *Ended `protobuf:"bytes,10,opt,name=ended,proto3,oneof"`
+}
+
 func (*ServerFrame_Welcome) isServerFrame_Frame() {}
 
 func (*ServerFrame_Ack) isServerFrame_Frame() {}
@@ -604,6 +642,8 @@ func (*ServerFrame_Goaway) isServerFrame_Frame() {}
 func (*ServerFrame_Directory) isServerFrame_Frame() {}
 
 func (*ServerFrame_Available) isServerFrame_Frame() {}
+
+func (*ServerFrame_Ended) isServerFrame_Frame() {}
 
 // Hello opens a stream, or resumes the session that a broken one left.
 type Hello struct {
@@ -761,6 +801,7 @@ type Welcome struct {
 	Lost          []*Hold                `protobuf:"bytes,6,rep,name=lost,proto3" json:"lost,omitempty"`                                // of held: no longer
 	AppliedSeq    uint64                 `protobuf:"varint,7,opt,name=applied_seq,json=appliedSeq,proto3" json:"applied_seq,omitempty"` // the highest Commit seq of this session that was applied; 0 = none or forgotten
 	Nodes         []string               `protobuf:"bytes,9,rep,name=nodes,proto3" json:"nodes,omitempty"`                              // addresses of all members of the cluster: where a client goes on when its own are gone
+	Features      []string               `protobuf:"bytes,10,rep,name=features,proto3" json:"features,omitempty"`                       // as in StatusResponse
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -858,6 +899,13 @@ func (x *Welcome) GetNodes() []string {
 	return nil
 }
 
+func (x *Welcome) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
 type PartitionAddress struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Partition     uint32                 `protobuf:"varint,1,opt,name=partition,proto3" json:"partition,omitempty"`
@@ -918,6 +966,7 @@ type Limits struct {
 	UnackedBytes   uint32                 `protobuf:"varint,4,opt,name=unacked_bytes,json=unackedBytes,proto3" json:"unacked_bytes,omitempty"`       // 16 MiB
 	UnackedCommits uint32                 `protobuf:"varint,5,opt,name=unacked_commits,json=unackedCommits,proto3" json:"unacked_commits,omitempty"` // 64
 	Slots          uint32                 `protobuf:"varint,6,opt,name=slots,proto3" json:"slots,omitempty"`                                         // 4,096
+	Waits          uint32                 `protobuf:"varint,7,opt,name=waits,proto3" json:"waits,omitempty"`                                         // 4,096
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
 }
@@ -994,6 +1043,13 @@ func (x *Limits) GetSlots() uint32 {
 	return 0
 }
 
+func (x *Limits) GetWaits() uint32 {
+	if x != nil {
+		return x.Waits
+	}
+	return 0
+}
+
 type CreateFrame struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`    // the client's, unique in this stream
@@ -1055,10 +1111,12 @@ func (x *CreateFrame) GetAtomic() bool {
 }
 
 type CommitFrame struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	Commit        *CommitRequest         `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
-	CommitSeq     uint64                 `protobuf:"varint,3,opt,name=commit_seq,json=commitSeq,proto3" json:"commit_seq,omitempty"` // from 1, rising by 1 over the session's life; a repeat is answered, not applied. Mutually exclusive with a request id
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Seq    uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Commit *CommitRequest         `protobuf:"bytes,2,opt,name=commit,proto3" json:"commit,omitempty"`
+	// From 1, rising by 1 over the session's life; a repeat is answered, not applied. A client that does not want to keep such numbers
+	// leaves it out and gives the commit a request_id, which makes it as repeatable. The two are mutually exclusive.
+	CommitSeq     uint64 `protobuf:"varint,3,opt,name=commit_seq,json=commitSeq,proto3" json:"commit_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1410,6 +1468,68 @@ func (x *AuthFrame) GetToken() string {
 	return ""
 }
 
+// WaitsFrame asks to be told of the end of tasks. The Ack has an entry for each of ids: an error, or none, and then one Ended comes on
+// this stream, at once if the task has ended before. A task that is asked for twice is told once. What is asked for ends with the stream.
+type WaitsFrame struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Seq           uint64                 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	Ids           []string               `protobuf:"bytes,2,rep,name=ids,proto3" json:"ids,omitempty"`       // at most 512; a stream waits for at most Limits.waits tasks at once
+	Forget        []string               `protobuf:"bytes,3,rep,name=forget,proto3" json:"forget,omitempty"` // at most 512 tasks of which nothing needs to be told any more; an Ended may be on its way
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitsFrame) Reset() {
+	*x = WaitsFrame{}
+	mi := &file_millrace_v1_stream_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitsFrame) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitsFrame) ProtoMessage() {}
+
+func (x *WaitsFrame) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_stream_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitsFrame.ProtoReflect.Descriptor instead.
+func (*WaitsFrame) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *WaitsFrame) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *WaitsFrame) GetIds() []string {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+func (x *WaitsFrame) GetForget() []string {
+	if x != nil {
+		return x.Forget
+	}
+	return nil
+}
+
 // Drain asks for no further tasks; the client settles or releases what it holds and closes its side.
 type Drain struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1419,7 +1539,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[16]
+	mi := &file_millrace_v1_stream_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1551,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[16]
+	mi := &file_millrace_v1_stream_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1564,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{17}
 }
 
 // Ack answers one frame. Exactly one of the lists is set, by the frame's kind; error answers the whole frame.
@@ -1459,13 +1579,14 @@ type Ack struct {
 	Error         *Error                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	Puts          *PutsResult            `protobuf:"bytes,8,opt,name=puts,proto3" json:"puts,omitempty"`
 	Gets          *GetsResult            `protobuf:"bytes,9,opt,name=gets,proto3" json:"gets,omitempty"`
+	Waits         []*WaitsResult         `protobuf:"bytes,10,rep,name=waits,proto3" json:"waits,omitempty"` // one per id of the frame
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Ack) Reset() {
 	*x = Ack{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[17]
+	mi := &file_millrace_v1_stream_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1477,7 +1598,7 @@ func (x *Ack) String() string {
 func (*Ack) ProtoMessage() {}
 
 func (x *Ack) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[17]
+	mi := &file_millrace_v1_stream_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1490,7 +1611,7 @@ func (x *Ack) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ack.ProtoReflect.Descriptor instead.
 func (*Ack) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Ack) GetSeq() uint64 {
@@ -1556,6 +1677,126 @@ func (x *Ack) GetGets() *GetsResult {
 	return nil
 }
 
+func (x *Ack) GetWaits() []*WaitsResult {
+	if x != nil {
+		return x.Waits
+	}
+	return nil
+}
+
+type WaitsResult struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Error         *Error                 `protobuf:"bytes,1,opt,name=error,proto3" json:"error,omitempty"` // unset: an Ended comes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitsResult) Reset() {
+	*x = WaitsResult{}
+	mi := &file_millrace_v1_stream_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitsResult) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitsResult) ProtoMessage() {}
+
+func (x *WaitsResult) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_stream_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitsResult.ProtoReflect.Descriptor instead.
+func (*WaitsResult) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *WaitsResult) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
+// Ended tells of a task that the client waits for: it has ended, with its result or error; or error says why waiting for it failed.
+type Ended struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Task          *Task                  `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"` // unset with error
+	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Error         *Error                 `protobuf:"bytes,4,opt,name=error,proto3" json:"error,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Ended) Reset() {
+	*x = Ended{}
+	mi := &file_millrace_v1_stream_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Ended) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Ended) ProtoMessage() {}
+
+func (x *Ended) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_stream_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Ended.ProtoReflect.Descriptor instead.
+func (*Ended) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Ended) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Ended) GetTask() *Task {
+	if x != nil {
+		return x.Task
+	}
+	return nil
+}
+
+func (x *Ended) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Ended) GetError() *Error {
+	if x != nil {
+		return x.Error
+	}
+	return nil
+}
+
 type Assign struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Sub           uint32                 `protobuf:"varint,1,opt,name=sub,proto3" json:"sub,omitempty"`
@@ -1566,7 +1807,7 @@ type Assign struct {
 
 func (x *Assign) Reset() {
 	*x = Assign{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[18]
+	mi := &file_millrace_v1_stream_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1578,7 +1819,7 @@ func (x *Assign) String() string {
 func (*Assign) ProtoMessage() {}
 
 func (x *Assign) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[18]
+	mi := &file_millrace_v1_stream_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1591,7 +1832,7 @@ func (x *Assign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assign.ProtoReflect.Descriptor instead.
 func (*Assign) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Assign) GetSub() uint32 {
@@ -1619,7 +1860,7 @@ type LeaseLost struct {
 
 func (x *LeaseLost) Reset() {
 	*x = LeaseLost{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[19]
+	mi := &file_millrace_v1_stream_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1631,7 +1872,7 @@ func (x *LeaseLost) String() string {
 func (*LeaseLost) ProtoMessage() {}
 
 func (x *LeaseLost) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[19]
+	mi := &file_millrace_v1_stream_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1644,7 +1885,7 @@ func (x *LeaseLost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LeaseLost.ProtoReflect.Descriptor instead.
 func (*LeaseLost) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LeaseLost) GetId() string {
@@ -1680,7 +1921,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[20]
+	mi := &file_millrace_v1_stream_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1692,7 +1933,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[20]
+	mi := &file_millrace_v1_stream_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1705,7 +1946,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Cancel) GetId() string {
@@ -1746,7 +1987,7 @@ type Throttle struct {
 
 func (x *Throttle) Reset() {
 	*x = Throttle{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[21]
+	mi := &file_millrace_v1_stream_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1758,7 +1999,7 @@ func (x *Throttle) String() string {
 func (*Throttle) ProtoMessage() {}
 
 func (x *Throttle) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[21]
+	mi := &file_millrace_v1_stream_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1771,7 +2012,7 @@ func (x *Throttle) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Throttle.ProtoReflect.Descriptor instead.
 func (*Throttle) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Throttle) GetLimit() string {
@@ -1798,7 +2039,7 @@ type Goaway struct {
 
 func (x *Goaway) Reset() {
 	*x = Goaway{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[22]
+	mi := &file_millrace_v1_stream_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2051,7 @@ func (x *Goaway) String() string {
 func (*Goaway) ProtoMessage() {}
 
 func (x *Goaway) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[22]
+	mi := &file_millrace_v1_stream_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2064,7 @@ func (x *Goaway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goaway.ProtoReflect.Descriptor instead.
 func (*Goaway) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Goaway) GetReason() string {
@@ -1844,7 +2085,7 @@ type Directory struct {
 
 func (x *Directory) Reset() {
 	*x = Directory{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[23]
+	mi := &file_millrace_v1_stream_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1856,7 +2097,7 @@ func (x *Directory) String() string {
 func (*Directory) ProtoMessage() {}
 
 func (x *Directory) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[23]
+	mi := &file_millrace_v1_stream_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1869,7 +2110,7 @@ func (x *Directory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directory.ProtoReflect.Descriptor instead.
 func (*Directory) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Directory) GetPartitions() []*PartitionAddress {
@@ -1897,7 +2138,7 @@ type Available struct {
 
 func (x *Available) Reset() {
 	*x = Available{}
-	mi := &file_millrace_v1_stream_proto_msgTypes[24]
+	mi := &file_millrace_v1_stream_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2150,7 @@ func (x *Available) String() string {
 func (*Available) ProtoMessage() {}
 
 func (x *Available) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_stream_proto_msgTypes[24]
+	mi := &file_millrace_v1_stream_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2163,7 @@ func (x *Available) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Available.ProtoReflect.Descriptor instead.
 func (*Available) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_stream_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Available) GetSub() uint32 {
@@ -1937,7 +2178,7 @@ var File_millrace_v1_stream_proto protoreflect.FileDescriptor
 const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\n" +
 	"\x18millrace/v1/stream.proto\x12\vmillrace.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x14millrace/v1/kv.proto\x1a\x16millrace/v1/task.proto\"\x0f\n" +
-	"\rStatusRequest\"\x95\x03\n" +
+	"\rStatusRequest\"\xb1\x03\n" +
 	"\x0eStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1e\n" +
 	"\n" +
@@ -1953,7 +2194,8 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\n" +
 	"started_at\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12\x1b\n" +
-	"\tdisk_full\x18\v \x01(\bR\bdiskFull\"\xa9\x04\n" +
+	"\tdisk_full\x18\v \x01(\bR\bdiskFull\x12\x1a\n" +
+	"\bfeatures\x18\f \x03(\tR\bfeatures\"\xda\x04\n" +
 	"\vClientFrame\x12*\n" +
 	"\x05hello\x18\x01 \x01(\v2\x12.millrace.v1.HelloH\x00R\x05hello\x122\n" +
 	"\x06create\x18\x02 \x01(\v2\x18.millrace.v1.CreateFrameH\x00R\x06create\x122\n" +
@@ -1966,8 +2208,9 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x05drain\x18\t \x01(\v2\x12.millrace.v1.DrainH\x00R\x05drain\x12,\n" +
 	"\x04puts\x18\n" +
 	" \x01(\v2\x16.millrace.v1.PutsFrameH\x00R\x04puts\x12,\n" +
-	"\x04gets\x18\v \x01(\v2\x16.millrace.v1.GetsFrameH\x00R\x04getsB\a\n" +
-	"\x05frame\"\xd9\x03\n" +
+	"\x04gets\x18\v \x01(\v2\x16.millrace.v1.GetsFrameH\x00R\x04gets\x12/\n" +
+	"\x05waits\x18\f \x01(\v2\x17.millrace.v1.WaitsFrameH\x00R\x05waitsB\a\n" +
+	"\x05frame\"\x85\x04\n" +
 	"\vServerFrame\x120\n" +
 	"\awelcome\x18\x01 \x01(\v2\x14.millrace.v1.WelcomeH\x00R\awelcome\x12$\n" +
 	"\x03ack\x18\x02 \x01(\v2\x10.millrace.v1.AckH\x00R\x03ack\x12-\n" +
@@ -1978,7 +2221,9 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\bthrottle\x18\x06 \x01(\v2\x15.millrace.v1.ThrottleH\x00R\bthrottle\x12-\n" +
 	"\x06goaway\x18\a \x01(\v2\x13.millrace.v1.GoawayH\x00R\x06goaway\x126\n" +
 	"\tdirectory\x18\b \x01(\v2\x16.millrace.v1.DirectoryH\x00R\tdirectory\x126\n" +
-	"\tavailable\x18\t \x01(\v2\x16.millrace.v1.AvailableH\x00R\tavailableB\a\n" +
+	"\tavailable\x18\t \x01(\v2\x16.millrace.v1.AvailableH\x00R\tavailable\x12*\n" +
+	"\x05ended\x18\n" +
+	" \x01(\v2\x12.millrace.v1.EndedH\x00R\x05endedB\a\n" +
 	"\x05frame\"\xcf\x01\n" +
 	"\x05Hello\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x18\n" +
@@ -1991,7 +2236,7 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"WorkerInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05kinds\x18\x02 \x03(\tR\x05kinds\x12\x12\n" +
-	"\x04host\x18\x03 \x01(\tR\x04host\"\xeb\x02\n" +
+	"\x04host\x18\x03 \x01(\tR\x04host\"\x87\x03\n" +
 	"\aWelcome\x12\x16\n" +
 	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12;\n" +
 	"\tdirectory\x18\x02 \x03(\v2\x1d.millrace.v1.PartitionAddressR\tdirectory\x12\x1e\n" +
@@ -2005,10 +2250,12 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x04lost\x18\x06 \x03(\v2\x11.millrace.v1.HoldR\x04lost\x12\x1f\n" +
 	"\vapplied_seq\x18\a \x01(\x04R\n" +
 	"appliedSeq\x12\x14\n" +
-	"\x05nodes\x18\t \x03(\tR\x05nodes\"J\n" +
+	"\x05nodes\x18\t \x03(\tR\x05nodes\x12\x1a\n" +
+	"\bfeatures\x18\n" +
+	" \x03(\tR\bfeatures\"J\n" +
 	"\x10PartitionAddress\x12\x1c\n" +
 	"\tpartition\x18\x01 \x01(\rR\tpartition\x12\x18\n" +
-	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xd3\x01\n" +
+	"\aaddress\x18\x02 \x01(\tR\aaddress\"\xe9\x01\n" +
 	"\x06Limits\x12\x1f\n" +
 	"\vframe_items\x18\x01 \x01(\rR\n" +
 	"frameItems\x12\x1f\n" +
@@ -2017,7 +2264,8 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\runacked_items\x18\x03 \x01(\rR\funackedItems\x12#\n" +
 	"\runacked_bytes\x18\x04 \x01(\rR\funackedBytes\x12'\n" +
 	"\x0funacked_commits\x18\x05 \x01(\rR\x0eunackedCommits\x12\x14\n" +
-	"\x05slots\x18\x06 \x01(\rR\x05slots\"d\n" +
+	"\x05slots\x18\x06 \x01(\rR\x05slots\x12\x14\n" +
+	"\x05waits\x18\a \x01(\rR\x05waits\"d\n" +
 	"\vCreateFrame\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12+\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x15.millrace.v1.TaskSpecR\x05tasks\x12\x16\n" +
@@ -2046,8 +2294,13 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x03all\x18\x03 \x01(\bR\x03all\x121\n" +
 	"\x06extend\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06extend\"!\n" +
 	"\tAuthFrame\x12\x14\n" +
-	"\x05token\x18\x01 \x01(\tR\x05token\"\a\n" +
-	"\x05Drain\"\x93\x03\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\"H\n" +
+	"\n" +
+	"WaitsFrame\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x10\n" +
+	"\x03ids\x18\x02 \x03(\tR\x03ids\x12\x16\n" +
+	"\x06forget\x18\x03 \x03(\tR\x06forget\"\a\n" +
+	"\x05Drain\"\xc3\x03\n" +
 	"\x03Ack\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x123\n" +
@@ -2057,7 +2310,16 @@ const file_millrace_v1_stream_proto_rawDesc = "" +
 	"\x06commit\x18\x06 \x01(\v2\x1b.millrace.v1.CommitResponseR\x06commit\x12(\n" +
 	"\x05error\x18\a \x01(\v2\x12.millrace.v1.ErrorR\x05error\x12+\n" +
 	"\x04puts\x18\b \x01(\v2\x17.millrace.v1.PutsResultR\x04puts\x12+\n" +
-	"\x04gets\x18\t \x01(\v2\x17.millrace.v1.GetsResultR\x04gets\"I\n" +
+	"\x04gets\x18\t \x01(\v2\x17.millrace.v1.GetsResultR\x04gets\x12.\n" +
+	"\x05waits\x18\n" +
+	" \x03(\v2\x18.millrace.v1.WaitsResultR\x05waits\"7\n" +
+	"\vWaitsResult\x12(\n" +
+	"\x05error\x18\x01 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"\x89\x01\n" +
+	"\x05Ended\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12%\n" +
+	"\x04task\x18\x02 \x01(\v2\x11.millrace.v1.TaskR\x04task\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12(\n" +
+	"\x05error\x18\x04 \x01(\v2\x12.millrace.v1.ErrorR\x05error\"I\n" +
 	"\x06Assign\x12\x10\n" +
 	"\x03sub\x18\x01 \x01(\rR\x03sub\x12-\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\"Q\n" +
@@ -2104,7 +2366,7 @@ func file_millrace_v1_stream_proto_rawDescGZIP() []byte {
 	return file_millrace_v1_stream_proto_rawDescData
 }
 
-var file_millrace_v1_stream_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_millrace_v1_stream_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
 var file_millrace_v1_stream_proto_goTypes = []any{
 	(*StatusRequest)(nil),         // 0: millrace.v1.StatusRequest
 	(*StatusResponse)(nil),        // 1: millrace.v1.StatusResponse
@@ -2122,36 +2384,40 @@ var file_millrace_v1_stream_proto_goTypes = []any{
 	(*SettleFrame)(nil),           // 13: millrace.v1.SettleFrame
 	(*RenewFrame)(nil),            // 14: millrace.v1.RenewFrame
 	(*AuthFrame)(nil),             // 15: millrace.v1.AuthFrame
-	(*Drain)(nil),                 // 16: millrace.v1.Drain
-	(*Ack)(nil),                   // 17: millrace.v1.Ack
-	(*Assign)(nil),                // 18: millrace.v1.Assign
-	(*LeaseLost)(nil),             // 19: millrace.v1.LeaseLost
-	(*Cancel)(nil),                // 20: millrace.v1.Cancel
-	(*Throttle)(nil),              // 21: millrace.v1.Throttle
-	(*Goaway)(nil),                // 22: millrace.v1.Goaway
-	(*Directory)(nil),             // 23: millrace.v1.Directory
-	(*Available)(nil),             // 24: millrace.v1.Available
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
-	(*PutsFrame)(nil),             // 26: millrace.v1.PutsFrame
-	(*GetsFrame)(nil),             // 27: millrace.v1.GetsFrame
-	(*Hold)(nil),                  // 28: millrace.v1.Hold
-	(*TaskSpec)(nil),              // 29: millrace.v1.TaskSpec
-	(*CommitRequest)(nil),         // 30: millrace.v1.CommitRequest
-	(*QueueWeight)(nil),           // 31: millrace.v1.QueueWeight
-	(*durationpb.Duration)(nil),   // 32: google.protobuf.Duration
-	(*SettleItem)(nil),            // 33: millrace.v1.SettleItem
-	(*At)(nil),                    // 34: millrace.v1.At
-	(*CreateResult)(nil),          // 35: millrace.v1.CreateResult
-	(*SettleResult)(nil),          // 36: millrace.v1.SettleResult
-	(*HeartbeatResult)(nil),       // 37: millrace.v1.HeartbeatResult
-	(*CommitResponse)(nil),        // 38: millrace.v1.CommitResponse
-	(*Error)(nil),                 // 39: millrace.v1.Error
-	(*PutsResult)(nil),            // 40: millrace.v1.PutsResult
-	(*GetsResult)(nil),            // 41: millrace.v1.GetsResult
-	(*Assignment)(nil),            // 42: millrace.v1.Assignment
+	(*WaitsFrame)(nil),            // 16: millrace.v1.WaitsFrame
+	(*Drain)(nil),                 // 17: millrace.v1.Drain
+	(*Ack)(nil),                   // 18: millrace.v1.Ack
+	(*WaitsResult)(nil),           // 19: millrace.v1.WaitsResult
+	(*Ended)(nil),                 // 20: millrace.v1.Ended
+	(*Assign)(nil),                // 21: millrace.v1.Assign
+	(*LeaseLost)(nil),             // 22: millrace.v1.LeaseLost
+	(*Cancel)(nil),                // 23: millrace.v1.Cancel
+	(*Throttle)(nil),              // 24: millrace.v1.Throttle
+	(*Goaway)(nil),                // 25: millrace.v1.Goaway
+	(*Directory)(nil),             // 26: millrace.v1.Directory
+	(*Available)(nil),             // 27: millrace.v1.Available
+	(*timestamppb.Timestamp)(nil), // 28: google.protobuf.Timestamp
+	(*PutsFrame)(nil),             // 29: millrace.v1.PutsFrame
+	(*GetsFrame)(nil),             // 30: millrace.v1.GetsFrame
+	(*Hold)(nil),                  // 31: millrace.v1.Hold
+	(*TaskSpec)(nil),              // 32: millrace.v1.TaskSpec
+	(*CommitRequest)(nil),         // 33: millrace.v1.CommitRequest
+	(*QueueWeight)(nil),           // 34: millrace.v1.QueueWeight
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*SettleItem)(nil),            // 36: millrace.v1.SettleItem
+	(*At)(nil),                    // 37: millrace.v1.At
+	(*CreateResult)(nil),          // 38: millrace.v1.CreateResult
+	(*SettleResult)(nil),          // 39: millrace.v1.SettleResult
+	(*HeartbeatResult)(nil),       // 40: millrace.v1.HeartbeatResult
+	(*CommitResponse)(nil),        // 41: millrace.v1.CommitResponse
+	(*Error)(nil),                 // 42: millrace.v1.Error
+	(*PutsResult)(nil),            // 43: millrace.v1.PutsResult
+	(*GetsResult)(nil),            // 44: millrace.v1.GetsResult
+	(*Task)(nil),                  // 45: millrace.v1.Task
+	(*Assignment)(nil),            // 46: millrace.v1.Assignment
 }
 var file_millrace_v1_stream_proto_depIdxs = []int32{
-	25, // 0: millrace.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
+	28, // 0: millrace.v1.StatusResponse.started_at:type_name -> google.protobuf.Timestamp
 	4,  // 1: millrace.v1.ClientFrame.hello:type_name -> millrace.v1.Hello
 	9,  // 2: millrace.v1.ClientFrame.create:type_name -> millrace.v1.CreateFrame
 	10, // 3: millrace.v1.ClientFrame.commit:type_name -> millrace.v1.CommitFrame
@@ -2160,55 +2426,62 @@ var file_millrace_v1_stream_proto_depIdxs = []int32{
 	13, // 6: millrace.v1.ClientFrame.settle:type_name -> millrace.v1.SettleFrame
 	14, // 7: millrace.v1.ClientFrame.renew:type_name -> millrace.v1.RenewFrame
 	15, // 8: millrace.v1.ClientFrame.auth:type_name -> millrace.v1.AuthFrame
-	16, // 9: millrace.v1.ClientFrame.drain:type_name -> millrace.v1.Drain
-	26, // 10: millrace.v1.ClientFrame.puts:type_name -> millrace.v1.PutsFrame
-	27, // 11: millrace.v1.ClientFrame.gets:type_name -> millrace.v1.GetsFrame
-	6,  // 12: millrace.v1.ServerFrame.welcome:type_name -> millrace.v1.Welcome
-	17, // 13: millrace.v1.ServerFrame.ack:type_name -> millrace.v1.Ack
-	18, // 14: millrace.v1.ServerFrame.assign:type_name -> millrace.v1.Assign
-	19, // 15: millrace.v1.ServerFrame.lease_lost:type_name -> millrace.v1.LeaseLost
-	20, // 16: millrace.v1.ServerFrame.cancel:type_name -> millrace.v1.Cancel
-	21, // 17: millrace.v1.ServerFrame.throttle:type_name -> millrace.v1.Throttle
-	22, // 18: millrace.v1.ServerFrame.goaway:type_name -> millrace.v1.Goaway
-	23, // 19: millrace.v1.ServerFrame.directory:type_name -> millrace.v1.Directory
-	24, // 20: millrace.v1.ServerFrame.available:type_name -> millrace.v1.Available
-	5,  // 21: millrace.v1.Hello.worker:type_name -> millrace.v1.WorkerInfo
-	28, // 22: millrace.v1.Hello.held:type_name -> millrace.v1.Hold
-	7,  // 23: millrace.v1.Welcome.directory:type_name -> millrace.v1.PartitionAddress
-	8,  // 24: millrace.v1.Welcome.limits:type_name -> millrace.v1.Limits
-	25, // 25: millrace.v1.Welcome.shard_time:type_name -> google.protobuf.Timestamp
-	28, // 26: millrace.v1.Welcome.kept:type_name -> millrace.v1.Hold
-	28, // 27: millrace.v1.Welcome.lost:type_name -> millrace.v1.Hold
-	29, // 28: millrace.v1.CreateFrame.tasks:type_name -> millrace.v1.TaskSpec
-	30, // 29: millrace.v1.CommitFrame.commit:type_name -> millrace.v1.CommitRequest
-	31, // 30: millrace.v1.Subscribe.queues:type_name -> millrace.v1.QueueWeight
-	32, // 31: millrace.v1.Subscribe.lease:type_name -> google.protobuf.Duration
-	33, // 32: millrace.v1.SettleFrame.items:type_name -> millrace.v1.SettleItem
-	28, // 33: millrace.v1.RenewFrame.items:type_name -> millrace.v1.Hold
-	32, // 34: millrace.v1.RenewFrame.extend:type_name -> google.protobuf.Duration
-	34, // 35: millrace.v1.Ack.at:type_name -> millrace.v1.At
-	35, // 36: millrace.v1.Ack.created:type_name -> millrace.v1.CreateResult
-	36, // 37: millrace.v1.Ack.settled:type_name -> millrace.v1.SettleResult
-	37, // 38: millrace.v1.Ack.renewed:type_name -> millrace.v1.HeartbeatResult
-	38, // 39: millrace.v1.Ack.commit:type_name -> millrace.v1.CommitResponse
-	39, // 40: millrace.v1.Ack.error:type_name -> millrace.v1.Error
-	40, // 41: millrace.v1.Ack.puts:type_name -> millrace.v1.PutsResult
-	41, // 42: millrace.v1.Ack.gets:type_name -> millrace.v1.GetsResult
-	42, // 43: millrace.v1.Assign.tasks:type_name -> millrace.v1.Assignment
-	25, // 44: millrace.v1.Cancel.until:type_name -> google.protobuf.Timestamp
-	32, // 45: millrace.v1.Throttle.retry_after:type_name -> google.protobuf.Duration
-	7,  // 46: millrace.v1.Directory.partitions:type_name -> millrace.v1.PartitionAddress
-	2,  // 47: millrace.v1.QueueStream.Open:input_type -> millrace.v1.ClientFrame
-	2,  // 48: millrace.v1.KVStream.Open:input_type -> millrace.v1.ClientFrame
-	0,  // 49: millrace.v1.ServerService.Status:input_type -> millrace.v1.StatusRequest
-	3,  // 50: millrace.v1.QueueStream.Open:output_type -> millrace.v1.ServerFrame
-	3,  // 51: millrace.v1.KVStream.Open:output_type -> millrace.v1.ServerFrame
-	1,  // 52: millrace.v1.ServerService.Status:output_type -> millrace.v1.StatusResponse
-	50, // [50:53] is the sub-list for method output_type
-	47, // [47:50] is the sub-list for method input_type
-	47, // [47:47] is the sub-list for extension type_name
-	47, // [47:47] is the sub-list for extension extendee
-	0,  // [0:47] is the sub-list for field type_name
+	17, // 9: millrace.v1.ClientFrame.drain:type_name -> millrace.v1.Drain
+	29, // 10: millrace.v1.ClientFrame.puts:type_name -> millrace.v1.PutsFrame
+	30, // 11: millrace.v1.ClientFrame.gets:type_name -> millrace.v1.GetsFrame
+	16, // 12: millrace.v1.ClientFrame.waits:type_name -> millrace.v1.WaitsFrame
+	6,  // 13: millrace.v1.ServerFrame.welcome:type_name -> millrace.v1.Welcome
+	18, // 14: millrace.v1.ServerFrame.ack:type_name -> millrace.v1.Ack
+	21, // 15: millrace.v1.ServerFrame.assign:type_name -> millrace.v1.Assign
+	22, // 16: millrace.v1.ServerFrame.lease_lost:type_name -> millrace.v1.LeaseLost
+	23, // 17: millrace.v1.ServerFrame.cancel:type_name -> millrace.v1.Cancel
+	24, // 18: millrace.v1.ServerFrame.throttle:type_name -> millrace.v1.Throttle
+	25, // 19: millrace.v1.ServerFrame.goaway:type_name -> millrace.v1.Goaway
+	26, // 20: millrace.v1.ServerFrame.directory:type_name -> millrace.v1.Directory
+	27, // 21: millrace.v1.ServerFrame.available:type_name -> millrace.v1.Available
+	20, // 22: millrace.v1.ServerFrame.ended:type_name -> millrace.v1.Ended
+	5,  // 23: millrace.v1.Hello.worker:type_name -> millrace.v1.WorkerInfo
+	31, // 24: millrace.v1.Hello.held:type_name -> millrace.v1.Hold
+	7,  // 25: millrace.v1.Welcome.directory:type_name -> millrace.v1.PartitionAddress
+	8,  // 26: millrace.v1.Welcome.limits:type_name -> millrace.v1.Limits
+	28, // 27: millrace.v1.Welcome.shard_time:type_name -> google.protobuf.Timestamp
+	31, // 28: millrace.v1.Welcome.kept:type_name -> millrace.v1.Hold
+	31, // 29: millrace.v1.Welcome.lost:type_name -> millrace.v1.Hold
+	32, // 30: millrace.v1.CreateFrame.tasks:type_name -> millrace.v1.TaskSpec
+	33, // 31: millrace.v1.CommitFrame.commit:type_name -> millrace.v1.CommitRequest
+	34, // 32: millrace.v1.Subscribe.queues:type_name -> millrace.v1.QueueWeight
+	35, // 33: millrace.v1.Subscribe.lease:type_name -> google.protobuf.Duration
+	36, // 34: millrace.v1.SettleFrame.items:type_name -> millrace.v1.SettleItem
+	31, // 35: millrace.v1.RenewFrame.items:type_name -> millrace.v1.Hold
+	35, // 36: millrace.v1.RenewFrame.extend:type_name -> google.protobuf.Duration
+	37, // 37: millrace.v1.Ack.at:type_name -> millrace.v1.At
+	38, // 38: millrace.v1.Ack.created:type_name -> millrace.v1.CreateResult
+	39, // 39: millrace.v1.Ack.settled:type_name -> millrace.v1.SettleResult
+	40, // 40: millrace.v1.Ack.renewed:type_name -> millrace.v1.HeartbeatResult
+	41, // 41: millrace.v1.Ack.commit:type_name -> millrace.v1.CommitResponse
+	42, // 42: millrace.v1.Ack.error:type_name -> millrace.v1.Error
+	43, // 43: millrace.v1.Ack.puts:type_name -> millrace.v1.PutsResult
+	44, // 44: millrace.v1.Ack.gets:type_name -> millrace.v1.GetsResult
+	19, // 45: millrace.v1.Ack.waits:type_name -> millrace.v1.WaitsResult
+	42, // 46: millrace.v1.WaitsResult.error:type_name -> millrace.v1.Error
+	45, // 47: millrace.v1.Ended.task:type_name -> millrace.v1.Task
+	37, // 48: millrace.v1.Ended.at:type_name -> millrace.v1.At
+	42, // 49: millrace.v1.Ended.error:type_name -> millrace.v1.Error
+	46, // 50: millrace.v1.Assign.tasks:type_name -> millrace.v1.Assignment
+	28, // 51: millrace.v1.Cancel.until:type_name -> google.protobuf.Timestamp
+	35, // 52: millrace.v1.Throttle.retry_after:type_name -> google.protobuf.Duration
+	7,  // 53: millrace.v1.Directory.partitions:type_name -> millrace.v1.PartitionAddress
+	2,  // 54: millrace.v1.QueueStream.Open:input_type -> millrace.v1.ClientFrame
+	2,  // 55: millrace.v1.KVStream.Open:input_type -> millrace.v1.ClientFrame
+	0,  // 56: millrace.v1.ServerService.Status:input_type -> millrace.v1.StatusRequest
+	3,  // 57: millrace.v1.QueueStream.Open:output_type -> millrace.v1.ServerFrame
+	3,  // 58: millrace.v1.KVStream.Open:output_type -> millrace.v1.ServerFrame
+	1,  // 59: millrace.v1.ServerService.Status:output_type -> millrace.v1.StatusResponse
+	57, // [57:60] is the sub-list for method output_type
+	54, // [54:57] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_stream_proto_init() }
@@ -2230,6 +2503,7 @@ func file_millrace_v1_stream_proto_init() {
 		(*ClientFrame_Drain)(nil),
 		(*ClientFrame_Puts)(nil),
 		(*ClientFrame_Gets)(nil),
+		(*ClientFrame_Waits)(nil),
 	}
 	file_millrace_v1_stream_proto_msgTypes[3].OneofWrappers = []any{
 		(*ServerFrame_Welcome)(nil),
@@ -2241,6 +2515,7 @@ func file_millrace_v1_stream_proto_init() {
 		(*ServerFrame_Goaway)(nil),
 		(*ServerFrame_Directory)(nil),
 		(*ServerFrame_Available)(nil),
+		(*ServerFrame_Ended)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2248,7 +2523,7 @@ func file_millrace_v1_stream_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_stream_proto_rawDesc), len(file_millrace_v1_stream_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   28,
 			NumExtensions: 0,
 			NumServices:   3,
 		},
