@@ -150,6 +150,7 @@ var frames = map[string]edge.Rule{
 	"drain":     edge.AnyToken(),
 	"puts":      edge.Needs(auth.KVWrite),
 	"gets":      edge.Needs(auth.KVRead),
+	"waits":     edge.Needs(auth.TaskRead),
 }
 
 // FrameRule says who may send a frame of a stream, by its name in the contract.

@@ -98,6 +98,8 @@ type TaskBackend interface {
 	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error)
 	// Wait answers when the task has ended, or ctx has.
 	Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error)
+	// WaitEnd returns when the task has ended, or ctx has. It reads neither payload nor result.
+	WaitEnd(ctx context.Context, p core.Partition, id core.TaskID) error
 	// WatchTask shows a task, without payload and result, and again each time that it has changed, until it has ended.
 	WatchTask(ctx context.Context, p core.Partition, id core.TaskID, show func(core.Task, core.ContentSize, core.At) error) error
 	// Claim takes ready tasks for a unary caller, waiting up to s.Wait; none is an empty answer. Tasks that were

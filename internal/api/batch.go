@@ -179,7 +179,7 @@ func (t *Translator) settle(in *pb.SettleItem) (c core.Commit, h core.TaskHold, 
 	if h, fact = hold("id", "token", in.GetId(), in.GetToken()); fact != nil {
 		return c, h, fact
 	}
-	if fact = t.reachesTask(h.Task); fact != nil {
+	if fact = t.ReachesTask(h.Task); fact != nil {
 		return c, h, fact
 	}
 	effects := in.GetEffects()

@@ -133,7 +133,7 @@ func (bs *BulkService) filter(in *pb.TaskFilter) (f core.TaskFilter, fact core.F
 // idOf reads the id of a job, or makes one.
 func (bs *BulkService) idOf(c *call, s string) (core.TaskID, core.Fact) {
 	if s != "" {
-		return readTaskID("id", s)
+		return ReadTaskID("id", s)
 	}
 	ms, random := c.t.draw()
 	return core.NewTaskID(ms, 0, random), nil
@@ -240,7 +240,7 @@ func showCount(found []core.BulkCount) *pb.BulkCount {
 		}
 		newest = max(newest, f.Newest)
 		for j := range f.Sample[:min(len(f.Sample), bulkSample-len(out.Sample))] {
-			out.Sample = append(out.Sample, showTask(&f.Sample[j]))
+			out.Sample = append(out.Sample, ShowTask(&f.Sample[j]))
 		}
 	}
 	out.Oldest, out.Newest = TimeOf(oldest), TimeOf(newest)
@@ -319,7 +319,7 @@ func (bs *BulkService) Cancel(ctx context.Context, in *pb.CancelBulkRequest) (*p
 
 // find begins a call about a job.
 func (bs *BulkService) find(ctx context.Context, s string) (*call, core.TaskID, error) {
-	id, fact := readTaskID("id", s)
+	id, fact := ReadTaskID("id", s)
 	if fact != nil {
 		return nil, id, fact
 	}

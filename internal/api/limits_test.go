@@ -182,6 +182,7 @@ var elsewhere = map[string]string{
 	"calls_tenant": "TestCallsInFlightAreBoundedByTenantAndNode", "calls_node": "the same",
 	"connections_new": "TestTheOldestNewConnectionMakesRoom", "first_call_ms": "TestAConnectionWithoutAnAuthenticatedCallEnds",
 	"grpc_receive_ms": "TestAMessageThatStopsHalfwayEndsItsCall", "grpc_idle_ms": "TestAnIdleConnectionIsToldToGo", "http2_frames": "TestAFloodOfEmptyFramesEndsItsConnection", "connections_node": "TestConnectionsAreBounded", "connections_address": "the same",
+	"stream_waits":  "TestWaitsOfAStreamAreBoundedAndForgotten",
 	"unacked_items": "TestTheReaderStopsAtTheWindow", "unacked_bytes": "the same", "unacked_commits": "the same",
 	"send_buffer": "TestTasksAreGrantedOnlyWithRoomToSend", "send_stall_ms": "TestAReaderThatTakesNothingIsCut",
 	"subscriptions": "TestStreamFramesBeyondALimitEndTheStream", "slots": "the same", "worker_kinds": "the same",

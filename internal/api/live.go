@@ -145,7 +145,7 @@ func (s *Server) LiveTask(ctx context.Context, in Space, id core.TaskID) (*pb.Ta
 	if err != nil {
 		return nil, nil, err
 	}
-	return showTask(&t), []core.At{at}, nil
+	return ShowTask(&t), []core.At{at}, nil
 }
 
 // liveSeen is to what the times of workers are rounded: they are heard of all the time, and nothing need be told of that alone.

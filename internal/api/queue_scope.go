@@ -80,8 +80,8 @@ type queueLooks struct {
 	failed core.Fact
 }
 
-// reachesTask refuses a caller whose token does not reach the queue of a task, as if there were no such task.
-func (t *Translator) reachesTask(id core.TaskID) core.Fact {
+// ReachesTask refuses a caller whose token does not reach the queue of a task, as if there were no such task.
+func (t *Translator) ReachesTask(id core.TaskID) core.Fact {
 	if t.who.AllQueues() {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (t *Translator) reachesTask(id core.TaskID) core.Fact {
 	return fact
 }
 
-// findTask is reachesTask within the time of ctx.
+// findTask is ReachesTask within the time of ctx.
 func (t *Translator) findTask(ctx context.Context, id core.TaskID) error {
 	unknown := core.NotFound{Kind: "task", ID: id.String()}
 	p, ok := t.partOf(id)
@@ -152,7 +152,7 @@ func (t *Translator) reachesOp(op core.Op) core.Fact {
 		return t.reachesQueue(op.Queue)
 	}
 	if id, ok := core.TaskOf(op); ok {
-		return t.reachesTask(id)
+		return t.ReachesTask(id)
 	}
 	return deniedQueue("")
 }
@@ -164,7 +164,7 @@ func (t *Translator) Reached(holds []core.TaskHold) (reached []core.TaskHold, lo
 		return holds, nil, nil
 	}
 	for i, h := range holds {
-		fact := t.reachesTask(h.Task)
+		fact := t.ReachesTask(h.Task)
 		switch {
 		case fact == nil:
 			reached = append(reached, h)

@@ -70,7 +70,7 @@ func readReport(in *pb.ReportRequest) (*core.TaskReport, core.Fact) {
 
 // Logs reads the lines that the holders of a task told.
 func (ts *TaskService) Logs(ctx context.Context, in *pb.LogsRequest) (*pb.LogsResponse, error) {
-	if _, fact := readTaskID("id", in.GetId()); fact != nil {
+	if _, fact := ReadTaskID("id", in.GetId()); fact != nil {
 		return nil, fact
 	}
 	limit, fact := ts.s.page(in.GetLimit())

@@ -281,6 +281,7 @@ func (ss *ServerService) Status(ctx context.Context, _ *pb.StatusRequest) (*pb.S
 	out := &pb.StatusResponse{
 		Version: ss.s.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards),
 		StartedAt: timestamppb.New(time.UnixMilli(st.StartedMillis)), DiskFull: st.DiskFull,
+		Features: Features(),
 	}
 	if SeesNode(who.Principal) {
 		out.AppliedIndex, out.Fsyncs, out.LogBytes = st.AppliedIndex, st.Fsyncs, st.LogBytes

@@ -52,9 +52,9 @@ func AtOf(r core.Result, a core.At) core.At {
 	return a
 }
 
-// showTask shows a task as it is stored.
+// ShowTask shows a task as it is stored.
 // Whether payload and result are there depends on how it was read. Bounds that are off show as 0.
-func showTask(t *core.Task) *pb.Task {
+func ShowTask(t *core.Task) *pb.Task {
 	return &pb.Task{
 		Id: t.ID.String(), Queue: t.Queue, Kind: t.Kind, State: pb.State(t.State), Reason: t.Reason,
 		Payload: t.Payload, ContentType: t.ContentType, Headers: showHeaders(t.Headers), Priority: uint32(t.Priority),
@@ -147,24 +147,25 @@ func ShowAssigned(tasks []core.Assigned, now core.ShardTime) []*pb.Assignment {
 			Payload: t.Payload, ContentType: t.ContentType, Headers: showHeaders(t.Headers), Priority: uint32(t.Priority),
 			LeaseMs: uint64(max(t.Lease, 0)), LeaseLeftMs: uint64(max(t.LeaseUntil-now, 0)),
 			MaxAttempts: t.MaxAttempts, Failures: t.Failures, Crashes: t.Crashes, CreatedMs: int64(t.CreatedAt), Checkpoint: t.Checkpoint,
+			MaxRunMs: uint64(max(t.MaxRun, 0)), Tag: t.Tag, ReadyMs: int64(t.ReadyAt),
 		}
 	}
 	return out
 }
 
 // AssignedBytes bounds what one assigned task takes on the wire.
-// 160 is more than its numbers, times and tags take.
+// 180 is more than its numbers, times and tags take.
 func AssignedBytes(t *core.Assigned) int {
-	n := 160 + len(t.Payload) + len(t.Checkpoint) + len(t.Queue) + len(t.Kind) + len(t.ContentType)
+	n := 180 + len(t.Payload) + len(t.Checkpoint) + len(t.Tag) + len(t.Queue) + len(t.Kind) + len(t.ContentType)
 	for _, h := range t.Headers {
 		n += 12 + len(h.Name) + len(h.Value)
 	}
 	return n
 }
 
-// taskBytes bounds what a task takes on the wire in a list.
+// TaskBytes bounds what a task takes on the wire in a list.
 // 512 is more than all else takes.
-func taskBytes(t *core.Task) int {
+func TaskBytes(t *core.Task) int {
 	n := 512 + len(t.Queue) + len(t.Kind) + len(t.ContentType) + len(t.Unique) + len(t.Tag) + len(t.Creator) + len(t.Worker) +
 		len(t.Payload) + len(t.Result) + len(t.ResultType) + len(t.Error.Code) + len(t.Error.Message) + len(t.Error.Stack)
 	for _, h := range t.Headers {

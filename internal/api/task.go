@@ -89,7 +89,7 @@ func (ts *TaskService) Get(ctx context.Context, in *pb.GetRequest) (*pb.GetRespo
 	if err != nil {
 		return nil, err
 	}
-	out := &pb.GetResponse{Task: showTask(&task), At: ShowAt(at)}
+	out := &pb.GetResponse{Task: ShowTask(&task), At: ShowAt(at)}
 	if in.GetMeta() {
 		showSize(out.GetTask(), size)
 	}
@@ -107,7 +107,7 @@ func sameTask(err error, id string) error {
 // ListAttempts reads the last attempts of a task.
 // The node keeps the last 20 of a task, and counts those before them.
 func (ts *TaskService) ListAttempts(ctx context.Context, in *pb.ListAttemptsRequest) (*pb.ListAttemptsResponse, error) {
-	id, fact := readTaskID("id", in.GetId())
+	id, fact := ReadTaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -146,7 +146,7 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 	ids := make([]core.TaskID, len(in.GetIds()))
 	for i, s := range in.GetIds() {
 		var fact core.Fact
-		if ids[i], fact = readTaskID(edge.Item("ids", i), s); fact != nil {
+		if ids[i], fact = ReadTaskID(edge.Item("ids", i), s); fact != nil {
 			return nil, fact
 		}
 	}
@@ -180,7 +180,7 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 		}
 		// As in a list: an answer must fit whatever a hundred tasks hold.
 		task.Payload, task.Result = nil, nil
-		out.Tasks = append(out.Tasks, showTask(&task))
+		out.Tasks = append(out.Tasks, ShowTask(&task))
 	}
 	out.At = ShowAt(all)
 	return out, nil
@@ -275,7 +275,7 @@ func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQue
 		Tasks: make([]*pb.Task, len(page.Tasks)), Cursor: showCursor(page.Next), Inspected: uint32(page.Inspected), At: ShowAt(page.at),
 	}
 	for i := range page.Tasks {
-		out.Tasks[i] = showTask(&page.Tasks[i])
+		out.Tasks[i] = ShowTask(&page.Tasks[i])
 	}
 	return out, nil
 }
@@ -300,7 +300,7 @@ func (s *Server) tasksUpTo(ctx context.Context, p core.Partition, q core.ListQue
 		}
 		page.bytes = 0
 		for i := range page.Tasks {
-			page.bytes += taskBytes(&page.Tasks[i])
+			page.bytes += TaskBytes(&page.Tasks[i])
 		}
 		if page.bytes <= room || q.Limit <= 1 || len(page.Tasks) <= 1 {
 			return page, nil
@@ -325,7 +325,7 @@ func (s *Server) page(n uint32) (int, core.Fact) {
 // It is woken by the entry that ends the task. Errors: NotFound, DeadlineExceeded when the caller's
 // time is over, Unavailable when the server stops.
 func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitResponse, error) {
-	id, fact := readTaskID("id", in.GetId())
+	id, fact := ReadTaskID("id", in.GetId())
 	if fact != nil {
 		return nil, fact
 	}
@@ -343,5 +343,5 @@ func (ts *TaskService) Wait(ctx context.Context, in *pb.WaitRequest) (*pb.WaitRe
 	if err != nil {
 		return nil, sameTask(waited(ctx, err), in.GetId())
 	}
-	return &pb.WaitResponse{Task: showTask(&task), At: ShowAt(at)}, nil
+	return &pb.WaitResponse{Task: ShowTask(&task), At: ShowAt(at)}, nil
 }

@@ -40,7 +40,7 @@ func (ts *TaskService) Output(ctx context.Context, in *pb.GetRequest, most int) 
 
 // readUpTo reads the task of a request, with at most that many bytes (most) of its payload and of its result.
 func (ts *TaskService) readUpTo(ctx context.Context, in *pb.GetRequest, most core.ContentSize) (task core.Task, size core.ContentSize, at core.At, err error) {
-	id, fact := readTaskID("id", in.GetId())
+	id, fact := ReadTaskID("id", in.GetId())
 	if fact != nil {
 		return task, size, at, fact
 	}

@@ -99,7 +99,7 @@ func (ts *TaskService) operate(ctx context.Context, id string, request []byte, o
 // is not there.
 func (ts *TaskService) change(ctx context.Context, id string, request []byte, op func(c *call, id core.TaskID) (core.Op, core.Fact)) (core.OpResult, *pb.At, error) {
 	none := core.OpResult{}
-	task, fact := readTaskID("id", id)
+	task, fact := ReadTaskID("id", id)
 	if fact != nil {
 		return none, nil, fact
 	}

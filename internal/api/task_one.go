@@ -38,7 +38,7 @@ func (ts *TaskService) GiveBack(ctx context.Context, tasks []*pb.Assignment) {
 // within; method is for the log.
 // Errors: LeaseLost, and what refuses the effects.
 func (ts *TaskService) SettleOne(ctx context.Context, item *pb.SettleItem, outcome, method string) (*pb.SettleResult, *pb.At, error) {
-	id, fact := readTaskID("id", item.GetId())
+	id, fact := ReadTaskID("id", item.GetId())
 	if fact != nil {
 		return nil, nil, fact
 	}

@@ -11,7 +11,7 @@ import (
 // Watch shows a task each time that it has changed, until it has ended. What changes while a state is sent is shown by the next one,
 // so a slow client gets the newest state and never a backlog.
 func (ts *TaskService) Watch(in *pb.WatchRequest, ss grpc.ServerStreamingServer[pb.WatchResponse]) error {
-	id, fact := readTaskID("id", in.GetId())
+	id, fact := ReadTaskID("id", in.GetId())
 	if fact != nil {
 		return fact
 	}
@@ -28,7 +28,7 @@ func (ts *TaskService) Watch(in *pb.WatchRequest, ss grpc.ServerStreamingServer[
 	defer cancel()
 	var last *pb.Task
 	err = ts.tasks.WatchTask(ctx, c.t.part, id, func(task core.Task, size core.ContentSize, at core.At) error {
-		now := showTask(&task)
+		now := ShowTask(&task)
 		showSize(now, size)
 		if proto.Equal(now, last) {
 			return nil // a change that is not shown, such as of its checkpoint

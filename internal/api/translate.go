@@ -151,7 +151,7 @@ func (t *Translator) newTaskID(s string) (core.TaskID, core.Fact) {
 		ms, random := t.draw()
 		return core.NewTaskID(ms, t.part.Index, random), nil
 	}
-	return readTaskID("id", s)
+	return ReadTaskID("id", s)
 }
 
 // draw returns the time and the random part of a new task's id. In a commit that can be repeated they follow from what

@@ -51,7 +51,7 @@ func (t *Translator) Commit(in *pb.CommitRequest) (c core.Commit, fact core.Fact
 		if fact != nil {
 			return c, fact
 		}
-		if fact = t.reachesTask(h.Task); fact != nil {
+		if fact = t.ReachesTask(h.Task); fact != nil {
 			return c, fact
 		}
 		c.Fence = &core.Fence{Task: h.Task, Token: h.Token}
@@ -310,7 +310,7 @@ func (t *Translator) kvCheck(in *pb.KVCheck) (*core.KVCheck, core.Fact) {
 // taskCancel reads the cancel of a task as an op of a commit.
 // The task must be of the commit's partition.
 func (t *Translator) taskCancel(in *pb.TaskCancel) (*core.TaskCancel, core.Fact) {
-	id, fact := readTaskID("id", in.GetId())
+	id, fact := ReadTaskID("id", in.GetId())
 	if fact == nil {
 		fact = t.operated("id")
 	}

@@ -421,7 +421,7 @@ func TestATaskIsShownWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := showTask(&core.Task{
+	got := ShowTask(&core.Task{
 		ID: id, State: core.Running, MaxDeliveries: -1, Lease: 1500, CreatedAt: core.ShardTimeOf(apitest.Now), LeaseUntil: core.Never,
 		Result: []byte{}, HasResult: true, Error: core.TaskError{Code: "c"},
 	})

@@ -59,8 +59,8 @@ func TextUpTo(field, s, limit string, top int64) core.Fact {
 	return plainText(field, s)
 }
 
-// readTaskID reads the id of a task.
-func readTaskID(field, s string) (core.TaskID, core.Fact) {
+// ReadTaskID reads the id of a task.
+func ReadTaskID(field, s string) (core.TaskID, core.Fact) {
 	id, err := core.ParseTaskID(s)
 	if err != nil || id.IsZero() {
 		return core.TaskID{}, edge.Invalid(field, core.ErrTaskID.Error())
@@ -70,7 +70,7 @@ func readTaskID(field, s string) (core.TaskID, core.Fact) {
 
 // hold reads a lease's name. Any number may be somebody's guess at a token: which ones are live is not judged here.
 func hold(idField, tokenField, id string, token uint64) (core.TaskHold, core.Fact) {
-	task, fact := readTaskID(idField, id)
+	task, fact := ReadTaskID(idField, id)
 	if fact != nil {
 		return core.TaskHold{}, fact
 	}

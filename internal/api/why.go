@@ -43,7 +43,7 @@ func (ts *TaskService) Effects(ctx context.Context, in *pb.EffectsRequest) (*pb.
 
 // one begins a call about one task.
 func (ts *TaskService) one(ctx context.Context, s string) (*call, core.TaskID, error) {
-	id, fact := readTaskID("id", s)
+	id, fact := ReadTaskID("id", s)
 	if fact != nil {
 		return nil, id, fact
 	}

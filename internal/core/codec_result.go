@@ -197,6 +197,11 @@ func (w *writer) assigned(a *Assigned) {
 	f.uint(uint64(a.Crashes))
 	f.int(int64(a.CreatedAt))
 	f.bytes(a.Checkpoint)
+	f.name(a.Tag)
+	if f.has(a.MaxRun != 0 || a.ReadyAt != 0) { // the last of 16 presence bits
+		w.int(int64(a.MaxRun))
+		w.int(int64(a.ReadyAt))
+	}
 }
 
 // assigned reads into a, which must be the zero value.
@@ -218,6 +223,11 @@ func (r *reader) assigned(a *Assigned) {
 	a.Failures, a.Crashes = uint32(f.uint(math.MaxUint32)), uint32(f.uint(math.MaxUint32))
 	a.CreatedAt = ShardTime(f.int())
 	a.Checkpoint = f.bytes()
+	a.Tag = f.name()
+	if f.has() {
+		a.MaxRun, a.ReadyAt = Millis(r.int()), ShardTime(r.int())
+		r.nonZero(a.MaxRun != 0 || a.ReadyAt != 0)
+	}
 	f.end()
 }
 

@@ -428,7 +428,13 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 			}}},
 		},
 	}}}
-	r := &Result{Ops: []OpResult{{Kind: OpTaskRenew, Renewed: []Renewed{{Until: 5}, {Cancel: true, Until: 6}, {Lost: true}}}}}
+	r := &Result{Ops: []OpResult{
+		{Kind: OpTaskRenew, Renewed: []Renewed{{Until: 5}, {Cancel: true, Until: 6}, {Lost: true}}},
+		{Kind: OpGrant, Assigned: []Assigned{
+			{Task: id, Token: 82, Attempt: 1, Queue: "mail", Checkpoint: []byte("half"), Tag: "user/7", MaxRun: 3_600_000, ReadyAt: 1_600_000_060_000},
+			{Task: id, Token: 83, Queue: "mail", ReadyAt: 1},
+		}},
+	}}
 	got := hex.EncodeToString(AppendEntry(nil, e)) + " " + hex.EncodeToString(AppendResult(nil, r)) + "\n"
 	path := filepath.Join("testdata", "format3.golden")
 	if *update {

@@ -119,6 +119,9 @@ type Assigned struct {
 	Crashes     uint32
 	CreatedAt   ShardTime
 	Checkpoint  []byte // that the attempts before left; nil: none did
+	Tag         string
+	MaxRun      Millis    // the longest that this attempt may run; 0: no bound
+	ReadyAt     ShardTime // from which on it could run; 0: since it was created
 }
 
 // Renewed is what became of one renewed lease.

@@ -75,6 +75,8 @@ type Limits struct {
 	// Subscriptions is how many a stream may have, Slots how many slots one of them may have.
 	Subscriptions int64
 	Slots         int64
+	// StreamWaits is how many tasks a stream may wait for at once.
+	StreamWaits int64
 
 	// Queues is how many a partition of a namespace may have. The node that leads the partition goes by its own limit.
 	Queues int64
@@ -168,7 +170,7 @@ func (l *Limits) Rows() []Limit {
 	return []Limit{
 		{"grpc_message", &l.MessageBytes, 4 * mib, 16 * mib},
 		{"streams_connection", &l.StreamsConnection, 1000, 100_000},
-		{"streams_tenant", &l.StreamsTenant, 1000, 100_000},
+		{"streams_tenant", &l.StreamsTenant, 10_000, 100_000},
 		{"streams_node", &l.StreamsNode, 20_000, 1_000_000},
 		{"event_streams_tenant", &l.EventStreamsTenant, 100, 100_000},
 		{"event_streams_node", &l.EventStreamsNode, 1000, 100_000},
@@ -200,6 +202,7 @@ func (l *Limits) Rows() []Limit {
 		{"send_stall_ms", &l.SendStallMs, 60 * second, hour},
 		{"subscriptions", &l.Subscriptions, 16, 256},
 		{"slots", &l.Slots, 4096, 65_536},
+		{"stream_waits", &l.StreamWaits, 4096, 65_536},
 		{"queues", &l.Queues, core.DefaultQueues, core.MaxQueues},
 		{"namespaces", &l.Namespaces, core.DefaultNamespaces, core.MaxNamespaces},
 		{"claim_queues", &l.ClaimQueues, 64, 1024},

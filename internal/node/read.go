@@ -167,29 +167,47 @@ func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (p
 	return page, at, err
 }
 
-// Wait answers when the task has ended. It registers before it reads, so that no end is missed.
-func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core.Task, core.At, error) {
+// Wait answers when the task has ended.
+func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (t core.Task, at core.At, err error) {
+	err = n.awaitEnd(ctx, p, id, func() (core.State, error) {
+		t, at, err = n.Task(ctx, p, id, core.ReadOptions{})
+		return t.State, err
+	})
+	return t, at, err
+}
+
+// WaitEnd returns when the task has ended. It reads neither payload nor result.
+func (n *Node) WaitEnd(ctx context.Context, p core.Partition, id core.TaskID) error {
+	return n.awaitEnd(ctx, p, id, func() (core.State, error) {
+		t, _, _, err := n.TaskUpTo(ctx, p, id, core.ContentSize{}, core.ReadOptions{})
+		return t.State, err
+	})
+}
+
+// awaitEnd returns when read has shown a state that ends a task. It registers before it reads, so that no end is missed, and reads again
+// after it was woken.
+func (n *Node) awaitEnd(ctx context.Context, p core.Partition, id core.TaskID, read func() (core.State, error)) error {
 	s, err := n.shardOf(p)
 	if err != nil {
-		return core.Task{}, core.At{}, err
+		return err
 	}
 	k := waitKey{p, id}
 	ended, f := s.waits.add(k)
 	if f != nil {
-		return core.Task{}, core.At{}, f
+		return f
 	}
 	defer func() { s.waits.remove(k, ended) }()
-	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
-	if err != nil || t.State.Terminal() {
-		return t, at, err
+	if state, err := read(); err != nil || state.Terminal() {
+		return err
 	}
 	select {
 	case <-ended:
-		return n.Task(ctx, p, id, core.ReadOptions{})
+		_, err := read()
+		return err
 	case <-ctx.Done():
-		return core.Task{}, core.At{}, core.DeadlineExceeded{}
+		return core.DeadlineExceeded{}
 	case <-n.stopping:
-		return core.Task{}, core.At{}, core.Unavailable{Reason: "stopping"}
+		return core.Unavailable{Reason: "stopping"}
 	}
 }
 

@@ -1268,10 +1268,11 @@ func writeAssignment(w *jsonWriter, m *pb.Assignment) {
 		w.AnyBytes("checkpoint", m.GetCheckpoint())
 	}
 	if m.GetMaxRunMs() != 0 {
-		w.Count("max_run_ms", uint64(m.GetMaxRunMs()))
+		w.Key("max_run")
+		w.Seconds(int64(m.GetMaxRunMs()))
 	}
 	w.OptStr("tag", m.GetTag())
-	w.Time("run_at_at", time.UnixMilli(m.GetRunAtMs()).UTC())
+	w.Time("ready_at", time.UnixMilli(m.GetReadyMs()).UTC())
 }
 
 func writeHeartbeatResponse(w *jsonWriter, m *pb.HeartbeatResponse) {

@@ -106,7 +106,7 @@ var restElsewhere = map[string]string{
 	"grpc_message": "of gRPC", "streams_connection": "of gRPC", "streams_tenant": "of streams", "streams_node": "of streams",
 	"event_streams_tenant": "TestStreamsOfEventsAndTheirTopicsAreBounded", "event_streams_node": "the same", "event_topics": "the same",
 	"unacked_items": "of streams", "unacked_bytes": "of streams", "unacked_commits": "of streams", "send_buffer": "of streams",
-	"subscriptions": "of streams", "slots": "of streams", "worker_kinds": "of streams",
+	"subscriptions": "of streams", "slots": "of streams", "stream_waits": "of streams", "worker_kinds": "of streams",
 	"searches_waiting": "behind both doors", "embed_numbers": "TestVectorsOfCallsAreBoundedWhileTheyAreMade",
 }
 

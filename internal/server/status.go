@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/config"
 )
 
@@ -35,6 +36,7 @@ type nodeReport struct {
 	StoreMutations uint64    `json:"store_mutations"`
 	StartedAt      time.Time `json:"started_at"`
 	DiskFull       bool      `json:"disk_full"`
+	Features       []string  `json:"features"`
 }
 
 // buildReport says what the program was built from, and on what it runs.
@@ -94,7 +96,7 @@ func (a *admin) report() statusReport {
 		out.Status = &nodeReport{
 			Version: a.o.Version, Durability: st.Durability, Node: st.Node, Shards: uint32(st.Shards), AppliedIndex: st.AppliedIndex,
 			Fsyncs: st.Fsyncs, LogBytes: st.LogBytes, Entries: st.Entries, StoreMutations: st.StoreMutations,
-			StartedAt: time.UnixMilli(st.StartedMillis).UTC(), DiskFull: st.DiskFull,
+			StartedAt: time.UnixMilli(st.StartedMillis).UTC(), DiskFull: st.DiskFull, Features: api.Features(),
 		}
 	}
 	return out

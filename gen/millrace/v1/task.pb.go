@@ -3756,9 +3756,9 @@ type Assignment struct {
 	Crashes       uint32                 `protobuf:"varint,14,opt,name=crashes,proto3" json:"crashes,omitempty"`
 	CreatedMs     int64                  `protobuf:"varint,15,opt,name=created_ms,json=createdMs,proto3" json:"created_ms,omitempty"` // Unix milliseconds
 	Checkpoint    []byte                 `protobuf:"bytes,16,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`                 // that the attempts before left
-	MaxRunMs      uint32                 `protobuf:"varint,17,opt,name=max_run_ms,json=maxRunMs,proto3" json:"max_run_ms,omitempty"`  // longest time that this attempt may run; 0: no bound
+	MaxRunMs      uint64                 `protobuf:"varint,17,opt,name=max_run_ms,json=maxRunMs,proto3" json:"max_run_ms,omitempty"`  // longest time that this attempt may run; 0: no bound
 	Tag           string                 `protobuf:"bytes,18,opt,name=tag,proto3" json:"tag,omitempty"`                               // of the task: what it adds or writes in its partition has it too
-	RunAtMs       int64                  `protobuf:"varint,19,opt,name=run_at_ms,json=runAtMs,proto3" json:"run_at_ms,omitempty"`     // Unix milliseconds from which on it could run
+	ReadyMs       int64                  `protobuf:"varint,19,opt,name=ready_ms,json=readyMs,proto3" json:"ready_ms,omitempty"`       // Unix milliseconds from which on this attempt could run, as run_at, delay, a retry or a snooze said; 0: since its creation
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3905,7 +3905,7 @@ func (x *Assignment) GetCheckpoint() []byte {
 	return nil
 }
 
-func (x *Assignment) GetMaxRunMs() uint32 {
+func (x *Assignment) GetMaxRunMs() uint64 {
 	if x != nil {
 		return x.MaxRunMs
 	}
@@ -3919,9 +3919,9 @@ func (x *Assignment) GetTag() string {
 	return ""
 }
 
-func (x *Assignment) GetRunAtMs() int64 {
+func (x *Assignment) GetReadyMs() int64 {
 	if x != nil {
-		return x.RunAtMs
+		return x.ReadyMs
 	}
 	return 0
 }
@@ -9349,7 +9349,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"_partition\"_\n" +
 	"\rClaimResponse\x12-\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x83\x05\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x82\x05\n" +
 	"\n" +
 	"Assignment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
@@ -9373,9 +9373,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"checkpoint\x18\x10 \x01(\fB\x06ʵ\x1c\x028\x01R\n" +
 	"checkpoint\x12&\n" +
 	"\n" +
-	"max_run_ms\x18\x11 \x01(\rB\bʵ\x1c\x04\b\x068\x01R\bmaxRunMs\x12\x18\n" +
-	"\x03tag\x18\x12 \x01(\tB\x06ʵ\x1c\x028\x01R\x03tag\x12$\n" +
-	"\trun_at_ms\x18\x13 \x01(\x03B\bʵ\x1c\x04\b\a8\x01R\arunAtMs\">\n" +
+	"max_run_ms\x18\x11 \x01(\x04B\bʵ\x1c\x04\b\x068\x01R\bmaxRunMs\x12\x18\n" +
+	"\x03tag\x18\x12 \x01(\tB\x06ʵ\x1c\x028\x01R\x03tag\x12#\n" +
+	"\bready_ms\x18\x13 \x01(\x03B\bʵ\x1c\x04\b\a8\x01R\areadyMs\">\n" +
 	"\x04Hold\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x02id\x12\x1e\n" +
 	"\x05token\x18\x02 \x01(\x04B\bʵ\x1c\x04\b\x01\x10\x01R\x05token\"\x83\x01\n" +

@@ -44,6 +44,7 @@ type Node struct {
 	Ended    func([]core.Commit) core.Fact // a proposal that ends without results
 	OnClaim  func(context.Context, core.ClaimSpec) ([]core.Assigned, error)
 	Stored   map[core.Partition]map[core.TaskID]core.Task
+	Ends     chan struct{} // closed when waits are to look again; nil: they look once, or wait until their caller is gone
 	OnPage   func(core.ListQuery) ([]core.Task, []byte, error)
 	KeyErr   error
 	Behind   time.Duration // shard time, of the wall clock

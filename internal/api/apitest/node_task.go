@@ -90,6 +90,21 @@ func (n *Node) Wait(ctx context.Context, p core.Partition, id core.TaskID) (core
 	return t, at, ctx.Err()
 }
 
+// WaitEnd returns when a task is stored as ended and Ends has told so; without Ends it does not wait for being told.
+func (n *Node) WaitEnd(ctx context.Context, p core.Partition, id core.TaskID) error {
+	for {
+		t, _, err := n.Task(ctx, p, id, core.ReadOptions{})
+		if err != nil || t.State.Terminal() {
+			return err
+		}
+		select {
+		case <-n.Ends:
+		case <-ctx.Done():
+			return core.DeadlineExceeded{}
+		}
+	}
+}
+
 // WatchTask shows a task as a test has set, once.
 func (n *Node) WatchTask(ctx context.Context, p core.Partition, id core.TaskID, show func(core.Task, core.ContentSize, core.At) error) error {
 	t, at, err := n.Wait(ctx, p, id)

@@ -32,6 +32,10 @@ type Backend interface {
 	// Keys reads keys of one partition at one index, in the order given. It stops early once the values exceed a number
 	// of bytes, but returns at least one.
 	Keys(ctx context.Context, p core.Partition, keyspace string, keys [][]byte, bytes int, o core.ReadOptions) ([]core.KeyRead, core.At, error)
+	// WaitEnd returns when the task has ended, or ctx has. It reads neither payload nor result.
+	WaitEnd(ctx context.Context, p core.Partition, id core.TaskID) error
+	// TaskUpTo reads a task with at most that many bytes (most) of its payload and its result.
+	TaskUpTo(ctx context.Context, p core.Partition, id core.TaskID, most core.ContentSize, o core.ReadOptions) (core.Task, core.ContentSize, core.At, error)
 	// TakeRate takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of
 	// it, or nothing. It returns how long to wait before it is asked again, and the limit that is the reason; zero: it is taken.
 	TakeRate(p core.Partition, ops []core.Op, carried bool) (wait time.Duration, limit string)

@@ -73,7 +73,8 @@ func (st *stream) answerGets() {
 	}
 }
 
-// awaitSending waits until the send buffer has room, of which send_bytes is the limit. It reports false at the end of the stream.
+// awaitSending waits until the send buffer has room, of which send_bytes is the limit. It reports false at the end of the stream. Several
+// goroutines may wait: one that goes on lets the next one look.
 func (st *stream) awaitSending() bool {
 	for {
 		st.mu.Lock()
@@ -83,6 +84,7 @@ func (st *stream) awaitSending() bool {
 		case over:
 			return false
 		case room:
+			wake(st.drained)
 			return true
 		}
 		select {

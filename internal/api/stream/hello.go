@@ -191,7 +191,9 @@ func (d *door) welcome(who edge.Caller, p core.Partition, w core.Welcome) *pb.We
 		Limits: &pb.Limits{
 			FrameItems: uint32(d.Limits.FrameItems), FrameBytes: uint32(d.Limits.MessageBytes), UnackedItems: uint32(d.Limits.UnackedItems),
 			UnackedBytes: uint32(d.Limits.UnackedBytes), UnackedCommits: uint32(d.Limits.UnackedCommits), Slots: uint32(d.Limits.Slots),
+			Waits: uint32(d.Limits.StreamWaits),
 		},
+		Features: api.Features(),
 	}
 }
 

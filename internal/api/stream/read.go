@@ -120,6 +120,10 @@ func (st *stream) take(f *pb.ClientFrame, bytes int) error {
 		r.name, r.msg, r.seq = "gets", f.Gets, f.Gets.GetSeq()
 		r.load.items, r.load.commits = weight(len(f.Gets.GetKeys())), 1
 		st.sequenced(r, func(p *pending) core.Fact { return st.gets(p, f.Gets) })
+	case *pb.ClientFrame_Waits:
+		r.name, r.msg, r.seq = "waits", f.Waits, f.Waits.GetSeq()
+		r.load.items = weight(len(f.Waits.GetIds()))
+		st.sequenced(r, func(p *pending) core.Fact { return st.wait(p, f.Waits) })
 	case *pb.ClientFrame_Subscribe:
 		r.name, r.msg = "subscribe", f.Subscribe
 		return st.plain(r, func() core.Fact { return st.subscribe(f.Subscribe) })

@@ -44,7 +44,7 @@ type stream struct {
 	// number of changes.
 	kick    chan struct{} // wakes the writer
 	room    chan struct{} // wakes the reader
-	drained chan struct{} // wakes the goroutine that reads keys
+	drained chan struct{} // wakes a goroutine that waits for room to send
 
 	ended   chan struct{} // closed when the stream is over; cause is set before
 	endOnce sync.Once     // of ended
@@ -70,6 +70,7 @@ type stream struct {
 	final     error         // what it ends with then
 	told      *pb.Directory // the directory as it was sent last
 	telling   bool          // another one is queued
+	waits     waits         // the tasks whose end the client is told of
 	closed    bool          // nothing is queued any more
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,9 +147,12 @@ func TestWelcomeTellsWhatTheSessionIs(t *testing.T) {
 	if len(w.GetKept()) != 1 || w.GetKept()[0].GetToken() != 3 || len(w.GetLost()) != 1 || w.GetLost()[0].GetToken() != 2 {
 		t.Errorf("leases: %v", w)
 	}
-	want := &pb.Limits{FrameItems: 512, FrameBytes: 4 << 20, UnackedItems: 4096, UnackedBytes: 16 << 20, UnackedCommits: 64, Slots: 4096}
+	want := &pb.Limits{FrameItems: 512, FrameBytes: 4 << 20, UnackedItems: 4096, UnackedBytes: 16 << 20, UnackedCommits: 64, Slots: 4096, Waits: 4096}
 	if !proto.Equal(w.GetLimits(), want) {
 		t.Errorf("limits: %v", w.GetLimits())
+	}
+	if f := w.GetFeatures(); !slices.IsSorted(f) || !slices.Contains(f, "waits") {
+		t.Errorf("features: %v", f)
 	}
 	ses := <-r.n.Opened
 	if ses.Spec.Worker != "w1" || ses.Spec.Principal != "someone" || ses.Spec.ID != core.SessionID(apitest.Repeat(16, byte(7))) || len(ses.Spec.Held) != 2 {
@@ -202,6 +206,7 @@ func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 		"subscribe": subscribeFrame(1, 1), "slots": slotsFrame(1, 1), "settle": settleFrame(5, apitest.DoneItem(1, 2)),
 		"renew": {Frame: &pb.ClientFrame_Renew{Renew: &pb.RenewFrame{Seq: 5, All: true}}},
 		"puts":  putsFrame(5, 0, "k"),
+		"waits": waitsFrame(5, apitest.ID(1)),
 		"gets":  {Frame: &pb.ClientFrame_Gets{Gets: &pb.GetsFrame{Seq: 5, Keyspace: "ks", Keys: [][]byte{[]byte("k")}}}},
 	}
 	fields := (&pb.ClientFrame{}).ProtoReflect().Descriptor().Fields()
@@ -221,6 +226,9 @@ func TestEveryFrameIsClosedToWhoHasNoRight(t *testing.T) {
 			if !strings.Contains(rule.Scope.String(), scope) && !rule.Any {
 				lacking += "," + scope
 			}
+		}
+		if name == "waits" {
+			lacking = strings.ReplaceAll(lacking, "task:read", "task:work")
 		}
 		if name == "gets" {
 			lacking = strings.ReplaceAll(lacking, "kv:read", "kv:write")

@@ -116,7 +116,16 @@ func assignmentSize(t *core.Assigned, now core.ShardTime) int {
 		uintSize(uint64(max(t.Lease, 0))) + uintSize(uint64(max(t.LeaseUntil-now, 0))) + intSize(int64(t.MaxAttempts)) +
 		uintSize(uint64(t.Failures)) + uintSize(uint64(t.Crashes)) + intSize(int64(t.CreatedAt))
 	if len(t.Checkpoint) > 0 {
-		n += protowire.SizeTag(16) + protowire.SizeBytes(len(t.Checkpoint))
+		n += 2 + protowire.SizeBytes(len(t.Checkpoint))
+	}
+	if t.MaxRun > 0 {
+		n += 2 + protowire.SizeVarint(uint64(t.MaxRun))
+	}
+	if t.Tag != "" {
+		n += 2 + protowire.SizeBytes(len(t.Tag))
+	}
+	if t.ReadyAt != 0 {
+		n += 2 + protowire.SizeVarint(uint64(t.ReadyAt))
 	}
 	for i := range t.Headers {
 		h := headerSize(&t.Headers[i])
@@ -148,10 +157,19 @@ func appendAssignment(b []byte, t *core.Assigned, now core.ShardTime) []byte {
 	b = appendUint(b, 13, uint64(t.Failures))
 	b = appendUint(b, 14, uint64(t.Crashes))
 	b = appendUint(b, 15, uint64(t.CreatedAt))
-	if len(t.Checkpoint) == 0 {
-		return b
+	if len(t.Checkpoint) > 0 {
+		b = protowire.AppendBytes(protowire.AppendTag(b, 16, protowire.BytesType), t.Checkpoint)
 	}
-	return append(protowire.AppendVarint(protowire.AppendTag(b, 16, protowire.BytesType), uint64(len(t.Checkpoint))), t.Checkpoint...)
+	if t.MaxRun > 0 {
+		b = protowire.AppendVarint(protowire.AppendTag(b, 17, protowire.VarintType), uint64(t.MaxRun))
+	}
+	if t.Tag != "" {
+		b = protowire.AppendString(protowire.AppendTag(b, 18, protowire.BytesType), t.Tag)
+	}
+	if t.ReadyAt != 0 {
+		b = protowire.AppendVarint(protowire.AppendTag(b, 19, protowire.VarintType), uint64(t.ReadyAt))
+	}
+	return b
 }
 
 // atSize is the length of what appendAt appends.
@@ -175,7 +193,7 @@ func appendAt(b []byte, a core.At) []byte {
 	return b
 }
 
-// The fields of proto3 that say their default are not written. All numbers here are below 16, so that a tag is a byte.
+// The fields of proto3 that say their default are not written. Numbers of the fields that the functions below write are below 16, so that a tag is a byte.
 
 // uintSize is the length of a field of an unsigned number.
 func uintSize(v uint64) int {

@@ -209,8 +209,8 @@ func (st *stream) sent(o *outgoing) {
 	st.mu.Unlock()
 	if o.ack != nil {
 		wake(st.room)
-		wake(st.drained)
 	}
+	wake(st.drained)
 }
 
 // encode makes the frame to send: its bytes where that is plain, else a message.

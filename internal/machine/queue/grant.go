@@ -91,6 +91,9 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *cor
 	m.start(tx, r)
 	a = assigned(r.id, &r.rec, &s, l)
 	a.Checkpoint = checkpoint
+	if c.Format >= core.FormatOperate {
+		tellMore(&a, &r.rec, &s, l)
+	}
 	r.kind = a.Kind
 	return a, nil
 }
@@ -148,5 +151,13 @@ func assigned(id core.TaskID, rec *record, s *spec, l *queueState) core.Assigned
 		ContentType: s.typeName(), Headers: s.headers, Payload: bytes.Clone(s.payload), Priority: rec.priority,
 		LeaseUntil: rec.leaseUntil, Lease: rec.lease, MaxAttempts: l.maxAttempts(&s.settings),
 		Failures: rec.failures, Crashes: rec.crashes, CreatedAt: s.createdAt,
+	}
+}
+
+// tellMore tells a worker what servers of older formats cannot read in the answer to a claim that they passed on.
+func tellMore(a *core.Assigned, rec *record, s *spec, l *queueState) {
+	a.Tag, a.MaxRun = string(s.tag), l.maxRun(&s.settings)
+	if rec.readyAt != s.createdAt {
+		a.ReadyAt = rec.readyAt
 	}
 }

@@ -61,6 +61,7 @@ func Assigned(v core.View, p core.Partition, id core.TaskID) (core.Assigned, boo
 		return core.Assigned{}, false, err
 	}
 	a := assigned(id, &rec, &s, l)
+	tellMore(&a, &rec, &s, l)
 	a.Checkpoint, err = checkpointOf(v, p, id, &rec)
 	return a, err == nil, err
 }

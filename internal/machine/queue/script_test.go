@@ -330,7 +330,8 @@ func (s *script) op(w words, cmd string) core.Op {
 
 func (s *script) createOp(w words) core.Op {
 	op := &core.TaskCreate{
-		ID: idOf(w.name()), Queue: w.str("queue", "mail"), TaskKind: w.str("kind", ""), Priority: uint8(w.num("priority")),
+		Tag: w.str("tag", ""),
+		ID:  idOf(w.name()), Queue: w.str("queue", "mail"), TaskKind: w.str("kind", ""), Priority: uint8(w.num("priority")),
 		RunAt: w.at("run_at"), Delay: w.span("delay"), MaxAttempts: int32(w.num("max_attempts")),
 		MaxCrashes: int32(w.num("max_crashes")), MaxDeliveries: int32(w.num("max_deliveries")), Lease: w.span("lease"),
 		MaxRun: w.span("max_run"), Retry: w.retry(), ContentType: w.str("type", ""), Payload: []byte(w.str("payload", "")),
@@ -525,8 +526,21 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 			if a.Checkpoint != nil {
 				fmt.Fprintf(&b, " checkpoint=%q", a.Checkpoint)
 			}
+			if a.Tag != "" {
+				fmt.Fprintf(&b, " tag=%s", a.Tag)
+			}
+			if a.MaxRun != 0 {
+				fmt.Fprintf(&b, " max_run=%s", a.MaxRun.Duration())
+			}
+			if a.ReadyAt != 0 {
+				fmt.Fprintf(&b, " ready=%s", since(a.ReadyAt))
+			}
 			b.WriteByte('\n')
-			if again, ok, err := Assigned(s.tx, testPartition, a.Task); err != nil || !ok || fmt.Sprint(again) != fmt.Sprint(a) {
+			again, ok, err := Assigned(s.tx, testPartition, a.Task)
+			if s.c.Format < core.FormatOperate {
+				again.Tag, again.MaxRun, again.ReadyAt = "", 0, 0
+			}
+			if err != nil || !ok || fmt.Sprint(again) != fmt.Sprint(a) {
 				s.world.t.Errorf("assigned again as %+v %v %v, first as %+v", again, ok, err, a)
 			}
 		}
