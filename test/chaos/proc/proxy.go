@@ -35,13 +35,13 @@ var Silence = Rule{Forward: Way{Stall: true}, Back: Way{Stall: true}}
 // Proxy stands on one link between two processes and does to its connections what it is told. It
 // does not read what they say: TLS passes through it unchanged.
 type Proxy struct {
-	lis    net.Listener
-	target string
+	lis net.Listener
 
 	// hindered counts what rules have done.
 	hindered atomic.Int64
 
 	mu      sync.Mutex // guards the fields below
+	target  string // what is dialled
 	rule    Rule
 	changed chan struct{} // closed and replaced when rule changes, and when the proxy closes
 	conns   map[*net.TCPConn]struct{}
@@ -93,6 +93,13 @@ func openLinks(addresses []string) (map[Link]*Proxy, error) {
 
 // Address is where the proxy is dialled.
 func (p *Proxy) Address() string { return p.lis.Addr().String() }
+
+// Retarget changes what is dialled for connections that begin from now on, such as for a server that serves at another port now.
+func (p *Proxy) Retarget(target string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = target
+}
 
 // Set changes the rule, for open connections too: what is sent after Set has returned goes by the new one.
 func (p *Proxy) Set(r Rule) {
@@ -198,7 +205,10 @@ func (p *Proxy) serve(from *net.TCPConn) {
 	if !p.pass(forward) {
 		return
 	}
-	conn, err := net.Dial("tcp", p.target)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	conn, err := net.Dial("tcp", target)
 	if err != nil {
 		reset(from)
 		return

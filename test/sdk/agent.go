@@ -1,0 +1,240 @@
+package sdk
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Agent is the process of one agent.
+type Agent struct {
+	cmd   *exec.Cmd
+	in    io.WriteCloser
+	trace *trace
+	done  chan struct{} // closed when it has ended and all that it said is read
+
+	mu      sync.Mutex // guards the fields below
+	next    int
+	answers map[int]chan Answer
+	events  []event
+	changed chan struct{} // closed and replaced when an event comes or the process ends
+	err     error         // why nothing more comes
+}
+
+// Answer is what an agent said to a command: ok or err.
+type Answer struct {
+	OK  any
+	Err map[string]any
+}
+
+// event is one that an agent told. One that a step awaited is taken.
+type event struct {
+	fields map[string]any
+	taken  bool
+}
+
+// trace keeps the last lines between the runner and an agent, to be shown when a scenario fails.
+type trace struct {
+	mu    sync.Mutex
+	start time.Time
+	b     bytes.Buffer
+}
+
+func (t *trace) add(who string, line []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(line) > 400 {
+		line = append(line[:400:400], "..."...)
+	}
+	fmt.Fprintf(&t.b, "%7.3f %s %s\n", time.Since(t.start).Seconds(), who, bytes.TrimSpace(line))
+}
+
+// Write takes what an agent writes to standard error.
+func (t *trace) Write(b []byte) (int, error) {
+	for line := range bytes.Lines(b) {
+		t.add("!", line)
+	}
+	return len(b), nil
+}
+
+func (t *trace) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.b.String()
+}
+
+// StartAgent starts an agent with a command line.
+func StartAgent(line []string, env []string) (*Agent, error) {
+	a := &Agent{
+		cmd: exec.Command(line[0], line[1:]...), trace: &trace{start: time.Now()}, done: make(chan struct{}),
+		answers: map[int]chan Answer{}, changed: make(chan struct{}),
+	}
+	a.cmd.Env = append(os.Environ(), env...)
+	a.cmd.Stderr = a.trace
+	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var err error
+	if a.in, err = a.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	out, err := a.cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := a.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go a.read(out)
+	return a, nil
+}
+
+// read takes lines until the agent ends.
+func (a *Agent) read(out io.Reader) {
+	defer close(a.done)
+	r := bufio.NewReaderSize(out, 1<<20)
+	var err error
+	for err == nil {
+		var line []byte
+		if line, err = r.ReadBytes('\n'); len(line) > 0 {
+			a.trace.add("<", line)
+			a.take(line)
+		}
+	}
+	waited := a.cmd.Wait()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.err = fmt.Errorf("the agent has ended: %s", a.cmd.ProcessState)
+	if waited == nil {
+		a.err = errors.New("the agent has ended")
+	}
+	for _, c := range a.answers {
+		close(c)
+	}
+	clear(a.answers)
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// take notes one line: an answer or an event.
+func (a *Agent) take(line []byte) {
+	var fields map[string]any
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	if err := d.Decode(&fields); err != nil {
+		a.trace.add("?", []byte(err.Error()))
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, ok := fields["event"]; ok {
+		a.events = append(a.events, event{fields: fields})
+		close(a.changed)
+		a.changed = make(chan struct{})
+		return
+	}
+	number, _ := fields["i"].(json.Number)
+	n, _ := number.Int64()
+	c := a.answers[int(n)]
+	if c == nil {
+		a.trace.add("?", fmt.Appendf(nil, "no command %d waits for an answer", n))
+		return
+	}
+	delete(a.answers, int(n))
+	answer := Answer{OK: fields["ok"]}
+	answer.Err, _ = fields["err"].(map[string]any)
+	c <- answer
+	close(c)
+}
+
+// Do sends a command and returns where its answer comes. The channel is closed without one when the agent ends.
+func (a *Agent) Do(word string, value any) (<-chan Answer, error) {
+	fields := map[string]any{}
+	if m, ok := value.(map[string]any); ok {
+		maps.Copy(fields, m)
+	}
+	c := make(chan Answer, 1)
+	a.mu.Lock()
+	if a.err != nil {
+		defer a.mu.Unlock()
+		return nil, a.err
+	}
+	a.next++
+	fields["i"], fields["do"] = a.next, word
+	a.answers[a.next] = c
+	a.mu.Unlock()
+	line, err := json.Marshal(fields)
+	if err != nil {
+		return nil, err
+	}
+	line = append(line, '\n')
+	a.trace.add(">", line)
+	_, err = a.in.Write(line)
+	return c, err
+}
+
+// Await waits until an event came that has all of the fields and that no step took before, and takes it.
+func (a *Agent) Await(want map[string]any, d time.Duration) (map[string]any, error) {
+	late := time.After(d)
+	for {
+		a.mu.Lock()
+		for i := range a.events {
+			if e := &a.events[i]; !e.taken && differs(want, e.fields) == "" {
+				e.taken = true
+				a.mu.Unlock()
+				return e.fields, nil
+			}
+		}
+		changed, over := a.changed, a.err
+		a.mu.Unlock()
+		if over != nil {
+			return nil, over
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return nil, fmt.Errorf("no event %v within %v", want, d)
+		}
+	}
+}
+
+// Seen reports whether an event with all of the fields came so far.
+func (a *Agent) Seen(want map[string]any) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, e := range a.events {
+		if differs(want, e.fields) == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// Signal sends a signal to the agent's process.
+func (a *Agent) Signal(s syscall.Signal) error { return a.cmd.Process.Signal(s) }
+
+// Exit waits for the end of the process and returns its status.
+func (a *Agent) Exit(d time.Duration) (int, error) {
+	select {
+	case <-a.done:
+		return a.cmd.ProcessState.ExitCode(), nil
+	case <-time.After(d):
+		return 0, fmt.Errorf("the agent runs after %v", d)
+	}
+}
+
+// Close ends the agent: by the end of its standard input, or by SIGKILL.
+func (a *Agent) Close() {
+	_ = a.in.Close()
+	if _, err := a.Exit(5 * time.Second); err != nil {
+		_ = a.cmd.Process.Kill()
+		<-a.done
+	}
+}

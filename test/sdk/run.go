@@ -1,0 +1,506 @@
+package sdk
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// stepWait bounds each step. It is only reached when something hangs.
+const stepWait = 40 * time.Second
+
+// run is a scenario that is played for one language, or for a pair.
+type run struct {
+	s       *Scenario
+	dir     string
+	servers map[string]*server
+	links   map[string]*proc.Proxy
+	agents  map[string]*Agent
+	kept    map[string]any
+	open    map[string]<-chan Answer // answers that a later step waits for
+}
+
+// server is one with the proxy in front of it, which keeps its address over restarts, and a client of the runner's own.
+type server struct {
+	*proc.Server
+	front  *proc.Proxy
+	client *millrace.Client
+}
+
+// Play plays a scenario with agents that have the command lines, the partner's being the second. What it started has ended when it
+// returns. An error tells the step, and what was said.
+func (s *Scenario) Play(ctx context.Context, program, dir string, lines [2][]string) (err error) {
+	r := &run{
+		s: s, dir: dir, servers: map[string]*server{}, links: map[string]*proc.Proxy{}, agents: map[string]*Agent{},
+		kept: map[string]any{}, open: map[string]<-chan Answer{},
+	}
+	defer func() {
+		for _, a := range r.agents {
+			a.Close()
+		}
+		if err != nil {
+			for _, name := range slices.Sorted(maps.Keys(r.agents)) {
+				err = fmt.Errorf("%w\n-- agent %s\n%s", err, name, r.agents[name].trace)
+			}
+		}
+		err = errors.Join(err, r.close())
+	}()
+	if err := r.startAll(ctx, program, lines); err != nil {
+		return err
+	}
+	for i := range s.Steps {
+		step := &s.Steps[i]
+		ctx, cancel := context.WithTimeout(ctx, stepWait)
+		err := r.step(ctx, step)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%s.yaml:%d: %s %s: %w", s.File, step.Line, step.Who, step.Word, err)
+		}
+	}
+	return nil
+}
+
+// startAll starts servers, links and agents.
+func (r *run) startAll(ctx context.Context, program string, lines [2][]string) error {
+	for name, spec := range r.s.Servers {
+		p, err := proc.New(ctx, proc.Options{Binary: program, Dir: filepath.Join(r.dir, name), Flags: spec.Flags}, "default")
+		if err != nil {
+			return err
+		}
+		s := &server{Server: p}
+		r.servers[name] = s
+		if _, err := s.Start(ctx); err != nil {
+			return err
+		}
+		if s.front, err = proc.NewProxy(s.Address()); err != nil {
+			return err
+		}
+		if s.client, err = millrace.Dial(ctx, millrace.Address("server.test:1"), millrace.Insecure(), millrace.Token(p.Tokens[0].Secret),
+			millrace.Dialer(p.Dial), millrace.Logger(slog.New(slog.NewTextHandler(io.Discard, nil)))); err != nil {
+			return err
+		}
+	}
+	for name, of := range r.s.Links {
+		var err error
+		if r.links[name], err = proc.NewProxy(r.servers[of].front.Address()); err != nil {
+			return err
+		}
+	}
+	for name, spec := range r.s.Agents {
+		line := lines[0]
+		if spec.Partner {
+			line = lines[1]
+		}
+		if err := r.startAgent(name, spec, line); err != nil {
+			return fmt.Errorf("agent %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// startAgent starts an agent and has it open its client.
+func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
+	a, err := StartAgent(line, nil)
+	if err != nil {
+		return err
+	}
+	r.agents[name] = a
+	of, address := spec.Server, ""
+	if spec.Link != "" {
+		of, address = r.s.Links[spec.Link], r.links[spec.Link].Address()
+	} else {
+		address = r.servers[of].front.Address()
+	}
+	fields := map[string]any{"address": address, "token": r.servers[of].Tokens[0].Secret, "namespace": "default"}
+	if spec.Open.Kind != 0 {
+		more, err := valueOf(&spec.Open, "open", "json")
+		if err != nil {
+			return err
+		}
+		maps.Copy(fields, more.(map[string]any))
+	}
+	c, err := a.Do("open", fields)
+	if err != nil {
+		return err
+	}
+	_, err = answered(c, stepWait)
+	return err
+}
+
+func (r *run) close() (err error) {
+	for _, p := range r.links {
+		err = errors.Join(err, p.Close())
+	}
+	for _, s := range r.servers {
+		if s.client != nil {
+			err = errors.Join(err, s.client.Close())
+		}
+		if s.front != nil {
+			err = errors.Join(err, s.front.Close())
+		}
+		s.Kill()
+	}
+	return err
+}
+
+// answered waits for an answer, and makes an error of one.
+func answered(c <-chan Answer, d time.Duration) (any, error) {
+	select {
+	case a, ok := <-c:
+		switch {
+		case !ok:
+			return nil, errors.New("the agent has ended")
+		case a.Err != nil:
+			return nil, agentError{a.Err}
+		}
+		return a.OK, nil
+	case <-time.After(d):
+		return nil, fmt.Errorf("no answer within %v", d)
+	}
+}
+
+// agentError is what an agent answered instead of ok.
+type agentError struct{ fields map[string]any }
+
+func (e agentError) Error() string {
+	b, _ := json.Marshal(e.fields)
+	return string(b)
+}
+
+// step carries out one step.
+func (r *run) step(ctx context.Context, s *Step) error {
+	value, err := r.filled(s.Value)
+	if err != nil {
+		return err
+	}
+	for {
+		got, err := r.do(ctx, s, value)
+		if !s.Start {
+			err = r.judge(s, got, err)
+		}
+		if err == nil || !s.Until || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// judge compares an answer with what the step expects, and keeps it.
+func (r *run) judge(s *Step, got any, err error) error {
+	if s.ExpectErr != nil {
+		e, ok := errors.AsType[agentError](err)
+		if !ok {
+			return fmt.Errorf("answered %v, %w; an error is expected", show(got), err)
+		}
+		want, err := r.filled(s.ExpectErr)
+		if err != nil {
+			return err
+		}
+		if d := differs(want, any(e.fields)); d != "" {
+			return fmt.Errorf("answered the error %w: %s", e, d)
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if s.HasExpect {
+		want, err := r.filled(s.Expect)
+		if err != nil {
+			return err
+		}
+		if d := differs(want, got); d != "" {
+			return fmt.Errorf("answered %s: %s", show(got), d)
+		}
+	}
+	if s.As != "" {
+		r.kept[s.As] = got
+	}
+	return nil
+}
+
+func show(v any) string {
+	b, _ := json.Marshal(v)
+	return string(b)
+}
+
+// do does what a step's word says.
+func (r *run) do(ctx context.Context, s *Step, value any) (any, error) {
+	if a := r.agents[s.Who]; a != nil {
+		return r.byAgent(a, s, value)
+	}
+	if l := r.links[s.Who]; l != nil {
+		return nil, link(l, s.Word, value)
+	}
+	got, err := byServer(ctx, r.servers[s.Who], s.Word, value)
+	if err != nil {
+		return nil, err
+	}
+	return plain(got)
+}
+
+// plain makes of an answer of the runner's own client what JSON would: maps, lists, texts and numbers.
+func plain(v any) (out any, err error) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	err = d.Decode(&out)
+	return out, err
+}
+
+func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
+	switch s.Word {
+	case "event", "no_event":
+		want, ok := value.(map[string]any)
+		if !ok {
+			want = map[string]any{"event": value}
+		}
+		if s.Word == "no_event" {
+			if a.Seen(want) {
+				return nil, fmt.Errorf("the event %s came", show(want))
+			}
+			return nil, nil
+		}
+		return a.Await(want, stepWait)
+	case "signal":
+		sig, ok := map[any]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL, "SIGSTOP": syscall.SIGSTOP, "SIGCONT": syscall.SIGCONT}[value]
+		if !ok {
+			return nil, fmt.Errorf("signal %v is not known", value)
+		}
+		return nil, a.Signal(sig)
+	case "exit":
+		got, err := a.Exit(stepWait)
+		if want := fmt.Sprint(value); err == nil && want != fmt.Sprint(got) {
+			err = fmt.Errorf("the agent ended with %d, not %s", got, want)
+		}
+		return got, err
+	case "answer":
+		c := r.open[fmt.Sprint(value)]
+		if c == nil {
+			return nil, fmt.Errorf("no step started %v", value)
+		}
+		return answered(c, stepWait)
+	}
+	if s.Word == "wait" || s.Word == "get" || s.Word == "cancel" { // by the id alone, or by what was kept
+		value = withID(value)
+	}
+	c, err := a.Do(s.Word, value)
+	if err != nil {
+		return nil, err
+	}
+	if s.Start {
+		r.open[s.As] = c
+		return nil, nil
+	}
+	return answered(c, stepWait)
+}
+
+// withID makes fields of an id, or of what a step kept of a task.
+func withID(v any) any {
+	if id, ok := v.(string); ok {
+		return map[string]any{"id": id}
+	}
+	return v
+}
+
+// link changes what a proxy does.
+func link(p *proc.Proxy, word string, value any) error {
+	switch word {
+	case "hold_answers": // requests go through, answers do not
+		p.Set(proc.Rule{Back: proc.Way{Stall: true}})
+	case "silence": // nothing goes through, and no connection ends
+		p.Set(proc.Silence)
+	case "refuse": // connections end, and new ones are refused
+		p.Set(proc.Rule{Refuse: true})
+		p.Reset()
+	case "cut": // connections end; new ones go through
+		p.Set(proc.Rule{})
+		p.Reset()
+	case "pass":
+		p.Set(proc.Rule{})
+	case "delay_ms":
+		n, err := number(value)
+		if err != nil {
+			return err
+		}
+		d := time.Duration(n) * time.Millisecond
+		p.Set(proc.Rule{Forward: proc.Way{Delay: d}, Back: proc.Way{Delay: d}})
+	default:
+		return fmt.Errorf("a link does not know the word %s", word)
+	}
+	return nil
+}
+
+func number(v any) (int64, error) {
+	n, ok := v.(json.Number)
+	if !ok {
+		return 0, fmt.Errorf("%v must be a number", v)
+	}
+	return n.Int64()
+}
+
+func byServer(ctx context.Context, s *server, word string, value any) (any, error) {
+	switch word {
+	case "kv_get":
+		names, ok := value.([]any)
+		if !ok || len(names) != 2 {
+			return nil, errors.New("kv_get must name a keyspace and a key")
+		}
+		v, err := s.client.KV(fmt.Sprint(names[0])).Get(ctx, fmt.Sprint(names[1]))
+		if errors.Is(err, millrace.ErrNotFound) {
+			return nil, nil
+		}
+		return v.String(), err
+	case "task":
+		t, err := s.client.Task(ctx, fmt.Sprint(value))
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{
+			"state": t.State.String(), "reason": t.Reason, "attempt": t.Attempt, "failures": t.Failures, "crashes": t.Crashes, "snoozes": t.Snoozes,
+			"task_code": t.ErrorCode, "message": t.ErrorMessage, "stack": t.ErrorStack, "payload_base64": base64.StdEncoding.EncodeToString(t.Payload),
+			"content_type": t.ContentType, "result_base64": base64.StdEncoding.EncodeToString(t.Result), "result_type": t.ResultType,
+			"tag": t.Tag, "priority": t.Priority, "labels": t.Labels, "headers": t.Headers,
+		}, nil
+	case "count":
+		q, err := s.client.Queue(fmt.Sprint(value)).Stats(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"ready": q.Ready, "running": q.Running, "scheduled": q.Scheduled, "completed": q.Completed, "dead": q.Dead}, nil
+	case "kill":
+		s.Kill()
+		return nil, nil
+	case "restart":
+		if s.Up() {
+			s.Kill()
+		}
+		if _, err := s.Start(ctx); err != nil {
+			return nil, err
+		}
+		s.front.Retarget(s.Address())
+		return nil, nil
+	case "pause":
+		return nil, s.Pause()
+	case "resume":
+		return nil, s.Resume()
+	}
+	return nil, fmt.Errorf("a server does not know the word %s", word)
+}
+
+// filled puts what steps kept in the place of names such as $h and $h.id.
+func (r *run) filled(v any) (any, error) {
+	switch x := v.(type) {
+	case string:
+		if !strings.HasPrefix(x, "$") || x == "$args" {
+			return x, nil
+		}
+		name, path, _ := strings.Cut(x[1:], ".")
+		out, ok := r.kept[name]
+		if !ok {
+			return nil, fmt.Errorf("nothing was kept as %s", name)
+		}
+		for _, field := range strings.FieldsFunc(path, func(c rune) bool { return c == '.' }) {
+			switch of := out.(type) {
+			case map[string]any:
+				out = of[field]
+			case []any:
+				n, err := json.Number(field).Int64()
+				if err != nil || int(n) >= len(of) {
+					return nil, fmt.Errorf("%s has no entry %s", x, field)
+				}
+				out = of[n]
+			default:
+				return nil, fmt.Errorf("%s has no field %s", x, field)
+			}
+		}
+		return out, nil
+	case map[string]any:
+		out := make(map[string]any, len(x))
+		for k, v := range x {
+			var err error
+			if out[k], err = r.filled(v); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	case []any:
+		out := make([]any, len(x))
+		for i, v := range x {
+			var err error
+			if out[i], err = r.filled(v); err != nil {
+				return nil, err
+			}
+		}
+		return out, nil
+	}
+	return v, nil
+}
+
+// differs says where got lacks what want has; empty: nowhere. Maps may have more than is wanted, lists may not. Texts that are JSON on
+// both sides are compared without the space between their parts, and a text that begins with ~ is a part of what is wanted.
+func differs(want, got any) string {
+	switch w := want.(type) {
+	case map[string]any:
+		g, ok := got.(map[string]any)
+		if !ok {
+			return fmt.Sprintf("want %s", show(want))
+		}
+		for _, k := range slices.Sorted(maps.Keys(w)) {
+			if d := differs(w[k], g[k]); d != "" {
+				return k + ": " + d
+			}
+		}
+		return ""
+	case []any:
+		g, ok := got.([]any)
+		if !ok || len(g) != len(w) {
+			return fmt.Sprintf("got %s, want %s", show(got), show(want))
+		}
+		for i := range w {
+			if d := differs(w[i], g[i]); d != "" {
+				return fmt.Sprintf("%d: %s", i, d)
+			}
+		}
+		return ""
+	case nil:
+		if got == nil {
+			return ""
+		}
+	case string:
+		g := fmt.Sprint(got)
+		if part, ok := strings.CutPrefix(w, "~"); ok && strings.Contains(g, part) || got != nil && compact(w) == compact(g) {
+			return ""
+		}
+	default:
+		if got != nil && fmt.Sprint(want) == fmt.Sprint(got) {
+			return ""
+		}
+	}
+	return fmt.Sprintf("got %s, want %s", show(got), show(want))
+}
+
+func compact(s string) string {
+	var b bytes.Buffer
+	if json.Compact(&b, []byte(s)) != nil {
+		return s
+	}
+	return b.String()
+}
