@@ -1,0 +1,210 @@
+import { readFileSync } from "node:fs";
+import { Hub, type Logger } from "./core/hub.js";
+import type { Method, TlsOptions } from "./core/transport.js";
+import { Engine } from "./engine.js";
+import { invalid, millis, type Span } from "./errors.js";
+import { CancelRequest, GetRequest } from "./gen/millrace/v1/task.js";
+import { stateName } from "./job.js";
+import { KV } from "./kv.js";
+import { Ledger } from "./ledger.js";
+import { methods } from "./methods.js";
+import { fromTimestamp } from "./time.js";
+import { Tx } from "./tx.js";
+
+/** Where the server is, and how the client speaks to it. */
+export interface ClientOptions {
+	/** host:port, or several of one cluster with commas between them. Default: MILLRACE_URL, then 127.0.0.1:7081. */
+	url?: string;
+	/** Default: MILLRACE_TOKEN. */
+	token?: string;
+	/** Default: MILLRACE_NAMESPACE, then default. */
+	namespace?: string;
+	/** TLS; false: clear text. Default: TLS, but for addresses of this machine. */
+	tls?: TlsOptions | boolean;
+	/** How long a call may take that names no timeout of its own. Default: 30 seconds. */
+	timeout?: Span;
+	/** Default: the console. */
+	logger?: Logger;
+	/** Is given one line of JSON for each call that ended. */
+	ledger?: (line: string) => void;
+}
+
+/** A task as it stands. */
+export interface TaskInfo {
+	id: string;
+	queue: string;
+	kind: string;
+	state: string;
+	reason: string;
+	attempt: number;
+	failures: number;
+	crashes: number;
+	snoozes: number;
+	priority: number;
+	tag: string;
+	labels: Record<string, string>;
+	createdAt: Date | undefined;
+	finishedAt: Date | undefined;
+	errorCode: string;
+	errorMessage: string;
+	progress: { percent: number; message: string } | undefined;
+}
+
+/** Counts of a queue. */
+export interface QueueStats {
+	ready: number;
+	scheduled: number;
+	running: number;
+	completed: number;
+	dead: number;
+	cancelled: number;
+}
+
+const local = (address: string): boolean => {
+	const host = address.slice(0, address.lastIndexOf(":"));
+	return host === "localhost" || host.startsWith("127.") || host === "[::1]";
+};
+
+function addressesOf(url: string): string[] {
+	return url.split(",").map((part) => {
+		const address = part
+			.trim()
+			.replace(/^https?:\/\//, "")
+			.replace(/\/$/, "");
+		if (!/^.+:\d+$/.test(address)) throw invalid("url", `${JSON.stringify(part)} must be host:port`);
+		return address;
+	});
+}
+
+/** A client. It connects with its first call, and keeps the connection. */
+export class Client {
+	/** @internal */
+	readonly engine: Engine;
+	readonly #hub: Hub;
+	#workers = new Set<{ stop(): Promise<void> }>();
+
+	constructor(o: ClientOptions = {}) {
+		const env = process.env;
+		const addresses = addressesOf(o.url ?? env.MILLRACE_URL ?? "127.0.0.1:7081");
+		const token = (o.token ?? env.MILLRACE_TOKEN ?? "").trim();
+		if (/[^\x21-\x7e]/.test(token)) throw invalid("token", "must be one word of ASCII");
+		let tls: TlsOptions | undefined;
+		if (typeof o.tls === "object") tls = o.tls;
+		else if (o.tls ?? !addresses.every(local)) tls = {};
+		this.#hub = new Hub({
+			addresses,
+			token,
+			namespace: o.namespace ?? env.MILLRACE_NAMESPACE ?? "default",
+			tls,
+			logger: o.logger ?? console,
+		});
+		this.engine = new Engine(
+			this.#hub,
+			o.timeout === undefined ? undefined : millis(o.timeout),
+			o.ledger && new Ledger(o.ledger),
+		);
+	}
+
+	/** @internal */
+	get hub(): Hub {
+		return this.#hub;
+	}
+
+	/** A commit: add changes, then commit it. */
+	tx(): Tx {
+		return new Tx(this);
+	}
+
+	kv(keyspace: string): KV {
+		return new KV(this, keyspace);
+	}
+
+	/** Reads a task. */
+	async task(id: string, o: { timeout?: Span; signal?: AbortSignal } = {}): Promise<TaskInfo> {
+		const t = (await this.engine.call(methods.getTask, GetRequest.fromPartial({ id, meta: true }), o)).task!;
+		return {
+			id: t.id,
+			queue: t.queue,
+			kind: t.kind,
+			state: stateName(t.state),
+			reason: t.reason,
+			attempt: t.attempt,
+			failures: t.failures,
+			crashes: t.crashes,
+			snoozes: t.snoozes,
+			priority: t.priority,
+			tag: t.tag,
+			labels: t.labels,
+			createdAt: fromTimestamp(t.createdAt),
+			finishedAt: fromTimestamp(t.finishedAt),
+			errorCode: t.error?.code ?? "",
+			errorMessage: t.error?.message ?? "",
+			progress: t.progress && { percent: t.progress.percent, message: t.progress.message },
+		};
+	}
+
+	/** Cancels a task: one that waits at once; the worker of one that runs is told. */
+	async cancel(id: string, o: { reason?: string; force?: boolean; timeout?: Span } = {}): Promise<void> {
+		await this.engine.call(
+			methods.cancel,
+			CancelRequest.fromPartial({ id, reason: o.reason ?? "", force: o.force ?? false }),
+			o,
+		);
+	}
+
+	/** A queue, by its name. */
+	queue(name: string): { stats(): Promise<QueueStats> } {
+		return {
+			stats: async () => {
+				const s = (await this.engine.call(methods.queueStats, { queue: name })).stats!;
+				return {
+					ready: Number(s.ready),
+					scheduled: Number(s.scheduled),
+					running: Number(s.running),
+					completed: Number(s.completed),
+					dead: Number(s.dead),
+					cancelled: Number(s.cancelled),
+				};
+			},
+		};
+	}
+
+	/** Replaces the token, for open streams too, before the one in use expires. */
+	setToken(token: string): void {
+		this.#hub.token = token.trim();
+		this.#hub.tokenChanged();
+	}
+
+	/** Calls a method of the contract by its generated codec. */
+	raw<Req, Res>(
+		method: Method<Req, Res>,
+		request: Req,
+		o: { timeout?: Span; signal?: AbortSignal } = {},
+	): Promise<Res> {
+		return this.engine.call(method, request, o);
+	}
+
+	/** @internal */
+	enter(worker: { stop(): Promise<void> }): void {
+		this.#workers.add(worker);
+	}
+
+	/** @internal */
+	leave(worker: { stop(): Promise<void> }): void {
+		this.#workers.delete(worker);
+	}
+
+	/** Drains the workers, ends what waits, and closes the connections. */
+	async close(): Promise<void> {
+		await Promise.all([...this.#workers].map((w) => w.stop()));
+		await this.engine.producer.close();
+		this.#hub.close();
+	}
+
+	async [Symbol.asyncDispose](): Promise<void> {
+		await this.close();
+	}
+}
+
+/** Reads a token from a file. */
+export const tokenFile = (path: string): string => readFileSync(path, "utf8").trim();

@@ -1,0 +1,177 @@
+// Renews leases while the loop is blocked: a worker thread that is told of the leases and of the loop's beat. When the beat is late it
+// dials by itself and sends unary heartbeats. Its source is a text within the bundle, because bundlers break files of worker threads.
+import { Worker } from "node:worker_threads";
+import type { Logger } from "./hub.js";
+import type { TlsOptions } from "./transport.js";
+
+const source = `
+const { parentPort, workerData } = require("node:worker_threads");
+const http2 = require("node:http2");
+const beat = new BigInt64Array(workerData.beat);
+const leases = new Map();
+let session, busy = false, said = false;
+
+const varint = (out, n) => { n = BigInt(n); while (n > 127n) { out.push(Number(n & 127n) | 128); n >>= 7n; } out.push(Number(n)); };
+function request(items) {
+	const body = [];
+	for (const l of items) {
+		const hold = [0x0a, l.id.length, ...Buffer.from(l.id)];
+		hold.push(0x10);
+		varint(hold, l.token);
+		body.push(0x0a);
+		varint(body, hold.length);
+		body.push(...hold);
+	}
+	const b = Buffer.alloc(5 + body.length);
+	b.writeUInt32BE(body.length, 1);
+	Buffer.from(body).copy(b, 5);
+	return b;
+}
+// Reads which results say lost: field 1 of the response is a result, whose field 1 is lost.
+function lostOf(b, items) {
+	const lost = [];
+	let p = 5, i = 0;
+	const read = () => { let n = 0, s = 0, c; do { c = b[p++]; n += (c & 127) * 2 ** s; s += 7; } while (c > 127); return n; };
+	while (p < b.length) {
+		const tag = read(), len = read(), end = p + len;
+		if (tag >>> 3 !== 1) { p = end; continue; }
+		while (p < end) {
+			const t = read();
+			if ((t & 7) === 2) { p += read(); continue; }
+			const v = read();
+			if (t >>> 3 === 1 && v) lost.push(items[i]);
+		}
+		i++;
+	}
+	return lost;
+}
+function send(items) {
+	if (!session || session.closed || session.destroyed) {
+		session = http2.connect(workerData.url, workerData.tls);
+		session.on("error", () => {});
+		session.unref();
+	}
+	return new Promise((resolve) => {
+		const call = session.request({
+			":method": "POST", ":path": "/millrace.v1.TaskService/Heartbeat", "content-type": "application/grpc", te: "trailers",
+			authorization: "Bearer " + workerData.token, "millrace-namespace": workerData.namespace, "grpc-timeout": "5S",
+		});
+		const parts = [];
+		call.setTimeout(5000, () => call.close());
+		call.on("data", (d) => parts.push(d));
+		call.on("error", () => resolve(undefined));
+		call.on("close", () => resolve(parts.length ? Buffer.concat(parts) : undefined));
+		call.end(request(items));
+	});
+}
+async function look() {
+	const now = Date.now(), late = now - Number(Atomics.load(beat, 0));
+	if (leases.size === 0 || busy || late < workerData.least) return;
+	if (late > workerData.stall) {
+		if (!said) parentPort.postMessage({ stalled: [...new Set([...leases.values()].map((l) => l.kind))] });
+		said = true;
+		return;
+	}
+	said = false;
+	const due = [...leases.values()].filter((l) => late > l.lease / 6 && now >= l.next).slice(0, 512);
+	if (due.length === 0) return;
+	busy = true;
+	const answer = await send(due);
+	busy = false;
+	if (!answer) return;
+	for (const l of due) l.next = Date.now() + l.lease / 3;
+	const lost = lostOf(answer, due);
+	for (const l of lost) leases.delete(l.id + l.token);
+	if (lost.length) parentPort.postMessage({ lost: lost.map((l) => [l.id, l.token]) });
+}
+parentPort.on("message", (m) => {
+	if (m.token !== undefined) workerData.token = m.token;
+	for (const l of m.add ?? []) leases.set(l.id + l.token, { ...l, next: Date.now() + l.lease / 3 });
+	for (const key of m.del ?? []) leases.delete(key);
+});
+setInterval(look, 50).unref();
+`;
+
+export interface RenewerOptions {
+	address: string;
+	token: string;
+	namespace: string;
+	tls: TlsOptions | undefined;
+	/** For how long a loop that does not answer is covered, in milliseconds. */
+	stall: number;
+	logger: Logger;
+	lost(id: string, token: bigint): void;
+}
+
+/** A thread that renews what the loop holds, while the loop is blocked. */
+export class Renewer {
+	readonly #thread: Worker;
+	readonly #beat = new BigInt64Array(new SharedArrayBuffer(8));
+	readonly #timer: NodeJS.Timeout;
+	#add: { id: string; token: string; lease: number; kind: string }[] = [];
+	#del: string[] = [];
+	#posted = false;
+
+	constructor(o: RenewerOptions) {
+		this.#stamp();
+		this.#thread = new Worker(source, {
+			eval: true,
+			workerData: {
+				url: `${o.tls ? "https" : "http"}://${o.address}`,
+				tls: o.tls ? { ca: o.tls.ca, cert: o.tls.cert, key: o.tls.key, servername: o.tls.serverName } : {},
+				token: o.token,
+				namespace: o.namespace,
+				beat: this.#beat.buffer,
+				least: 150,
+				stall: o.stall,
+			},
+		});
+		this.#thread.unref();
+		this.#thread.on("message", (m: { lost?: [string, string][]; stalled?: string[] }) => {
+			for (const [id, token] of m.lost ?? []) o.lost(id, BigInt(token));
+			if (m.stalled) {
+				o.logger.error(
+					`millrace: the loop did not answer for ${o.stall} ms: leases were not renewed any more of ${m.stalled.join(", ")}`,
+				);
+			}
+		});
+		this.#thread.on("error", (e) => o.logger.error(`millrace: the renewing thread has failed: ${e.message}`));
+		this.#timer = setInterval(() => this.#stamp(), 50);
+		this.#timer.unref();
+	}
+
+	#stamp(): void {
+		Atomics.store(this.#beat, 0, BigInt(Date.now()));
+	}
+
+	add(id: string, token: bigint, lease: number, kind: string): void {
+		this.#add.push({ id, token: String(token), lease, kind });
+		this.#post();
+	}
+
+	remove(id: string, token: bigint): void {
+		this.#del.push(id + String(token));
+		this.#post();
+	}
+
+	setToken(token: string): void {
+		this.#thread.postMessage({ token });
+	}
+
+	// Told once per turn, before handlers run: a handler that blocks comes after the message.
+	#post(): void {
+		if (this.#posted) return;
+		this.#posted = true;
+		queueMicrotask(() => {
+			this.#posted = false;
+			this.#thread.postMessage({ add: this.#add, del: this.#del });
+			this.#add = [];
+			this.#del = [];
+		});
+	}
+
+	async close(): Promise<void> {
+		clearInterval(this.#timer);
+		await this.#thread.terminate();
+	}
+}

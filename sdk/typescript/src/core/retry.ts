@@ -1,0 +1,42 @@
+import type { Fault } from "../errors.js";
+
+/** Servers remember ids for ten minutes; the last try leaves this long after the first one, in milliseconds. */
+export const resendFor = 570_000;
+/** For how long what a limit refuses is repeated: a caller should hear of a quota while it is of use. */
+const refusedFor = 30_000;
+
+/** The longest wait before try n, counted from 0, after an error of a server that is there. */
+export const serverBound = (n: number): number => (n < 7 ? Math.min(50 * 2 ** n, 5000) : 5000);
+
+/** The same while no server or no leader is there: short for the first 24 tries, since an election takes a second or two. */
+export const awayBound = (n: number): number =>
+	n < 24 ? Math.min(50 * 2 ** Math.min(n, 3), 250) : serverBound(n - 24 + 3);
+
+/** A wait is drawn evenly, so that clients that lost one server do not come back together. */
+export const within = (bound: number): number => Math.random() * bound;
+
+/** For how long a call is repeated after a fault, in milliseconds; 0: not at all. */
+export function patience(f: Pick<Fault, "code" | "reason">): number {
+	switch (f.code) {
+		case "UNAVAILABLE":
+		case "DEADLINE_EXCEEDED":
+		case "NOT_LEADER":
+			return f.reason === "session_expired" || f.reason === "expired" ? 0 : resendFor;
+		case "RATE_LIMITED":
+		case "RESOURCE_EXHAUSTED":
+			return refusedFor;
+	}
+	return 0;
+}
+
+export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
+	new Promise((resolve) => {
+		if (signal?.aborted) return resolve();
+		const timer = setTimeout(done, ms);
+		function done(): void {
+			clearTimeout(timer);
+			signal?.removeEventListener("abort", done);
+			resolve();
+		}
+		signal?.addEventListener("abort", done);
+	});

@@ -1,0 +1,291 @@
+// A session: the stream that is open now, what was sent on it without an answer, and how it is opened again. docs/reference/protocol.md
+// has the rules.
+import { type Fault, faultOf } from "../errors.js";
+import type { Ack, ClientFrame, Hello, ServerFrame, Welcome } from "../gen/millrace/v1/stream.js";
+import type { Hub } from "./hub.js";
+import { random16 } from "./place.js";
+import { awayBound, serverBound, within } from "./retry.js";
+import type { FrameStream } from "./transport.js";
+
+/** A frame with a seq, from when it leaves until its ack. */
+export interface Outgoing {
+	/** What it weighs on the window; bytes as an estimate of its encoding. */
+	items: number;
+	bytes: number;
+	commits: number;
+	frame(seq: bigint): ClientFrame["frame"];
+	acked(ack: Ack): void;
+	/** Its stream broke: what it holds goes back to where it came from. */
+	lost(): void;
+}
+
+/** What a session is for. */
+export interface Role {
+	hello(): Pick<Hello, "worker" | "held">;
+	welcomed(welcome: Welcome): void;
+	/** Frames that answer nothing, such as tasks that are assigned. */
+	pushed(frame: ServerFrame): void;
+	/** The next frame to send, given the room that the window has; undefined: nothing waits, or it does not fit. */
+	next(room: Room): Outgoing | undefined;
+	/** Whether the stream should be opened again after it broke. */
+	wanted(): boolean;
+	/** Opening the stream cannot help until something is changed by hand. */
+	failed(fault: Fault): void;
+	/** The stream broke; the session opens another one if that is wanted. */
+	broke?(): void;
+}
+
+export interface Room {
+	items: number;
+	bytes: number;
+	commits: number;
+	/** Creates and commits are to wait. */
+	throttled: boolean;
+	/** Nothing is on its way: any one frame may be sent. */
+	empty: boolean;
+}
+
+const permanentCodes = new Set([
+	"UNAUTHENTICATED",
+	"PERMISSION_DENIED",
+	"INVALID_ARGUMENT",
+	"NOT_FOUND",
+	"PRECONDITION_FAILED",
+]);
+const welcomeWithin = 10_000;
+const maxHops = 3;
+
+export class Session {
+	readonly id = random16();
+	#stream: FrameStream | undefined;
+	#state: "closed" | "waiting" | "opening" | "serving" | "leaving" | "finished" = "closed";
+	#unacked = new Map<number, Outgoing>();
+	#items = 0;
+	#bytes = 0;
+	#commits = 0;
+	#limits = { items: 4096, bytes: 16 << 20, commits: 64, frameItems: 512 };
+	#seq = 0;
+	#tries = 0;
+	#hops = 0;
+	#poked = false;
+	#throttledUntil = 0;
+	#timer: NodeJS.Timeout | undefined;
+	#ended: (() => void)[] = [];
+
+	constructor(
+		readonly hub: Hub,
+		readonly role: Role,
+	) {
+		hub.onToken(() => this.tell({ $case: "auth", value: { token: hub.token } }));
+	}
+
+	get serving(): boolean {
+		return this.#state === "serving";
+	}
+
+	/** Opens the stream unless it is open, or about to be. */
+	open(): void {
+		if (this.#state === "closed") this.#connect();
+	}
+
+	/** Has the next turn of the loop send what waits: whatever is added until then joins its frames. */
+	poke(): void {
+		this.open();
+		if (this.#poked) return;
+		this.#poked = true;
+		setImmediate(() => {
+			this.#poked = false;
+			this.#flush();
+		});
+	}
+
+	/** Sends a frame without a seq, if the stream is open. */
+	tell(frame: ClientFrame["frame"]): void {
+		if (this.#state === "serving") this.#stream!.write({ frame });
+	}
+
+	/** Half-closes the stream once all is acknowledged, or after a bound in milliseconds, and resolves when it is over. */
+	async finish(most: number): Promise<void> {
+		const late = Date.now() + most;
+		while (this.#state === "serving" && this.#unacked.size > 0 && Date.now() < late) {
+			this.#flush();
+			await new Promise((r) => setTimeout(r, 5));
+		}
+		const before = this.#state;
+		this.#state = "finished";
+		clearTimeout(this.#timer);
+		if (!this.#stream || before === "closed" || before === "waiting") return;
+		this.#stream.end();
+		await new Promise<void>((resolve) => {
+			const timer = setTimeout(() => {
+				this.#stream?.cancel();
+				resolve();
+			}, 1000);
+			this.#ended.push(() => {
+				clearTimeout(timer);
+				resolve();
+			});
+		});
+	}
+
+	#connect(): void {
+		this.#state = "opening";
+		let welcomed = false;
+		const late = setTimeout(() => {
+			stream.cancel();
+			over({ code: "UNAVAILABLE", message: "the server did not let the stream in", outcome: "unknown" });
+		}, welcomeWithin);
+		let ended = false;
+		const over = (fault: Fault | undefined): void => {
+			if (ended) return;
+			ended = true;
+			clearTimeout(late);
+			this.#broke(fault, welcomed);
+		};
+		const stream = this.hub.channel().stream("/millrace.v1.QueueStream/Open", {
+			frame: (f) => {
+				if (ended) return;
+				if (!welcomed) {
+					if (f.frame?.$case !== "welcome") return;
+					welcomed = true;
+					clearTimeout(late);
+					this.#welcomed(f.frame.value);
+					return;
+				}
+				this.#take(f);
+			},
+			end: over,
+		});
+		this.#stream = stream;
+		const { worker, held } = this.role.hello();
+		stream.write({
+			frame: {
+				$case: "hello",
+				value: { version: 1, session: this.id, namespace: this.hub.namespace, worker, held, partition: 0 },
+			},
+		});
+	}
+
+	#welcomed(w: Welcome): void {
+		if (w.partitions > 1) {
+			this.#stream!.cancel();
+			this.role.failed({
+				code: "INVALID_ARGUMENT",
+				reason: "not_supported",
+				field: "namespace",
+				message: `namespace: has ${w.partitions} partitions; this version of the client speaks to namespaces of one`,
+				outcome: "refused",
+			});
+			return;
+		}
+		const l = w.limits;
+		if (l) {
+			this.#limits = {
+				items: l.unackedItems,
+				bytes: l.unackedBytes,
+				commits: l.unackedCommits,
+				frameItems: l.frameItems,
+			};
+		}
+		this.#state = "serving";
+		this.#tries = 0;
+		this.#hops = 0;
+		this.hub.welcomed(w);
+		this.role.welcomed(w);
+		this.#flush();
+	}
+
+	#take(f: ServerFrame): void {
+		switch (f.frame?.$case) {
+			case "ack": {
+				const ack = f.frame.value;
+				const o = this.#unacked.get(Number(ack.seq));
+				if (!o) return; // one that is answered again
+				this.#unacked.delete(Number(ack.seq));
+				this.#weigh(o, -1);
+				o.acked(ack);
+				this.#flush();
+				return;
+			}
+			case "throttle": {
+				const after = f.frame.value.retryAfter;
+				const ms = after ? Number(after.seconds) * 1000 + after.nanos / 1e6 : 100;
+				this.#throttledUntil = Date.now() + ms;
+				setTimeout(() => this.#flush(), ms).unref();
+				return;
+			}
+			case "goaway":
+				this.#state = "leaving";
+				return;
+			case "directory":
+				this.hub.nodesAre(f.frame.value.nodes);
+				return;
+			default:
+				this.role.pushed(f);
+		}
+	}
+
+	#weigh(o: Outgoing, sign: 1 | -1): void {
+		this.#items += sign * o.items;
+		this.#bytes += sign * o.bytes;
+		this.#commits += sign * o.commits;
+	}
+
+	#flush(): void {
+		while (this.#state === "serving") {
+			const o = this.role.next({
+				items: this.#limits.items - this.#items,
+				bytes: this.#limits.bytes - this.#bytes,
+				commits: this.#limits.commits - this.#commits,
+				throttled: Date.now() < this.#throttledUntil,
+				empty: this.#unacked.size === 0,
+			});
+			if (!o) return;
+			const seq = ++this.#seq;
+			this.#unacked.set(seq, o);
+			this.#weigh(o, 1);
+			this.#stream!.write({ frame: o.frame(BigInt(seq)) });
+		}
+	}
+
+	#broke(fault: Fault | undefined, welcomed: boolean): void {
+		const lost = [...this.#unacked.values()];
+		this.#unacked.clear();
+		this.#items = this.#bytes = this.#commits = 0;
+		this.#stream = undefined;
+		for (const f of this.#ended.splice(0)) f();
+		if (this.#state === "finished") {
+			for (const o of lost) o.lost();
+			return;
+		}
+		this.#state = "closed";
+		// The oldest is put back last, so that it is sent first again.
+		for (const o of lost.reverse()) o.lost();
+		this.role.broke?.();
+		if (fault && !welcomed && permanentCodes.has(fault.code)) {
+			this.role.failed(fault);
+			return;
+		}
+		if (!this.role.wanted()) return;
+		let wait = 0;
+		if (fault?.leader && this.#hops < maxHops) {
+			this.#hops++;
+			this.hub.follow(fault.leader);
+		} else if (fault) {
+			if (!welcomed) this.hub.missed();
+			wait = within(
+				fault.code === "UNAVAILABLE" || fault.code === "NOT_LEADER" ? awayBound(this.#tries) : serverBound(this.#tries),
+			);
+			this.#tries++;
+			this.hub.troubled(fault, this.#tries);
+		}
+		this.#state = "waiting";
+		this.#timer = setTimeout(() => {
+			this.#state = "closed";
+			if (this.role.wanted()) this.#connect();
+		}, wait);
+	}
+}
+
+/** Reads the error of an item of an ack. */
+export const faultIn = faultOf;

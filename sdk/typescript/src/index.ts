@@ -1,0 +1,36 @@
+/** Client of Millrace, a durable work queue with transactions. */
+export { Client, type ClientOptions, type QueueStats, type TaskInfo } from "./client.js";
+export type { Codec } from "./content.js";
+export type { Logger } from "./core/hub.js";
+export { newId } from "./core/place.js";
+export type { Method, TlsOptions } from "./core/transport.js";
+export {
+	BatchError,
+	type Code,
+	Fatal,
+	MillraceError,
+	type Outcome,
+	outcomeOf,
+	Release,
+	RetryIn,
+	Snooze,
+	type Span,
+	TaskError,
+} from "./errors.js";
+export { Cancelled, LeaseLost, Stopped } from "./handler.js";
+export {
+	type AddOptions,
+	type Binding,
+	type CallOptions,
+	type Handle,
+	type Job,
+	type JobOptions,
+	job,
+	type RetryPolicy,
+} from "./job.js";
+export { KV, Value } from "./kv.js";
+export { methods } from "./methods.js";
+export type { Schema } from "./schema.js";
+export { Task } from "./task.js";
+export { Changes, type Committed, type Condition, type KeyRange, type Point, Tx, type TxKV } from "./tx.js";
+export { type Settlement, Worker, type WorkerOptions } from "./worker.js";

@@ -1,0 +1,262 @@
+import type { Client } from "./client.js";
+import { type Codec, decode, encode } from "./content.js";
+import { newId } from "./core/place.js";
+import { BatchError, invalid, MillraceError, millis, type Span, TaskError } from "./errors.js";
+import {
+	Backoff,
+	State,
+	type TaskSpec,
+	TaskSpec as TaskSpecCodec,
+	UniqueOnConflict,
+	type Task as WireTask,
+} from "./gen/millrace/v1/task.js";
+import { type Schema, validate } from "./schema.js";
+import type { Task } from "./task.js";
+import { toDuration, toTimestamp } from "./time.js";
+import type { Changes } from "./tx.js";
+
+/** How a job is tried again. */
+export interface RetryPolicy {
+	/** The first pause, and the longest one. */
+	base?: Span;
+	max?: Span;
+	factor?: number;
+	backoff?: "fullJitter" | "exponential" | "fixed" | "linear";
+}
+
+/** Settings of a job. What is left out is the queue's. */
+export interface JobOptions<In, Args, Out> {
+	/** Default: the job's name. */
+	queue?: string;
+	/** How many failures end a task as dead. */
+	attempts?: number;
+	crashes?: number;
+	lease?: Span;
+	maxRun?: Span;
+	retry?: RetryPolicy;
+	priority?: number;
+	/** Validates arguments, where they are added and where they are handled. */
+	input?: Schema<In, Args>;
+	/** Validates results before they are settled. */
+	output?: Schema<Out, Out>;
+	/** Encodes arguments and results in the place of JSON. */
+	codec?: Codec<unknown>;
+}
+
+/** What belongs to one task. */
+export interface AddOptions {
+	/** Made with newId, where the caller must know it before; adding twice under one id makes one task. */
+	id?: string;
+	/** Tasks and keys with one tag share a partition. */
+	tag?: string;
+	delay?: Span;
+	runAt?: Date;
+	expires?: Span;
+	priority?: number;
+	/** At most one task of the queue exists under it for a day, or for uniqueFor. */
+	unique?: string;
+	uniqueFor?: Span;
+	/** What adding under a key does that is taken: return the task, or be refused with ALREADY_EXISTS. */
+	onConflict?: "return" | "reject";
+	headers?: Record<string, string>;
+	labels?: Record<string, string>;
+}
+
+export interface CallOptions {
+	/** Default: 30 seconds. */
+	timeout?: Span;
+	signal?: AbortSignal;
+}
+
+/** A task that was added. */
+export class Handle<Out> {
+	readonly id: string;
+	/** The task was there before: under this id, or under the unique key. */
+	readonly replayed: boolean;
+	readonly #client: Client | undefined;
+	readonly #codec: Codec<unknown> | undefined;
+
+	/** @internal */
+	constructor(client: Client | undefined, id: string, replayed: boolean, codec: Codec<unknown> | undefined) {
+		this.id = id;
+		this.replayed = replayed;
+		this.#client = client;
+		this.#codec = codec;
+	}
+
+	/**
+	 * Waits until the task has ended, without a bound unless timeout says one.
+	 * @throws TaskError if it did not complete.
+	 */
+	async wait(o: CallOptions = {}): Promise<Out> {
+		if (!this.#client) throw invalid("client", "the task was added to a transaction without a client");
+		const t = await this.#client.engine.wait(this.id, o);
+		return resultOf(t, this.#codec) as Out;
+	}
+}
+
+/** The result of a task that has ended. */
+export function resultOf(t: WireTask, codec: Codec<unknown> | undefined): unknown {
+	if (t.state !== State.COMPLETED) {
+		throw new TaskError(t.id, stateName(t.state), t.reason, t.error?.code ?? "", t.error?.message ?? "");
+	}
+	return t.hasResult ? decode(t.result, t.resultType || "application/json", codec) : undefined;
+}
+
+export const stateName = (s: State): string => (State[s] ?? "unknown").toLowerCase();
+
+const backoffs = {
+	fullJitter: Backoff.FULL_JITTER,
+	exponential: Backoff.EXPONENTIAL,
+	fixed: Backoff.FIXED,
+	linear: Backoff.LINEAR,
+};
+
+/** A kind of task: its name, its settings, and the types of its arguments and results. */
+export class Job<In, Args, Out> {
+	readonly name: string;
+	readonly queue: string;
+	/** @internal */
+	readonly options: JobOptions<In, Args, Out>;
+
+	/** @internal */
+	constructor(name: string, options: JobOptions<In, Args, Out>) {
+		this.name = name;
+		this.queue = options.queue ?? name;
+		this.options = options;
+	}
+
+	/** Adds a task. */
+	async add(client: Client, args: In, o: AddOptions & CallOptions = {}): Promise<Handle<Out>> {
+		const spec = await this.spec(args, o);
+		const r = await client.engine.create(spec, o);
+		return new Handle<Out>(client, r.id || spec.id, r.replayed, this.options.codec);
+	}
+
+	/**
+	 * Adds many tasks, each by itself.
+	 * @throws BatchError if some were not added: its errors are by argument.
+	 */
+	async addMany(
+		client: Client,
+		args: readonly In[],
+		o: Omit<AddOptions, "id" | "unique"> & CallOptions = {},
+	): Promise<Handle<Out>[]> {
+		const specs = await Promise.all(args.map((a) => this.spec(a, o)));
+		const results = await client.engine.createEach(specs, o);
+		if (results.some((r) => r instanceof MillraceError)) {
+			throw new BatchError(results.map((r) => (r instanceof MillraceError ? r : undefined)));
+		}
+		return results.map((r, i) => {
+			const created = r as Exclude<typeof r, MillraceError>;
+			return new Handle<Out>(client, created.id || specs[i]!.id, created.replayed, this.options.codec);
+		});
+	}
+
+	/** Adds tasks, all or none. */
+	async addAll(
+		client: Client,
+		args: readonly In[],
+		o: Omit<AddOptions, "id" | "unique"> & CallOptions = {},
+	): Promise<Handle<Out>[]> {
+		const specs = await Promise.all(args.map((a) => this.spec(a, o)));
+		const results = await client.engine.createAll(specs, o);
+		return results.map((r, i) => new Handle<Out>(client, r.id || specs[i]!.id, r.replayed, this.options.codec));
+	}
+
+	/** Adds a task with a commit, or with the completion of a task: t.fx. Its schema must not be asynchronous. */
+	addTx(tx: Changes, args: In, o: AddOptions = {}): Handle<Out> {
+		const s = this.options.input;
+		if (s) {
+			const r = s["~standard"].validate(args);
+			if (r instanceof Promise)
+				throw invalid("args", "the schema of a job that is added to a transaction must not be asynchronous");
+			if (r.issues) throw invalid("args", r.issues.map((i) => i.message).join("; "));
+		}
+		const spec = this.#fill(args, o);
+		tx.create(spec);
+		return new Handle<Out>(undefined, spec.id, false, this.options.codec);
+	}
+
+	/** The task with an id, to wait for. */
+	of(client: Client, id: string): Handle<Out> {
+		return new Handle<Out>(client, id, true, this.options.codec);
+	}
+
+	/** Binds a handler. The binding goes to a Worker. */
+	handle(run: (t: Task, args: Args) => Promise<Out> | Out): Binding {
+		return { job: this as unknown as AnyJob, run: run as (t: Task, args: unknown) => unknown };
+	}
+
+	/** @internal */
+	async spec(args: In, o: AddOptions): Promise<TaskSpec> {
+		const v = await validate(this.options.input as Schema<unknown, unknown> | undefined, args);
+		if ("problem" in v) throw invalid("args", v.problem);
+		return this.#fill(args, o);
+	}
+
+	// What was given is stored, not what the schema made of it: the worker validates again.
+	#fill(args: In, o: AddOptions): TaskSpec {
+		const { bytes, type } = encode(args, this.options.codec, "args");
+		const spec = TaskSpecCodec.fromPartial({
+			id: o.id ?? newId(),
+			queue: this.queue,
+			kind: this.name,
+			payload: bytes,
+			contentType: type,
+			tag: o.tag ?? "",
+			priority: o.priority ?? this.options.priority ?? 0,
+			maxAttempts: this.options.attempts ?? 0,
+			maxCrashes: this.options.crashes ?? 0,
+		});
+		if (o.headers) spec.headers = Object.entries(o.headers).map(([name, value]) => ({ name, value }));
+		if (o.labels) spec.labels = { ...o.labels };
+		if (o.delay !== undefined) spec.delay = toDuration(millis(o.delay));
+		if (o.runAt) spec.runAt = toTimestamp(o.runAt);
+		if (o.expires !== undefined) spec.expiresAt = toTimestamp(new Date(Date.now() + millis(o.expires)));
+		if (this.options.lease !== undefined) spec.lease = toDuration(millis(this.options.lease));
+		if (this.options.maxRun !== undefined) spec.maxRun = toDuration(millis(this.options.maxRun));
+		const retry = this.options.retry;
+		if (retry) {
+			spec.retry = {
+				backoff: retry.backoff ? backoffs[retry.backoff] : Backoff.BACKOFF_UNSPECIFIED,
+				base: retry.base === undefined ? undefined : toDuration(millis(retry.base)),
+				factor: retry.factor ?? 0,
+				max: retry.max === undefined ? undefined : toDuration(millis(retry.max)),
+			};
+		}
+		if (o.unique !== undefined) {
+			spec.unique = {
+				key: o.unique,
+				until: 0,
+				ttl: o.uniqueFor === undefined ? undefined : toDuration(millis(o.uniqueFor)),
+				onConflict: o.onConflict === "reject" ? UniqueOnConflict.REJECT : UniqueOnConflict.RETURN,
+			};
+		}
+		return spec;
+	}
+}
+
+export type AnyJob = Job<unknown, unknown, unknown>;
+
+/** A job with its handler. */
+export interface Binding {
+	/** @internal */
+	readonly job: AnyJob;
+	/** @internal */
+	readonly run: (t: Task, args: unknown) => unknown;
+}
+
+/** Declares a job, once for producers and workers. Types come from its schemas, or from the type arguments. */
+export function job<In, Args = In, Out = unknown>(
+	name: string,
+	options: JobOptions<In, Args, Out> & { input: Schema<In, Args> },
+): Job<In, Args, Out>;
+export function job<Args = unknown, Out = unknown>(
+	name: string,
+	options?: JobOptions<Args, Args, Out>,
+): Job<Args, Args, Out>;
+export function job(name: string, options: JobOptions<unknown, unknown, unknown> = {}): AnyJob {
+	if (!name) throw invalid("name", "is required");
+	return new Job(name, options);
+}

@@ -1,0 +1,296 @@
+import type { Client } from "./client.js";
+import { bytesOf, valueBytes } from "./content.js";
+import { invalid, type Span } from "./errors.js";
+import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
+import {
+	type CommitRequest,
+	type CommitResponse,
+	type Fence,
+	type KVCheck,
+	KVCheckCompare,
+	type Op,
+	type TaskSpec,
+} from "./gen/millrace/v1/task.js";
+import { toTimestamp } from "./time.js";
+
+/** What a commit came to. Entries are by op, in their order. */
+export interface Committed {
+	/** The new revision of a key that was put or added to. */
+	revs: (bigint | undefined)[];
+	/** What an addition made. */
+	sums: (bigint | undefined)[];
+	/** Whether a deleted key was there. */
+	existed: boolean[];
+	/** It was applied before, and nothing was done again. */
+	replayed: boolean;
+	/** Where it stands in the log. */
+	at: { partition: number; index: bigint } | undefined;
+}
+
+/** A condition of a commit. */
+export type Condition =
+	| { exists: true }
+	| { absent: true }
+	| { rev: bigint; is?: "equal" | "notEqual" | "less" | "greater" }
+	| { value: string | Uint8Array; is?: "equal" | "notEqual" | "less" | "greater" };
+
+const compares = {
+	equal: KVCheckCompare.EQUAL,
+	notEqual: KVCheckCompare.NOT_EQUAL,
+	less: KVCheckCompare.LESS,
+	greater: KVCheckCompare.GREATER,
+};
+
+const zeroId = "0".repeat(40);
+
+/** A range of keys: those with a prefix, those between two keys, or all. */
+export type KeyRange =
+	| { prefix: string | Uint8Array }
+	| { from?: string | Uint8Array; to?: string | Uint8Array }
+	| { all: true };
+
+const none = Buffer.alloc(0);
+
+export function rangeOf(r: KeyRange): { from: Buffer; to: Buffer; prefix: Buffer } {
+	if ("prefix" in r) return { from: none, to: none, prefix: bytesOf(r.prefix) };
+	if ("all" in r) return { from: none, to: none, prefix: none };
+	return {
+		from: r.from === undefined ? none : bytesOf(r.from),
+		to: r.to === undefined ? none : bytesOf(r.to),
+		prefix: none,
+	};
+}
+
+/** Changes of one keyspace within a transaction. */
+export class TxKV {
+	readonly #tx: Changes;
+	readonly #keyspace: string;
+
+	constructor(tx: Changes, keyspace: string) {
+		this.#tx = tx;
+		this.#keyspace = keyspace;
+	}
+
+	/** Stores a value: text and bytes as they are, all else as JSON. */
+	put(
+		key: string | Uint8Array,
+		value: unknown,
+		o: { ifRev?: bigint; ifAbsent?: boolean; wantPrev?: boolean } = {},
+	): void {
+		this.#tx.ops.push({
+			op: {
+				$case: "kvPut",
+				value: {
+					keyspace: this.#keyspace,
+					key: bytesOf(key),
+					value: valueBytes(value),
+					ifRev: o.ifRev,
+					ifAbsent: o.ifAbsent ?? false,
+					wantPrev: o.wantPrev ?? false,
+				},
+			},
+		});
+	}
+
+	/** Adds to a number. The commit is refused where the sum would be below floor or above ceiling. */
+	add(
+		key: string | Uint8Array,
+		delta: number | bigint,
+		o: { floor?: number | bigint; ceiling?: number | bigint; ifRev?: bigint } = {},
+	): void {
+		this.#tx.ops.push({
+			op: {
+				$case: "kvAdd",
+				value: {
+					keyspace: this.#keyspace,
+					key: bytesOf(key),
+					delta: BigInt(delta),
+					ifRev: o.ifRev,
+					floor: o.floor === undefined ? undefined : BigInt(o.floor),
+					ceiling: o.ceiling === undefined ? undefined : BigInt(o.ceiling),
+				},
+			},
+		});
+	}
+
+	/** Removes a key. An absent one is not an error. */
+	delete(key: string | Uint8Array, o: { ifRev?: bigint } = {}): void {
+		this.#tx.ops.push({
+			op: { $case: "kvDelete", value: { keyspace: this.#keyspace, key: bytesOf(key), ifRev: o.ifRev } },
+		});
+	}
+
+	/** Removes the keys of a range as one change. */
+	deleteRange(range: KeyRange): void {
+		this.#tx.ops.push({
+			op: { $case: "kvDeleteRange", value: { keyspace: this.#keyspace, ...rangeOf(range), count: false } },
+		});
+	}
+
+	/** Asks that a condition holds; else the whole commit is refused with PRECONDITION_FAILED. */
+	check(key: string | Uint8Array, c: Condition): void {
+		const check: KVCheck = {
+			keyspace: this.#keyspace,
+			key: bytesOf(key),
+			compare:
+				"exists" in c ? KVCheckCompare.EXISTS : "absent" in c ? KVCheckCompare.ABSENT : compares[c.is ?? "equal"],
+			operand: undefined,
+		};
+		if ("rev" in c) check.operand = { $case: "rev", value: c.rev };
+		if ("value" in c) check.operand = { $case: "value", value: bytesOf(c.value) };
+		this.#tx.conditions.push(check);
+	}
+}
+
+/** A point of a collection. */
+export interface Point {
+	vector?: readonly number[] | Float32Array;
+	model?: string;
+	/** An object; the text of it is embedded where there is no vector. */
+	payload?: unknown;
+	ifVersion?: string;
+	ifAbsent?: boolean;
+}
+
+/** What a commit, or the completion of a task, changes. */
+export class Changes {
+	/** @internal */
+	readonly ops: Op[] = [];
+	/** @internal */
+	readonly conditions: KVCheck[] = [];
+
+	kv(keyspace: string): TxKV {
+		return new TxKV(this, keyspace);
+	}
+
+	/** Refs of a repository. */
+	repo(
+		name: string,
+		o: { tag?: string } = {},
+	): { update(ref: string, to: string, from?: string): void; delete(ref: string, from?: string): void } {
+		const change = (kind: RefChangeKind, ref: string, to: string, from: string | undefined): void => {
+			this.ops.push({
+				op: {
+					$case: "refTransaction",
+					value: {
+						repo: name,
+						tag: o.tag ?? "",
+						message: "",
+						changes: [
+							{
+								kind,
+								name: ref,
+								new: to,
+								old: from,
+								target: "",
+								oldTarget: undefined,
+								noDeref: false,
+								missingOk: false,
+								message: "",
+							},
+						],
+					},
+				},
+			});
+		};
+		return {
+			/** Moves a ref. With from it must be there; an empty from: it must not exist. */
+			update: (ref, to, from) => change(RefChangeKind.UPDATE, ref, to, from === "" ? zeroId : from),
+			delete: (ref, from) => change(RefChangeKind.DELETE, ref, "", from),
+		};
+	}
+
+	/** Points of a collection. */
+	collection(name: string): { upsert(id: string, p: Point): void; delete(id: string): void } {
+		return {
+			upsert: (id, p) => {
+				this.ops.push({
+					op: {
+						$case: "vectorUpsert",
+						value: {
+							collection: name,
+							point: {
+								id,
+								vector: p.vector ? Array.from(p.vector) : [],
+								model: p.model ?? "",
+								payload: p.payload === undefined ? none : Buffer.from(JSON.stringify(p.payload)),
+								ifVersion: p.ifVersion ?? "",
+								ifAbsent: p.ifAbsent ?? false,
+							},
+						},
+					},
+				});
+			},
+			delete: (id) => {
+				this.ops.push({ op: { $case: "vectorDelete", value: { collection: name, id, ifVersion: "" } } });
+			},
+		};
+	}
+
+	/** Cancels a task of the same partition. */
+	cancelTask(id: string, o: { reason?: string; force?: boolean } = {}): void {
+		this.ops.push({ op: { $case: "taskCancel", value: { id, reason: o.reason ?? "", force: o.force ?? false } } });
+	}
+
+	/** Pauses a queue, until a time where one is given. */
+	pauseQueue(queue: string, o: { until?: Date; reason?: string } = {}): void {
+		this.ops.push({
+			op: {
+				$case: "queuePause",
+				value: { queue, reason: o.reason ?? "", until: o.until && toTimestamp(o.until), resume: false },
+			},
+		});
+	}
+
+	/** Lets a queue go on. */
+	resumeQueue(queue: string): void {
+		this.ops.push({ op: { $case: "queuePause", value: { queue, reason: "", until: undefined, resume: true } } });
+	}
+
+	/** Forgets all changes and conditions. */
+	reset(): void {
+		this.ops.length = 0;
+		this.conditions.length = 0;
+	}
+
+	/** @internal */
+	create(spec: TaskSpec): void {
+		this.ops.push({ op: { $case: "taskCreate", value: spec } });
+	}
+}
+
+/** A commit: all of its changes in one entry of the log, or none. */
+export class Tx extends Changes {
+	readonly #client: Client;
+	readonly #fence: Fence | undefined;
+
+	/** @internal */
+	constructor(client: Client, fence?: Fence) {
+		super();
+		this.#client = client;
+		this.#fence = fence;
+	}
+
+	/** Commits. A commit whose answer is lost is sent again under the same id, and is applied once. */
+	async commit(o: { timeout?: Span; signal?: AbortSignal } = {}): Promise<Committed> {
+		if (this.ops.length + this.conditions.length === 0) throw invalid("ops", "is required");
+		const request: CommitRequest = {
+			fence: this.#fence,
+			conditions: [...this.conditions],
+			ops: [...this.ops],
+			requestId: this.#client.engine.requestId(),
+		};
+		return committed(request, await this.#client.engine.commit(request, o));
+	}
+}
+
+function committed(request: CommitRequest, r: CommitResponse): Committed {
+	const kind = (i: number): string | undefined => request.ops[i]?.op?.$case;
+	return {
+		revs: r.results.map((x) => (x.rev === 0n ? undefined : x.rev)),
+		sums: r.results.map((x, i) => (kind(i) === "kvAdd" ? x.sum : undefined)),
+		existed: r.results.map((x) => x.existed),
+		replayed: r.replayed,
+		at: r.at && { partition: r.at.partition, index: r.at.index },
+	};
+}

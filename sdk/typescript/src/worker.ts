@@ -1,0 +1,285 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { hostname } from "node:os";
+import type { Client } from "./client.js";
+import { type Attempt, Lane } from "./core/lane.js";
+import { Renewer } from "./core/renewer.js";
+import { type Fault, invalid, MillraceError, millis, type Span } from "./errors.js";
+import { Cancelled, completed, invoke, LeaseLost, Stopped, threw } from "./handler.js";
+import type { Binding } from "./job.js";
+import { Reporter } from "./report.js";
+import { Task } from "./task.js";
+import { toDuration } from "./time.js";
+
+/** What the server answered to the end of an attempt. */
+export interface Settlement {
+	task: Task;
+	/** complete, fail, stop, snooze or release */
+	op: string;
+	/** The answer is to a repeat: it was applied before. */
+	replayed: boolean;
+	/** Why it was refused; undefined: it was applied. */
+	error: MillraceError | undefined;
+}
+
+export interface WorkerOptions {
+	/** How many tasks run at once. Default: 16. */
+	slots?: number;
+	/** Default: the queues of the jobs. */
+	queues?: readonly string[];
+	/** How long handlers may go on once the worker stops. Default: 25 seconds, below the 30 of Kubernetes. */
+	drain?: Span;
+	/** The lease of each task. Default: the task's own. */
+	lease?: Span;
+	/** Names the worker in lists. Default: the host and the process. */
+	name?: string;
+	/** For how long leases are renewed while the loop is blocked. Default: 10 minutes. */
+	stall?: Span;
+	onSettled?: (s: Settlement) => void;
+}
+
+const unknownKind = 30_000;
+
+/** Which task a piece of code runs for, so that a rejection that nothing handles fails that task and not the process. */
+const current = new AsyncLocalStorage<{ reject: (e: unknown) => void }>();
+
+/** Runs handlers of jobs. */
+export class Worker {
+	readonly #client: Client;
+	readonly #kinds = new Map<string, Binding>();
+	readonly #o: WorkerOptions;
+	readonly #queues: string[];
+	#lane: Lane | undefined;
+	#renewer: Renewer | undefined;
+	readonly #running = new Map<Attempt, Task>();
+	readonly #told = new Set<string>();
+	#stop: (() => void) | undefined;
+	#stopped: Promise<void> | undefined;
+	#fault: Fault | undefined;
+	#ended: Promise<void> | undefined;
+	#hurry = false;
+	#wake: (() => void) | undefined;
+
+	constructor(client: Client, bindings: readonly Binding[], options: WorkerOptions = {}) {
+		this.#client = client;
+		this.#o = options;
+		for (const b of bindings) this.#kinds.set(b.job.name, b);
+		this.#queues = [...(options.queues ?? new Set(bindings.map((b) => b.job.queue)))];
+		if (this.#queues.length === 0) throw invalid("queues", "is required where there are no jobs");
+	}
+
+	/**
+	 * Takes tasks until stop, SIGTERM or SIGINT. Then handlers may end within the drain time, and a second signal gives everything back at
+	 * once. Rejects when the server will not have the worker, such as without the right to work.
+	 */
+	run(o: { signals?: boolean; signal?: AbortSignal } = {}): Promise<void> {
+		this.#ended ??= this.#run(o);
+		return this.#ended;
+	}
+
+	/** Drains, and resolves when the worker has returned. */
+	async stop(): Promise<void> {
+		this.#stop?.();
+		await this.#ended?.catch(() => {});
+	}
+
+	/** What is served: whether a stream is open, and how many tasks run. */
+	get health(): { serving: boolean; running: number } {
+		return { serving: this.#lane?.session.serving ?? false, running: this.#running.size };
+	}
+
+	async #run(o: { signals?: boolean; signal?: AbortSignal }): Promise<void> {
+		const { hub } = this.#client;
+		this.#stopped = new Promise<void>((resolve) => {
+			this.#stop = resolve;
+		});
+		const info = {
+			id: this.#o.name ?? `${hostname()}-${process.pid}`.slice(0, 128),
+			kinds: [...this.#kinds.keys()].slice(0, 1000),
+			host: hostname().slice(0, 128),
+		};
+		this.#lane = new Lane(
+			hub,
+			info,
+			this.#queues,
+			this.#o.slots ?? 16,
+			this.#o.lease === undefined ? undefined : millis(this.#o.lease),
+			{
+				assigned: (a) => this.#assigned(a),
+				lost: (a) => this.#lost(a),
+				cancel: (a, reason) => this.#running.get(a)?.end(new Cancelled(reason)),
+				settled: (a, fault, replayed) => this.#settled(a, fault, replayed),
+				failed: (fault) => {
+					this.#fault = fault;
+					this.#stop?.();
+				},
+			},
+		);
+		this.#renewer = new Renewer({
+			address: hub.address,
+			token: hub.token,
+			namespace: hub.namespace,
+			tls: hub.tls,
+			stall: this.#o.stall === undefined ? 600_000 : millis(this.#o.stall),
+			logger: hub.logger,
+			lost: (id, token) => this.#lane?.lose(id, token),
+		});
+		const forget = hub.onToken(() => this.#renewer?.setToken(hub.token));
+		const signalled = (): void => {
+			if (this.#hurry) return;
+			if (this.#draining) {
+				this.#hurry = true;
+				this.#wake?.();
+			}
+			this.#stop?.();
+		};
+		const onSignal = o.signals !== false;
+		if (onSignal) for (const s of ["SIGTERM", "SIGINT"] as const) process.on(s, signalled);
+		const onRejection = (e: unknown): void => {
+			const task = current.getStore();
+			if (task) task.reject(e);
+			else this.#client.hub.logger.error(`millrace: a rejection was not handled: ${e}`);
+		};
+		process.on("unhandledRejection", onRejection);
+		const abort = (): void => this.#stop?.();
+		o.signal?.addEventListener("abort", abort);
+		if (o.signal?.aborted) abort();
+		this.#client.enter(this);
+		// The stream alone does not keep the process: a worker does.
+		const alive = setInterval(() => {}, 1 << 30);
+		try {
+			this.#lane.start();
+			await this.#stopped;
+			await this.#drain();
+		} finally {
+			clearInterval(alive);
+			this.#client.leave(this);
+			forget();
+			if (onSignal) for (const s of ["SIGTERM", "SIGINT"] as const) process.off(s, signalled);
+			process.off("unhandledRejection", onRejection);
+			o.signal?.removeEventListener("abort", abort);
+			await this.#renewer.close();
+		}
+		if (this.#fault) throw new MillraceError(this.#fault);
+	}
+
+	#draining = false;
+
+	async #drain(): Promise<void> {
+		this.#draining = true;
+		const lane = this.#lane!;
+		lane.drain();
+		for (const t of this.#running.values()) t.tellStopping();
+		const most = this.#o.drain === undefined ? 25_000 : millis(this.#o.drain);
+		const late = Date.now() + most;
+		while (lane.held.size > 0 && !this.#hurry && !this.#fault && Date.now() < late) {
+			await new Promise<void>((resolve) => {
+				const timer = setTimeout(resolve, Math.max(late - Date.now(), 1));
+				this.#wake = () => {
+					clearTimeout(timer);
+					resolve();
+				};
+			});
+		}
+		// What still runs is given back; its handlers hear of it.
+		for (const [a, t] of this.#running) {
+			t.end(new Stopped());
+			if (!a.item)
+				this.#settle(a, { id: t.id, token: t.token, effects: undefined, outcome: { $case: "release", value: {} } }, 60);
+		}
+		await lane.finish(2000);
+	}
+
+	#settle(a: Attempt, item: Parameters<Lane["settle"]>[1], bytes: number): void {
+		this.#renewer?.remove(a.assignment.id, a.assignment.token);
+		this.#lane!.settle(a, item, bytes);
+	}
+
+	#assigned(a: Attempt): void {
+		const m = a.assignment;
+		const b = this.#kinds.get(m.kind);
+		if (!b) {
+			if (!this.#told.has(m.kind)) {
+				this.#told.add(m.kind);
+				this.#client.hub.logger.warn(
+					`millrace: a task of the unknown kind ${m.kind} is put off for 30 seconds, again and again`,
+				);
+			}
+			const delay = toDuration(unknownKind);
+			this.#settle(
+				a,
+				{
+					id: m.id,
+					token: m.token,
+					effects: undefined,
+					outcome: { $case: "snooze", value: { until: undefined, delay } },
+				},
+				80,
+			);
+			return;
+		}
+		const t = new Task(this.#client, m);
+		t.reporter = new Reporter(this.#client, m.id, m.token);
+		this.#running.set(a, t);
+		this.#renewer?.add(m.id, m.token, a.lease, m.kind);
+		// In a turn of its own: the frame is taken first, and its leases are known to the renewer before a handler can block.
+		setImmediate(() => void this.#handle(a, b, t, undefined));
+	}
+
+	async #handle(a: Attempt, b: Binding, t: Task, before: { result: unknown } | undefined): Promise<void> {
+		let settle: { item: Parameters<Lane["settle"]>[1]; bytes: number };
+		try {
+			const done =
+				before ??
+				(await new Promise<{ result: unknown }>((resolve, reject) => {
+					current.run({ reject }, () => {
+						invoke(b, t).then(resolve, reject);
+					});
+				}));
+			settle = completed(b, t, done.result);
+			(t as { result?: { result: unknown } }).result = done;
+		} catch (e) {
+			settle = threw(t, e);
+		}
+		await t.reporter?.finish();
+		if (a.over || a.item) return; // the lease is lost, or the task was given back meanwhile
+		this.#settle(a, settle.item, settle.bytes);
+	}
+
+	#lost(a: Attempt): void {
+		const t = this.#running.get(a);
+		this.#running.delete(a);
+		this.#renewer?.remove(a.assignment.id, a.assignment.token);
+		t?.end(new LeaseLost());
+		if (this.#lane!.held.size === 0) this.#wake?.();
+	}
+
+	#settled(a: Attempt, fault: Fault | undefined, replayed: boolean): void {
+		const t = this.#running.get(a);
+		if (t && fault && !a.over && a.item) {
+			const b = this.#kinds.get(a.assignment.kind)!;
+			void this.#refused(a, b, t, new MillraceError(fault));
+			return;
+		}
+		this.#running.delete(a);
+		if (t) {
+			const op = a.item?.outcome?.$case ?? "";
+			this.#o.onSettled?.({ task: t, op, replayed, error: fault && new MillraceError(fault) });
+		}
+		if (this.#lane!.held.size === 0) this.#wake?.();
+	}
+
+	// The effects were refused, with the lease kept: they are built again, or the attempt fails.
+	async #refused(a: Attempt, b: Binding, t: Task, e: MillraceError): Promise<void> {
+		this.#lane!.reopen(a);
+		this.#renewer?.add(t.id, t.token, a.lease, t.kind);
+		let settle: { item: Parameters<Lane["settle"]>[1]; bytes: number };
+		try {
+			if (!t.refused) throw e;
+			await t.refused(e);
+			settle = completed(b, t, (t as { result?: { result: unknown } }).result?.result);
+		} catch (thrown) {
+			settle = threw(t, thrown);
+		}
+		if (!a.over && !a.item) this.#settle(a, settle.item, settle.bytes);
+	}
+}
