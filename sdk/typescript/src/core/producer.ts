@@ -13,7 +13,7 @@ import {
 	WaitResponse,
 } from "../gen/millrace/v1/task.js";
 import type { Hub } from "./hub.js";
-import { patience, resendFor, serverBound, within } from "./retry.js";
+import { within as drawn, patience, resendFor, serverBound } from "./retry.js";
 import { type Outgoing, type Role, type Room, Session } from "./session.js";
 import type { Method } from "./transport.js";
 
@@ -268,7 +268,7 @@ export class Producer implements Role {
 					this.#ended(id, undefined, fault);
 					return;
 				}
-				await new Promise((r) => setTimeout(r, within(serverBound(tries))));
+				await new Promise((r) => setTimeout(r, drawn(serverBound(tries))));
 			}
 		}
 	}
@@ -314,7 +314,7 @@ export class Producer implements Role {
 				this.#ask.add(id);
 				this.session.poke();
 			},
-			Math.max(fault.retryAfter ?? 0, within(500)),
+			Math.max(fault.retryAfter ?? 0, drawn(500)),
 		);
 	}
 
@@ -347,8 +347,11 @@ export class Producer implements Role {
 		if (room.throttled) return undefined;
 		const first = this.#pop();
 		if (!first) return undefined;
+		const within = (items: number, bytes: number, commits: number): boolean =>
+			items <= room.items && bytes <= room.bytes && commits <= room.commits;
+		// An empty window takes any one thing.
 		const fits = (items: number, bytes: number, commits: number): boolean =>
-			room.empty || (items <= room.items && bytes <= room.bytes && commits <= room.commits);
+			room.empty || within(items, bytes, commits);
 		if (first.commit) {
 			if (!fits(0, first.bytes, 1)) return undefined;
 			this.#head++;
@@ -362,7 +365,7 @@ export class Producer implements Role {
 		const calls: Call[] = [];
 		let bytes = 0;
 		for (let c: Call | undefined = first; c?.specs?.length === 1 && calls.length < frameItems; c = this.#pop()) {
-			if (calls.length > 0 && (bytes + c.bytes > frameBytes || !fits(calls.length + 1, bytes + c.bytes, 0))) break;
+			if (calls.length > 0 && (bytes + c.bytes > frameBytes || !within(calls.length + 1, bytes + c.bytes, 0))) break;
 			if (calls.length === 0 && !fits(1, c.bytes, 0)) return undefined;
 			bytes += c.bytes;
 			calls.push(c);
@@ -407,7 +410,7 @@ export class Producer implements Role {
 				this.#queue.push(c);
 				this.session.poke();
 			},
-			Math.max(fault.retryAfter ?? 0, within(serverBound(c.tries - 1))),
+			Math.max(fault.retryAfter ?? 0, drawn(serverBound(c.tries - 1))),
 		);
 	}
 
