@@ -1,0 +1,234 @@
+"""What is committed at once: a transaction, or the effects of a handler."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from . import codec, convert, errors
+from ._core import wire
+
+if TYPE_CHECKING:
+    from .job import Prepared
+
+Key = str | bytes
+
+
+def key_bytes(key: Key) -> bytes:
+    """Return the bytes of a key."""
+    return key.encode() if isinstance(key, str) else bytes(key)
+
+
+class Changes:
+    """Collects checks and ops, in their order. Nothing is sent before the commit."""
+
+    def __init__(self) -> None:
+        self._checks: list[Any] = []
+        self._ops: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._checks) + len(self._ops)
+
+    def kv(self, keyspace: str) -> TxKeyspace:
+        """Return a keyspace whose changes are part of this commit."""
+        return TxKeyspace(self, keyspace)
+
+    def repo(self, name: str) -> TxRepo:
+        """Return a repository whose changes are part of this commit."""
+        return TxRepo(self, name)
+
+    def collection(self, name: str) -> TxCollection:
+        """Return a collection whose changes are part of this commit."""
+        return TxCollection(self, name)
+
+    def queue(self, name: str) -> TxQueue:
+        """Return a queue that this commit pauses or resumes."""
+        return TxQueue(self, name)
+
+    def cancel(self, id: str, reason: str = "", *, force: bool = False) -> None:
+        """Cancel a task."""
+        op = self._op()
+        op.task_cancel.id = id
+        op.task_cancel.reason, op.task_cancel.force = reason, force
+
+    def _op(self) -> Any:
+        op = wire.Op()
+        self._ops.append(op)
+        return op
+
+    def _create(self, p: Prepared) -> str:
+        self._op().task_create.CopyFrom(p.spec)
+        return str(p.spec.id)
+
+    def _clear(self) -> None:
+        self._checks.clear()
+        self._ops.clear()
+
+    def _kinds(self) -> list[str]:
+        return [op.WhichOneof("op") or "" for op in self._ops]
+
+
+class TxKeyspace:
+    """A keyspace within a commit."""
+
+    def __init__(self, to: Changes, name: str) -> None:
+        self._to = to
+        self._name = name
+
+    def put(
+        self, key: Key, value: Any, *, if_rev: int | None = None, if_absent: bool = False, want_previous: bool = False
+    ) -> None:
+        """Store a value: text and bytes as they are, others as JSON."""
+        m = self._to._op().kv_put
+        m.keyspace, m.key = self._name, key_bytes(key)
+        m.value, m.if_absent, m.want_prev = codec.encode_value(value), if_absent, want_previous
+        if if_rev is not None:
+            m.if_rev = if_rev
+
+    def delete(self, key: Key, *, if_rev: int | None = None) -> None:
+        """Remove a key. An absent key is not an error."""
+        m = self._to._op().kv_delete
+        m.keyspace, m.key = self._name, key_bytes(key)
+        if if_rev is not None:
+            m.if_rev = if_rev
+
+    def add(
+        self,
+        key: Key,
+        delta: int = 1,
+        *,
+        floor: int | None = None,
+        ceiling: int | None = None,
+        if_rev: int | None = None,
+    ) -> None:
+        """Add to a number; an absent key holds 0. A sum beyond a bound is refused."""
+        m = self._to._op().kv_add
+        m.keyspace, m.key, m.delta = self._name, key_bytes(key), delta
+        if floor is not None:
+            m.floor = floor
+        if ceiling is not None:
+            m.ceiling = ceiling
+        if if_rev is not None:
+            m.if_rev = if_rev
+
+    def delete_range(self, *, prefix: Key | None = None, start: Key = b"", end: Key = b"", count: bool = False) -> None:
+        """Remove the keys that begin with prefix, or those from start up to end, without it."""
+        if prefix is not None and (start or end):
+            raise errors.InvalidArgument("prefix and start and end are mutually exclusive", field="prefix")
+        m = self._to._op().kv_delete_range
+        m.keyspace, m.count = self._name, count
+        setattr(m, "from", key_bytes(start))
+        m.to, m.prefix = key_bytes(end), key_bytes(prefix or b"")
+
+    def check(
+        self,
+        key: Key,
+        compare: str = "exists",
+        *,
+        rev: int | None = None,
+        value: Any = None,
+    ) -> None:
+        """Refuse the commit unless this holds: exists or absent, or equal, not_equal, less or greater to rev or value."""
+        if compare not in wire.COMPARES:
+            raise errors.InvalidArgument(f"compare must be one of {', '.join(wire.COMPARES)}", field="compare")
+        m = wire.KVCheck(keyspace=self._name, key=key_bytes(key), compare=wire.COMPARES[compare])
+        if rev is not None:
+            m.rev = rev
+        elif value is not None:
+            m.value = codec.encode_value(value)
+        self._to._checks.append(m)
+
+
+class TxRepo:
+    """A repository within a commit. All its changes of one call are one transaction of refs."""
+
+    def __init__(self, to: Changes, name: str) -> None:
+        self._to = to
+        self._name = name
+
+    def _change(self, kind: int, ref: str, message: str, **fields: str | None) -> None:
+        m = self._to._op().ref_transaction
+        m.repo = self._name
+        c = m.changes.add(kind=kind, name=ref, message=message)
+        for name, value in fields.items():
+            if value is not None:
+                setattr(c, name, value)
+
+    def create(self, ref: str, new: str, *, message: str = "") -> None:
+        """Make a ref that must not exist."""
+        self._change(1, ref, message, new=new)
+
+    def update(self, ref: str, new: str, old: str | None = None, *, message: str = "") -> None:
+        """Move a ref, with old only from there."""
+        self._change(2, ref, message, new=new, old=old)
+
+    def delete(self, ref: str, old: str | None = None, *, message: str = "") -> None:
+        """Remove a ref, with old only from there."""
+        self._change(3, ref, message, old=old)
+
+    def verify(self, ref: str, old: str | None = None) -> None:
+        """Refuse the commit unless a ref is at old, or without it does not exist."""
+        self._change(4, ref, "", old=old)
+
+
+class TxCollection:
+    """A collection of points within a commit."""
+
+    def __init__(self, to: Changes, name: str) -> None:
+        self._to = to
+        self._name = name
+
+    def upsert(
+        self,
+        id: str,
+        *,
+        vector: Sequence[float] = (),
+        model: str = "",
+        payload: Mapping[str, Any] | None = None,
+        if_version: str = "",
+        if_absent: bool = False,
+    ) -> None:
+        """Store a point. Without a vector the text of the payload is embedded."""
+        m = self._to._op().vector_upsert
+        m.collection = self._name
+        p = m.point
+        p.id, p.model, p.if_version, p.if_absent = id, model, if_version, if_absent
+        p.vector.extend(vector)
+        if payload is not None:
+            p.payload = convert.text(convert.dump(payload))
+
+    def delete(self, id: str, *, if_version: str = "") -> None:
+        """Remove a point."""
+        m = self._to._op().vector_delete
+        m.collection, m.id, m.if_version = self._name, id, if_version
+
+
+class TxQueue:
+    """A queue within a commit."""
+
+    def __init__(self, to: Changes, name: str) -> None:
+        self._to = to
+        self._name = name
+
+    def pause(self, reason: str = "", *, seconds: float | None = None) -> None:
+        """Give out no tasks until it is resumed, or for some seconds."""
+        m = self._to._op().queue_pause
+        m.queue, m.reason = self._name, reason
+        if seconds is not None:
+            wire.set_time(m.until, time.time() + seconds)
+
+    def resume(self) -> None:
+        """Give out tasks again."""
+        m = self._to._op().queue_pause
+        m.queue, m.resume = self._name, True
+
+
+class Effects(Changes):
+    """The effects of a handler: they are applied exactly when the task completes, in the same entry of the log."""
+
+    def _encode(self) -> Any:
+        """Return the message; None without effects."""
+        if not self._checks and not self._ops:
+            return None
+        return wire.Effects(conditions=self._checks, ops=self._ops)

@@ -1,0 +1,203 @@
+"""Values that calls take and return."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ._core import wire
+
+Backoff = Literal["fixed", "linear", "exponential", "full_jitter", "equal_jitter"]
+_BACKOFFS = {"fixed": 1, "linear": 2, "exponential": 3, "full_jitter": 4, "equal_jitter": 5}
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How long a failed task waits: seconds that grow by factor from base up to max. None is the queue's value."""
+
+    base: float | None = None
+    max: float | None = None
+    factor: float | None = None
+    backoff: Backoff | None = None
+
+    def _write(self, m: Any) -> None:
+        if self.base is not None:
+            wire.set_span(m.base, self.base)
+        if self.max is not None:
+            wire.set_span(m.max, self.max)
+        if self.factor is not None:
+            m.factor = self.factor
+        if self.backoff is not None:
+            m.backoff = _BACKOFFS[self.backoff]
+
+
+@dataclass(frozen=True)
+class Unique:
+    """At most one task of a queue exists under a key for ttl seconds.
+
+    A second one is answered by the first, or refused with AlreadyExists.
+    """
+
+    key: str
+    ttl: float | None = None
+    on_conflict: Literal["return", "reject"] = "return"
+
+
+@dataclass(frozen=True)
+class At:
+    """A place in the log of a partition: a read with min_index sees what was acknowledged there."""
+
+    partition: int
+    index: int
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a commit did. Each list has an entry for each op, None where there is none."""
+
+    revs: list[int | None]
+    sums: list[int | None]
+    ids: list[str | None]
+    existed: list[bool | None]
+    counts: list[int | None]
+    previous: list[bytes | None]
+    replayed: bool
+    at: At
+
+
+@dataclass(frozen=True)
+class KVItem:
+    """A key as it was read. Without the key, found is False and rev 0."""
+
+    key: bytes
+    value: bytes
+    rev: int
+    found: bool = True
+
+    def text(self) -> str:
+        """Return the value as text."""
+        return self.value.decode()
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """A task as it was read."""
+
+    id: str
+    queue: str
+    kind: str
+    state: str
+    reason: str
+    payload: bytes
+    content_type: str
+    attempt: int
+    failures: int
+    crashes: int
+    snoozes: int
+    priority: int
+    tag: str
+    headers: Mapping[str, str]
+    labels: Mapping[str, str]
+    result: bytes | None
+    result_type: str
+    error_code: str
+    error_message: str
+    progress: tuple[int, str] | None
+    run_at: datetime.datetime | None
+    created_at: datetime.datetime | None
+    finished_at: datetime.datetime | None
+    message: Any = field(repr=False, compare=False, default=None)  # of the contract, with all that it has
+
+
+@dataclass(frozen=True)
+class QueueStats:
+    """Counters of a queue."""
+
+    queue: str
+    blocked: int
+    scheduled: int
+    ready: int
+    running: int
+    completed: int
+    dead: int
+    cancelled: int
+    created: int
+    paused: bool
+
+
+def time_of(t: Any) -> datetime.datetime:
+    """Read a Timestamp."""
+    return datetime.datetime.fromtimestamp(t.seconds, datetime.timezone.utc) + datetime.timedelta(
+        microseconds=t.nanos // 1000
+    )
+
+
+def _maybe(m: Any, name: str) -> datetime.datetime | None:
+    return time_of(getattr(m, name)) if m.HasField(name) else None
+
+
+def task_info(t: Any) -> TaskInfo:
+    """Read a task of the contract."""
+    return TaskInfo(
+        id=t.id,
+        queue=t.queue,
+        kind=t.kind,
+        state=wire.state(t.state),
+        reason=t.reason,
+        payload=t.payload,
+        content_type=t.content_type,
+        attempt=t.attempt,
+        failures=t.failures,
+        crashes=t.crashes,
+        snoozes=t.snoozes,
+        priority=t.priority,
+        tag=t.tag,
+        headers={h.name: h.value for h in t.headers},
+        labels=dict(t.labels),
+        result=t.result if t.has_result else None,
+        result_type=t.result_type,
+        error_code=t.error.code,
+        error_message=t.error.message,
+        progress=(t.progress.percent, t.progress.message) if t.HasField("progress") else None,
+        run_at=_maybe(t, "run_at"),
+        created_at=_maybe(t, "created_at"),
+        finished_at=_maybe(t, "finished_at"),
+        message=t,
+    )
+
+
+def queue_stats(s: Any) -> QueueStats:
+    """Read the counters of the contract."""
+    return QueueStats(
+        queue=s.queue,
+        blocked=s.blocked,
+        scheduled=s.scheduled,
+        ready=s.ready,
+        running=s.running,
+        completed=s.completed,
+        dead=s.dead,
+        cancelled=s.cancelled,
+        created=s.created,
+        paused=s.HasField("paused"),
+    )
+
+
+def committed(kinds: Sequence[str], answer: Any, at: Any) -> Committed:
+    """Read the answer to a commit of ops of these kinds."""
+    revs: list[int | None] = []
+    sums: list[int | None] = []
+    ids: list[str | None] = []
+    existed: list[bool | None] = []
+    counts: list[int | None] = []
+    previous: list[bytes | None] = []
+    # An op that has no such value is told from a value of zero by its kind.
+    for kind, r in zip(kinds, answer.results, strict=False):
+        revs.append(r.rev or (r.refs.rev if r.HasField("refs") else 0) or None)
+        sums.append(r.sum if kind == "kv_add" else None)
+        ids.append(r.task or None)
+        existed.append(r.existed if kind in ("kv_delete", "kv_put", "vector_upsert", "vector_delete") else None)
+        counts.append(r.count if kind == "kv_delete_range" else None)
+        previous.append(r.prev or None)
+    return Committed(revs, sums, ids, existed, counts, previous, answer.replayed, At(at.partition, at.index))
