@@ -1,4 +1,4 @@
-"""Write src/millrace_sdk/_core/contract.binpb: the messages of proto/ without their documentation and the options of REST.
+"""Write src/millrace_sdk/_core/contract.binpb: the messages of proto/ without their documentation and options.
 
 buf build proto -o /tmp/full.binpb && python sdk/python/scripts/contract.py /tmp/full.binpb
 """

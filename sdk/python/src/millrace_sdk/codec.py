@@ -82,15 +82,12 @@ class JSONCodec(Generic[T]):
 
     def __init__(self, tp: Any = Any) -> None:
         self._load = convert.loader(tp)
-        self._any = tp is Any or tp is object
 
     def encode(self, value: T) -> bytes:
         """Check a value and write it."""
         plain = convert.dump(value)
-        data = convert.text(plain)
-        if not self._any:
-            self._load(plain, "")
-        return data
+        self._load(plain, "")
+        return convert.text(plain)
 
     def decode(self, data: bytes) -> T:
         """Read a value. Of no bytes it is that of null."""
@@ -146,7 +143,7 @@ class _MsgspecCodec:
             raise ConvertError(str(e)) from e
 
 
-def _parts(tp: Any, seen: set[int] | None = None) -> list[Any]:
+def _parts(tp: Any) -> list[Any]:
     """Return a type and the types that it is made of, without those of its fields."""
     out = [tp]
     for a in typing.get_args(tp):
@@ -164,6 +161,8 @@ def _has(tp: Any, module: str, test: Callable[[Any, Any], bool]) -> Any:
 
 def codec_of(tp: Any) -> Codec[Any]:
     """Return the codec of a type. Types of pydantic and msgspec are known by themselves: neither is imported here."""
+    if tp is Any or tp is object:
+        return AnyCodec()
     if tp is str:
         return TextCodec()
     if tp is bytes:
@@ -177,10 +176,42 @@ def codec_of(tp: Any) -> Codec[Any]:
     return JSONCodec(tp)
 
 
+class AnyCodec:
+    """Values of no declared type: text and bytes as they are, others as JSON."""
+
+    content_type = JSON_TYPE
+
+    def encode(self, value: Any) -> bytes:
+        """Write a value."""
+        return encode_with(self, value)[0]
+
+    def decode(self, data: bytes) -> Any:
+        """Read JSON."""
+        return convert.parse(data) if data else None
+
+
+def encode_with(c: Codec[Any], value: Any) -> tuple[bytes, str]:
+    """Write a value, and return the type of its content too."""
+    if isinstance(c, AnyCodec):
+        if isinstance(value, str):
+            return value.encode(), TEXT_TYPE
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value), BYTES_TYPE
+        of = codec_of(Any if isinstance(value, (list, dict, tuple)) else type(value))
+        return (convert.text(convert.dump(value)) if isinstance(of, AnyCodec) else of.encode(value)), JSON_TYPE
+    return c.encode(value), c.content_type
+
+
+def decode_with(c: Codec[Any], data: bytes, content_type: str) -> Any:
+    """Read a value; without a declared type, by that of its content."""
+    if isinstance(c, AnyCodec) and content_type and "json" not in content_type:
+        return data.decode() if content_type.startswith("text/") else data
+    return c.decode(data)
+
+
 def encode_value(value: Any) -> bytes:
     """Write the value of a key: text and bytes as they are, others as JSON."""
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
-    if isinstance(value, str):
-        return value.encode()
-    return codec_of(type(value) if not isinstance(value, (list, dict, tuple)) else Any).encode(value)
+    return encode_with(_ANY, value)[0]
+
+
+_ANY = AnyCodec()

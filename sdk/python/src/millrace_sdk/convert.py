@@ -174,6 +174,8 @@ def _datetime(s: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(s)
 
 
+_decimal_of = _parsed(decimal.Decimal, "a decimal number")
+
 _SIMPLE: dict[Any, Load] = {
     Any: _any,
     object: _any,
@@ -191,10 +193,9 @@ _SIMPLE: dict[Any, Load] = {
     datetime.time: _parsed(datetime.time.fromisoformat, "a time of day"),
     datetime.timedelta: lambda v, at: datetime.timedelta(seconds=_float(v, at)),
     uuid.UUID: _parsed(uuid.UUID, "a UUID"),
-    decimal.Decimal: lambda v, at: decimal.Decimal(str(v)) if isinstance(v, int) else _decimal(v, at),
+    decimal.Decimal: lambda v, at: decimal.Decimal(str(v)) if isinstance(v, int) else _decimal_of(v, at),
     pathlib.Path: lambda v, at: pathlib.Path(_str(v, at)),
 }
-_decimal = _parsed(decimal.Decimal, "a decimal number")
 
 
 def _raise(e: Exception) -> Any:
@@ -238,7 +239,7 @@ def _make_generic(tp: Any, origin: Any, args: tuple[Any, ...]) -> Load:
             raise ConvertError(f"{at or 'it'} must be one of {', '.join(map(repr, args))}")
 
         return literal
-    if origin in (typing.Required, typing.NotRequired) if hasattr(typing, "Required") else False:
+    if getattr(origin, "_name", "") in ("Required", "NotRequired"):
         return loader(args[0])
     if origin is tuple:
         return _make_tuple(args)

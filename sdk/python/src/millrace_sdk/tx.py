@@ -129,7 +129,10 @@ class TxKeyspace:
         rev: int | None = None,
         value: Any = None,
     ) -> None:
-        """Refuse the commit unless this holds: exists or absent, or equal, not_equal, less or greater to rev or value."""
+        """Refuse the commit unless the key exists, is absent, or compares so to rev or value.
+
+        compare is exists, absent, equal, not_equal, less or greater.
+        """
         if compare not in wire.COMPARES:
             raise errors.InvalidArgument(f"compare must be one of {', '.join(wire.COMPARES)}", field="compare")
         m = wire.KVCheck(keyspace=self._name, key=key_bytes(key), compare=wire.COMPARES[compare])
@@ -141,16 +144,18 @@ class TxKeyspace:
 
 
 class TxRepo:
-    """A repository within a commit. All its changes of one call are one transaction of refs."""
+    """A repository within a commit. All its changes are one op, a transaction of refs."""
 
     def __init__(self, to: Changes, name: str) -> None:
         self._to = to
         self._name = name
+        self._op: Any = None
 
     def _change(self, kind: int, ref: str, message: str, **fields: str | None) -> None:
-        m = self._to._op().ref_transaction
-        m.repo = self._name
-        c = m.changes.add(kind=kind, name=ref, message=message)
+        if self._op is None or self._op not in self._to._ops:
+            self._op = self._to._op()
+            self._op.ref_transaction.repo = self._name
+        c = self._op.ref_transaction.changes.add(kind=kind, name=ref, message=message)
         for name, value in fields.items():
             if value is not None:
                 setattr(c, name, value)

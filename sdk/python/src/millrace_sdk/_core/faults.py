@@ -15,7 +15,7 @@ REFUSED_FOR = 30.0  # seconds for which what a limit refuses is repeated
 _BASE, _MOST = 0.05, 5.0
 _SOON_MOST, _SOON_TRIES = 0.25, 24
 
-# Codes of gRPC that a status without details may have: the code of the contract, and whether the call was surely refused.
+# Statuses of gRPC without details: the code of the contract, and whether the call was surely refused.
 _STATUS = {
     3: ("INVALID_ARGUMENT", True), 12: ("INVALID_ARGUMENT", True), 11: ("INVALID_ARGUMENT", True),
     16: ("UNAUTHENTICATED", True), 7: ("PERMISSION_DENIED", True), 5: ("NOT_FOUND", True),

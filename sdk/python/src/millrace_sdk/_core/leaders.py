@@ -1,4 +1,4 @@
-"""Which address a stream or a call goes to: the addresses that were given, the leader that answers named, the members."""
+"""Which address a stream or a call goes to: one that was given, that of the leader, or of another member."""
 
 from __future__ import annotations
 

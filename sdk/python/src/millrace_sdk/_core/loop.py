@@ -205,3 +205,19 @@ def gather() -> Gather:
     if g is None or g.io is not target:
         g = _gathers[loop] = Gather(loop, target)
     return g
+
+
+def guard() -> threading.Lock:
+    """Return the lock under which clients get their engines in this process."""
+    return _engines
+
+
+_engines = threading.Lock()
+
+
+def _free_engines() -> None:
+    global _engines
+    _engines = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_free_engines)

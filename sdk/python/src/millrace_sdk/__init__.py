@@ -1,0 +1,101 @@
+"""Client of Millrace, a durable work queue with transactions.
+
+Declare a job, add tasks with a Client or an AsyncClient, and run them with a Worker: see docs/start/python.md.
+"""
+
+from ._core.place import new_id
+from .aio import AsyncClient, AsyncHandle, AsyncTx
+from .client import Client, Handle, Tx
+from .codec import Codec, RawJSON
+from .errors import (
+    AlreadyExists,
+    BatchError,
+    Cancelled,
+    DataLoss,
+    DeadlineExceeded,
+    Failure,
+    Fatal,
+    Internal,
+    InvalidArgument,
+    LeaseLost,
+    MillraceError,
+    NotFound,
+    NotLeader,
+    PermissionDenied,
+    PreconditionFailed,
+    RateLimited,
+    Release,
+    ResourceExhausted,
+    RetryIn,
+    Snooze,
+    TaskError,
+    TooLarge,
+    Unauthenticated,
+    Unavailable,
+    WrongPartition,
+    WrongState,
+    outcome_of,
+)
+from .job import AddOptions, Job, TaskOptions, job
+from .task import Signal, Task
+from .tx import Changes, Effects
+from .types import At, Committed, KVItem, QueueStats, Retry, TaskInfo, Unique
+from .worker import Settled, Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AddOptions",
+    "AlreadyExists",
+    "AsyncClient",
+    "AsyncHandle",
+    "AsyncTx",
+    "At",
+    "BatchError",
+    "Cancelled",
+    "Changes",
+    "Client",
+    "Codec",
+    "Committed",
+    "DataLoss",
+    "DeadlineExceeded",
+    "Effects",
+    "Failure",
+    "Fatal",
+    "Handle",
+    "Internal",
+    "InvalidArgument",
+    "Job",
+    "KVItem",
+    "LeaseLost",
+    "MillraceError",
+    "NotFound",
+    "NotLeader",
+    "PermissionDenied",
+    "PreconditionFailed",
+    "QueueStats",
+    "RateLimited",
+    "RawJSON",
+    "Release",
+    "ResourceExhausted",
+    "Retry",
+    "RetryIn",
+    "Settled",
+    "Signal",
+    "Snooze",
+    "Task",
+    "TaskError",
+    "TaskInfo",
+    "TaskOptions",
+    "TooLarge",
+    "Tx",
+    "Unauthenticated",
+    "Unavailable",
+    "Unique",
+    "Worker",
+    "WrongPartition",
+    "WrongState",
+    "job",
+    "new_id",
+    "outcome_of",
+]

@@ -1,0 +1,289 @@
+"""What both clients are made of. How a caller waits is the subclass's: a lock, or a future of its event loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO, Any, TypeVar
+
+from .. import errors
+from ..errors import MillraceError
+from ..types import At
+from . import engine as engines
+from . import faults, loop, wire
+from .producer import Call
+
+T = TypeVar("T")
+_UNSET: Any = object()
+
+
+class BaseClient:
+    """The options of a client, and its engine in this process."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        namespace: str | None = None,
+        tls: bytes | bool | None = None,
+        timeout: float | None = 30.0,
+        ledger: IO[Any] | str | None = None,
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self._options = engines.options(url, token, namespace, tls, timeout, ledger, logger)
+        self._token = self._options.token
+        self._eng: engines.Engine | None = None
+        self._closed = False
+
+    def _engine(self) -> engines.Engine:
+        """Return the engine. A process that was forked begins another one, with sessions of its own."""
+        io = loop.io()
+        e = self._eng
+        if e is not None and e.io is io and not self._closed:
+            return e
+        with loop.guard():
+            if self._closed:
+                raise faults.closed()
+            if self._eng is None or self._eng.io is not io:
+                if self._eng is not None:
+                    loop.drop(self._eng)
+                self._eng = engines.Engine(io, self._options)
+                self._eng.token = self._token
+                io.closers.add(self)
+            return self._eng
+
+    def abandon(self) -> None:
+        """End all streams without waiting for anything: the process ends."""
+        e = self._eng
+        if e is not None and e.io is loop.io():
+            e.io.post(e.abandon)
+
+    def set_token(self, token: str) -> None:
+        """Replace the token, on open streams too."""
+        self._token = token.strip()
+        e = self._eng
+        if e is not None and e.io is loop.io():
+            e.io.post(e.set_token, self._token)
+
+    def _time(self, timeout: Any) -> float | None:
+        """Return the timeout of a call."""
+        return self._options.timeout if timeout is _UNSET else timeout
+
+    # How a caller waits.
+
+    def _carry(self, calls: list[Call], timeout: float | None, finish: Callable[[], Any]) -> Any:
+        """Carry out calls, and return what finish makes of them when all have ended."""
+        raise NotImplementedError
+
+    def _await(self, coroutine: Callable[[engines.Engine], Any], finish: Callable[[Any], Any]) -> Any:
+        """Run a coroutine in the I/O thread, and return what finish makes of its result."""
+        raise NotImplementedError
+
+    def _handle(self, job: Any, id: str, replayed: bool) -> Any:
+        raise NotImplementedError
+
+    # Tasks.
+
+    def _create(self, specs: Sequence[Any], atomic: bool, done: Callable[[Call], None]) -> list[Call]:
+        """Make the calls that add tasks, each of as many as fit in a frame."""
+        calls: list[Call] = []
+        ledger, invoke = self._options.ledger, 0
+        if ledger is not None:
+            invoke = ledger.now()
+        items: list[bytes] = []
+        mine: list[Any] = []
+        size = 0
+
+        def cut() -> None:
+            these, end = mine[:], done
+            if ledger is not None:
+                end = lambda c: (ledger_creates(ledger, invoke, these, c), done(c))  # type: ignore[assignment,func-returns-value]  # noqa: E731
+            calls.append(Call(items[:], commit=False, atomic=atomic, done=end))
+            items.clear()
+            mine.clear()
+
+        for spec in specs:
+            raw = spec.SerializeToString()
+            if len(raw) + 64 > wire.FRAME_BYTES:
+                raise errors.TooLarge(f"the task takes {len(raw)} bytes", limit="frame_bytes", max=wire.FRAME_BYTES)
+            if items and not atomic and (len(items) >= wire.FRAME_ITEMS or size + len(raw) > wire.FRAME_AIM):
+                cut()
+                size = 0
+            items.append(raw)
+            mine.append(spec)
+            size += len(raw)
+        cut()
+        return calls
+
+    def _add(self, job: Any, args: Any, o: dict[str, Any]) -> Any:
+        spec = job._spec(args, o)
+        calls = self._create([spec], False, _ignore)
+
+        def finish() -> Any:
+            c = calls[0]
+            if c.error is not None:
+                raise trimmed(c.error)
+            r = c.answer[0]
+            return self._handle(job, r.id, r.replayed)
+
+        return self._carry(calls, self._time(o.get("timeout", _UNSET)), finish)
+
+    def _add_many(self, job: Any, args: Iterable[Any], o: dict[str, Any]) -> Any:
+        specs = [job._spec(a, o) for a in args]
+        if o.get("id") and len(specs) > 1:
+            raise errors.InvalidArgument("several tasks cannot have one id", field="id")
+        return self._add_specs([(job, s) for s in specs], o)
+
+    def _add_specs(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
+        calls = self._create([s for _, s in pairs], False, _ignore) if pairs else []
+
+        def finish() -> Any:
+            handles: list[Any] = []
+            wrong: list[MillraceError | None] = []
+            for c in calls:
+                for i in range(len(c.items)):
+                    e = c.error
+                    r = c.answer[i] if c.answer is not None else None
+                    if r is not None and e is None and r.HasField("error"):
+                        e = faults.from_wire(r.error)
+                    wrong.append(None if e is None else trimmed(e))
+                    job = pairs[len(handles)][0]
+                    handles.append(None if e is not None or r is None else self._handle(job, r.id, r.replayed))
+            if any(e is not None for e in wrong):
+                raise errors.BatchError(wrong, handles)
+            return handles
+
+        return self._carry(calls, self._time(o.get("timeout", _UNSET)), finish)
+
+    def _add_all(self, job: Any, args: Iterable[Any], o: dict[str, Any]) -> Any:
+        specs = [job._spec(a, o) for a in args]
+        if len(specs) > wire.FRAME_ITEMS:
+            raise errors.TooLarge(
+                f"{len(specs)} tasks cannot be added at once", limit="frame_items", max=wire.FRAME_ITEMS
+            )
+        return self._add_specs_atomic([(job, s) for s in specs], o)
+
+    def _add_specs_atomic(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
+        calls = self._create([s for _, s in pairs], True, _ignore) if pairs else []
+
+        def finish() -> Any:
+            handles: list[Any] = []
+            for c in calls:
+                if c.error is not None:
+                    raise c.error
+                refused = [faults.from_wire(r.error) for r in c.answer if r.HasField("error")]
+                if refused:
+                    raise refused[0]
+                for (job, _), r in zip(pairs, c.answer, strict=False):
+                    handles.append(self._handle(job, r.id, r.replayed))
+            return handles
+
+        return self._carry(calls, self._time(o.get("timeout", _UNSET)), finish)
+
+    # Commits.
+
+    def _commit(
+        self,
+        changes: Any,
+        timeout: float | None,
+        finish: Callable[[Any, Any], Any],
+        *,
+        op: str = "commit",
+        fence: tuple[str, int] | None = None,
+        **line: str,
+    ) -> Any:
+        """Commit changes under a request id, so that it can be sent again; finish takes the answer and its place."""
+        request = wire.CommitRequest(conditions=changes._checks, ops=changes._ops, request_id=wire.random16())
+        if fence is not None:
+            request.fence.task, request.fence.token = fence
+        raw = request.SerializeToString()
+        if len(raw) + 64 > wire.FRAME_BYTES:
+            raise errors.TooLarge(f"the commit takes {len(raw)} bytes", limit="frame_bytes", max=wire.FRAME_BYTES)
+        ledger = self._options.ledger
+        done: Callable[[Call], None] = _ignore
+        if ledger is not None:
+            invoke = ledger.now()
+            rid = request.request_id.hex()
+            more = {"id": fence[0], "token": str(fence[1])} if fence is not None else {}
+
+            def done(c: Call) -> None:
+                replayed = c.error is None and c.answer.replayed
+                ledger.write(op, invoke, at=c.at, error=c.error, request_id=rid, replayed=replayed, **more, **line)
+
+        call = Call([raw], commit=True, atomic=False, done=done)
+
+        def end() -> Any:
+            if call.error is not None:
+                raise call.error
+            return finish(call.answer, call.at)
+
+        return self._carry([call], timeout, end)
+
+    # Unary calls.
+
+    def _unary(
+        self,
+        method: str,
+        request: Any,
+        answer: str,
+        finish: Callable[[Any], Any],
+        *,
+        timeout: Any = _UNSET,
+        repeat: bool = True,
+        stream: bool = False,
+        op: str = "",
+        line: Callable[[Any], dict[str, Any]] | None = None,
+        **fields: Any,
+    ) -> Any:
+        t = self._time(timeout)
+        kind = wire.message(answer)
+        ledger = self._options.ledger
+
+        async def run(e: engines.Engine) -> Any:
+            if ledger is None or not op:
+                return await e.call(method, request, kind, t, repeat=repeat, stream=stream)
+            invoke = ledger.now()
+            try:
+                got = await e.call(method, request, kind, t, repeat=repeat, stream=stream)
+            except MillraceError as wrong:
+                ledger.write(op, invoke, error=wrong, **fields)
+                raise
+            ledger.write(op, invoke, at=got.at, **fields, **(line(got) if line else {}))
+            return got
+
+        return self._await(run, finish)
+
+
+def ledger_creates(ledger: Any, invoke: int, specs: Sequence[Any], c: Call) -> None:
+    """Write the lines of a call that added tasks."""
+    for i, spec in enumerate(specs):
+        e, more = c.error, {}
+        if e is None and c.answer is not None:
+            r = c.answer[i]
+            if r.HasField("error"):
+                e = faults.from_wire(r.error)
+            else:
+                more = {"replayed": r.replayed, "answer": r.id if r.id != spec.id else ""}
+        ledger.write(
+            "create", invoke, at=c.at if e is None else None, error=e, id=spec.id, queue=spec.queue,
+            key=spec.unique.key, **more,
+        )  # fmt: skip
+
+
+def trimmed(e: MillraceError) -> MillraceError:
+    """Drop the index within a gathered frame from a field: it means nothing to the caller of one task."""
+    if e.field.startswith(("tasks[", "items[")):
+        _, closed, rest = e.field.partition("]")
+        if closed:
+            e.field = rest.lstrip(".")
+    return e
+
+
+def _ignore(c: Call) -> None:
+    pass
+
+
+def at_of(at: Any) -> At:
+    """Read a place in the log."""
+    return At(at.partition, at.index)

@@ -1,0 +1,207 @@
+"""The client of event loops: every call that waits is awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from ._core import base, engine, loop, wire
+from ._core.producer import Call, Waiting
+from .client import _CLOSE_WITHIN, _late, _nothing, _submit, mark, task_result
+from .errors import MillraceError
+from .job import Job
+from .kv import AsyncKeyspace
+from .queue import AsyncQueue
+from .raw import AsyncRaw
+from .tx import Changes
+from .types import Committed, TaskInfo, committed, task_info
+
+R = TypeVar("R")
+
+
+class AsyncHandle(Generic[R]):
+    """A task that was added."""
+
+    def __init__(self, client: AsyncClient, job: Job[Any, R], id: str, replayed: bool) -> None:
+        self._client = client
+        self._job = job
+        self.id = id
+        self.replayed = replayed  # it had been added before
+
+    def __repr__(self) -> str:
+        return f"<AsyncHandle {self._job.name} {self.id}>"
+
+    async def wait(self, timeout: float | None = None) -> R:
+        """Wait for the end of the task, and return its result; TaskError if it did not complete.
+
+        Without a timeout the wait has no end; after a timeout it is a DeadlineExceeded, and the task goes on.
+        """
+        result: R = task_result(self._job, await self._client._wait(self.id, timeout))
+        return result
+
+    async def info(self) -> TaskInfo:
+        """Read the task."""
+        return await self._client.task(self.id)
+
+    async def cancel(self, reason: str = "", *, force: bool = False) -> None:
+        """Ask for the cancel of the task; with force its worker loses it at once."""
+        await self._client.cancel(self.id, reason, force=force)
+
+
+class AsyncTx(Changes):
+    """A transaction: checks and ops that are applied all at once, or not at all."""
+
+    def __init__(self, client: AsyncClient, fence: tuple[str, int] | None = None) -> None:
+        super().__init__()
+        self._client = client
+        self._fence = fence
+
+    async def commit(self, timeout: Any = base._UNSET) -> Committed:
+        """Apply the transaction. PreconditionFailed says which check was not met, by op and details."""
+        kinds = self._kinds()
+        out: Committed = await self._client._commit(
+            self, self._client._time(timeout), lambda a, at: committed(kinds, a, at), fence=self._fence
+        )
+        return out
+
+
+class AsyncClient(base.BaseClient):
+    """A client for event loops: ``async with AsyncClient() as c``. Its options are those of Client.
+
+    It may be used from several event loops, and beside a Client: all streams are in one I/O thread of the process.
+    """
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self, timeout: float = _CLOSE_WITHIN) -> None:
+        """Wait for the calls under way, for some seconds at most, and close the client."""
+        if self._closed:
+            return
+        self._closed = True
+        e = self._eng
+        if e is not None and e.io is loop.io():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(e.close(timeout), e.io.loop))
+
+    # How a coroutine waits.
+
+    async def _carry(self, calls: list[Call], timeout: float | None, finish: Callable[[], Any]) -> Any:
+        if not calls:
+            return finish()
+        e = self._engine()
+        g = loop.gather()
+        ended: asyncio.Future[None] = g.loop.create_future()
+        left = len(calls)
+
+        def told() -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        def one(before: Callable[[Call], None], c: Call) -> None:
+            nonlocal left
+            before(c)
+            left -= 1
+            if left == 0:
+                g.bridge.post(told)
+
+        deadline = None if timeout is None else wire.monotonic() + timeout
+        for c in calls:
+            c.deadline = deadline
+            before = c.done
+            c.done = lambda c, before=before: one(before, c)  # type: ignore[misc]
+        if timeout is not None and timeout <= 0:
+            raise _late()
+        g.post(_submit, e, calls)
+        try:
+            await ended
+        except BaseException as wrong:
+            for c in calls:
+                e.io.post(e.producer.abandon, c)
+            mark(wrong, calls)
+            raise
+        return finish()
+
+    async def _await(self, coroutine: Callable[[engine.Engine], Any], finish: Callable[[Any], Any]) -> Any:
+        e = self._engine()
+        return finish(await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine(e), e.io.loop)))
+
+    def _handle(self, job: Any, id: str, replayed: bool) -> Any:
+        return AsyncHandle(self, job, id, replayed)
+
+    async def _wait(self, id: str, timeout: float | None) -> Any:
+        e = self._engine()
+        g = loop.gather()
+        told: asyncio.Future[Any] = g.loop.create_future()
+        invoke = e.ledger.now() if e.ledger else 0
+        wrong: MillraceError | None = None
+
+        def tell(task: Any, error: MillraceError | None) -> None:
+            if not told.done():
+                told.set_result((task, error))
+
+        w = Waiting(id, lambda task, error: g.bridge.post(tell, task, error))
+        g.post(e.producer.wait, w)
+        try:
+            await asyncio.wait({told}, timeout=timeout)
+            if not told.done():
+                raise _late()
+            task, wrong = told.result()
+        except MillraceError as late:
+            wrong = late
+            raise
+        finally:
+            if not told.done():
+                g.post(e.producer.forget, w)
+                told.cancel()
+            if e.ledger:
+                e.ledger.write("wait", invoke, id=id, error=wrong)
+        if wrong is not None:
+            raise wrong
+        return task
+
+    # Calls.
+
+    async def wait(self, id: str, timeout: float | None = None) -> TaskInfo:
+        """Wait for the end of a task, whatever it is, and return it."""
+        return task_info(await self._wait(id, timeout))
+
+    def handle(self, job: Job[Any, R], id: str) -> AsyncHandle[R]:
+        """Return the handle of a task that was added elsewhere."""
+        return AsyncHandle(self, job, id, False)
+
+    def tx(self) -> AsyncTx:
+        """Begin a transaction."""
+        return AsyncTx(self)
+
+    def kv(self, keyspace: str) -> AsyncKeyspace:
+        """Return a keyspace."""
+        return AsyncKeyspace(self, keyspace)
+
+    def queue(self, name: str) -> AsyncQueue:
+        """Return a queue."""
+        return AsyncQueue(self, name)
+
+    async def task(self, id: str) -> TaskInfo:
+        """Read a task. NotFound: there is none with this id."""
+        request = wire.message("GetRequest")(id=id)
+        out: TaskInfo = await self._unary(
+            "TaskService/Get", request, "GetResponse", lambda r: task_info(r.task), op="get", id=id
+        )
+        return out
+
+    async def cancel(self, id: str, reason: str = "", *, force: bool = False) -> None:
+        """Ask for the cancel of a task; with force its worker loses it at once."""
+        request = wire.message("CancelRequest")(id=id, reason=reason, force=force, request_id=wire.random16())
+        await self._unary("TaskService/Cancel", request, "CancelResponse", _nothing)
+
+    @property
+    def raw(self) -> AsyncRaw:
+        """The calls of the contract, as they are: ``await c.raw.TaskService.Get(id="...")``."""
+        return AsyncRaw(self)

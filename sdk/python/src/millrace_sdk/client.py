@@ -1,0 +1,258 @@
+"""The client of threads: every call blocks until it has ended."""
+
+from __future__ import annotations
+
+import _thread
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from . import codec, errors
+from ._core import base, engine, faults, loop, wire
+from ._core.producer import SENT, Call, Waiting
+from .errors import MillraceError, TaskError
+from .job import Job
+from .kv import Keyspace
+from .queue import Queue
+from .raw import Raw
+from .tx import Changes
+from .types import Committed, TaskInfo, committed, task_info
+
+A = TypeVar("A")
+R = TypeVar("R")
+_CLOSE_WITHIN = 5.0  # seconds for calls under way
+
+
+def task_result(job: Any, t: Any) -> Any:
+    """Return the result of a task that has ended; TaskError if it did not complete."""
+    state = wire.state(t.state)
+    if state != "completed":
+        raise TaskError(t.id, state, t.reason, t.error.code, t.error.message)
+    return codec.decode_with(job.result_codec, t.result, t.result_type)
+
+
+class Handle(Generic[R]):
+    """A task that was added."""
+
+    def __init__(self, client: Client, job: Job[Any, R], id: str, replayed: bool) -> None:
+        self._client = client
+        self._job = job
+        self.id = id
+        self.replayed = replayed  # it had been added before
+
+    def __repr__(self) -> str:
+        return f"<Handle {self._job.name} {self.id}>"
+
+    def wait(self, timeout: float | None = None) -> R:
+        """Wait for the end of the task, and return its result; TaskError if it did not complete.
+
+        Without a timeout the wait has no end; after a timeout it is a DeadlineExceeded, and the task goes on.
+        """
+        result: R = task_result(self._job, self._client._wait(self.id, timeout))
+        return result
+
+    def info(self) -> TaskInfo:
+        """Read the task."""
+        return self._client.task(self.id)
+
+    def cancel(self, reason: str = "", *, force: bool = False) -> None:
+        """Ask for the cancel of the task; with force its worker loses it at once."""
+        self._client.cancel(self.id, reason, force=force)
+
+
+class Tx(Changes):
+    """A transaction: checks and ops that are applied all at once, or not at all."""
+
+    def __init__(self, client: Client, fence: tuple[str, int] | None = None) -> None:
+        super().__init__()
+        self._client = client
+        self._fence = fence
+
+    def commit(self, timeout: Any = base._UNSET) -> Committed:
+        """Apply the transaction. PreconditionFailed says which check was not met, by op and details."""
+        kinds = self._kinds()
+        out: Committed = self._client._commit(
+            self, self._client._time(timeout), lambda a, at: committed(kinds, a, at), fence=self._fence
+        )
+        return out
+
+
+class Client(base.BaseClient):
+    """A client of a server, or of the nodes of a cluster: ``with Client() as c``.
+
+    Options default to MILLRACE_URL (host:port, or several with commas between), MILLRACE_TOKEN and MILLRACE_NAMESPACE.
+    The first call connects. tls is True, or the certificates of authorities as PEM; it is the default beyond loopback
+    addresses. timeout is that of each call, in seconds. It may be used by many threads, and after a fork: the child
+    gets sessions of its own.
+    """
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None) -> None:
+        self.close()
+
+    def close(self, timeout: float = _CLOSE_WITHIN) -> None:
+        """Wait for the calls under way, for some seconds at most, and close the client."""
+        if self._closed:
+            return
+        self._closed = True
+        e = self._eng
+        if e is not None and e.io is loop.io():
+            e.io.run(e.close(timeout))
+
+    # How a thread waits.
+
+    def _carry(self, calls: list[Call], timeout: float | None, finish: Callable[[], Any]) -> Any:
+        if not calls:
+            return finish()
+        e = self._engine()
+        if e.io.inside():
+            raise errors.InvalidArgument("the I/O thread must not wait for itself", reason="io_thread")
+        lock = _thread.allocate_lock()
+        lock.acquire()
+        deadline = None if timeout is None else wire.monotonic() + timeout
+        left = len(calls)
+
+        def one(c: Call, before: Callable[[Call], None]) -> None:
+            nonlocal left
+            before(c)
+            left -= 1
+            if left == 0:
+                lock.release()
+
+        for c in calls:
+            c.deadline = deadline
+            c.done = _Then(one, c.done)
+        if timeout is not None and timeout <= 0:
+            raise _late()
+        e.io.post(_submit, e, calls)
+        try:
+            lock.acquire()
+        except BaseException as wrong:  # such as KeyboardInterrupt
+            for c in calls:
+                e.io.post(e.producer.abandon, c)
+            mark(wrong, calls)
+            raise
+        return finish()
+
+    def _await(self, coroutine: Callable[[engine.Engine], Any], finish: Callable[[Any], Any]) -> Any:
+        e = self._engine()
+        if e.io.inside():
+            raise errors.InvalidArgument("the I/O thread must not wait for itself", reason="io_thread")
+        running: concurrent.futures.Future[Any] = asyncio.run_coroutine_threadsafe(coroutine(e), e.io.loop)
+        try:
+            return finish(running.result())
+        except BaseException:
+            running.cancel()
+            raise
+
+    def _handle(self, job: Any, id: str, replayed: bool) -> Any:
+        return Handle(self, job, id, replayed)
+
+    def _wait(self, id: str, timeout: float | None) -> Any:
+        e = self._engine()
+        told = threading.Event()
+        out: list[Any] = [None, None]
+        invoke = e.ledger.now() if e.ledger else 0
+
+        def done(task: Any, wrong: MillraceError | None) -> None:
+            out[:] = task, wrong
+            told.set()
+
+        w = Waiting(id, done)
+        e.io.post(e.producer.wait, w)
+        try:
+            if not told.wait(timeout):
+                raise _late()
+        finally:
+            if not told.is_set():
+                e.io.post(e.producer.forget, w)
+            if e.ledger:
+                e.ledger.write("wait", invoke, id=id, error=out[1] if told.is_set() else _late())
+        if out[1] is not None:
+            raise out[1]
+        return out[0]
+
+    # Calls.
+
+    def wait(self, id: str, timeout: float | None = None) -> TaskInfo:
+        """Wait for the end of a task, whatever it is, and return it."""
+        return task_info(self._wait(id, timeout))
+
+    def handle(self, job: Job[Any, R], id: str) -> Handle[R]:
+        """Return the handle of a task that was added elsewhere."""
+        return Handle(self, job, id, False)
+
+    def tx(self) -> Tx:
+        """Begin a transaction."""
+        return Tx(self)
+
+    def kv(self, keyspace: str) -> Keyspace:
+        """Return a keyspace."""
+        return Keyspace(self, keyspace)
+
+    def queue(self, name: str) -> Queue:
+        """Return a queue."""
+        return Queue(self, name)
+
+    def task(self, id: str) -> TaskInfo:
+        """Read a task. NotFound: there is none with this id."""
+        request = wire.message("GetRequest")(id=id)
+        out: TaskInfo = self._unary(
+            "TaskService/Get", request, "GetResponse", lambda r: task_info(r.task), op="get", id=id
+        )
+        return out
+
+    def cancel(self, id: str, reason: str = "", *, force: bool = False) -> None:
+        """Ask for the cancel of a task; with force its worker loses it at once."""
+        request = wire.message("CancelRequest")(id=id, reason=reason, force=force, request_id=wire.random16())
+        self._unary("TaskService/Cancel", request, "CancelResponse", _nothing)
+
+    @property
+    def raw(self) -> Raw:
+        """The calls of the contract, as they are: ``c.raw.TaskService.Get(id="...")``."""
+        return Raw(self)
+
+
+class _Then:
+    """The end of a call of a thread."""
+
+    __slots__ = ("before", "f")
+
+    def __init__(self, f: Callable[[Call, Callable[[Call], None]], None], before: Callable[[Call], None]) -> None:
+        self.f = f
+        self.before = before
+
+    def __call__(self, c: Call) -> None:
+        self.f(c, self.before)
+
+
+def _submit(e: engine.Engine, calls: list[Call]) -> None:
+    for c in calls:
+        e.producer.submit(c)
+
+
+def _nothing(r: Any) -> None:
+    pass
+
+
+def _late() -> MillraceError:
+    e = errors.DeadlineExceeded("the timeout is over", outcome="refused")
+    e.ended_here = True
+    return e
+
+
+def mark(e: BaseException, calls: list[Call]) -> None:
+    """Note on what ends a caller whether one of its calls may be applied: outcome_of reads it."""
+    left = any(c.unsure or c.state == SENT for c in calls)
+    try:
+        e.millrace_outcome = "unknown" if left else "refused"  # type: ignore[attr-defined]
+    except AttributeError:
+        pass
+
+
+__all__ = ["Client", "Handle", "Tx", "faults"]
