@@ -34,9 +34,9 @@ class Changes:
         """Return a keyspace whose changes are part of this commit."""
         return TxKeyspace(self, keyspace)
 
-    def repo(self, name: str) -> TxRepo:
-        """Return a repository whose changes are part of this commit."""
-        return TxRepo(self, name)
+    def repo(self, name: str, *, tag: str = "") -> TxRepo:
+        """Return a repository whose changes are part of this commit. tag is the repository's, if it has one."""
+        return TxRepo(self, name, tag)
 
     def collection(self, name: str) -> TxCollection:
         """Return a collection whose changes are part of this commit."""
@@ -146,15 +146,16 @@ class TxKeyspace:
 class TxRepo:
     """A repository within a commit. All its changes are one op, a transaction of refs."""
 
-    def __init__(self, to: Changes, name: str) -> None:
+    def __init__(self, to: Changes, name: str, tag: str = "") -> None:
         self._to = to
         self._name = name
+        self._tag = tag
         self._op: Any = None
 
     def _change(self, kind: int, ref: str, message: str, **fields: str | None) -> None:
         if self._op is None or self._op not in self._to._ops:
             self._op = self._to._op()
-            self._op.ref_transaction.repo = self._name
+            self._op.ref_transaction.repo, self._op.ref_transaction.tag = self._name, self._tag
         c = self._op.ref_transaction.changes.add(kind=kind, name=ref, message=message)
         for name, value in fields.items():
             if value is not None:
@@ -165,8 +166,13 @@ class TxRepo:
         self._change(1, ref, message, new=new)
 
     def update(self, ref: str, new: str, old: str | None = None, *, message: str = "") -> None:
-        """Move a ref, with old only from there."""
-        self._change(2, ref, message, new=new, old=old)
+        """Move a ref, with old only from there. An empty old means that it must not exist, an empty new removes it."""
+        if old == "" and new:
+            self.create(ref, new, message=message)
+        elif new:
+            self._change(2, ref, message, new=new, old=old)
+        else:
+            self.delete(ref, old or None, message=message)
 
     def delete(self, ref: str, old: str | None = None, *, message: str = "") -> None:
         """Remove a ref, with old only from there."""

@@ -1,0 +1,91 @@
+"""The parent's side of the process that keeps leases while C code holds the interpreter's lock."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .engine import Engine
+    from .lane import Attempt
+
+_BEAT = 0.1  # seconds
+
+
+class Helper:
+    """Starts the process, and tells it of leases. All of it is the I/O thread's."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        env = dict(os.environ)
+        here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+        env["PYTHONPATH"] = here + (os.pathsep + env["PYTHONPATH"] if env.get("PYTHONPATH") else "")
+        # It is in a process group of its own, so that a signal to the group of its parent leaves it until the drain is over.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "millrace_sdk._renew"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            env=env,
+            start_new_session=True,
+        )
+        assert self._process.stdin is not None
+        self._pipe = self._process.stdin.fileno()
+        os.set_blocking(self._pipe, False)
+        self._waiting = bytearray()
+        self._told: tuple[str, str] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._tick()
+
+    def _tick(self) -> None:
+        """Tell the helper that this process goes on, and where the server is."""
+        self._timer = self._engine.io.loop.call_later(_BEAT, self._tick)
+        address = self._engine.leaders.address(0)
+        if self._told != (address, self._engine.token):
+            self._told = (address, self._engine.token)
+            tls = self._engine.options.tls
+            where = {
+                "address": address,
+                "tls": bool(tls),
+                "roots": tls.decode() if isinstance(tls, bytes) else "",
+                "metadata": self._engine.metadata(),
+            }
+            self._write("!" + json.dumps(where))
+        self._write(".")
+
+    def _write(self, line: str) -> None:
+        self._waiting += line.encode() + b"\n"
+        try:
+            n = os.write(self._pipe, self._waiting)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._waiting.clear()
+            return
+        del self._waiting[:n]
+
+    def hold(self, attempts: Sequence[Attempt]) -> None:
+        """Tell of leases."""
+        for t in attempts:
+            self._write(f"+{t.id} {t.token} {round(t.length * 1000)}")
+
+    def forget(self, t: Attempt) -> None:
+        """Tell of the end of a lease."""
+        self._write(f"-{t.id} {t.token}")
+
+    def close(self) -> None:
+        """End the process."""
+        if self._timer is not None:
+            self._timer.cancel()
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
