@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -18,7 +19,7 @@ def vectors(name: str) -> Any:
 
 def test_places_of_keys() -> None:
     for v in vectors("placement.json")["keys"]:
-        key = v["key"].encode() if "key" in v else bytes.fromhex(v["key_hex"])
+        key = v["key"].encode() if "key" in v else base64.b64decode(v["key_base64"])
         for p, want in v["partitions"].items():
             assert place.key_place(key, int(p)) == want, v
 

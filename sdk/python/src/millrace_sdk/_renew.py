@@ -1,8 +1,8 @@
 """The helper process that keeps leases while its parent cannot: ``python -m millrace_sdk._renew``.
 
-It reads lines from standard input and ends with it: "! JSON" is where the server is, "+ID TOKEN MS" a lease of that length,
-"-ID TOKEN" its end, and "." the parent's beat. When the beat is late by a sixth of a lease, it renews that lease by unary
-calls, every third of its length, until the beat comes again.
+It reads lines from standard input and ends with it: "! JSON" is where the server is, "+ID TOKEN MS" a lease of that
+length, "-ID TOKEN" its end, and "." the parent's beat. When the beat is late by a sixth of a lease, it renews that
+lease by unary calls, every third of its length, until the beat comes again, or was late for as long as "stall" says.
 """
 
 from __future__ import annotations
@@ -58,6 +58,8 @@ class Helper:
         out: list[tuple[str, str]] = []
         with self._lock:
             late = now - self._beat
+            if late > self._server.get("stall", 600.0):
+                return []  # a parent that hangs must not hold tasks for ever
             for key, lease in self._leases.items():
                 if late > lease[0] / 6 and now >= lease[1]:
                     out.append(key)

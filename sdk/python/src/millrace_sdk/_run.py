@@ -20,7 +20,6 @@ class Invocation:
         self._job = job
         self._t = t
         self._attempt = attempt
-        self._result: tuple[bytes, str] = (b"", "")
 
     def args(self) -> Any:
         """Read the arguments; what does not fit their type is fatal."""
@@ -72,7 +71,7 @@ class Invocation:
 
     def _returned(self, value: Any) -> None:
         try:
-            self._result = codec.encode_with(self._job.result_codec, value)
+            self._t._result = codec.encode_with(self._job.result_codec, value)
         except (ValueError, TypeError) as e:
             raise errors.Fatal(e, code="invalid_result") from e
         self._complete()
@@ -80,7 +79,7 @@ class Invocation:
     def _complete(self) -> None:
         t = self._t
         effects = t._fx._encode() if t._fx is not None else None
-        data, kind = self._result
+        data, kind = t._result
         if self._attempt.complete(data, kind, effects, t._refused is not None) + 64 > wire.FRAME_BYTES:
             self._attempt.fail("TOO_LARGE", "result and effects are larger than a frame", fatal=True)
 

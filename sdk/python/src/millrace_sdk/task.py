@@ -96,6 +96,7 @@ class Task(Generic[A]):
         self._refused: Callable[[errors.MillraceError], Any] | None = None
         self._fx: Effects | None = None
         self._checkpoint: bytes | None = m.checkpoint or None
+        self._result: tuple[bytes, str] = (b"", "")  # of the handler, encoded
         self._running: Any = None  # the asyncio.Task of an async handler
         self._started = False
         self.id: str = m.id

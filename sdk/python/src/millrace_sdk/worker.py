@@ -442,7 +442,7 @@ class Worker:
             if self.renew == "process":
                 from ._core.helper import Helper
 
-                core.helper = Helper(engine)
+                core.helper = Helper(engine, self.stall)
             if self._stop_early:
                 core.stop()
             try:

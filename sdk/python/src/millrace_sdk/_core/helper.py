@@ -21,12 +21,13 @@ _BEAT = 0.1  # seconds
 class Helper:
     """Starts the process, and tells it of leases. All of it is the I/O thread's."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, stall: float) -> None:
         self._engine = engine
+        self._stall = stall
         env = dict(os.environ)
         here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
         env["PYTHONPATH"] = here + (os.pathsep + env["PYTHONPATH"] if env.get("PYTHONPATH") else "")
-        # It is in a process group of its own, so that a signal to the group of its parent leaves it until the drain is over.
+        # In a session of its own, so that a signal to the group of its parent leaves it until the drain is over.
         self._process = subprocess.Popen(
             [sys.executable, "-m", "millrace_sdk._renew"],
             stdin=subprocess.PIPE,
@@ -53,6 +54,7 @@ class Helper:
                 "address": address,
                 "tls": bool(tls),
                 "roots": tls.decode() if isinstance(tls, bytes) else "",
+                "stall": self._stall,
                 "metadata": self._engine.metadata(),
             }
             self._write("!" + json.dumps(where))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from .engine import Engine
 
 QUEUED, SENT, ENDED = range(3)
-_CLOSE_STREAM = 1.0  # seconds for the server to end a stream on which nothing is left
 _COARSE = 2.0  # seconds: longer timeouts share timers
 _STEP = 0.25
 
@@ -176,6 +175,7 @@ class Producer:
         self.session = Session(engine, self)
         self.creates: deque[Call] = deque()
         self.commits: deque[Call] = deque()
+        self._gone = 0  # calls that ended in a queue, and lie there still
         self._turn = False
         self._started = False
         self._open: set[Call] = set()
@@ -227,11 +227,21 @@ class Producer:
         return e
 
     def _end(self, c: Call, e: MillraceError | None) -> None:
+        if c.state == QUEUED:
+            self._gone += 1
+            if self._gone >= 64 and 2 * self._gone > len(self.creates) + len(self.commits):
+                self._sweep()
         c.state, c.error = ENDED, e
         self._open.discard(c)
         if c.key is not None:
             self._unwatch(c)
         c.done(c)
+
+    def _sweep(self) -> None:
+        """Drop the calls from the queues that have ended there."""
+        self._gone = 0
+        self.creates = deque(c for c in self.creates if c.state == QUEUED)
+        self.commits = deque(c for c in self.commits if c.state == QUEUED)
 
     def answered(self, c: Call, e: MillraceError | None) -> None:
         """Take the answer to a call that was sent: its end, or a reason to repeat it."""
@@ -408,6 +418,9 @@ class Producer:
 
     def idle(self) -> bool:
         """Report whether nothing waits to be written."""
+        for queue in (self.creates, self.commits):
+            while queue and queue[0].state != QUEUED:
+                queue.popleft()
         return not self.creates and not self.commits and not self._ask and not self._forget and not self._undecided
 
     def next(self, seq: int) -> tuple[bytes, Any] | None:
@@ -519,7 +532,7 @@ class Producer:
         for w in self._undecided + [w for ws in waiting.values() for w in ws]:
             w.done(None, faults.closed())
         self._undecided = []
-        await self.session.drain(max(within, _CLOSE_STREAM))
+        await self.session.drain(within)
 
 
 def _lacking(what: str) -> MillraceError:
