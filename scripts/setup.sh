@@ -36,7 +36,8 @@ if ! scripts/clients.sh >/dev/null; then
 	fi
 	echo 'setup: without these git clients, no test drives them'
 fi
-may npm npm 'no reader makes TypeScript of the OpenAPI document'
+may npm npm 'no reader makes TypeScript of the OpenAPI document, and the SDK of TypeScript is left out'
+may python3 python3-venv 'the SDK of Python is left out'
 if [ "${1:-}" = race ]; then
 	need gcc 'gcc' 'the race detector is linked by it'
 	if ! printf '#include <stdlib.h>\n' | gcc -E - >/dev/null 2>&1; then

@@ -30,6 +30,10 @@ lint=$SECONDS
 scripts/openapi.sh || status=1
 openapi=$((SECONDS - lint))
 
+# Before the tests of Go: scenarios start the agents that this builds.
+scripts/sdk.sh || status=1
+sdk=$((SECONDS - lint - openapi))
+
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 (cd tools && go build -o "$bin/testcount" ./testcount)
@@ -43,10 +47,11 @@ export TESTCOUNT_CPU=$bin/cpu
 		# The longest begin first, and more at once than there are processors: tests of real processes mostly wait. The
 		# timeout is for one that hangs, not for a slow machine.
 		go test -json -exec "$bin/testcount -run" -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
-			./test/e2e ./internal/node ./test/chaos ./internal/sim ./internal/lint ./bench/load ./sdk/go ./internal/gitobj ./internal/api ./... || failed=1
+			./test/e2e ./internal/node ./test/sdk ./test/chaos ./internal/sim ./internal/lint ./bench/load ./sdk/go ./internal/gitobj ./internal/api ./... || failed=1
 	part lint "$lint"
 	part openapi "$openapi"
-	part tests $((SECONDS - lint - openapi))
+	part sdk "$sdk"
+	part tests $((SECONDS - lint - openapi - sdk))
 	exit "$failed"
 } | "$bin/testcount" -cpu "$TESTCOUNT_CPU" -budgets scripts/budgets.txt || status=1
 exit "$status"

@@ -596,7 +596,13 @@ class Agent:
         self.worker_ended.set()
 
     def _settled(self, s: mr.Settled) -> None:
-        line: dict[str, Any] = {"event": "settled", "id": s.id, "attempt": s.attempt}
+        line: dict[str, Any] = {
+            "event": "settled",
+            "id": s.id,
+            "attempt": s.attempt,
+            "op": s.op,
+            "replayed": s.replayed,
+        }
         line |= {"state": s.state} if s.error is None else {"err": error(s.error)}
         say(line)
 

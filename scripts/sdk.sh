@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Lint, types and tests of the SDKs of Python and TypeScript; each runner prints its own summary. The scenarios, which hold all languages to
+# one behaviour, are tests of Go: test/sdk.
+#
+#   scripts/sdk.sh          all of it; a language that is not set up is left out, and is a failure where MILLRACE_SDK_REQUIRED is 1
+set -euo pipefail
+cd "$(dirname "$0")/.."
+status=0
+scripts/sdk-setup.sh || status=1
+
+if [ -x .cache/py/bin/pytest ]; then
+	py=$PWD/.cache/py/bin
+	(
+		cd sdk/python
+		"$py/ruff" format --check -q . && "$py/ruff" check -q . && "$py/mypy" --no-error-summary && "$py/pytest" -p no:cacheprovider
+	) || status=1
+fi
+if [ -x sdk/typescript/node_modules/.bin/vitest ]; then
+	(
+		cd sdk/typescript
+		npx biome check . && npx tsc --noEmit && npx tsdown --config tsdown.agent.config.ts --silent && npx vitest run --reporter=dot
+	) || status=1
+fi
+exit "$status"
