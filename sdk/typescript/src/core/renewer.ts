@@ -37,7 +37,7 @@ function lostOf(b, items) {
 		if (tag >>> 3 !== 1) { p = end; continue; }
 		while (p < end) {
 			const t = read();
-			if ((t & 7) === 2) { p += read(); continue; }
+			if ((t & 7) === 2) { const n = read(); p += n; continue; }
 			const v = read();
 			if (t >>> 3 === 1 && v) lost.push(items[i]);
 		}
@@ -79,8 +79,8 @@ async function look() {
 	const answer = await send(due);
 	busy = false;
 	if (!answer) return;
-	for (const l of due) l.next = Date.now() + l.lease / 3;
 	const lost = lostOf(answer, due);
+	for (const l of due) l.next = Date.now() + l.lease / 3;
 	for (const l of lost) leases.delete(l.id + l.token);
 	if (lost.length) parentPort.postMessage({ lost: lost.map((l) => [l.id, l.token]) });
 }
