@@ -205,12 +205,12 @@ func (a *Agent) Await(want map[string]any, d time.Duration) (map[string]any, err
 	}
 }
 
-// Seen reports whether an event with all of the fields came so far.
+// Seen reports whether an event with all of the fields came so far that no step took.
 func (a *Agent) Seen(want map[string]any) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.events {
-		if differs(want, e.fields) == "" {
+		if !e.taken && differs(want, e.fields) == "" {
 			return true
 		}
 	}

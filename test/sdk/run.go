@@ -20,13 +20,14 @@ import (
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
-// stepWait bounds each step. It is only reached when something hangs.
-const stepWait = 40 * time.Second
+// StepWait bounds each step. It is only reached when something hangs.
+const StepWait = 40 * time.Second
 
 // run is a scenario that is played for one language, or for a pair.
 type run struct {
 	s       *Scenario
 	dir     string
+	wait    time.Duration // the bound of each step
 	servers map[string]*server
 	links   map[string]*proc.Proxy
 	agents  map[string]*Agent
@@ -41,11 +42,11 @@ type server struct {
 	client *millrace.Client
 }
 
-// Play plays a scenario with agents that have the command lines, the partner's being the second. What it started has ended when it
-// returns. An error tells the step, and what was said.
-func (s *Scenario) Play(ctx context.Context, program, dir string, lines [2][]string) (err error) {
+// Play plays a scenario with agents that have the command lines, the partner's being the second; each step may take wait. What it started
+// has ended when it returns. An error tells the step, and what was said.
+func (s *Scenario) Play(ctx context.Context, program, dir string, wait time.Duration, lines [2][]string) (err error) {
 	r := &run{
-		s: s, dir: dir, servers: map[string]*server{}, links: map[string]*proc.Proxy{}, agents: map[string]*Agent{},
+		s: s, dir: dir, wait: wait, servers: map[string]*server{}, links: map[string]*proc.Proxy{}, agents: map[string]*Agent{},
 		kept: map[string]any{}, open: map[string]<-chan Answer{},
 	}
 	defer func() {
@@ -64,7 +65,7 @@ func (s *Scenario) Play(ctx context.Context, program, dir string, lines [2][]str
 	}
 	for i := range s.Steps {
 		step := &s.Steps[i]
-		ctx, cancel := context.WithTimeout(ctx, stepWait)
+		ctx, cancel := context.WithTimeout(ctx, wait)
 		err := r.step(ctx, step)
 		cancel()
 		if err != nil {
@@ -137,7 +138,7 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 	if err != nil {
 		return err
 	}
-	_, err = answered(c, stepWait)
+	_, err = answered(c, r.wait)
 	return err
 }
 
@@ -278,7 +279,7 @@ func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
 			}
 			return nil, nil
 		}
-		return a.Await(want, stepWait)
+		return a.Await(want, r.wait)
 	case "signal":
 		sig, ok := map[any]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL, "SIGSTOP": syscall.SIGSTOP, "SIGCONT": syscall.SIGCONT}[value]
 		if !ok {
@@ -286,7 +287,7 @@ func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
 		}
 		return nil, a.Signal(sig)
 	case "exit":
-		got, err := a.Exit(stepWait)
+		got, err := a.Exit(r.wait)
 		if want := fmt.Sprint(value); err == nil && want != fmt.Sprint(got) {
 			err = fmt.Errorf("the agent ended with %d, not %s", got, want)
 		}
@@ -296,7 +297,7 @@ func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
 		if c == nil {
 			return nil, fmt.Errorf("no step started %v", value)
 		}
-		return answered(c, stepWait)
+		return answered(c, r.wait)
 	}
 	if s.Word == "wait" || s.Word == "get" || s.Word == "cancel" { // by the id alone, or by what was kept
 		value = withID(value)
@@ -309,7 +310,7 @@ func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
 		r.open[s.As] = c
 		return nil, nil
 	}
-	return answered(c, stepWait)
+	return answered(c, r.wait)
 }
 
 // withID makes fields of an id, or of what a step kept of a task.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,10 +105,38 @@ func play(t *testing.T, name string, s *Scenario, a, b Language) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
-		if err := s.Play(ctx, program, t.TempDir(), [2][]string{a.Line, b.Line}); err != nil {
+		if err := s.Play(ctx, program, t.TempDir(), StepWait, [2][]string{a.Line, b.Line}); err != nil {
 			t.Errorf("%s\n%v", s.Name, err)
 		}
 	})
+}
+
+// TestPlantedBugsAreFound plays each scenario that names a planted bug with that bug in the SDK: it must fail. The SDK of Go has such bugs
+// as patches, in test/mutants.
+func TestPlantedBugsAreFound(t *testing.T) {
+	if os.Getenv("MILLRACE_CHECK") != "1" {
+		t.Skip("MILLRACE_CHECK=1 plays it: it waits for what does not come")
+	}
+	all, err := Load(filepath.Join(root, "sdk", "scenarios"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range all {
+		for _, l := range languages(t) {
+			if s.Mutant == "" || !s.For(l.Name) || l.Name == "go" {
+				continue
+			}
+			t.Run(s.File+"/"+l.Name+"/"+s.Mutant, func(t *testing.T) {
+				t.Parallel()
+				line := append(slices.Clone(l.Line), "--mutant", s.Mutant)
+				if err := s.Play(t.Context(), program, t.TempDir(), 10*time.Second, [2][]string{line, line}); err == nil {
+					t.Errorf("the bug %s is not found", s.Mutant)
+				} else if !strings.Contains(err.Error(), s.File+".yaml:") {
+					t.Errorf("the scenario did not begin: %v", err)
+				}
+			})
+		}
+	}
 }
 
 // TestAScenarioIsReadStrictly tries files that mean nothing.

@@ -1,8 +1,8 @@
 // Planted bugs, so that scenarios are seen to fail where they must. Each patches the SDK as it runs.
 import { Lane } from "../src/core/lane.js";
+import { newId } from "../src/core/place.js";
 import { Producer } from "../src/core/producer.js";
 import { Renewer } from "../src/core/renewer.js";
-import * as retry from "../src/core/retry.js";
 import { Worker } from "../src/worker.js";
 
 const bugs: Record<string, () => void> = {
@@ -23,14 +23,46 @@ const bugs: Record<string, () => void> = {
 	"loop-renew": () => {
 		Renewer.prototype.add = () => {};
 	},
+	"retry-refused": () => {
+		const create = Producer.prototype.create;
+		Producer.prototype.create = async function (spec, o) {
+			for (;;) {
+				try {
+					return await create.call(this, spec, o);
+				} catch {
+					await new Promise((r) => setTimeout(r, 50));
+				}
+			}
+		};
+	},
+	"new-id": () => {
+		const next = Producer.prototype.next;
+		Producer.prototype.next = function (room) {
+			const o = next.call(this, room);
+			if (!o) return o;
+			const { frame, lost } = o;
+			let tasks: { id: string }[] = [];
+			return {
+				...o,
+				frame: (seq) => {
+					const f = frame(seq);
+					if (f?.$case === "create") tasks = f.value.tasks;
+					return f;
+				},
+				lost: () => {
+					for (const t of tasks) t.id = newId();
+					lost();
+				},
+			};
+		};
+	},
 	"settle-lost": () => {
 		Lane.prototype.lose = () => {};
 	},
 	"no-drain": () => {
 		const run = Worker.prototype.run;
-		Worker.prototype.run = function (o = {}) {
-			Object.assign((this as unknown as { drainMs?: number }) ?? {}, {});
-			process.once("SIGTERM", () => process.kill(process.pid, "SIGTERM"));
+		Worker.prototype.run = function (o) {
+			process.once("SIGTERM", () => setImmediate(() => process.emit("SIGTERM")));
 			return run.call(this, o);
 		};
 	},
@@ -41,6 +73,3 @@ export function plant(name: string): void {
 	if (!bug) throw new Error(`there is no planted bug ${name}`);
 	bug();
 }
-
-void Producer;
-void retry;

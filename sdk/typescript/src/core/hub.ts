@@ -21,6 +21,8 @@ export class Hub {
 	readonly namespace: string;
 	readonly logger: Logger;
 	token: string;
+	/** No server has let a stream in since the last one broke. */
+	unreached = false;
 	features: ReadonlySet<string> | undefined;
 	#addresses: string[];
 	#current: string;
@@ -85,6 +87,7 @@ export class Hub {
 
 	/** The node was not reached: the next one is tried. */
 	missed(): void {
+		this.unreached = true;
 		const i = this.#addresses.indexOf(this.#current);
 		this.#go(this.#addresses[(i + 1) % this.#addresses.length]!);
 	}
@@ -97,6 +100,7 @@ export class Hub {
 		this.features = new Set(w.features);
 		this.nodesAre(w.nodes);
 		this.#toldAt = 0;
+		this.unreached = false;
 	}
 
 	/** Says once a minute that the server is not reached. */

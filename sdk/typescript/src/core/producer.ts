@@ -157,7 +157,13 @@ export class Producer implements Role {
 				this.#open.delete(c);
 				if (c.over) continue;
 				// What a server may have seen is unknown; what never left is not sent any more.
-				c.refuse({ code: "DEADLINE_EXCEEDED", message, outcome: c.left > 0 ? "unknown" : "refused", cause });
+				if (c.left === 0 && cause === undefined && this.hub.unreached) {
+					c.refuse({
+						code: "UNAVAILABLE",
+						message: `the server ${this.hub.address} is not reached`,
+						outcome: "refused",
+					});
+				} else c.refuse({ code: "DEADLINE_EXCEEDED", message, outcome: c.left > 0 ? "unknown" : "refused", cause });
 			}
 		};
 		const abort = (): void => expire(o.signal!.reason, "the caller gave up");

@@ -107,9 +107,10 @@ export class Session {
 	/** Half-closes the stream once all is acknowledged, or after a bound in milliseconds, and resolves when it is over. */
 	async finish(most: number): Promise<void> {
 		const late = Date.now() + most;
+		this.#flush(); // what was queued in this turn leaves too
 		while (this.#state === "serving" && this.#unacked.size > 0 && Date.now() < late) {
-			this.#flush();
 			await new Promise((r) => setTimeout(r, 5));
+			this.#flush();
 		}
 		const before = this.#state;
 		this.#state = "finished";
