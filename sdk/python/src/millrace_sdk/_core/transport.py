@@ -23,6 +23,7 @@ import grpc
 
 VERSION = "0.1.0"
 
+_CLOSE_AFTER = 0.5  # seconds
 _ROOM = 4  # frames that wait for the thread which sends them: what comes later is gathered into fewer
 
 
@@ -230,7 +231,8 @@ class GrpcTransport:
 
         def ended(e: StatusError | None) -> None:
             outbox.put(None)  # frees gRPC's thread
-            channel.close()
+            # Closed under the thread that waits for its events, a channel of older versions of grpcio ends the process.
+            self._io.loop.call_later(_CLOSE_AFTER, channel.close)
             on_end(e)
 
         reader = _Reader(self._io, call, on_frames, ended)
