@@ -1,0 +1,53 @@
+"""The code blocks of the guide and of the README run, each file in one go."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+import signal
+import sys
+import threading
+import types
+from typing import Any
+
+import pytest
+from conftest import ROOT
+
+from millrace_sdk.testing import DevServer
+
+FILES = [ROOT / "docs/start/python.md", ROOT / "sdk/python/README.md"]
+
+
+def blocks(path: pathlib.Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", path.read_text(), re.S | re.M)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_blocks(path: pathlib.Path, millrace_server: DevServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MILLRACE_URL", millrace_server.url)
+    monkeypatch.setenv("MILLRACE_TOKEN", millrace_server.token)
+    # A module of its own, so that types are found by their names.
+    module = types.ModuleType("guide")
+    monkeypatch.setitem(sys.modules, "guide", module)
+    found = blocks(path)
+    assert found
+    for n, block in enumerate(found):
+        stop = threading.Event()
+        if ".run()" in block:
+            threading.Thread(target=_signal_when_done, args=(millrace_server, stop), daemon=True).start()
+        try:
+            exec(compile(block, f"{path.name}:{n}", "exec"), module.__dict__)
+        finally:
+            stop.set()
+
+
+def _signal_when_done(server: DevServer, stop: threading.Event) -> None:
+    """Send the signal that ends a worker, once the queues are empty."""
+    with server.client() as c:
+        while not stop.wait(0.02):
+            queues: Any = c.raw.QueueService.List().queues
+            mine = [q for q in queues if q.queue in ("img", "mail", "hello")]
+            if any(q.completed for q in mine) and not any(q.ready + q.running + q.scheduled for q in mine):
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
