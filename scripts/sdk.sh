@@ -7,6 +7,9 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
 scripts/sdk-setup.sh || status=1
+mkdir -p .cache
+go build -trimpath -tags "${TAGS:-invariants}" -o .cache/millrace ./cmd/millrace
+export MILLRACE_BIN=$PWD/.cache/millrace
 
 if [ -x .cache/py/bin/pytest ]; then
 	py=$PWD/.cache/py/bin

@@ -261,12 +261,14 @@ export class Recorder extends Client {
 /** A server that a test started. */
 export interface DevServer {
 	url: string;
+	/** host:port of its REST routes; empty without them. */
+	http: string;
 	token: string;
 	stop(): Promise<void>;
 }
 
-/** Starts `millrace serve --dev` with data of its own. binary: default MILLRACE_BIN, then millrace on PATH. */
-export async function devServer(o: { binary?: string } = {}): Promise<DevServer> {
+/** Starts `millrace serve --dev` with data of its own. binary: default MILLRACE_BIN, then millrace on PATH. http: with REST. */
+export async function devServer(o: { binary?: string; http?: boolean } = {}): Promise<DevServer> {
 	const dir = mkdtempSync(join(tmpdir(), "millrace-"));
 	const token = join(dir, "token");
 	const flags = [
@@ -278,7 +280,7 @@ export async function devServer(o: { binary?: string } = {}): Promise<DevServer>
 		"--listen",
 		"127.0.0.1:0",
 		"--http",
-		"off",
+		o.http ? "127.0.0.1:0" : "off",
 		"--admin",
 		"off",
 		"--token-file",
@@ -288,20 +290,21 @@ export async function devServer(o: { binary?: string } = {}): Promise<DevServer>
 		stdio: ["ignore", "pipe", "inherit"],
 	});
 	const over = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-	const address = await new Promise<string>((resolve, reject) => {
+	const told = await new Promise<{ grpc: string; http?: string }>((resolve, reject) => {
 		child.once("error", reject);
 		void over.then(() => reject(new Error("the server ended before it served")));
 		createInterface({ input: child.stdout! }).on("line", (line) => {
 			try {
-				const told = JSON.parse(line) as { grpc?: string };
-				if (told.grpc) resolve(told.grpc);
+				const first = JSON.parse(line) as { grpc?: string; http?: string };
+				if (first.grpc) resolve(first as { grpc: string });
 			} catch {
 				// a line that is not for us
 			}
 		});
 	});
 	return {
-		url: address,
+		url: told.grpc,
+		http: told.http ?? "",
 		token: readFileSync(token, "utf8").trim(),
 		stop: async () => {
 			child.kill("SIGTERM");
