@@ -11,11 +11,11 @@ import (
 var fixedPort = regexp.MustCompile(`^(localhost|127\.\d+\.\d+\.\d+|0\.0\.0\.0|\[::1?\])?:[1-9]\d{0,4}$`)
 
 // checkSleep finds tests, and what exists for tests, that wait by the clock or listen on a fixed port. Real processes
-// (test/e2e, test/chaos) may sleep; so may a function given to synctest.Test, where no time passes.
+// (test/e2e, test/chaos, test/sdk) may sleep; so may a function given to synctest.Test, where no time passes.
 func checkSleep(t *tree) []finding {
 	var out []finding
 	t.each(func(p *pkg, s *source) {
-		if !s.test && !isKit(p.dir) || within(p.dir, "test/e2e") || within(p.dir, "test/chaos") {
+		if !s.test && !isKit(p.dir) || within(p.dir, "test/e2e") || within(p.dir, "test/chaos") || within(p.dir, "test/sdk") {
 			return
 		}
 		// bubbles are the calls of synctest.Test so far. A call is visited before what is inside of it.

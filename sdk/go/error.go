@@ -119,6 +119,10 @@ var ErrClosed = fault.ErrClosed
 // ErrCancelled). It differs from ErrLeaseLost in that the handler may still complete.
 var ErrCancelled = fault.ErrCancelled
 
+// ErrStopped is what the cause of a handler's context is when its worker stops and the time of DrainTimeout is over: the task is given
+// back, whatever the handler returns. Task.Stopping tells of the stop before that.
+var ErrStopped = fault.ErrStopped
+
 // OutcomeOf tells how the call that returned err ended. An error that this package did not make, such as that of an
 // encoder, refused the call; one that only says that a context ended leaves it unknown.
 func OutcomeOf(err error) Outcome {

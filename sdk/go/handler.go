@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"runtime/debug"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 type handler func(ctx context.Context, t *Task) (result []byte, contentType string, err error)
 
 // Handle makes w run fn for tasks of this job, and take tasks of its queue. ctx ends when the lease is lost, with the cause
-// ErrLeaseLost; what fn returns then changes nothing. It ends with ErrCancelled when the task's cancel was asked for: an error that fn
+// ErrLeaseLost; what fn returns then changes nothing. It ends with ErrStopped when the worker stops and its time to drain is over. It ends with ErrCancelled when the task's cancel was asked for: an error that fn
 // returns then cancels the task, while a result completes it, if that comes before the queue's CancelGrace is over. Else an error fails the attempt: it is tried again as the job's Retry
 // and Attempts say, or as Fatal, RetryIn, Snooze and Release do. A panic is a failure with its stack. Call it before Run.
 func (j *JobOf[A, R]) Handle(w *Worker, fn func(ctx context.Context, t *Task, args A) (R, error)) {
@@ -29,7 +30,7 @@ func (j *JobOf[A, R]) handler(d Codec, fn func(ctx context.Context, t *Task, arg
 	return func(ctx context.Context, t *Task) ([]byte, string, error) {
 		var args A
 		if err := decode(codec, t.Payload, &args); err != nil {
-			return nil, "", err
+			return nil, "", Fatal(invalidArgsError{err})
 		}
 		result, err := fn(ctx, t, args)
 		if err != nil {
@@ -178,7 +179,17 @@ func failureOf(err error) session.Failure {
 	return f
 }
 
-// codeOf returns the code of a failure: that of an *Error, of an error with the method ErrorCode, panic, or error.
+// invalidArgsError ends a task whose arguments cannot be read: no later attempt would read them.
+type invalidArgsError struct{ error }
+
+// Unwrap returns why.
+func (e invalidArgsError) Unwrap() error { return e.error }
+
+// ErrorCode is the code that SDKs of all languages give it.
+func (e invalidArgsError) ErrorCode() string { return "invalid_args" }
+
+// codeOf returns the code of a failure: that of an *Error, of an error with the method ErrorCode, panic, the name of the first type in the
+// chain of errors that is not one of plain text, or error.
 func codeOf(err error) string {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return string(e.Code)
@@ -190,5 +201,24 @@ func codeOf(err error) string {
 	if errors.As(err, &coder) {
 		return coder.ErrorCode()
 	}
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if name := typeName(e); name != "" {
+			return name
+		}
+	}
 	return "error"
+}
+
+// typeName is the name of an error's type, without its package; empty for a type that is not exported, and for those of errors that are only
+// text or that only wrap another.
+func typeName(err error) string {
+	t := reflect.TypeOf(err)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch pkg := t.PkgPath(); {
+	case t.Name() == "" || t.Name()[0] < 'A' || t.Name()[0] > 'Z', pkg == "errors", pkg == "fmt":
+		return ""
+	}
+	return t.Name()
 }

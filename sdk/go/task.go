@@ -55,6 +55,10 @@ func (t *Task) CancelReason() string {
 	return ""
 }
 
+// Stopping is closed when the worker begins to drain: it takes no more tasks, and handlers have the time of DrainTimeout before their
+// contexts end with ErrStopped. A long handler may save how far it is, and return. In tests of handlers it is never closed.
+func (t *Task) Stopping() <-chan struct{} { return t.at.Stopping() }
+
 // Effects collects changes that are applied exactly when the task completes, in the same log entry, or not at all. When
 // they are refused the attempt fails, unless OnRefused is set. Errors of other kinds drop them. In a namespace of several
 // partitions all of them are of the task's own: with its tag.

@@ -72,7 +72,7 @@ func Name(name string) WorkerOption { return workerFunc(func(o *workerOptions) {
 func Batch(n int) WorkerOption { return workerFunc(func(o *workerOptions) { o.batch = n }) }
 
 // DrainTimeout sets how long handlers may go on after Run's context has ended. Then their own contexts end, and their tasks are
-// given back when they return, or 2 s later. Default: 30 s.
+// given back when they return, or 2 s later. Default: 25 s, below the 30 s after which Kubernetes kills a process.
 func DrainTimeout(d time.Duration) WorkerOption {
 	return workerFunc(func(o *workerOptions) { o.drain = d })
 }
@@ -92,7 +92,7 @@ const (
 func (c *Client) Worker(opts ...WorkerOption) *Worker {
 	o := workerOptions{
 		slots: 16, name: fmt.Sprintf("%s-%d", wire.Cut(session.HostName(), session.MaxName-20), os.Getpid()), batch: 128,
-		drain: 30 * time.Second,
+		drain: 25 * time.Second,
 	}
 	for _, opt := range opts {
 		opt.worker(&o)

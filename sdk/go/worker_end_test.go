@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,10 +137,23 @@ func TestAHandlerThatIsWaitedForGivesItsTaskBackAfterwards(t *testing.T) {
 
 // TestHandlersThatEndWithTheirContextGiveTheirTasksBack: a worker that ends tells handlers so before it gives tasks back.
 func TestHandlersThatEndWithTheirContextGiveTheirTasksBack(t *testing.T) {
+	var told atomic.Value
+	defer func() {
+		if wrong := told.Load(); wrong != nil {
+			t.Error(wrong)
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) {
 		r := work(t, func(w *Worker) {
-			w.HandleRaw("heeds", func(ctx context.Context, _ *Task) ([]byte, error) {
+			w.HandleRaw("heeds", func(ctx context.Context, t *Task) ([]byte, error) {
+				<-t.Stopping()
+				if ctx.Err() != nil {
+					told.Store("the context had ended before the handler heard that the worker stops")
+				}
 				<-ctx.Done()
+				if !errors.Is(context.Cause(ctx), ErrStopped) {
+					told.Store(context.Cause(ctx).Error())
+				}
 				time.Sleep(time.Second) // cleans up
 				return nil, context.Cause(ctx)
 			})

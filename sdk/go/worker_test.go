@@ -158,8 +158,8 @@ func TestHandlerErrorsDecideHowTheAttemptEnds(t *testing.T) {
 	if f := settle("panic").GetFail(); f.GetError().GetCode() != "panic" || f.Error.Message != "panic: oh no" || !strings.Contains(f.Error.Stack, "worker_test.go") {
 		t.Errorf("panic: got %v", f)
 	}
-	if f := settle("decode").GetFail(); f == nil || f.Fatal {
-		t.Errorf("decode: got %v, want a failure", f)
+	if f := settle("decode").GetFail(); !f.GetFatal() || f.Error.Code != "invalid_args" {
+		t.Errorf("decode: got %v, want a failure for good with the code invalid_args", f)
 	}
 	if s := settle("unheard").GetSnooze(); s.GetDelay().AsDuration() != 30*time.Second {
 		t.Errorf("a kind without a handler: got %v, want a snooze of 30s", s)
@@ -531,8 +531,8 @@ func TestDrainGivesBackWhatDoesNotFinish(t *testing.T) {
 		if sf == nil || len(sf.Items) != 1 || sf.Items[0].GetRelease() == nil {
 			t.Fatalf("got %v, want a release", f)
 		}
-		if d := time.Since(began); d != 30*time.Second {
-			t.Errorf("it was given back after %v, want 30s", d)
+		if d := time.Since(began); d != 25*time.Second {
+			t.Errorf("it was given back after %v, want 25s", d)
 		}
 		st.settled(sf)
 		if err := r.end(); err != nil {

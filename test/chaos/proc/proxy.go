@@ -41,7 +41,7 @@ type Proxy struct {
 	hindered atomic.Int64
 
 	mu      sync.Mutex // guards the fields below
-	target  string // what is dialled
+	target  string     // what is dialled
 	rule    Rule
 	changed chan struct{} // closed and replaced when rule changes, and when the proxy closes
 	conns   map[*net.TCPConn]struct{}

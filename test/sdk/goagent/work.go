@@ -139,6 +139,15 @@ type handler struct {
 
 func (h *handler) run(ctx context.Context, t *millrace.Task, args string) (result []byte, err error) {
 	h.a.say(map[string]any{"event": "begin", "id": t.ID, "job": t.Kind, "attempt": t.Attempt, "args": args})
+	ended := make(chan struct{})
+	defer close(ended)
+	go func() {
+		select {
+		case <-t.Stopping():
+			h.a.say(map[string]any{"event": "stopping", "id": t.ID})
+		case <-ended:
+		}
+	}()
 	defer func() {
 		why := "returned"
 		switch cause := context.Cause(ctx); {
@@ -217,8 +226,8 @@ type codedError struct{ code, message string }
 
 func (e codedError) Error() string { return e.message }
 
-// Code is what the task's error has as its code.
-func (e codedError) Code() string { return e.code }
+// ErrorCode is what the task's error has as its code.
+func (e codedError) ErrorCode() string { return e.code }
 
 // end does a step by which a handler ends without a result.
 func (h *handler) end(s *stepSpec) (done bool, result []byte, err error) {

@@ -59,6 +59,9 @@ const (
 // ErrClosed is the cause of what a closed client refuses.
 var ErrClosed = errors.New("the client is closed")
 
+// ErrStopped is the cause of the contexts of handlers that were still running when their worker's time to drain was over.
+var ErrStopped = errors.New("the worker stopped and gave the task back")
+
 // ErrCancelled is the cause of the context of a handler whose task's cancel was asked for.
 var ErrCancelled = errors.New("the task's cancel was asked for")
 

@@ -79,6 +79,14 @@ type Attempt struct {
 	bytes int
 }
 
+// Stopping is closed when the attempt's worker takes no more tasks; nil, which is never closed, where there is no worker.
+func (t *Attempt) Stopping() <-chan struct{} {
+	if t.l == nil {
+		return nil
+	}
+	return t.l.w.draining
+}
+
 // stage is how far an attempt got with its worker.
 type stage uint8
 

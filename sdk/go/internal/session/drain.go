@@ -1,7 +1,6 @@
 package session
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -97,6 +96,7 @@ func (w *Worker) beginDrain() {
 		return
 	}
 	w.drains = true
+	close(w.draining)
 	for _, l := range w.streams {
 		if l.failed != nil {
 			l.abandon()
@@ -156,7 +156,7 @@ func (w *Worker) endHandlers() {
 		for _, t := range l.held {
 			if t.stage == running {
 				t.stopped = true
-				t.cancel(errDrained)
+				t.cancel(fault.ErrStopped)
 			}
 		}
 	}
@@ -185,9 +185,6 @@ func (w *Worker) giveBack() {
 		l.s.poke()
 	}
 }
-
-// errDrained is the cause of the contexts of handlers that were still running when the time to drain was over.
-var errDrained = errors.New("the worker stopped and gave the task back")
 
 // finishAll ends the handlers' contexts and the goroutines that wait for tasks, and waits at most d for all of them. It
 // returns how many tasks are held still.

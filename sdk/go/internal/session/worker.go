@@ -79,9 +79,10 @@ type Worker struct {
 	// over says that goroutines end when no task waits; quiet is closed when the last of them has.
 	over  bool
 	quiet chan struct{}
-	// drains says that the worker takes no more tasks; drained is closed when it holds none.
-	drains  bool
-	drained chan struct{}
+	// drains says that the worker takes no more tasks; draining is closed then, and drained when it holds none.
+	drains   bool
+	draining chan struct{}
+	drained  chan struct{}
 
 	// slots keeps the slots divided over the streams.
 	slots division
@@ -98,7 +99,8 @@ const (
 func NewWorker(hub *Hub, handlers Handlers, o WorkerOptions) *Worker {
 	w := &Worker{
 		hub: hub, opts: o, handlers: handlers, failed: make(chan error, 1),
-		stopped: make(chan struct{}), drained: make(chan struct{}), quiet: make(chan struct{}),
+		stopped: make(chan struct{}), draining: make(chan struct{}), drained: make(chan struct{}),
+		quiet: make(chan struct{}),
 	}
 	w.streams = []*workerStream{newWorkerStream(w, 0)}
 	w.streams[0].share.slots = o.Slots
