@@ -27,6 +27,8 @@ def blocks(path: pathlib.Path) -> list[str]:
 def test_blocks(path: pathlib.Path, millrace_server: DevServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MILLRACE_URL", millrace_server.url)
     monkeypatch.setenv("MILLRACE_TOKEN", millrace_server.token)
+    namespace = path.stem.lower()
+    monkeypatch.setenv("MILLRACE_NAMESPACE", namespace)
     # A module of its own, so that types are found by their names.
     module = types.ModuleType("guide")
     monkeypatch.setitem(sys.modules, "guide", module)
@@ -35,19 +37,18 @@ def test_blocks(path: pathlib.Path, millrace_server: DevServer, monkeypatch: pyt
     for n, block in enumerate(found):
         stop = threading.Event()
         if ".run()" in block:
-            threading.Thread(target=_signal_when_done, args=(millrace_server, stop), daemon=True).start()
+            threading.Thread(target=_signal_when_done, args=(millrace_server, namespace, stop), daemon=True).start()
         try:
             exec(compile(block, f"{path.name}:{n}", "exec"), module.__dict__)
         finally:
             stop.set()
 
 
-def _signal_when_done(server: DevServer, stop: threading.Event) -> None:
+def _signal_when_done(server: DevServer, namespace: str, stop: threading.Event) -> None:
     """Send the signal that ends a worker, once the queues are empty."""
-    with server.client() as c:
+    with server.client(namespace=namespace) as c:
         while not stop.wait(0.02):
             queues: Any = c.raw.QueueService.List().queues
-            mine = [q for q in queues if q.queue in ("img", "mail", "hello")]
-            if any(q.completed for q in mine) and not any(q.ready + q.running + q.scheduled for q in mine):
+            if any(q.completed for q in queues) and not any(q.ready + q.running + q.scheduled for q in queues):
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
