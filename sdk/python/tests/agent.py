@@ -596,14 +596,8 @@ class Agent:
         self.worker_ended.set()
 
     def _settled(self, s: mr.Settled) -> None:
-        line: dict[str, Any] = {
-            "event": "settled",
-            "id": s.id,
-            "attempt": s.attempt,
-            "op": s.op,
-            "replayed": s.replayed,
-        }
-        line |= {"state": s.state} if s.error is None else {"err": error(s.error)}
+        line: dict[str, Any] = {"event": "settled", "id": s.id, "attempt": s.attempt, "op": s.op}
+        line |= {"state": s.state, "replayed": s.replayed} if s.error is None else {"err": error(s.error)}
         say(line)
 
     async def do_stop(self, c: dict[str, Any]) -> Any:
