@@ -33,7 +33,7 @@ type lawRow struct {
 }
 
 // roots are the folders whose packages are named in full; any other name is below internal.
-var roots = []string{"gen", "cmd", "test", "bench", "sdk", "pkg", "ui", "internal"}
+var roots = []string{"gen", "cmd", "test", "bench", "sdk", "pkg", "examples", "ui", "internal"}
 
 // readLaw parses imports.txt: rows of the form
 //
