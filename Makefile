@@ -39,7 +39,7 @@ soak: ## searches at half load for MINUTES=10, added to the campaign of R-23-sea
 bench-smoke: build ## measure one row of every suite for a second and audit it, to see that the harness works
 	./bin/millrace bench run --profile smoke
 
-generate: ## write gen/ anew from proto/, and docs/reference from the code and the committed results
+generate: ## write gen/ and the messages of the SDKs from proto/, and docs/reference from the code and the committed results
 	scripts/generate.sh
 
 lint: ## formatting, vet, staticcheck, and the repository's own rules

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes gen/ anew from proto/, with the compiler and the plugins that tools/go.mod pins.
+# Writes gen/, and the messages of the SDKs, from proto/, with the compiler and the plugins that tools/go.mod pins.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tags=${TAGS:-invariants} # what is compiled here is compiled elsewhere too
@@ -34,6 +34,11 @@ echo '{}' >gen/openapi/millrace.v1.json
 "$bin/buf" build proto -o "$bin/contract.binpb"
 go run -tags "$tags" ./internal/apidoc <"$bin/contract.binpb" >"$bin/millrace.v1.json"
 cat "$bin/millrace.v1.json" >gen/openapi/millrace.v1.json
+
+# The messages of the SDKs: descriptors for Python, code for TypeScript.
+scripts/sdk-setup.sh
+.cache/py/bin/python sdk/python/scripts/contract.py "$bin/contract.binpb"
+PATH="$bin:$PATH" sdk/typescript/scripts/generate.sh
 
 # NOTICE and the bill of materials: the modules that the program links, as go.mod pins them, and their licenses.
 go test -count=1 -tags "$tags" ./internal/lint -run '^TestTheNoticeAndTheBillOfMaterials' -update

@@ -59,8 +59,9 @@ it.skipIf(!binary)(
 	"adds, commits, waits and reads over fetch (skipped where MILLRACE_BIN names no server)",
 	async () => {
 		const p = new Producer({ url: `http://${server.http}`, token: server.token });
-		const a = await p.add("web", { n: 1 }, { labels: { env: "test" }, headers: { a: "b" } });
-		const again = await p.add("web", { n: 1 }, { id: a.id });
+		const o = { labels: { env: "test" }, headers: { a: "b" } };
+		const a = await p.add("web", { n: 1 }, o);
+		const again = await p.add("web", { n: 1 }, { ...o, id: a.id });
 		expect(again).toEqual({ id: a.id, replayed: true });
 		await p.commit([{ kv_put: { keyspace: "k", key: "a", value: "1" } }]);
 		expect(Buffer.from((await p.get("k", "a"))!.bytes).toString()).toBe("1");

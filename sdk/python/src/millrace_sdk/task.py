@@ -112,7 +112,7 @@ class Task(Generic[A]):
         self.payload: bytes = m.payload
         self.content_type: str = m.content_type
         self.headers: Mapping[str, str] = {h.name: h.value for h in m.headers}
-        self._created_ms, self._run_at_ms, self._max_run_ms = m.created_ms, m.run_at_ms, m.max_run_ms
+        self._created_ms, self._ready_ms, self._max_run_ms = m.created_ms, m.ready_ms, m.max_run_ms
         self._began = datetime.datetime.now(datetime.timezone.utc)
         self.cancelled = Signal()  # the task's cancel was asked for, or its lease is lost: end
 
@@ -135,9 +135,9 @@ class Task(Generic[A]):
         return _of_ms(self._created_ms)
 
     @property
-    def run_at(self) -> datetime.datetime | None:
-        """From when on the task could run; None: from its creation on."""
-        return _of_ms(self._run_at_ms) if self._run_at_ms else None
+    def ready_at(self) -> datetime.datetime | None:
+        """From when on this attempt could run; None: from the creation of the task on."""
+        return _of_ms(self._ready_ms) if self._ready_ms else None
 
     @property
     def deadline(self) -> datetime.datetime | None:

@@ -1,0 +1,9 @@
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+const path = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+
+// The example is a program of users: what it imports by name is this package and what is installed here.
+export default defineConfig({
+	resolve: { alias: { "millrace-sdk": path("src/index.ts"), cheerio: path("node_modules/cheerio") } },
+});
