@@ -57,7 +57,8 @@ left_out() { # tests that keep both processors busy for a minute and more, and f
 	export MILLRACE_CHECK=1
 	# The first two share the processors: the bench's result is not held against anything, and the other one mostly compiles.
 	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|VulnerabilitiesAreFound)' ./test/e2e ./internal/lint &&
-		go test -count=1 -tags "$tags" -timeout 10m ./bench/load
+		go test -count=1 -tags "$tags" -timeout 10m ./bench/load &&
+		MILLRACE_SDK_LONG=1 go test -count=1 -tags "$tags" -timeout 10m -run '^TestPlantedBugs|^TestScenario$/^half_open$' ./test/sdk
 }
 
 # What is drawn at random or in turn is drawn by the commit, so that each change sees other seeds and rows than the last.
@@ -102,6 +103,7 @@ step 'race detector' race_detector
 step 'planted faults' planted_faults
 step 'what make test leaves out' left_out
 step 'simulator' simulator
+step 'SDKs as users install them' scripts/sdk-install.sh
 bugs='planted bugs' # beside linters, which share no files with it
 measured "$bugs" env TAGS="$tags" scripts/mutants.sh >"$bin/bugs.log" 2>&1 &
 planted=$!

@@ -3,9 +3,9 @@
     pip install millrace-sdk Pillow
     python examples/python/thumbs.py [FOLDER]
 
-Each picture is a task. Its worker stores the thumbnail under a key, its colors as a point of a collection, and a count,
-with the completion of the task: all of it or nothing, however often the worker is killed. Without a folder it makes some
-pictures first.
+Each picture is a task. Its worker stores the thumbnail under a key, its colors as a point of a collection, and a
+count, with the completion of the task: all of it or nothing, however often the worker is killed. Without a folder it
+makes some pictures first.
 """
 
 from __future__ import annotations
