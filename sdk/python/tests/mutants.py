@@ -9,10 +9,11 @@ from millrace_sdk._core import faults, lane, producer, wire, work
 
 
 def forget_held() -> None:
-    """A new stream names no leases."""
+    """A new stream names no leases, as those that came before it are forgotten."""
     before = lane.Lane.hello
 
     def hello(self: Any, h: Any) -> None:
+        self.held = {k: t for k, t in self.held.items() if t.stage != lane.OPEN}
         before(self, h)
         del h.held[:]
 
