@@ -55,16 +55,21 @@ class Stream:
         """Send a frame, such as send(ack={"seq": 1})."""
         self._out.put(wire.ServerFrame(**frame))
 
-    def end(self, code: grpc.StatusCode | None = None, text: str = "") -> None:
-        """End the stream, with a status or without an error."""
-        self._out.put((code, text))
+    def end(self, code: grpc.StatusCode | None = None, text: str = "", leader: str = "") -> None:
+        """End the stream, with a status or without an error; with a leader as NOT_LEADER does."""
+        self._out.put((code, text, leader))
 
     def serve(self) -> Iterator[bytes]:
         while True:
             f = self._out.get()
             if isinstance(f, tuple):
+                if f[2]:
+                    e = wire.Error(code="NOT_LEADER", message=f[1], leader=f[2]).SerializeToString()
+                    details = wire.Status(code=14, message=f[1])
+                    details.details.add(type_url="type.googleapis.com/millrace.v1.Error", value=e)
+                    self._context.set_trailing_metadata((("grpc-status-details-bin", details.SerializeToString()),))
                 if f[0] is not None:
-                    self._context.abort(*f)
+                    self._context.abort(f[0], f[1])
                 return
             yield f.SerializeToString()
 

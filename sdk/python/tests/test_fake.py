@@ -320,6 +320,26 @@ def test_several_partitions_are_refused(fake: Fake, client: mr.Client) -> None:
         call.end()
 
 
+def test_a_leader_that_an_error_names_is_followed(fake: Fake, client: mr.Client) -> None:
+    other = Fake()
+    try:
+        call = Background(lambda: note.add(client, "x"))
+        fake.accept().end(grpc.StatusCode.UNAVAILABLE, "not here", leader=other.url)
+        s = other.accept()
+        s.greet(directory=[{"partition": 0, "address": ""}], nodes=[fake.url, other.url])
+        created(s, s.recv("create"))
+        call.end()
+        s.end(grpc.StatusCode.UNAVAILABLE, "gone")  # the leader is asked again, then the other member
+        other.close()
+        call = Background(lambda: note.add(client, "y"))
+        s = fake.accept()
+        s.greet(nodes=[fake.url, other.url])
+        created(s, s.recv("create"))
+        call.end()
+    finally:
+        other.close()
+
+
 def test_what_left_too_long_ago_is_unknown(fake: Fake, client: mr.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(faults, "RESEND_FOR", 0.0)
     call = Background(lambda: note.add(client, "x"))

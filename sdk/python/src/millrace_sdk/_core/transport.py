@@ -18,8 +18,6 @@ from .loop import IOLoop
 if "grpc" not in sys.modules:
     # The core of gRPC writes to standard error at each fork.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    # Without it, grpcio before 1.80 ends a process that forks while a stream is open.
-    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "1")
 
 import grpc
 

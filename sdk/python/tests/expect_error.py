@@ -1,0 +1,51 @@
+"""Programs that the check of types must refuse: each line that ends so is wrong, and no other one is."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+import millrace_sdk as mr
+
+
+class Mail(TypedDict):
+    to: str
+
+
+apart = mr.Job[Mail, int]("apart")
+
+
+@mr.job("sync")
+def sync(t: mr.Task[int], a: int) -> str:
+    t.fx.kv(7).add("x")  # wrong
+    t.progress("half")  # wrong
+    return str(a)
+
+
+@mr.job("on_loop")
+async def on_loop(t: mr.Task[str], a: str) -> float:
+    return 1.0
+
+
+def threads(c: mr.Client) -> None:
+    a: str = sync.add(c, 1).wait()
+    b: float = on_loop.add(c, "x").wait(5)
+    n: list[int] = [h.wait() for h in apart.add_many(c, [{"to": "ada"}])]
+    sync.add(c, "text")  # wrong
+    on_loop.add(c, 1)  # wrong
+    apart.add(c, {"from": "ada"})  # wrong
+    x: int = sync.add(c, 1).wait()  # wrong
+    sync.add(c, 1, colour="red")  # wrong
+    sync.add(c, 1, delay="5m")  # wrong
+    sync.add_many(c, 1)  # wrong
+    apart.add_tx(c, {"to": "ada"})  # wrong
+    tx = c.tx()
+    tx.kv("n").put("a", 1, if_rev="3")  # wrong
+    r = tx.commit()
+    r.revs + 1  # wrong
+    print(a, b, n, x)
+
+
+async def loops(c: mr.AsyncClient) -> None:
+    ok: str = await (await sync.add(c, 1)).wait()
+    bad: int = await (await sync.add(c, 1)).wait()  # wrong
+    print(ok, bad)
