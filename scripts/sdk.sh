@@ -15,13 +15,13 @@ if [ -x .cache/py/bin/pytest ]; then
 	py=$PWD/.cache/py/bin
 	(
 		cd sdk/python
-		"$py/ruff" format --check -q . ../../examples/python && "$py/ruff" check -q . ../../examples/python && "$py/mypy" --no-error-summary && "$py/pytest" -p no:cacheprovider
+		"$py/ruff" format --check -q . ../../examples/python && "$py/ruff" check -q . ../../examples/python && "$py/mypy" --no-error-summary && timeout -k 10 300 "$py/pytest" -p no:cacheprovider
 	) || status=1
 fi
 if [ -x sdk/typescript/node_modules/.bin/vitest ]; then
 	(
 		cd sdk/typescript
-		npx biome check . ../../examples/typescript && npx tsc --noEmit && npx tsdown --config tsdown.agent.config.ts --silent && npx vitest run --reporter=dot
+		npx biome check . ../../examples/typescript && npx tsc --noEmit && npx tsdown --config tsdown.agent.config.ts --silent && timeout -k 10 300 npx vitest run --reporter=dot
 	) || status=1
 fi
 exit "$status"
