@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -219,6 +220,18 @@ func (a *Agent) Seen(want map[string]any) bool {
 
 // Signal sends a signal to the agent's process.
 func (a *Agent) Signal(s syscall.Signal) error { return a.cmd.Process.Signal(s) }
+
+// Memory is how many bytes of memory the process has, as Linux tells; 0: it does not run, or that is not told.
+func (a *Agent) Memory() float64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", a.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), "VmRSS:")
+	var kib float64
+	_, _ = fmt.Sscan(rest, &kib)
+	return kib * 1024
+}
 
 // Exit waits for the end of the process and returns its status.
 func (a *Agent) Exit(d time.Duration) (int, error) {

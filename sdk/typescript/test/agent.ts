@@ -23,6 +23,7 @@ import {
 	TaskError,
 	Worker,
 } from "../src/index.js";
+import { bench } from "./bench.js";
 import { plant } from "./mutants.js";
 
 type Fields = Record<string, unknown>;
@@ -397,6 +398,8 @@ async function carryOut(s: Fields): Promise<unknown> {
 			await worker?.stop();
 			await worked;
 			return {};
+		case "bench":
+			return bench(client!, s);
 		case "close":
 			return {};
 		case "new_id":

@@ -62,6 +62,10 @@ type command struct {
 	Queues  []string  `json:"queues"`
 	DrainMS int64     `json:"drain_ms"`
 	Renew   string    `json:"renew"`
+
+	What    string `json:"what"`
+	Tasks   int    `json:"tasks"`
+	Callers int    `json:"callers"`
 }
 
 // adding is what says how a task is added.
@@ -207,6 +211,8 @@ func (a *agent) do(ctx context.Context, c *command) (any, error) {
 		return none, nil
 	case "worker":
 		return none, a.work(c)
+	case "bench":
+		return a.bench(ctx, c)
 	case "gate":
 		close(a.gate(c.Name))
 		return none, nil
