@@ -31,6 +31,9 @@ type effectsFault struct{ error }
 // Unwrap returns the mistake.
 func (e effectsFault) Unwrap() error { return e.error }
 
+// ErrorCode is the code of the failure that it is reported as.
+func (effectsFault) ErrorCode() string { return "invalid_effects" }
+
 // makeEffects makes an empty effects file and returns its path. The file has its own directory, so
 // that the command may replace or remove the file. The caller removes the directory.
 func makeEffects() (file string, err error) {
