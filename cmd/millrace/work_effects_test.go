@@ -1,7 +1,11 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +52,54 @@ func TestLinesOfAnEffectsFileAreReadAsServersReadThem(t *testing.T) {
 			t.Errorf("%s: %d effects of lines %v, %v", line, tx.Len(), lines, err)
 		}
 	}
+}
+
+// TestATestOfAHandlerShowsEffectsAsCommandsWriteThem: what every SDK shows is one form, which is that of lines.
+func TestATestOfAHandlerShowsEffectsAsCommandsWriteThem(t *testing.T) {
+	b, err := os.ReadFile("../../proto/conformance/effects.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var file struct{ Effects []json.RawMessage }
+	if err := json.Unmarshal(b, &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Effects) == 0 {
+		t.Fatal("there are no effects")
+	}
+	job := millrace.Job[string, string]("j")
+	got := millrace.RunHandler(t.Context(), job, func(_ context.Context, task *millrace.Task, _ string) (string, error) {
+		for _, line := range file.Effects {
+			if err := readEffect(line, task.Effects()); err != nil {
+				return "", fmt.Errorf("%s: %w", line, err)
+			}
+		}
+		return "", nil
+	}, "", nil)
+	if got.Err != nil || len(got.Effects) != len(file.Effects) {
+		t.Fatalf("got %d effects of %d, %v", len(got.Effects), len(file.Effects), got.Err)
+	}
+	for i, line := range file.Effects {
+		if got, want := sortedJSON(t, got.Effects[i]), sortedJSON(t, line); got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// sortedJSON is a JSON object with its fields in order, and its numbers as they are written.
+func sortedJSON(t *testing.T, line []byte) string {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(line))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 func TestLinesOfAnEffectsFileThatNoServerTakesAreRefused(t *testing.T) {

@@ -213,6 +213,6 @@ func ExampleRunHandler() {
 		return n, nil
 	}
 	got := millrace.RunHandler(context.Background(), count, handle, Page{"p", "a b c"}, nil)
-	fmt.Println(got.Settle, got.Result, got.Effects.Puts[0].Key, string(got.Effects.Puts[0].Value))
-	// Output: complete 3 p 3
+	fmt.Printf("%s %d %s\n", got.Settle, got.Result, got.Effects[0])
+	// Output: complete 3 {"op":"kv_put","keyspace":"words","key":"p","value":"3"}
 }

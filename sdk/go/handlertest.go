@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -17,36 +18,11 @@ type TestRun[R any] struct {
 	Settle string // complete, fail, stop, snooze or release
 	Fatal  bool   // with fail: no further attempt
 	// Delay is what RetryIn or Snooze asked for.
-	Delay   time.Duration
-	Effects TestEffects // empty unless Settle is complete
-}
-
-// TestEffects are the changes that would have been committed with the completion, in order.
-type TestEffects struct {
-	Checks []string // keyspace/key of each condition
-	// Puts and Adds are in the order in which they were asked for.
-	Puts    []TestPut
-	Deletes []string // keyspace/key
-	Adds    []TestAdd
-}
-
-// TestPut is one key that would have been written.
-type TestPut struct {
-	// Value is as the codec encoded it.
-	Keyspace string
-	Key      string
-	Value    []byte
-}
-
-// TestAdd is one task that would have been created.
-type TestAdd struct {
-	// ID is the one that the handler's handle has.
-	ID      string
-	Queue   string
-	Kind    string
-	Payload []byte
-	// Delay is what the option In asked for; 0 without it.
 	Delay time.Duration
+	// Effects are the changes that would have been committed with the completion, in order, each as commands of millrace work write
+	// them: {"op":"kv_put","keyspace":"words","key":"p","value":"3"}. Bytes that are no text are in key_base64, value_base64 and
+	// payload_base64. Checks are the conditions: {"keyspace":"words","key":"p","compare":"exists"}. Empty unless Settle is complete.
+	Effects, Checks []json.RawMessage
 }
 
 // RunHandler runs fn once, as a worker would, on a task of job j with args, and returns what came of it: a panic is a
@@ -75,7 +51,7 @@ func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx conte
 	switch x := t.at.Item().Outcome.(type) {
 	case *millracev1.SettleItem_Complete:
 		out.Err = decode(j.codecOr(JSON), result, &out.Result)
-		out.Effects = testEffects(t.fx)
+		out.Effects, out.Checks = effectLines(t.fx), checkLines(t.fx)
 	case *millracev1.SettleItem_Fail:
 		if err == nil {
 			out.Err = t.fx.check() // the effects were what failed
@@ -85,26 +61,4 @@ func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx conte
 		out.Delay = x.Snooze.Delay.AsDuration()
 	}
 	return out
-}
-
-// testEffects lists what a Tx holds, in plain types.
-func testEffects(tx *Tx) (e TestEffects) {
-	if tx == nil {
-		return e
-	}
-	for _, c := range tx.conds {
-		e.Checks = append(e.Checks, c.Keyspace+"/"+string(c.Key))
-	}
-	for _, op := range tx.ops {
-		switch x := op.Op.(type) {
-		case *millracev1.Op_KvPut:
-			e.Puts = append(e.Puts, TestPut{x.KvPut.Keyspace, string(x.KvPut.Key), x.KvPut.Value})
-		case *millracev1.Op_KvDelete:
-			e.Deletes = append(e.Deletes, x.KvDelete.Keyspace+"/"+string(x.KvDelete.Key))
-		case *millracev1.Op_TaskCreate:
-			s := x.TaskCreate
-			e.Adds = append(e.Adds, TestAdd{s.Id, s.Queue, s.Kind, s.Payload, s.Delay.AsDuration()})
-		}
-	}
-	return e
 }

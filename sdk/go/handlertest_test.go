@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -20,15 +21,25 @@ func TestRunHandlerShowsResultAndEffects(t *testing.T) {
 	if got.Err != nil || got.Settle != "complete" || got.Result != 12 {
 		t.Errorf("got %+v, want 12, complete", got)
 	}
-	fx := got.Effects
-	if len(fx.Checks) != 1 || fx.Checks[0] != "words/open" || len(fx.Deletes) != 1 || fx.Deletes[0] != "words/old" {
-		t.Errorf("got effects %+v", fx)
+	if len(got.Checks) != 1 || string(got.Checks[0]) != `{"keyspace":"words","key":"open","compare":"exists"}` {
+		t.Errorf("got checks %s", got.Checks)
 	}
-	if len(fx.Puts) != 1 || fx.Puts[0].Key != "u" || string(fx.Puts[0].Value) != "6" {
-		t.Errorf("got puts %+v", fx.Puts)
+	want := []string{
+		`{"op":"kv_put","keyspace":"words","key":"u","value":"6"}`,
+		`{"op":"kv_delete","keyspace":"words","key":"old"}`,
+		`{"op":"task_create","queue":"img","kind":"thumb","id":"","payload":{"URL":"u"},"priority":3,"delay":"60s","max_attempts":8}`,
 	}
-	if len(fx.Adds) != 1 || fx.Adds[0].Kind != "thumb" || fx.Adds[0].Delay != time.Minute || string(fx.Adds[0].Payload) != `{"URL":"u"}` {
-		t.Errorf("got adds %+v", fx.Adds)
+	for i, line := range got.Effects {
+		var task struct{ ID string }
+		if err := json.Unmarshal(line, &task); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+		if text := strings.Replace(string(line), task.ID, "", 1); i >= len(want) || text != want[i] {
+			t.Errorf("got effect %s", line)
+		}
+	}
+	if len(got.Effects) != len(want) {
+		t.Errorf("got %d effects, want %d", len(got.Effects), len(want))
 	}
 }
 
@@ -41,7 +52,7 @@ func TestRunHandlerShowsHowAnAttemptEnds(t *testing.T) {
 		}, "x", nil)
 	}
 	boom := errors.New("boom")
-	if got := run(Fatal(boom)); got.Settle != "fail" || !got.Fatal || !errors.Is(got.Err, boom) || len(got.Effects.Puts) != 0 {
+	if got := run(Fatal(boom)); got.Settle != "fail" || !got.Fatal || !errors.Is(got.Err, boom) || len(got.Effects) != 0 {
 		t.Errorf("got %+v, want fatal and no effects", got)
 	}
 	if got := run(RetryIn(time.Second, boom)); got.Settle != "fail" || got.Delay != time.Second {
