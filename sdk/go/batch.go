@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
@@ -26,13 +27,68 @@ type batchHandler struct {
 // for it confirms. The slice is fn's only while it
 // runs. Call it before Run.
 func (w *Worker) HandleBatch(kind string, n int, fn func(ctx context.Context, tasks []*Task) (results [][]byte, errs []error)) {
-	w.register(kind, kind, func(context.Context, *Task) ([]byte, string, error) {
+	w.registerBatch(kind, kind, n, fn)
+}
+
+// HandleBatch makes w run fn for tasks of this job, up to n (1 to 512) of those that wait at once, and take tasks of its queue. args are
+// theirs, in the order of tasks; one whose arguments cannot be decoded ends as with Handle, and fn does not get it. A result that is
+// missing is the zero value of R. Otherwise as Worker.HandleBatch.
+func (j *JobOf[A, R]) HandleBatch(w *Worker, n int, fn func(ctx context.Context, tasks []*Task, args []A) (results []R, errs []error)) {
+	codec := j.codecOr(w.c.opts.codec)
+	w.registerBatch(j.settings.kind, j.settings.queue, n, func(ctx context.Context, tasks []*Task) ([][]byte, []error) {
+		out, failed := make([][]byte, len(tasks)), make([]error, len(tasks))
+		var given []*Task
+		var args []A
+		var at []int // of given in tasks
+		for i, t := range tasks {
+			var a A
+			if err := decode(codec, t.Payload, &a); err != nil {
+				failed[i] = Fatal(invalidArgsError{err})
+				continue
+			}
+			given, args, at = append(given, t), append(args, a), append(at, i)
+		}
+		if len(given) == 0 {
+			return out, failed
+		}
+		results, errs := fn(ctx, slices.Clone(given), args)
+		bad := tooMany(len(results), len(errs), len(given))
+		for k, i := range at {
+			switch {
+			case bad != nil:
+				failed[i] = bad
+				continue
+			case k < len(errs) && errs[k] != nil:
+				failed[i] = errs[k]
+				continue
+			}
+			var r R // of a task that has none
+			if k < len(results) {
+				r = results[k]
+			}
+			out[i], given[k].ResultType, failed[i] = encode(codec, r)
+		}
+		return out, failed
+	})
+}
+
+// registerBatch adds a handler of batches.
+func (w *Worker) registerBatch(kind, queue string, n int, run func(ctx context.Context, tasks []*Task) ([][]byte, []error)) {
+	w.register(kind, queue, func(context.Context, *Task) ([]byte, string, error) {
 		return nil, "", errNotBatched
 	})
 	if w.batches == nil {
 		w.batches = map[string]*batchHandler{}
 	}
-	w.batches[kind] = &batchHandler{n: min(max(n, 1), wire.FrameItems), run: fn}
+	w.batches[kind] = &batchHandler{n: min(max(n, 1), wire.FrameItems), run: run}
+}
+
+// tooMany is the error of all tasks of a handler that returned more than one outcome for a task.
+func tooMany(results, errs, tasks int) error {
+	if results <= tasks && errs <= tasks {
+		return nil
+	}
+	return fmt.Errorf("the handler returned %d results and %d errors for %d tasks", results, errs, tasks)
 }
 
 // errNotBatched is never told: the engine runs tasks of such a kind in batches alone.
@@ -62,8 +118,8 @@ func (b *batchHandler) invoke(ctx context.Context, tasks []*Task) (results [][]b
 		}
 	}()
 	results, errs = b.run(ctx, tasks)
-	if len(results) > len(tasks) || len(errs) > len(tasks) {
-		return nil, nil, fmt.Errorf("the handler returned %d results and %d errors for %d tasks", len(results), len(errs), len(tasks))
+	if err := tooMany(len(results), len(errs), len(tasks)); err != nil {
+		return nil, nil, err
 	}
 	return results, errs, nil
 }

@@ -44,6 +44,65 @@ func settleAll(st *fakeStream, n int) map[string]*pb.SettleItem {
 	return items
 }
 
+// TestABatchOfAJobHasItsTypes: arguments and results go through the codec, and a task without arguments that make sense ends alone.
+func TestABatchOfAJobHasItsTypes(t *testing.T) {
+	r := work(t, func(w *Worker) {
+		Job[int, []int]("b").Queue("q").HandleBatch(w, 8, func(_ context.Context, tasks []*Task, args []int) (results [][]int, errs []error) {
+			if len(tasks) != len(args) {
+				t.Errorf("%d tasks with %d arguments", len(tasks), len(args))
+			}
+			for i, task := range tasks {
+				if task.ID != fmt.Sprintf("t%02d", args[i]) {
+					t.Errorf("%s has the argument %d", task.ID, args[i])
+				}
+				results = append(results, []int{args[i], 2 * args[i]})
+				errs = append(errs, nil)
+				if args[i] == 3 {
+					errs[i] = errors.New("odd")
+				}
+			}
+			tasks[0] = nil // the slice is the handler's own
+			return results[:len(results)-1], errs
+		})
+	}, Slots(64))
+	st := r.f.welcome(nil)
+	st.subscribe()
+	st.assign(task("t00", 1, "b", "0"), task("t01", 2, "b", "{"), task("t02", 3, "b", "2"), task("t03", 4, "b", "3"), task("t04", 5, "b", "4"))
+	items := settleAll(st, 5)
+	for id, want := range map[string]string{"t00": "[0,0]", "t02": "[2,4]", "t04": "null"} {
+		if c := items[id].GetComplete(); c == nil || string(c.Result) != want || c.ResultType != "application/json" {
+			t.Errorf("%s ends as %v, want the result %s", id, items[id], want)
+		}
+	}
+	if f := items["t01"].GetFail(); !f.GetFatal() || f.Error.Code != "invalid_args" {
+		t.Errorf("t01 ends as %v, want its end", items["t01"])
+	}
+	if f := items["t03"].GetFail(); f.GetFatal() || f.GetError().GetMessage() != "odd" {
+		t.Errorf("t03 ends as %v, want a failure", items["t03"])
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestABatchOfAJobWithMoreResultsThanTasksFails: which result is whose is not known.
+func TestABatchOfAJobWithMoreResultsThanTasksFails(t *testing.T) {
+	r := work(t, func(w *Worker) {
+		Job[int, int]("b").Queue("q").HandleBatch(w, 8, func(context.Context, []*Task, []int) ([]int, []error) { return make([]int, 9), nil })
+	}, Slots(64))
+	st := r.f.welcome(nil)
+	st.subscribe()
+	st.assign(task("t00", 1, "b", "0"), task("t01", 2, "b", "1"))
+	for id, item := range settleAll(st, 2) {
+		if f := item.GetFail(); !strings.Contains(f.GetError().GetMessage(), "9 results") {
+			t.Errorf("%s ends as %v, want a failure", id, item)
+		}
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestABatchHandlerTakesWhatWaitsUpToItsSizeAndEachTaskHasItsOwnOutcome(t *testing.T) {
 	sizes := make(chan int, 100)
 	r, told := batched(t, 8, func(tasks []*Task) (results [][]byte, errs []error) {
