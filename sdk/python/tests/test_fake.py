@@ -12,7 +12,7 @@ import pytest
 from fake import WITHIN, Fake, Stream
 
 import millrace_sdk as mr
-from millrace_sdk._core import faults, wire
+from millrace_sdk._core import faults, producer, wire
 
 note: mr.Job[str, str] = mr.Job[str, str]("note")
 
@@ -28,7 +28,7 @@ def fake() -> Iterator[Fake]:
 def client(fake: Fake) -> Iterator[mr.Client]:
     c = mr.Client(fake.url, token="secret", timeout=WITHIN)
     yield c
-    c.close(0.2)
+    c.close(0.05)
 
 
 class Background:
@@ -280,7 +280,7 @@ async def test_a_cancelled_caller(fake: Fake) -> None:
         other = asyncio.ensure_future(note.add(c, "y"))
         created(s, await asyncio.to_thread(s.recv, "create"))
         assert (await other).id
-        await c.close(0.2)
+        await c.close(0.05)
 
 
 def test_calls_of_one_turn_share_a_frame(fake: Fake) -> None:
@@ -296,7 +296,7 @@ def test_calls_of_one_turn_share_a_frame(fake: Fake) -> None:
             assert len(f.tasks) == 100
             created(s, f)
             await asyncio.gather(*calls)
-            await c.close(0.2)
+            await c.close(0.05)
 
     asyncio.run(main())
 
@@ -338,6 +338,40 @@ def test_a_leader_that_an_error_names_is_followed(fake: Fake, client: mr.Client)
         call.end()
     finally:
         other.close()
+
+
+def test_a_fault_of_the_library_does_not_end_the_session(
+    fake: Fake, client: mr.Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = producer.Producer.hello
+    hellos: list[int] = []
+
+    def hello(self: Any, h: Any) -> None:
+        hellos.append(1)
+        if len(hellos) == 1:
+            raise RuntimeError("a fault")
+        before(self, h)
+
+    def receive(self: Any, frame: Any) -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(producer.Producer, "hello", hello)
+    monkeypatch.setattr(producer.Producer, "receive", receive)
+    call = Background(lambda: note.add(client, "x"))
+    s = fake.accept()
+    while (first := s.recv()) is None:  # the stream whose hello failed
+        s = fake.accept()
+    assert first.version == 1
+    s.send(welcome={"partitions": 1})
+    f = s.recv("create")
+    s.send(available={"sub": 1})  # a frame that is not taken ends the stream
+    s = fake.accept()
+    s.greet()
+    g = s.recv("create")
+    assert g.tasks[0].id == f.tasks[0].id
+    created(s, g)
+    call.end()
+    assert sum("fault" in r.getMessage() or "not taken" in r.getMessage() for r in caplog.records) >= 2
 
 
 def test_what_left_too_long_ago_is_unknown(fake: Fake, client: mr.Client, monkeypatch: pytest.MonkeyPatch) -> None:

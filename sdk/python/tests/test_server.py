@@ -299,14 +299,14 @@ def test_leases_are_kept_while_handlers_block(client: mr.Client) -> None:
 
     @sync.handler
     def busy(t: mr.Task[str], a: str) -> int:
-        end = time.monotonic() + 2.5
+        end = time.monotonic() + 1.8
         while time.monotonic() < end:
             pass
         return t.attempt
 
     @on_loop.handler
     async def blocked(t: mr.Task[str], a: str) -> int:
-        time.sleep(2.5)
+        time.sleep(1.8)
         return t.attempt
 
     with working(client, sync, on_loop):
@@ -323,7 +323,7 @@ def test_a_helper_keeps_leases_while_the_interpreter_is_held(client: mr.Client) 
     @job.handler
     def hold(t: mr.Task[str], a: str) -> int:
         time.sleep(0.6)  # until the helper runs
-        usleep(2_500_000)
+        usleep(2_000_000)
         return t.attempt
 
     with working(client, job, renew="process"):

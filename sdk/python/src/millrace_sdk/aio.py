@@ -122,9 +122,9 @@ class AsyncClient(base.BaseClient):
         try:
             await ended
         except BaseException as wrong:
+            mark(wrong, calls)
             for c in calls:
                 e.io.post(e.producer.abandon, c)
-            mark(wrong, calls)
             raise
         return finish()
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from . import codec, errors
 from ._core import base, engine, faults, loop, wire
-from ._core.producer import SENT, Call, Waiting
+from ._core.producer import Call, Waiting
 from .errors import MillraceError, TaskError
 from .job import Job
 from .kv import Keyspace
@@ -133,9 +133,9 @@ class Client(base.BaseClient):
         try:
             lock.acquire()
         except BaseException as wrong:  # such as KeyboardInterrupt
+            mark(wrong, calls)
             for c in calls:
                 e.io.post(e.producer.abandon, c)
-            mark(wrong, calls)
             raise
         return finish()
 
@@ -248,7 +248,9 @@ def _late() -> MillraceError:
 
 def mark(e: BaseException, calls: list[Call]) -> None:
     """Note on what ends a caller whether one of its calls may be applied: outcome_of reads it."""
-    left = any(c.unsure or c.state == SENT for c in calls)
+    for c in calls:
+        c.gone = True
+    left = any(c.first is not None for c in calls)
     try:
         e.millrace_outcome = "unknown" if left else "refused"  # type: ignore[attr-defined]
     except AttributeError:

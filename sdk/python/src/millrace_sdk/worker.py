@@ -105,8 +105,7 @@ class _Runtime(Runtime):
         self._bridge: loop.Bridge | None = None
         self._thread: threading.Thread | None = None
         self._unknown: set[str] = set()
-        self._beat = 0.0  # when the loop of the handlers answered last
-        self._asked: float | None = None  # when it was asked
+        self._asked: float | None = None  # when the loop of the handlers was asked whether it goes on; None: it does
         self._stalled = False
         self.core: WorkerCore | None = None
 
@@ -219,10 +218,11 @@ class _Runtime(Runtime):
         job = self._w._by_kind.get(t.kind)
         if job is None or not job.is_async or self._bridge is None:
             return False
-        if self._asked is None:
-            self._asked = now
+        asked = self._asked  # the loop's thread sets it to None
+        if asked is None:
+            asked = self._asked = now
             self._bridge.post(self._answer)
-        if now - self._asked < self._w.stall:
+        if now - asked < self._w.stall:
             self._stalled = False
             return False
         if not self._stalled:
@@ -230,7 +230,7 @@ class _Runtime(Runtime):
             kinds = sorted({a.kind for lane in (self.core.lanes if self.core else ()) for a in lane.held.values()})
             self._engine.log.error(
                 "the loop of the handlers has not answered for %.0f s: leases are not renewed any more; running: %s",
-                now - self._asked,
+                now - asked,
                 ", ".join(kinds),
             )
         return True

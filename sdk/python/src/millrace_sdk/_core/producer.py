@@ -24,8 +24,8 @@ class Call:
     """One create or commit of a caller that waits for it. Its state is the I/O thread's."""
 
     __slots__ = (
-        "answer", "at", "atomic", "began", "commit", "deadline", "done", "error", "first", "items", "key", "size",
-        "solo", "state", "tries", "unsure",
+        "answer", "at", "atomic", "began", "commit", "deadline", "done", "error", "first", "gone", "items", "key",
+        "size", "solo", "state", "tries", "unsure",
     )  # fmt: skip
 
     def __init__(self, items: list[bytes], *, commit: bool, atomic: bool, done: Callable[[Call], None]) -> None:
@@ -37,6 +37,9 @@ class Call:
         self.state = QUEUED
         self.unsure = False  # it may have been applied
         self.first: float | None = None  # when it left first
+        # Its caller has left: set by the caller's thread before it looks at first. The I/O thread looks at it after it
+        # has set first, so what the caller sees not to have left does not leave.
+        self.gone = False
         self.began: float | None = None  # the same, over all repetitions after an answer
         self.solo = False  # a frame which it shared was refused as a whole
         self.tries = 0
@@ -465,15 +468,26 @@ class Producer:
             if not self.session.fits(more):
                 break
             queue.popleft()
-            c.state = SENT
-            if c.first is None:
-                c.first = now
+            if not self._leaves(c, now):
+                continue
             calls.append(c)
             specs += c.items
             n = more
         if not calls:
             return None
         return wire.create_frame(seq, specs, calls[0].atomic), _CreateFrame(self, calls, n)
+
+    def _leaves(self, c: Call, now: float) -> bool:
+        """Take a call for a frame; false: its caller left before it did."""
+        fresh = c.first is None
+        if fresh:
+            c.first = now
+        if fresh and c.gone:
+            c.first = None
+            self._end(c, self._left_error(c, "the caller has left"))
+            return False
+        c.state = SENT
+        return True
 
     def _next_commit(self, seq: int) -> tuple[bytes, Any] | None:
         queue = self.commits
@@ -486,9 +500,8 @@ class Producer:
             if not self.session.fits(out.size()):
                 return None
             queue.popleft()
-            c.state = SENT
-            if c.first is None:
-                c.first = wire.monotonic()
+            if not self._leaves(c, wire.monotonic()):
+                continue
             return wire.commit_frame(seq, c.items[0]), out
         return None
 

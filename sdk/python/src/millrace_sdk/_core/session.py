@@ -186,6 +186,9 @@ class Session:
             except asyncio.CancelledError:
                 if self.stopped is None:
                     raise
+            except Exception as wrong:  # a fault of this library must not end the session
+                self.engine.log.exception("a stream broke by a fault of this library")
+                error = StatusError(14, f"a fault of this library: {wrong!r}")
             if welcomed:
                 attempt = 0
             e = faults.from_status(error) if error is not None else None
@@ -307,6 +310,14 @@ class Session:
     def _frames_came(self, end: asyncio.Future[StatusError | None], frames: list[Any]) -> None:
         if end is not self._end:
             return  # of a stream that was left
+        try:
+            self._take_frames(end, frames)
+        except Exception:  # what was told is lost: another stream tells it again
+            self.engine.log.exception("a frame was not taken")
+            if not end.done():
+                end.set_result(StatusError(14, "a frame was not taken"))
+
+    def _take_frames(self, end: asyncio.Future[StatusError | None], frames: list[Any]) -> None:
         for f in frames:
             kind = f.WhichOneof("frame")
             if kind == "ack":
@@ -351,11 +362,19 @@ class Session:
         self.role.parted()
 
     def _write(self) -> None:
-        """Write what waits, as far as the window and the stream have room."""
+        """Write what waits."""
         self._writing = False
         stream = self._stream
         if stream is None or not self.up or self._half_closed:
             return
+        try:
+            self._write_to(stream)
+        except Exception:
+            self.engine.log.exception("a frame was not made")
+            stream.cancel()
+
+    def _write_to(self, stream: Stream) -> None:
+        """Write as far as the window and the stream have room."""
         if self._goaway:
             self._half_closed = True
             stream.close_send()
