@@ -1,6 +1,6 @@
 """Write src/millrace_sdk/_core/contract.binpb: the messages of proto/ without their documentation and options.
 
-buf build proto -o /tmp/full.binpb && python sdk/python/scripts/contract.py /tmp/full.binpb
+buf build proto -o full.binpb && python sdk/python/scripts/contract.py full.binpb
 """
 
 import pathlib

@@ -40,7 +40,7 @@ from .job import AddOptions, Job, TaskOptions, job
 from .task import Signal, Task
 from .tx import Changes, Effects
 from .types import At, Committed, KVItem, QueueStats, Retry, TaskInfo, Unique
-from .worker import Settled, Worker
+from .worker import Health, Settled, Worker
 
 __version__ = "0.1.0"
 
@@ -63,6 +63,7 @@ __all__ = [
     "Failure",
     "Fatal",
     "Handle",
+    "Health",
     "Internal",
     "InvalidArgument",
     "Job",

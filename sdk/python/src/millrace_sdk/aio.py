@@ -70,7 +70,7 @@ class AsyncTx(Changes):
 class AsyncClient(base.BaseClient):
     """A client for event loops: ``async with AsyncClient() as c``. Its options are those of Client.
 
-    It may be used from several event loops, and beside a Client: all streams are in one I/O thread of the process.
+    It may be used from several event loops, and together with a Client: all streams are in one I/O thread.
     """
 
     async def __aenter__(self) -> AsyncClient:

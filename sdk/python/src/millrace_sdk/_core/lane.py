@@ -22,7 +22,7 @@ _STATE_CODES = ("LEASE_LOST", "NOT_FOUND", "WRONG_STATE")
 
 
 class Attempt:
-    """One attempt at a task. Its state is the I/O thread's; item and op are made by whoever runs the handler."""
+    """One attempt at a task. Its state is the I/O thread's; item and op are made where the handler runs."""
 
     def __init__(self, lane: Lane | None, m: Any, now: float) -> None:
         self.lane = lane
