@@ -20,7 +20,7 @@ type TestRun[R any] struct {
 	// Delay is what RetryIn or Snooze asked for.
 	Delay time.Duration
 	// Effects are the changes that would have been committed with the completion, in order, each as commands of millrace work write
-	// them: {"op":"kv_put","keyspace":"words","key":"p","value":"3"}. Bytes that are no text are in key_base64, value_base64 and
+	// them: {"op":"kv_put","keyspace":"words","key":"p","value":"3"}. Bytes that are not UTF-8 are in key_base64, value_base64 and
 	// payload_base64. Checks are the conditions: {"keyspace":"words","key":"p","compare":"exists"}. Empty unless Settle is complete.
 	Effects, Checks []json.RawMessage
 }

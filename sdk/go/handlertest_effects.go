@@ -29,13 +29,13 @@ func (l *effectLine) field(name string, value any) {
 	e.SetEscapeHTML(false)
 	if err := e.Encode(value); err != nil {
 		b.Reset()
-		b.WriteString("null") // bytes that are called JSON and are not
+		b.WriteString("null") // bytes that are said to be JSON and are not
 	}
 	l.out.WriteString(strconv.Quote(name) + ":")
 	l.out.Write(bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 }
 
-// bytes adds bytes: as text, or in base64 if they are none.
+// bytes adds bytes: as text, or in base64 if they are not UTF-8.
 func (l *effectLine) bytes(name string, b []byte) {
 	if utf8.Valid(b) {
 		l.field(name, string(b))
