@@ -317,13 +317,12 @@ def test_leases_are_kept_while_handlers_block(client: mr.Client) -> None:
 def test_a_helper_keeps_leases_while_the_interpreter_is_held(client: mr.Client) -> None:
     import ctypes
 
-    job: mr.Job[str, int] = mr.Job[str, int](unique("q"), lease=1)
+    job: mr.Job[str, int] = mr.Job[str, int](unique("q"), lease=2)
     usleep = ctypes.PyDLL(None).usleep
 
     @job.handler
     def hold(t: mr.Task[str], a: str) -> int:
-        time.sleep(0.6)  # until the helper runs
-        usleep(2_000_000)
+        usleep(3_000_000)
         return t.attempt
 
     with working(client, job, renew="process"):

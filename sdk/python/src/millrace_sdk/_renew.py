@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import threading
 import time
 from typing import Any
@@ -104,12 +103,13 @@ class Helper:
 
     def run(self) -> None:
         """Look after the leases."""
-        threading.Thread(target=self.read, daemon=True).start()
-        # Imported before the parent needs it.
+        # Imported before the parent needs it, which waits for this line.
         import grpc  # noqa: F401
 
         from ._core import wire  # noqa: F401
 
+        os.write(1, b"ready\n")
+        threading.Thread(target=self.read, daemon=True).start()
         while True:
             time.sleep(_TICK)
             leases = self.due()
@@ -118,5 +118,4 @@ class Helper:
 
 
 if __name__ == "__main__":
-    sys.stdout = sys.stderr
     Helper().run()

@@ -443,6 +443,7 @@ class Worker:
                 from ._core.helper import Helper
 
                 core.helper = Helper(engine, self.stall)
+                await core.helper.ready()
             if self._stop_early:
                 core.stop()
             try:

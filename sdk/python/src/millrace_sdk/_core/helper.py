@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .lane import Attempt
 
 _BEAT = 0.1  # seconds
+_START_WITHIN = 30.0  # seconds
 
 
 class Helper:
@@ -31,7 +32,7 @@ class Helper:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "millrace_sdk._renew"],
             stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             env=env,
             start_new_session=True,
         )
@@ -42,6 +43,25 @@ class Helper:
         self._told: tuple[str, str] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tick()
+
+    async def ready(self) -> None:
+        """Wait until the process can renew, for a while: a worker takes no tasks before."""
+        assert self._process.stdout is not None
+        loop, fd = self._engine.io.loop, self._process.stdout.fileno()
+        told: asyncio.Future[bytes] = loop.create_future()
+
+        def readable() -> None:
+            loop.remove_reader(fd)
+            if not told.done():
+                told.set_result(os.read(fd, 64))
+
+        loop.add_reader(fd, readable)
+        try:
+            if not await asyncio.wait_for(told, _START_WITHIN):
+                self._engine.log.warning("the process that renews leases ended")
+        except asyncio.TimeoutError:
+            loop.remove_reader(fd)
+            self._engine.log.warning("the process that renews leases did not start within %.0f s", _START_WITHIN)
 
     def _tick(self) -> None:
         """Tell the helper that this process goes on, and where the server is."""
@@ -84,8 +104,9 @@ class Helper:
         """End the process."""
         if self._timer is not None:
             self._timer.cancel()
-        assert self._process.stdin is not None
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
+        self._process.stdout.close()
         try:
             self._process.wait(1.0)
         except subprocess.TimeoutExpired:
