@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import base64
 import ctypes
+import datetime
 import inspect
 import json
 import logging
@@ -218,7 +219,8 @@ def write_ops(to: mr.Changes, ops: list[dict[str, Any]]) -> None:
             to.cancel(o["id"], o.get("reason", ""), force=bool(o.get("force")))
         elif op == "queue_pause":
             queue = to.queue(o["queue"])
-            queue.resume() if o.get("resume") else queue.pause(o.get("reason", ""))
+            until = datetime.datetime.fromisoformat(o["until"].replace("Z", "+00:00")) if "until" in o else None
+            queue.resume() if o.get("resume") else queue.pause(o.get("reason", ""), until=until)
         else:
             raise Unsupported(f"op {op}")
 

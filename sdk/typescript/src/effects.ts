@@ -1,4 +1,6 @@
 // Effects as JSON, in the form that commands of millrace work write: what tests compare.
+
+import type { Timestamp } from "./gen/google/protobuf/timestamp.js";
 import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
 import type { Op, TaskSpec } from "./gen/millrace/v1/task.js";
 import { fromDuration, fromTimestamp } from "./time.js";
@@ -16,6 +18,9 @@ function put(out: Record<string, unknown>, name: string, bytes: Uint8Array): voi
 	}
 }
 
+/** A time in RFC 3339, without a fraction where it has none. */
+const timeOf = (t: Timestamp): string => fromTimestamp(t)!.toISOString().replace(".000Z", "Z");
+
 const seconds = (ms: number): string => `${ms / 1000}s`;
 
 function taskEffect(s: TaskSpec): Effect {
@@ -23,12 +28,12 @@ function taskEffect(s: TaskSpec): Effect {
 	if (s.contentType === "application/json") out.payload = JSON.parse(s.payload.toString("utf8"));
 	else {
 		out.payload_base64 = s.payload.toString("base64");
-		out.content_type = s.contentType;
+		if (s.contentType !== "application/octet-stream") out.content_type = s.contentType;
 	}
 	if (s.tag) out.tag = s.tag;
 	if (s.priority) out.priority = s.priority;
 	if (s.delay) out.delay = seconds(fromDuration(s.delay));
-	if (s.runAt) out.run_at = fromTimestamp(s.runAt)?.toISOString();
+	if (s.runAt) out.run_at = timeOf(s.runAt);
 	if (s.headers.length > 0) out.headers = s.headers.map((h) => ({ name: h.name, value: h.value }));
 	if (Object.keys(s.labels).length > 0) out.labels = s.labels;
 	if (s.unique) out.unique = { key: s.unique.key };
@@ -107,7 +112,7 @@ export function effectOf(op: Op): Effect {
 			const out: Effect = { op: "queue_pause", queue: x.value.queue };
 			if (x.value.resume) out.resume = true;
 			if (x.value.reason) out.reason = x.value.reason;
-			if (x.value.until) out.until = fromTimestamp(x.value.until)?.toISOString();
+			if (x.value.until) out.until = timeOf(x.value.until);
 			return out;
 		}
 	}

@@ -5,11 +5,9 @@ import { parseArgs } from "node:util";
 import {
 	BatchError,
 	Cancelled,
-	type Changes,
 	Client,
 	type Codec,
 	Fatal,
-	type Job,
 	job,
 	LeaseLost,
 	MillraceError,
@@ -24,9 +22,8 @@ import {
 	Worker,
 } from "../src/index.js";
 import { bench } from "./bench.js";
+import { apply, exact, type Fields, jobOf, optionsOf, Unsupported } from "./effects.js";
 import { plant } from "./mutants.js";
-
-type Fields = Record<string, unknown>;
 
 const { values } = parseArgs({ options: { mutant: { type: "string" } } });
 if (values.mutant) plant(values.mutant);
@@ -34,8 +31,6 @@ if (values.mutant) plant(values.mutant);
 const say = (fields: Fields): void => {
 	process.stdout.write(`${JSON.stringify(fields)}\n`);
 };
-
-class Unsupported extends Error {}
 
 let client: Client | undefined;
 let worker: Worker | undefined;
@@ -55,17 +50,6 @@ function gate(name: string): { promise: Promise<void>; open: () => void } {
 	return g;
 }
 
-/** JSON whose text is the value: nothing reads its numbers. */
-const exact: Codec<string> = {
-	contentType: "application/json",
-	encode: (v) => Buffer.from(v),
-	decode: (b) => {
-		const text = Buffer.from(b).toString("utf8");
-		JSON.parse(text);
-		return text;
-	},
-};
-
 const fromText = (codec: string, text: string): string | Buffer =>
 	codec === "bytes" ? Buffer.from(text, "base64") : text;
 const toText = (codec: string, v: unknown): string => {
@@ -73,91 +57,10 @@ const toText = (codec: string, v: unknown): string => {
 	return v === undefined ? "" : String(v);
 };
 
-function jobOf(s: Fields): Job<unknown, unknown, unknown> {
-	const o: Record<string, unknown> = {};
-	if (s.queue !== undefined) o.queue = s.queue;
-	if (s.attempts !== undefined) o.attempts = s.attempts;
-	if (s.lease_ms !== undefined) o.lease = s.lease_ms;
-	if (s.max_run_ms !== undefined) o.maxRun = s.max_run_ms;
-	if (s.retry) {
-		const r = s.retry as Fields;
-		o.retry = { base: r.base_ms, max: r.max_ms };
-	}
-	if ((s.codec ?? "json") === "json") o.codec = exact;
-	return job(s.job as string, o);
-}
-
-function optionsOf(s: Fields): Fields {
-	const o: Fields = {};
-	for (const [from, to] of [
-		["id", "id"],
-		["tag", "tag"],
-		["delay_ms", "delay"],
-		["priority", "priority"],
-		["unique", "unique"],
-		["headers", "headers"],
-		["labels", "labels"],
-		["timeout_ms", "timeout"],
-	] as const) {
-		if (s[from] !== undefined) o[to] = s[from];
-	}
-	return o;
-}
-
 async function add(s: Fields): Promise<Fields> {
 	const codec = (s.codec as string) ?? "json";
 	const h = await jobOf(s).add(client!, fromText(codec, s.args as string), optionsOf(s));
 	return { id: h.id, replayed: h.replayed };
-}
-
-const bytesIn = (o: Fields, name: string): string | Buffer =>
-	o[`${name}_base64`] !== undefined ? Buffer.from(o[`${name}_base64`] as string, "base64") : (o[name] as string);
-
-function apply(o: Fields, tx: Changes): void {
-	const kv = tx.kv((o.keyspace as string) ?? "");
-	switch (o.op) {
-		case "kv_put":
-			kv.put(bytesIn(o, "key"), bytesIn(o, "value"), {
-				...(o.if_rev === undefined ? {} : { ifRev: BigInt(o.if_rev as number) }),
-				...(o.if_absent ? { ifAbsent: true } : {}),
-			});
-			return;
-		case "kv_delete":
-			kv.delete(bytesIn(o, "key"));
-			return;
-		case "kv_add":
-			kv.add(bytesIn(o, "key"), o.delta as number, {
-				...(o.floor === undefined ? {} : { floor: o.floor as number }),
-				...(o.ceiling === undefined ? {} : { ceiling: o.ceiling as number }),
-			});
-			return;
-		case "kv_delete_range":
-			kv.deleteRange({ prefix: (o.prefix as string) ?? "" });
-			return;
-		case "ref_update":
-			tx.repo(o.repo as string).update(o.ref as string, o.new as string, o.old as string | undefined);
-			return;
-		case "vector_upsert":
-			tx.collection(o.collection as string).upsert(o.id as string, {
-				...(o.vector ? { vector: o.vector as number[] } : {}),
-				...(o.payload === undefined ? {} : { payload: o.payload }),
-			});
-			return;
-		case "vector_delete":
-			tx.collection(o.collection as string).delete(o.id as string);
-			return;
-		case "task_create":
-			jobOf({ job: o.kind ?? o.queue, queue: o.queue }).addTx(tx, JSON.stringify(o.payload ?? null), optionsOf(o));
-			return;
-		case "task_cancel":
-			tx.cancelTask(o.id as string, { reason: (o.reason as string) ?? "" });
-			return;
-		case "queue_pause":
-			if (o.resume) tx.resumeQueue(o.queue as string);
-			else tx.pauseQueue(o.queue as string, { reason: (o.reason as string) ?? "" });
-			return;
-	}
-	throw new Unsupported();
 }
 
 async function commit(s: Fields, t?: Task): Promise<Fields> {

@@ -18,6 +18,10 @@ def _content(name: str, raw: bytes) -> dict[str, Any]:
         return {name + "_base64": base64.b64encode(raw).decode()}
 
 
+def _time(t: Any) -> str:
+    return time_of(t).isoformat().replace("+00:00", "Z")
+
+
 def _some(m: Any, *names: str) -> dict[str, Any]:
     """Return the fields that are set."""
     out: dict[str, Any] = {}
@@ -33,12 +37,14 @@ def _task(spec: Any) -> dict[str, Any]:
     if spec.content_type.startswith("application/json"):
         out["payload"] = json.loads(spec.payload)
     else:
-        out |= _content("payload", spec.payload)
+        out["payload_base64"] = base64.b64encode(spec.payload).decode()
+        if spec.content_type != "application/octet-stream":
+            out["content_type"] = spec.content_type
     out |= _some(spec, "tag", "priority")
     if spec.HasField("delay"):
         out["delay"] = f"{wire.span(spec.delay):g}s"
     if spec.HasField("run_at"):
-        out["run_at"] = time_of(spec.run_at).isoformat()
+        out["run_at"] = _time(spec.run_at)
     if spec.HasField("unique"):
         out["unique"] = {"key": spec.unique.key}
     if spec.labels:
@@ -98,6 +104,8 @@ def effect(op: Any) -> list[dict[str, Any]]:
         out |= {"id": m.id} | _some(m, "reason", "force")
     elif kind == "queue_pause":
         out |= {"queue": m.queue} | _some(m, "reason", "resume")
+        if m.HasField("until"):
+            out["until"] = _time(m.until)
     return [out]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -222,12 +223,17 @@ class TxQueue:
         self._to = to
         self._name = name
 
-    def pause(self, reason: str = "", *, seconds: float | None = None) -> None:
-        """Give out no tasks until it is resumed, or for some seconds."""
+    def pause(self, reason: str = "", *, seconds: float | None = None, until: datetime.datetime | None = None) -> None:
+        """Give out no tasks until it is resumed, for some seconds, or until a time; a time without a zone is UTC."""
+        if seconds is not None and until is not None:
+            raise ValueError("seconds and until are mutually exclusive")
         m = self._to._op().queue_pause
         m.queue, m.reason = self._name, reason
         if seconds is not None:
             wire.set_time(m.until, time.time() + seconds)
+        elif until is not None:
+            at = until if until.tzinfo is not None else until.replace(tzinfo=datetime.timezone.utc)
+            wire.set_time(m.until, at.timestamp())
 
     def resume(self) -> None:
         """Give out tasks again."""

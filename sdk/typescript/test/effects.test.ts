@@ -1,0 +1,18 @@
+import { readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import { effectOf } from "../src/effects.js";
+import { Changes } from "../src/tx.js";
+import { apply, type Fields } from "./effects.js";
+
+const file = JSON.parse(readFileSync(new URL("../../../proto/conformance/effects.json", import.meta.url), "utf8")) as {
+	effects: Fields[];
+};
+
+it("shows effects as the vectors that all languages share say", () => {
+	expect(file.effects.length).toBeGreaterThan(0);
+	for (const want of file.effects) {
+		const tx = new Changes();
+		apply(want, tx);
+		expect(effectOf(tx.ops[0]!), JSON.stringify(want)).toEqual(want);
+	}
+});

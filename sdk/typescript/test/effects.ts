@@ -1,0 +1,123 @@
+// Effects, jobs and options as the agent's protocol writes them.
+import { type Changes, type Codec, type Job, job } from "../src/index.js";
+
+export type Fields = Record<string, unknown>;
+
+/** What this SDK, or its agent, does not have. */
+export class Unsupported extends Error {}
+
+/** JSON whose text is the value: nothing reads its numbers. */
+export const exact: Codec<string> = {
+	contentType: "application/json",
+	encode: (v) => Buffer.from(v),
+	decode: (b) => {
+		const text = Buffer.from(b).toString("utf8");
+		JSON.parse(text);
+		return text;
+	},
+};
+
+export function jobOf(s: Fields): Job<unknown, unknown, unknown> {
+	const o: Record<string, unknown> = {};
+	if (s.queue !== undefined) o.queue = s.queue;
+	if (s.attempts !== undefined) o.attempts = s.attempts;
+	if (s.lease_ms !== undefined) o.lease = s.lease_ms;
+	if (s.max_run_ms !== undefined) o.maxRun = s.max_run_ms;
+	if (s.retry) {
+		const r = s.retry as Fields;
+		o.retry = { base: r.base_ms, max: r.max_ms };
+	}
+	if ((s.codec ?? "json") === "json") o.codec = exact;
+	return job(s.job as string, o);
+}
+
+export function optionsOf(s: Fields): Fields {
+	const o: Fields = {};
+	for (const [from, to] of [
+		["id", "id"],
+		["tag", "tag"],
+		["delay_ms", "delay"],
+		["priority", "priority"],
+		["unique", "unique"],
+		["headers", "headers"],
+		["labels", "labels"],
+		["timeout_ms", "timeout"],
+	] as const) {
+		if (s[from] !== undefined) o[to] = s[from];
+	}
+	return o;
+}
+
+const bytesIn = (o: Fields, name: string): string | Buffer =>
+	o[`${name}_base64`] !== undefined ? Buffer.from(o[`${name}_base64`] as string, "base64") : (o[name] as string);
+
+const rev = (o: Fields): { ifRev?: bigint } => (o.if_rev === undefined ? {} : { ifRev: BigInt(o.if_rev as number) });
+
+/** The fields of an op that are there, by other names. */
+function some(o: Fields, names: Record<string, string>): Fields {
+	return Object.fromEntries(
+		Object.entries(names)
+			.filter(([from]) => o[from] !== undefined)
+			.map(([from, to]) => [to, o[from]]),
+	);
+}
+
+/** Adds one effect. */
+export function apply(o: Fields, tx: Changes): void {
+	const kv = tx.kv((o.keyspace as string) ?? "");
+	switch (o.op) {
+		case "kv_put":
+			kv.put(bytesIn(o, "key"), bytesIn(o, "value"), { ...rev(o), ...some(o, { if_absent: "ifAbsent" }) });
+			return;
+		case "kv_delete":
+			kv.delete(bytesIn(o, "key"), rev(o));
+			return;
+		case "kv_add":
+			kv.add(bytesIn(o, "key"), o.delta as number, { ...rev(o), ...some(o, { floor: "floor", ceiling: "ceiling" }) });
+			return;
+		case "kv_delete_range":
+			if (o.from !== undefined || o.to !== undefined) kv.deleteRange(some(o, { from: "from", to: "to" }));
+			else kv.deleteRange(o.all ? { all: true } : { prefix: (o.prefix as string) ?? "" });
+			return;
+		case "ref_update":
+			tx.repo(o.repo as string, some(o, { tag: "tag" })).update(
+				o.ref as string,
+				o.new as string,
+				o.old as string | undefined,
+			);
+			return;
+		case "vector_upsert": {
+			const names = {
+				vector: "vector",
+				model: "model",
+				payload: "payload",
+				if_version: "ifVersion",
+				if_absent: "ifAbsent",
+			};
+			tx.collection(o.collection as string).upsert(o.id as string, some(o, names));
+			return;
+		}
+		case "vector_delete":
+			tx.collection(o.collection as string).delete(o.id as string);
+			return;
+		case "task_create": {
+			const spec = { job: o.kind ?? o.queue, queue: o.queue };
+			const options = { ...optionsOf(o), ...some(o, { delay: "delay" }) };
+			if (o.payload_base64 !== undefined) {
+				jobOf({ ...spec, codec: "bytes" }).addTx(tx, Buffer.from(o.payload_base64 as string, "base64"), options);
+			} else jobOf(spec).addTx(tx, JSON.stringify(o.payload ?? null), options);
+			return;
+		}
+		case "task_cancel":
+			tx.cancelTask(o.id as string, some(o, { reason: "reason", force: "force" }));
+			return;
+		case "queue_pause":
+			if (o.resume) tx.resumeQueue(o.queue as string);
+			else {
+				const until = o.until === undefined ? {} : { until: new Date(o.until as string) };
+				tx.pauseQueue(o.queue as string, { ...some(o, { reason: "reason" }), ...until });
+			}
+			return;
+	}
+	throw new Unsupported();
+}
