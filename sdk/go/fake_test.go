@@ -6,32 +6,28 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	fakeserver "github.com/millrace/millrace/test/sdk/fake"
 )
 
 // testWait bounds every wait of a test; it is only reached when something hangs.
 const testWait = 20 * time.Second
 
-// fake is a server whose streams are played by a test.
+// fake is a server whose streams are played by a test, over a listener in memory: synctest has no time for a socket.
 type fake struct {
-	pb.UnsafeQueueStreamServer
-	pb.UnsafeKVStreamServer
+	*fakeserver.Server
 	pb.UnimplementedTaskServiceServer
-	t       *testing.T
-	lis     *bufconn.Listener
-	srv     *grpc.Server
-	streams chan *fakeStream
-	stop    func()
+	t    *testing.T
+	lis  *bufconn.Listener
+	stop func()
 
 	wait func(ctx context.Context, id string) (*pb.WaitResponse, error)
 	kv   func(r *pb.KVGetRequest) (*pb.KVGetResponse, error)
@@ -43,56 +39,18 @@ type fakeStream struct {
 	hello *pb.Hello
 	in    chan *pb.ClientFrame // closed when the client closed its side, or the stream broke
 	send  func(f *pb.ServerFrame) error
-	done  chan error
-	ctx   context.Context
+	end   func(err error) // ends the stream; nil ends it well
 }
 
 func newFake(t *testing.T) *fake {
 	t.Helper()
-	f := &fake{t: t, lis: bufconn.Listen(1 << 20), streams: make(chan *fakeStream, 16), srv: grpc.NewServer(
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-	)}
-	pb.RegisterQueueStreamServer(f.srv, f)
-	pb.RegisterTaskServiceServer(f.srv, f)
-	pb.RegisterKVStreamServer(f.srv, f)
-	pb.RegisterKVServiceServer(f.srv, fakeKV{f: f})
-	var wg sync.WaitGroup
-	wg.Go(func() { _ = f.srv.Serve(f.lis) })
-	f.stop = sync.OnceFunc(func() {
-		f.srv.Stop()
-		_ = f.lis.Close()
-		wg.Wait()
+	f := &fake{t: t, lis: bufconn.Listen(1 << 20)}
+	f.Server = fakeserver.Serve(f.lis, func(s grpc.ServiceRegistrar) {
+		pb.RegisterTaskServiceServer(s, f)
+		pb.RegisterKVServiceServer(s, fakeKV{f: f})
 	})
+	f.stop = f.Stop
 	return f
-}
-
-func (f *fake) Open(s grpc.BidiStreamingServer[pb.ClientFrame, pb.ServerFrame]) error {
-	st := &fakeStream{t: f.t, in: make(chan *pb.ClientFrame, 4096), send: s.Send, done: make(chan error, 1), ctx: s.Context()}
-	first, err := s.Recv()
-	if err != nil {
-		return err
-	}
-	st.hello = first.GetHello()
-	f.streams <- st
-	go func() {
-		defer close(st.in)
-		for {
-			frame, err := s.Recv()
-			if err != nil {
-				if errors.Is(err, io.EOF) { // it closed its side: a real server ends the stream well
-					st.end(nil)
-				}
-				return
-			}
-			st.in <- frame
-		}
-	}()
-	select {
-	case err := <-st.done:
-		return err
-	case <-s.Context().Done():
-		return s.Context().Err()
-	}
 }
 
 func (f *fake) Wait(ctx context.Context, r *pb.WaitRequest) (*pb.WaitResponse, error) {
@@ -127,12 +85,17 @@ func (f *fake) client(opts ...Option) *Client {
 func (f *fake) accept() *fakeStream {
 	f.t.Helper()
 	select {
-	case st := <-f.streams:
-		return st
+	case st := <-f.Streams:
+		return f.played(st)
 	case <-time.After(testWait):
 		f.t.Fatal("no stream came")
 		return nil
 	}
+}
+
+// played is a stream that came, with the means of a test.
+func (f *fake) played(st *fakeserver.Stream) *fakeStream {
+	return &fakeStream{t: f.t, hello: st.Hello, in: st.In, send: st.Send, end: st.End}
 }
 
 // welcome accepts the next stream and lets it in.
@@ -289,14 +252,6 @@ func (st *fakeStream) assign(tasks ...*pb.Assignment) {
 		}
 	}
 	st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Assign{Assign: &pb.Assign{Sub: 1, Tasks: tasks}}})
-}
-
-// end ends the stream with err; nil ends it well. The first end counts.
-func (st *fakeStream) end(err error) {
-	select {
-	case st.done <- err:
-	default:
-	}
 }
 
 // cut ends the stream as a lost connection does.

@@ -127,8 +127,8 @@ func TestAStreamLeavesANodeThatKnowsOfNoLeader(t *testing.T) {
 	go func() {
 		for {
 			select {
-			case st := <-ns.all[0].streams:
-				st.end(noLeader())
+			case st := <-ns.all[0].Streams:
+				st.End(noLeader())
 			case <-over:
 				return
 			}
@@ -239,8 +239,8 @@ func (ns *nodes) play(node int, leader int) {
 	go func() {
 		for {
 			select {
-			case st := <-ns.all[node].streams:
-				go one(st)
+			case st := <-ns.all[node].Streams:
+				go one(ns.all[node].played(st))
 			case <-over:
 				return
 			}

@@ -516,7 +516,8 @@ func TestACallIsRepeatedForTenMinutesThenUnknown(t *testing.T) {
 		tries := 0
 		for {
 			select {
-			case st := <-f.streams:
+			case opened := <-f.Streams:
+				st := f.played(opened)
 				st.push(&pb.ServerFrame{Frame: &pb.ServerFrame_Welcome{Welcome: &pb.Welcome{}}})
 				if _, ok := <-st.in; ok {
 					tries++

@@ -29,6 +29,7 @@ type run struct {
 	dir     string
 	wait    time.Duration // the bound of each step
 	servers map[string]*server
+	fakes   map[string]*player
 	links   map[string]*proc.Proxy
 	agents  map[string]*Agent
 	kept    map[string]any
@@ -46,7 +47,7 @@ type server struct {
 // has ended when it returns. An error tells the step, and what was said.
 func (s *Scenario) Play(ctx context.Context, program, dir string, wait time.Duration, lines [2][]string) (err error) {
 	r := &run{
-		s: s, dir: dir, wait: wait, servers: map[string]*server{}, links: map[string]*proc.Proxy{}, agents: map[string]*Agent{},
+		s: s, dir: dir, wait: wait, servers: map[string]*server{}, fakes: map[string]*player{}, links: map[string]*proc.Proxy{}, agents: map[string]*Agent{},
 		kept: map[string]any{}, open: map[string]<-chan Answer{},
 	}
 	defer func() {
@@ -95,9 +96,16 @@ func (r *run) startAll(ctx context.Context, program string, lines [2][]string) e
 			return err
 		}
 	}
-	for name, of := range r.s.Links {
+	for name := range r.s.Fakes {
 		var err error
-		if r.links[name], err = proc.NewProxy(r.servers[of].front.Address()); err != nil {
+		if r.fakes[name], err = newPlayer(ctx); err != nil {
+			return err
+		}
+	}
+	for name, of := range r.s.Links {
+		address, _ := r.reach(of)
+		var err error
+		if r.links[name], err = proc.NewProxy(address); err != nil {
 			return err
 		}
 	}
@@ -113,6 +121,15 @@ func (r *run) startAll(ctx context.Context, program string, lines [2][]string) e
 	return nil
 }
 
+// reach is the address of a server, real or fake, and a token that it takes.
+func (r *run) reach(name string) (address, token string) {
+	if f := r.fakes[name]; f != nil {
+		return f.address, "mr_fake"
+	}
+	s := r.servers[name]
+	return s.front.Address(), s.Tokens[0].Secret
+}
+
 // startAgent starts an agent and has it open its client.
 func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 	a, err := StartAgent(line, nil)
@@ -120,13 +137,15 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 		return err
 	}
 	r.agents[name] = a
-	of, address := spec.Server, ""
+	of := spec.Server
 	if spec.Link != "" {
-		of, address = r.s.Links[spec.Link], r.links[spec.Link].Address()
-	} else {
-		address = r.servers[of].front.Address()
+		of = r.s.Links[spec.Link]
 	}
-	fields := map[string]any{"address": address, "token": r.servers[of].Tokens[0].Secret, "namespace": "default"}
+	address, token := r.reach(of)
+	if spec.Link != "" {
+		address = r.links[spec.Link].Address()
+	}
+	fields := map[string]any{"address": address, "token": token, "namespace": "default"}
 	if spec.Open.Kind != 0 {
 		more, err := valueOf(&spec.Open, "open", "json")
 		if err != nil {
@@ -145,6 +164,9 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 func (r *run) close() (err error) {
 	for _, p := range r.links {
 		err = errors.Join(err, p.Close())
+	}
+	for _, f := range r.fakes {
+		f.server.Stop()
 	}
 	for _, s := range r.servers {
 		if s.client != nil {
@@ -246,6 +268,9 @@ func (r *run) do(ctx context.Context, s *Step, value any) (any, error) {
 	}
 	if l := r.links[s.Who]; l != nil {
 		return nil, link(l, s.Word, value)
+	}
+	if f := r.fakes[s.Who]; f != nil {
+		return f.do(ctx, s.Word, value)
 	}
 	got, err := byServer(ctx, r.servers[s.Who], s.Word, value)
 	if err != nil {

@@ -23,6 +23,8 @@ type Scenario struct {
 	Name string `yaml:"name"`
 	// Servers are started before the first step, each with flags of its own.
 	Servers map[string]ServerSpec `yaml:"servers"`
+	// Fakes are servers whose frames the steps play. A link or an agent may name one in the place of a server.
+	Fakes map[string]FakeSpec `yaml:"fakes"`
 	// Links are proxies, by name, in front of a server.
 	Links map[string]string `yaml:"links"`
 	// Agents are the processes that the steps drive.
@@ -43,6 +45,9 @@ type Scenario struct {
 type ServerSpec struct {
 	Flags []string `yaml:"flags"`
 }
+
+// FakeSpec is a server that the steps play. It has no settings.
+type FakeSpec struct{}
 
 // AgentSpec is an agent of a scenario.
 type AgentSpec struct {
@@ -304,19 +309,19 @@ func load(file string) (*Scenario, error) {
 		return nil, errors.New("steps is required")
 	}
 	for name, of := range s.Links {
-		if _, ok := s.Servers[of]; !ok {
+		if !s.hasServer(of) {
 			return nil, fmt.Errorf("link %s: there is no server %s", name, of)
 		}
 	}
 	for name, a := range s.Agents {
 		_, link := s.Links[a.Link]
-		_, server := s.Servers[a.Server]
+		server := s.hasServer(a.Server)
 		if link == server {
 			return nil, fmt.Errorf("agent %s: must name one link or one server", name)
 		}
 	}
 	for _, step := range s.Steps {
-		_, server := s.Servers[step.Who]
+		server := s.hasServer(step.Who)
 		_, link := s.Links[step.Who]
 		_, agent := s.Agents[step.Who]
 		if !server && !link && !agent {
@@ -324,6 +329,13 @@ func load(file string) (*Scenario, error) {
 		}
 	}
 	return s, nil
+}
+
+// hasServer reports whether there is a server, real or fake, of a name.
+func (s *Scenario) hasServer(name string) bool {
+	_, real := s.Servers[name]
+	_, fake := s.Fakes[name]
+	return real || fake
 }
 
 // For reports whether the scenario is about a language.
