@@ -153,6 +153,9 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 		}
 		maps.Copy(fields, more.(map[string]any))
 	}
+	if s := r.servers[spec.Server]; s != nil && fields["transport"] == "rest" { // it has a door of its own
+		fields["address"] = s.HTTP()
+	}
 	c, err := a.Do("open", fields)
 	if err != nil {
 		return err
