@@ -54,7 +54,7 @@ import _ "github.com/anishathalye/porcupine"
 		"internal/replog/wal/wal.go:2: imports go.etcd.io/raft/v3; allowed in: replog; because: one package owns consensus",
 		"internal/core/core_hidden.go:4: imports google.golang.org/protobuf/proto; allowed in: all but core, keys and machine; because: stored and replayed bytes have an encoding of their own",
 		"internal/auth/auth.go:3: imports github.com/cockroachdb/datadriven; allowed in: test files, *test packages, sim and test; because: a test library does not ship",
-		"internal/auth/auth.go:4: imports google.golang.org/grpc/codes; allowed in: api/..., edge, etcdapi, rest, sdk/go/..., gen/..., bench/load; because: only edges and clients speak it",
+		"internal/auth/auth.go:4: imports google.golang.org/grpc/codes; allowed in: api/..., edge, etcdapi, rest, sdk/go/..., gen/..., bench/load, test/sdk/fake; because: only edges and clients speak it",
 		"cmd/millrace/main.go:3: imports github.com/rogpeppe/go-internal/testscript; allowed in: test files, *test packages, sim and test; because: a test library does not ship",
 	)
 }

@@ -34,7 +34,7 @@ func libraryFences() []libraryFence {
 		only("github.com/cockroachdb/pebble", "one package owns the engine", "internal/store"),
 		only("go.etcd.io/raft", "one package owns consensus", "internal/replog"),
 		only("google.golang.org/grpc", "only edges and clients speak it",
-			"internal/api/...", "internal/edge", "internal/etcdapi", "internal/rest", "sdk/go/...", "gen/...", "bench/load"),
+			"internal/api/...", "internal/edge", "internal/etcdapi", "internal/rest", "sdk/go/...", "gen/...", "bench/load", "test/sdk/fake"),
 		only("go.etcd.io/etcd/api", "one package speaks etcd", "internal/etcdapi"),
 		only("go.etcd.io/bbolt", "one package speaks etcd", "internal/etcdapi"),
 		only("golang.org/x/text", "one package cuts texts into words", "internal/words"),

@@ -8,8 +8,6 @@ import (
 	"net"
 	"slices"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
@@ -159,11 +157,11 @@ func (p *player) end(value any) error {
 		p.stream.End(nil)
 		return nil
 	}
-	var code codes.Code
-	if err := code.UnmarshalJSON(fmt.Appendf(nil, "%q", fields["code"])); err != nil {
+	fault, err := fake.Fault(fmt.Sprint(fields["code"]), fmt.Sprint(fields["message"]))
+	if err != nil {
 		return err
 	}
-	p.stream.End(status.Error(code, fmt.Sprint(fields["message"])))
+	p.stream.End(fault)
 	return nil
 }
 

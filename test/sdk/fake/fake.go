@@ -5,13 +5,16 @@ package fake
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"sync"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 )
@@ -114,5 +117,11 @@ func (st *Stream) End(err error) {
 	}
 }
 
-// Done is closed when the stream has ended, by either side.
-func (st *Stream) Done() <-chan struct{} { return st.ctx.Done() }
+// Fault is the error of a stream that ends with a code of gRPC, such as UNAVAILABLE.
+func Fault(code, message string) (fault, err error) {
+	var c codes.Code
+	if err := c.UnmarshalJSON(fmt.Appendf(nil, "%q", code)); err != nil {
+		return nil, err
+	}
+	return status.Error(c, message), nil
+}
