@@ -80,6 +80,7 @@ export class Engine {
 	async commit(request: CommitRequest, o: Options): Promise<CommitResponse> {
 		const begun = this.ledger?.now();
 		const line = { op: "commit", request_id: Buffer.from(request.requestId).toString("hex") };
+		if (request.fence) Object.assign(line, { id: request.fence.task, token: String(request.fence.token) });
 		try {
 			const r = await this.producer.commit(request, this.#bounded(o));
 			this.ledger?.ok(begun!, { ...line, replayed: r.replayed }, r.at);

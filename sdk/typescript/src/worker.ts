@@ -4,6 +4,7 @@ import type { Client } from "./client.js";
 import { type Attempt, Lane } from "./core/lane.js";
 import { Renewer } from "./core/renewer.js";
 import { type Fault, invalid, MillraceError, millis, type Span } from "./errors.js";
+import type { At } from "./gen/millrace/v1/task.js";
 import { Cancelled, completed, invoke, LeaseLost, Stopped, threw } from "./handler.js";
 import type { Binding } from "./job.js";
 import { Reporter } from "./report.js";
@@ -38,6 +39,14 @@ export interface WorkerOptions {
 }
 
 const unknownKind = 30_000;
+
+/** What a ledger names an attempt by. */
+const lineOf = (a: Attempt): { id: string; token: string; attempt: number; queue: string } => ({
+	id: a.assignment.id,
+	token: String(a.assignment.token),
+	attempt: a.assignment.attempt,
+	queue: a.assignment.queue,
+});
 
 /** Which task a piece of code runs for, so that a rejection that nothing handles fails that task and not the process. */
 const current = new AsyncLocalStorage<{ reject: (e: unknown) => void }>();
@@ -107,7 +116,7 @@ export class Worker {
 				assigned: (a) => this.#assigned(a),
 				lost: (a) => this.#lost(a),
 				cancel: (a, reason) => this.#running.get(a)?.end(new Cancelled(reason)),
-				settled: (a, fault, replayed) => this.#settled(a, fault, replayed),
+				settled: (a, fault, replayed, at) => this.#settled(a, fault, replayed, at),
 				failed: (fault) => {
 					this.#fault = fault;
 					this.#stop?.();
@@ -190,6 +199,7 @@ export class Worker {
 	}
 
 	#settle(a: Attempt, item: Parameters<Lane["settle"]>[1], bytes: number): void {
+		a.begun = this.#client.engine.ledger?.now() ?? 0;
 		this.#renewer?.remove(a.assignment.id, a.assignment.token);
 		this.#lane!.settle(a, item, bytes);
 	}
@@ -220,6 +230,8 @@ export class Worker {
 		const t = new Task(this.#client, m);
 		t.reporter = new Reporter(this.#client, m.id, m.token);
 		this.#running.set(a, t);
+		const { ledger } = this.#client.engine;
+		if (ledger) ledger.ok(ledger.now(), { ...lineOf(a), op: "deliver" }, undefined);
 		this.#renewer?.add(m.id, m.token, a.lease, m.kind);
 		// In a turn of its own: the frame is taken first, and its leases are known to the renewer before a handler can block.
 		setImmediate(() => void this.#handle(a, b, t, undefined));
@@ -253,7 +265,13 @@ export class Worker {
 		if (this.#lane!.held.size === 0) this.#wake?.();
 	}
 
-	#settled(a: Attempt, fault: Fault | undefined, replayed: boolean): void {
+	#settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined): void {
+		const { ledger } = this.#client.engine;
+		if (ledger) {
+			const line = { ...lineOf(a), op: a.item?.outcome?.$case ?? "complete", replayed };
+			if (fault) ledger.failed(a.begun, line, new MillraceError(fault));
+			else ledger.ok(a.begun, line, at);
+		}
 		const t = this.#running.get(a);
 		if (t && fault && !a.over && a.item) {
 			const b = this.#kinds.get(a.assignment.kind)!;

@@ -1,7 +1,7 @@
 // The tasks of a worker: what it holds, how each attempt is settled, and how leases go on.
 import { type Fault, faultOf } from "../errors.js";
 import type { ServerFrame, Welcome, WorkerInfo } from "../gen/millrace/v1/stream.js";
-import type { Assignment, Hold, SettleItem } from "../gen/millrace/v1/task.js";
+import type { Assignment, At, Hold, SettleItem } from "../gen/millrace/v1/task.js";
 import type { Hub } from "./hub.js";
 import { patience, serverBound, within } from "./retry.js";
 import { type Outgoing, type Role, type Room, Session } from "./session.js";
@@ -21,6 +21,8 @@ export interface Attempt {
 	itemBytes: number;
 	tries: number;
 	over: boolean;
+	/** When the settle was made first, by the clock of the ledger. */
+	begun: number;
 	/** A cancel was told once. */
 	cancelled: boolean;
 }
@@ -31,7 +33,7 @@ export interface LaneEvents {
 	lost(a: Attempt): void;
 	cancel(a: Attempt, reason: string): void;
 	/** The server refused the settle, with the lease kept: the effects were refused. Undefined fault: it was applied. */
-	settled(a: Attempt, fault: Fault | undefined, replayed: boolean): void;
+	settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined): void;
 	failed(fault: Fault): void;
 }
 
@@ -102,6 +104,7 @@ export class Lane implements Role {
 						itemBytes: 0,
 						tries: 0,
 						over: false,
+						begun: 0,
 						cancelled: false,
 					};
 					this.held.set(t.id, a);
@@ -260,7 +263,7 @@ export class Lane implements Role {
 					const error = ack.error ?? ack.settled[i]?.error;
 					if (!error) {
 						this.#drop(a);
-						this.events.settled(a, undefined, ack.settled[i]!.replayed);
+						this.events.settled(a, undefined, ack.settled[i]!.replayed, ack.at);
 						return;
 					}
 					const fault = faultOf(error);
@@ -276,7 +279,7 @@ export class Lane implements Role {
 					}
 					// After any other refusal than of the lease, the lease goes on: what was refused are the effects.
 					if (fault.code === "LEASE_LOST" || fault.code === "NOT_FOUND" || fault.code === "WRONG_STATE") this.#drop(a);
-					this.events.settled(a, fault, false);
+					this.events.settled(a, fault, false, undefined);
 				});
 			},
 		};

@@ -1,0 +1,52 @@
+// What the types accept and refuse. tsc checks this file, and nothing runs it: a line that is marked must not compile.
+import { z } from "zod";
+import { Client, type Handle, job, Worker } from "../src/index.js";
+import { runHandler } from "../src/testing.js";
+
+export async function types(): Promise<void> {
+	const c = new Client();
+	const thumb = job("thumb", {
+		input: z.object({ url: z.string(), width: z.number().default(300) }),
+		output: z.string(),
+	});
+	const plain = job<{ n: number }, number>("plain");
+	const tx = c.tx();
+
+	const h: Handle<string> = await thumb.add(c, { url: "u" });
+	const s: string = await h.wait({ timeout: "30s" });
+	const n: number = await (await plain.add(c, { n: 1 }, { tag: "a", delay: 5, unique: "k" })).wait();
+	const width = thumb.handle((_, a) => String(a.width + 1)); // the default is filled in
+	const w = new Worker(c, [width, plain.handle((t, a) => a.n + t.attempt)], { slots: 4, drain: "25s" });
+	const sum: bigint = await c.kv("k").add("a", 1);
+	plain.addTx(tx, { n: 1 });
+
+	// @ts-expect-error arguments must fit the schema
+	await thumb.add(c, { url: 7 });
+	// @ts-expect-error and be there
+	await thumb.add(c, {});
+	// @ts-expect-error arguments must fit the type
+	await plain.add(c, { n: "1" });
+	// @ts-expect-error options are those that there are
+	await plain.add(c, { n: 1 }, { tags: "a" });
+	// @ts-expect-error a client is required
+	await plain.add({ n: 1 });
+	// @ts-expect-error the result is what the job says
+	const wrong: number = await h.wait();
+	// @ts-expect-error a handler returns the result of its job
+	plain.handle(() => "one");
+	// @ts-expect-error and takes its arguments
+	plain.handle((_, a: { m: number }) => a.m);
+	// @ts-expect-error revisions are bigint
+	tx.kv("k").put("a", 1, { ifRev: 3 });
+	// @ts-expect-error a condition is one of those that there are
+	tx.kv("k").check("a", { is: "equal" });
+	// @ts-expect-error bindings, and not jobs, go to a worker
+	new Worker(c, [plain]);
+	// @ts-expect-error effects of a transaction fit the job too
+	plain.addTx(tx, { m: 1 });
+	// @ts-expect-error a policy for retries has backoffs that there are
+	job("x", { retry: { backoff: "random" } });
+
+	await runHandler(width, { url: "u" });
+	void [s, n, w, sum, wrong];
+}

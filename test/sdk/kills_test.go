@@ -1,0 +1,263 @@
+package sdk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/millrace/millrace/internal/check"
+	millrace "github.com/millrace/millrace/sdk/go"
+	"github.com/millrace/millrace/test/chaos/proc"
+)
+
+// TestKillsLoseAndDoubleNothing kills servers and workers with SIGKILL under load, with producers and workers of all languages that write
+// ledgers, and has these judged: what was acknowledged is there, each task completed once, at most one token was good at a time, and the
+// effects happened once for each completion. MILLRACE_SDK_KILLS is how many runs are made (default 1), MILLRACE_SDK_SEED the first seed.
+func TestKillsLoseAndDoubleNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real processes")
+	}
+	runs, seed := 1, uint64(1)
+	if n, err := strconv.Atoi(os.Getenv("MILLRACE_SDK_KILLS")); err == nil {
+		runs = n
+	}
+	if n, err := strconv.ParseUint(os.Getenv("MILLRACE_SDK_SEED"), 10, 64); err == nil {
+		seed = n
+	}
+	langs := languages(t)
+	for i := range runs {
+		s := seed + uint64(i)
+		t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) {
+			k := &kills{t: t, draw: rand.New(rand.NewPCG(s, 1)), dir: t.TempDir(), langs: langs}
+			k.play(t.Context())
+		})
+	}
+}
+
+// kills is one run.
+type kills struct {
+	t     *testing.T
+	draw  *rand.Rand
+	dir   string
+	langs []Language
+
+	server  *proc.Server
+	front   *proc.Proxy
+	ledgers []string
+	deaths  map[string]int
+}
+
+const (
+	killsFor    = 6 * time.Second
+	killsDrain  = 60 * time.Second
+	killsTasks  = 40 // of a burst of adds
+	killsWorker = 2  // workers at a time
+)
+
+// agent starts an agent of a drawn language, with a ledger of its own.
+func (k *kills) agent() *Agent {
+	k.t.Helper()
+	l := k.langs[k.draw.IntN(len(k.langs))]
+	a, err := StartAgent(l.Line, nil)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	ledger := filepath.Join(k.dir, fmt.Sprintf("ledger-%d-%s", len(k.ledgers), l.Name))
+	k.ledgers = append(k.ledgers, ledger)
+	fields := map[string]any{"address": k.front.Address(), "token": k.server.Tokens[0].Secret, "namespace": "default", "ledger": ledger}
+	c, err := a.Do("open", fields)
+	if err == nil {
+		_, err = answered(c, StepWait)
+	}
+	if err != nil {
+		a.Close()
+		k.t.Fatalf("%s: %v\n%s", l.Name, err, a.trace)
+	}
+	return a
+}
+
+// worker starts an agent that works.
+func (k *kills) worker() *Agent {
+	k.t.Helper()
+	a := k.agent()
+	handler := []any{
+		map[string]any{"fx": []any{map[string]any{"op": "kv_add", "keyspace": "sums", "key": "done", "delta": 1}}},
+		map[string]any{"sleep_ms": 5}, map[string]any{"return": "$args"},
+	}
+	job := map[string]any{"job": "work", "handler": handler, "lease_ms": 2000}
+	c, err := a.Do("worker", map[string]any{"slots": 8, "lease_ms": 2000, "jobs": []any{job}})
+	if err == nil {
+		_, err = answered(c, StepWait)
+	}
+	if err != nil {
+		a.Close()
+		k.t.Fatalf("%v\n%s", err, a.trace)
+	}
+	return a
+}
+
+func (k *kills) play(ctx context.Context) {
+	t := k.t
+	k.deaths = map[string]int{}
+	var err error
+	if k.server, err = proc.New(ctx, proc.Options{Binary: program, Dir: filepath.Join(k.dir, "server")}, "default"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.server.Start(ctx); err != nil {
+		t.Fatal(err)
+	}
+	defer k.server.Kill()
+	if k.front, err = proc.NewProxy(k.server.Address()); err != nil {
+		t.Fatal(err)
+	}
+	defer k.front.Close() //nolint:errcheck // the end of the test
+	producer := k.agent()
+	defer producer.Close()
+	workers := make([]*Agent, killsWorker)
+	for i := range workers {
+		workers[i] = k.worker()
+	}
+	defer func() {
+		for _, w := range workers {
+			w.Close()
+		}
+	}()
+	added := k.load(producer, workers)
+	added.Wait()
+	k.drained(ctx)
+	for _, w := range workers {
+		if c, err := w.Do("stop", nil); err == nil {
+			_, _ = answered(c, StepWait)
+		}
+	}
+	for _, a := range append(workers, producer) {
+		a.Close() // ledgers are whole now
+	}
+	k.judge(ctx)
+	t.Logf("killed %v", k.deaths)
+}
+
+// load adds tasks and kills until its time is over. The answers of adds may still be on their way when it returns.
+func (k *kills) load(producer *Agent, workers []*Agent) *sync.WaitGroup {
+	var added sync.WaitGroup
+	over := time.Now().Add(killsFor)
+	n := 0
+	for time.Now().Before(over) {
+		for range killsTasks {
+			n++
+			c, err := producer.Do("add", map[string]any{"job": "work", "args": strconv.Itoa(n), "lease_ms": 2000, "attempts": 100, "timeout_ms": 60_000})
+			if err != nil {
+				k.t.Fatalf("%v\n%s", err, producer.trace)
+			}
+			added.Go(func() { <-c })
+		}
+		time.Sleep(time.Duration(50+k.draw.IntN(150)) * time.Millisecond)
+		switch k.draw.IntN(5) {
+		case 0:
+			k.deaths["server"]++
+			k.server.Kill()
+			time.Sleep(time.Duration(k.draw.IntN(300)) * time.Millisecond)
+			if _, err := k.server.Start(k.t.Context()); err != nil {
+				k.t.Fatal(err)
+			}
+			k.front.Retarget(k.server.Address())
+		case 1:
+			k.deaths["worker"]++
+			i := k.draw.IntN(len(workers))
+			_ = workers[i].cmd.Process.Kill()
+			<-workers[i].done
+			workers[i] = k.worker()
+		case 2:
+			k.deaths["link"]++
+			k.front.Reset()
+		}
+	}
+	return &added
+}
+
+// client is the runner's own.
+func (k *kills) client(ctx context.Context) *millrace.Client {
+	k.t.Helper()
+	c, err := millrace.Dial(ctx, millrace.Address("server.test:1"), millrace.Insecure(), millrace.Token(k.server.Tokens[0].Secret),
+		millrace.Dialer(k.server.Dial), millrace.Logger(slog.New(slog.NewTextHandler(io.Discard, nil))))
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return c
+}
+
+// drained waits until no task waits or runs.
+func (k *kills) drained(ctx context.Context) {
+	k.t.Helper()
+	c := k.client(ctx)
+	defer c.Close() //nolint:errcheck // it only reads
+	late := time.Now().Add(killsDrain)
+	for {
+		s, err := c.Queue("work").Stats(ctx)
+		if err == nil && s.Ready+s.Running+s.Scheduled == 0 {
+			return
+		}
+		if time.Now().After(late) {
+			k.t.Fatalf("tasks are left after %v: %+v, %v", killsDrain, s, err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// judge reads everything back and has the ledgers judged.
+func (k *kills) judge(ctx context.Context) {
+	t := k.t
+	t.Helper()
+	var all [][]check.Call
+	for _, path := range k.ledgers {
+		f, err := os.Open(path)
+		if err != nil {
+			continue // the agent was killed before its first call
+		}
+		calls, _, err := check.ReadLedger(f, filepath.Base(path))
+		_ = f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, calls)
+	}
+	calls := check.Merge(all...)
+	c := k.client(ctx)
+	defer c.Close() //nolint:errcheck // it only reads
+	var final []check.TaskState
+	completed := 0
+	for page := ""; ; {
+		tasks, next, err := c.List(ctx, millrace.ListQuery{Queue: "work", Limit: 500, Cursor: page})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range tasks {
+			state, _ := check.ParseState(x.State.String())
+			final = append(final, check.TaskState{ID: x.ID, Queue: x.Queue, State: state, Attempt: uint32(x.Attempt)})
+			if state == check.Completed {
+				completed++
+			}
+		}
+		if page = next; page == "" {
+			break
+		}
+	}
+	for _, r := range []*check.Report{check.TotalQueue(calls, final, check.TotalOptions{}), check.LeaseExclusivity(calls)} {
+		if r.Total > 0 || r.Invalid != "" {
+			t.Errorf("%v", r)
+		}
+		t.Log(r)
+	}
+	sum, err := c.KV("sums").Get(ctx, "done")
+	if err != nil || sum.String() != strconv.Itoa(completed) || completed == 0 {
+		t.Errorf("%d tasks are completed, and their effects add up to %s (%v)", completed, sum, err)
+	}
+}
