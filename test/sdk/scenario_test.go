@@ -78,6 +78,7 @@ func TestScenario(t *testing.T) {
 	langs := languages(t)
 	for _, s := range all {
 		t.Run(s.File, func(t *testing.T) {
+			t.Parallel()
 			if s.Long && os.Getenv("MILLRACE_SDK_LONG") != "1" {
 				t.Skip("long: MILLRACE_SDK_LONG=1 plays it")
 			}
@@ -90,7 +91,8 @@ func TestScenario(t *testing.T) {
 					continue
 				}
 				for _, b := range langs {
-					if s.For(b.Name) {
+					// Both kinds of clients of Python encode by the same code.
+					if s.For(b.Name) && a.Name != "python" && b.Name != "python" {
 						play(t, a.Name+"-"+b.Name, s, a, b)
 					}
 				}

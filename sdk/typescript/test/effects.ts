@@ -1,5 +1,5 @@
 // Effects, jobs and options as the agent's protocol writes them.
-import { type Changes, type Codec, type Job, job } from "../src/index.js";
+import { type Changes, type Codec, type Job, job, type Schema } from "../src/index.js";
 
 export type Fields = Record<string, unknown>;
 
@@ -17,6 +17,22 @@ export const exact: Codec<string> = {
 	},
 };
 
+/** A schema for JSON texts of objects, from the types of their fields. */
+function schemaOf(fields: Record<string, string>): Schema<unknown, unknown> {
+	const fits: Record<string, (v: unknown) => boolean> = {
+		int: (v) => Number.isInteger(v),
+		str: (v) => typeof v === "string",
+		bool: (v) => typeof v === "boolean",
+	};
+	const validate: Schema["~standard"]["validate"] = (text) => {
+		const value = JSON.parse(text as string) as Record<string, unknown>;
+		const wrong = Object.entries(fields).filter(([name, type]) => !fits[type]?.(value[name]));
+		if (wrong.length === 0) return { value: text };
+		return { issues: wrong.map(([name, type]) => ({ message: `must be ${type}`, path: [name] })) };
+	};
+	return { "~standard": { version: 1, vendor: "agent", validate } };
+}
+
 export function jobOf(s: Fields): Job<unknown, unknown, unknown> {
 	const o: Record<string, unknown> = {};
 	if (s.queue !== undefined) o.queue = s.queue;
@@ -28,6 +44,7 @@ export function jobOf(s: Fields): Job<unknown, unknown, unknown> {
 		o.retry = { base: r.base_ms, max: r.max_ms };
 	}
 	if ((s.codec ?? "json") === "json") o.codec = exact;
+	if (s.schema) o.input = schemaOf(s.schema as Record<string, string>);
 	return job(s.job as string, o);
 }
 
