@@ -95,7 +95,8 @@ func (k *kills) worker() *Agent {
 	a := k.agent()
 	handler := []any{
 		map[string]any{"fx": []any{map[string]any{"op": "kv_add", "keyspace": "sums", "key": "done", "delta": 1}}},
-		map[string]any{"sleep_ms": 5}, map[string]any{"return": "$args"},
+		map[string]any{"sleep_ms": 5},
+		map[string]any{"return": "$args"},
 	}
 	job := map[string]any{"job": "work", "handler": handler, "lease_ms": 2000}
 	c, err := a.Do("worker", map[string]any{"slots": 8, "lease_ms": 2000, "jobs": []any{job}})
