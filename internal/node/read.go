@@ -184,30 +184,37 @@ func (n *Node) WaitEnd(ctx context.Context, p core.Partition, id core.TaskID) er
 	})
 }
 
-// awaitEnd returns when read has shown a state that ends a task. It registers before it reads, so that no end is missed, and reads again
-// after it was woken.
+// awaitEnd returns when read has shown a state that ends the task.
 func (n *Node) awaitEnd(ctx context.Context, p core.Partition, id core.TaskID, read func() (core.State, error)) error {
 	s, err := n.shardOf(p)
 	if err != nil {
 		return err
 	}
-	k := waitKey{p, id}
-	ended, f := s.waits.add(k)
-	if f != nil {
-		return f
+	for {
+		// A waiter may be woken only to look: by a snapshot, which says of no task that it has ended.
+		if state, err := n.awaitWake(ctx, s, waitKey{p, id}, read); err != nil || state.Terminal() {
+			return err
+		}
 	}
-	defer func() { s.waits.remove(k, ended) }()
+}
+
+// awaitWake reads, and if the task has not ended waits to be woken and reads again. It registers before it reads, so that no end is missed.
+func (n *Node) awaitWake(ctx context.Context, s *shard, k waitKey, read func() (core.State, error)) (core.State, error) {
+	woken, f := s.waits.add(k)
+	if f != nil {
+		return 0, f
+	}
+	defer func() { s.waits.remove(k, woken) }()
 	if state, err := read(); err != nil || state.Terminal() {
-		return err
+		return state, err
 	}
 	select {
-	case <-ended:
-		_, err := read()
-		return err
+	case <-woken:
+		return read()
 	case <-ctx.Done():
-		return core.DeadlineExceeded{}
+		return 0, core.DeadlineExceeded{}
 	case <-n.stopping:
-		return core.Unavailable{Reason: "stopping"}
+		return 0, core.Unavailable{Reason: "stopping"}
 	}
 }
 

@@ -115,3 +115,42 @@ func isFact[F core.Fact](err error) bool {
 	_, ok := errors.AsType[F](err)
 	return ok
 }
+
+// A waiter that is woken to look for itself, as by a snapshot that its replica has taken in, goes on while the task has not ended.
+func TestAWaitGoesOnWhenItWasWokenBeforeTheEnd(t *testing.T) {
+	r := openRig(t, rigOptions{})
+	defer r.close()
+	id := taskID(1)
+	r.must(&core.TaskCreate{ID: id, Queue: "q"})
+	s, _ := r.node.shardOf(r.ns)
+	waiting := func(n int) func() bool {
+		return func() bool {
+			s.waits.mu.Lock()
+			defer s.waits.mu.Unlock()
+			return len(s.waits.byKey[waitKey{r.ns, id}]) == n
+		}
+	}
+	type end struct {
+		state core.State
+		err   error
+	}
+	ended := make(chan end, 2)
+	go func() {
+		task, _, err := r.node.Wait(t.Context(), r.ns, id)
+		ended <- end{task.State, err}
+	}()
+	go func() { ended <- end{core.Completed, r.node.WaitEnd(t.Context(), r.ns, id)} }()
+	until(waiting(2))
+	s.waits.wakeAll()
+	until(func() bool { return waiting(2)() || len(ended) > 0 })
+	a := r.claim("q", 1, 0)[0]
+	if len(ended) > 0 {
+		t.Fatalf("a wait ended with %+v while its task runs", <-ended)
+	}
+	r.must(&core.TaskComplete{Task: id, Token: a.Token})
+	for range 2 {
+		if e := <-ended; e.err != nil || e.state != core.Completed {
+			t.Errorf("a wait ended with %+v", e)
+		}
+	}
+}

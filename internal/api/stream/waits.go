@@ -25,10 +25,11 @@ func (st *stream) wait(p *pending, in *pb.WaitsFrame) core.Fact {
 	if len(in.GetIds()) == 0 && len(in.GetForget()) == 0 {
 		return edge.Invalid("ids", "is required, or forget")
 	}
-	for field, n := range map[string]int{"ids": len(in.GetIds()), "forget": len(in.GetForget())} {
-		if int64(n) > l.FrameItems {
-			return edge.TooLarge(field, "frame_items", l.FrameItems)
-		}
+	switch {
+	case int64(len(in.GetIds())) > l.FrameItems:
+		return edge.TooLarge("ids", "frame_items", l.FrameItems)
+	case int64(len(in.GetForget())) > l.FrameItems:
+		return edge.TooLarge("forget", "frame_items", l.FrameItems)
 	}
 	forget := make([]core.TaskID, len(in.GetForget()))
 	for i, s := range in.GetForget() {
