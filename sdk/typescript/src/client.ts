@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { Hub, type Logger } from "./core/hub.js";
 import type { Method, TlsOptions } from "./core/transport.js";
 import { Engine } from "./engine.js";
@@ -205,6 +204,3 @@ export class Client {
 		await this.close();
 	}
 }
-
-/** Reads a token from a file. */
-export const tokenFile = (path: string): string => readFileSync(path, "utf8").trim();

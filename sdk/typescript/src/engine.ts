@@ -1,6 +1,5 @@
 // What the public classes ask of the core: calls with their timeouts, and unary calls that are repeated.
 import type { Hub } from "./core/hub.js";
-import { random16 } from "./core/place.js";
 import { type Created, Producer } from "./core/producer.js";
 import { awayBound, patience, serverBound, sleep, within } from "./core/retry.js";
 import type { Method } from "./core/transport.js";
@@ -31,10 +30,6 @@ export class Engine {
 			timeout: o.timeout === undefined ? (this.timeout ?? defaultTimeout) : millis(o.timeout),
 			signal: o.signal,
 		};
-	}
-
-	requestId(): Buffer {
-		return random16();
 	}
 
 	async create(spec: TaskSpec, o: Options): Promise<Created> {

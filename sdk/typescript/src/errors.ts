@@ -1,4 +1,5 @@
 import type { Error as WireError } from "./gen/millrace/v1/task.js";
+import { fromDuration } from "./time.js";
 
 /** The closed set of codes. */
 export type Code =
@@ -110,7 +111,7 @@ export function faultOf(e: WireError): Fault {
 	}
 	if (e.op !== undefined) f.op = e.op;
 	if (Object.keys(e.details).length > 0) f.details = { ...e.details };
-	if (e.retryAfter) f.retryAfter = Number(e.retryAfter.seconds) * 1000 + e.retryAfter.nanos / 1e6;
+	if (e.retryAfter) f.retryAfter = fromDuration(e.retryAfter);
 	if (e.leader) f.leader = e.leader;
 	return f;
 }

@@ -34,6 +34,8 @@ export class Task {
 	ending: Error | undefined;
 	/** @internal */
 	refused: ((e: MillraceError) => void | Promise<void>) | undefined;
+	/** @internal What the handler returned, for a completion with other effects. */
+	result: unknown;
 	/** @internal */
 	reporter: Reporter | undefined;
 	/** @internal */

@@ -1,5 +1,6 @@
 import type { Client } from "./client.js";
 import { bytesOf, valueBytes } from "./content.js";
+import { random16 } from "./core/place.js";
 import { invalid, type Span } from "./errors.js";
 import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
 import {
@@ -278,7 +279,7 @@ export class Tx extends Changes {
 			fence: this.#fence,
 			conditions: [...this.conditions],
 			ops: [...this.ops],
-			requestId: this.#client.engine.requestId(),
+			requestId: random16(),
 		};
 		return committed(request, await this.#client.engine.commit(request, o));
 	}

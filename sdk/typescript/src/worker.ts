@@ -248,7 +248,7 @@ export class Worker {
 					});
 				}));
 			settle = completed(b, t, done.result);
-			(t as { result?: { result: unknown } }).result = done;
+			t.result = done.result;
 		} catch (e) {
 			settle = threw(t, e);
 		}
@@ -294,7 +294,7 @@ export class Worker {
 		try {
 			if (!t.refused) throw e;
 			await t.refused(e);
-			settle = completed(b, t, (t as { result?: { result: unknown } }).result?.result);
+			settle = completed(b, t, t.result);
 		} catch (thrown) {
 			settle = threw(t, thrown);
 		}

@@ -23,7 +23,6 @@ export class Hub {
 	token: string;
 	/** No server has let a stream in since the last one broke. */
 	unreached = false;
-	features: ReadonlySet<string> | undefined;
 	#addresses: string[];
 	#current: string;
 	#channel: Channel | undefined;
@@ -97,7 +96,6 @@ export class Hub {
 	}
 
 	welcomed(w: Welcome): void {
-		this.features = new Set(w.features);
 		this.nodesAre(w.nodes);
 		this.#toldAt = 0;
 		this.unreached = false;

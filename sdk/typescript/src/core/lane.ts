@@ -2,6 +2,7 @@
 import { type Fault, faultOf } from "../errors.js";
 import type { ServerFrame, Welcome, WorkerInfo } from "../gen/millrace/v1/stream.js";
 import type { Assignment, At, Hold, SettleItem } from "../gen/millrace/v1/task.js";
+import { toDuration } from "../time.js";
 import type { Hub } from "./hub.js";
 import { patience, serverBound, within } from "./retry.js";
 import { type Outgoing, type Role, type Room, Session } from "./session.js";
@@ -78,17 +79,12 @@ export class Lane implements Role {
 					queues: this.queues.map((name) => ({ name, weight: 0 })),
 					slots: this.slots,
 					batch: 0,
-					lease:
-						this.lease === undefined
-							? undefined
-							: { seconds: BigInt(Math.trunc(this.lease / 1000)), nanos: (this.lease % 1000) * 1e6 },
+					lease: this.lease === undefined ? undefined : toDuration(this.lease),
 				},
 			});
 		}
 		this.#renewAll = this.held.size > 0;
 	}
-
-	broke(): void {}
 
 	pushed(f: ServerFrame): void {
 		switch (f.frame?.$case) {

@@ -1,7 +1,8 @@
 // A session: the stream that is open now, what was sent on it without an answer, and how it is opened again. docs/reference/protocol.md
 // has the rules.
-import { type Fault, faultOf } from "../errors.js";
+import type { Fault } from "../errors.js";
 import type { Ack, ClientFrame, Hello, ServerFrame, Welcome } from "../gen/millrace/v1/stream.js";
+import { fromDuration } from "../time.js";
 import type { Hub } from "./hub.js";
 import { random16 } from "./place.js";
 import { awayBound, serverBound, within } from "./retry.js";
@@ -31,8 +32,6 @@ export interface Role {
 	wanted(): boolean;
 	/** Opening the stream cannot help until something is changed by hand. */
 	failed(fault: Fault): void;
-	/** The stream broke; the session opens another one if that is wanted. */
-	broke?(): void;
 }
 
 export interface Room {
@@ -63,7 +62,7 @@ export class Session {
 	#items = 0;
 	#bytes = 0;
 	#commits = 0;
-	#limits = { items: 4096, bytes: 16 << 20, commits: 64, frameItems: 512 };
+	#limits = { items: 4096, bytes: 16 << 20, commits: 64 };
 	#seq = 0;
 	#tries = 0;
 	#hops = 0;
@@ -185,7 +184,6 @@ export class Session {
 				items: l.unackedItems,
 				bytes: l.unackedBytes,
 				commits: l.unackedCommits,
-				frameItems: l.frameItems,
 			};
 		}
 		this.#state = "serving";
@@ -210,7 +208,7 @@ export class Session {
 			}
 			case "throttle": {
 				const after = f.frame.value.retryAfter;
-				const ms = after ? Number(after.seconds) * 1000 + after.nanos / 1e6 : 100;
+				const ms = after ? fromDuration(after) : 100;
 				this.#throttledUntil = Date.now() + ms;
 				setTimeout(() => this.#flush(), ms).unref();
 				return;
@@ -262,7 +260,6 @@ export class Session {
 		this.#state = "closed";
 		// The oldest is put back last, so that it is sent first again.
 		for (const o of lost.reverse()) o.lost();
-		this.role.broke?.();
 		if (fault && !welcomed && permanentCodes.has(fault.code)) {
 			this.role.failed(fault);
 			return;
@@ -287,6 +284,3 @@ export class Session {
 		}, wait);
 	}
 }
-
-/** Reads the error of an item of an ack. */
-export const faultIn = faultOf;
