@@ -144,13 +144,13 @@ func TestPlantedBugsAreFound(t *testing.T) {
 // TestAScenarioIsReadStrictly tries files that mean nothing.
 func TestAScenarioIsReadStrictly(t *testing.T) {
 	for name, text := range map[string]string{
-		"no name":             "steps: [{a: {get: x}}]",
-		"no steps":            "name: n",
-		"an unknown field":    "name: n\nservres: {}\nsteps: [{a: {get: x}}]",
-		"a step of two words": "name: n\nservers: {s: {}}\nsteps: [{s: {kill: true, restart: true}}]",
-		"a step of nobody":    "name: n\nservers: {s: {}}\nsteps: [{x: {kill: true}}]",
-		"a link to nothing":   "name: n\nservers: {s: {}}\nlinks: {l: x}\nsteps: [{s: {kill: true}}]",
-		"an agent of nothing": "name: n\nservers: {s: {}}\nagents: {a: {}}\nsteps: [{s: {kill: true}}]",
+		"no name":                "steps: [{a: {get: x}}]",
+		"no steps":               "name: n",
+		"an unknown field":       "name: n\nservres: {}\nsteps: [{a: {get: x}}]",
+		"a step of two words":    "name: n\nservers: {s: {}}\nsteps: [{s: {kill: true, restart: true}}]",
+		"a step of unknown name": "name: n\nservers: {s: {}}\nsteps: [{x: {kill: true}}]",
+		"a link to nothing":      "name: n\nservers: {s: {}}\nlinks: {l: x}\nsteps: [{s: {kill: true}}]",
+		"an agent of nothing":    "name: n\nservers: {s: {}}\nagents: {a: {}}\nsteps: [{s: {kill: true}}]",
 	} {
 		file := filepath.Join(t.TempDir(), "x.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
