@@ -3,12 +3,9 @@ package sdk
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -16,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	millrace "github.com/millrace/millrace/sdk/go"
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
@@ -34,13 +30,6 @@ type run struct {
 	agents  map[string]*Agent
 	kept    map[string]any
 	open    map[string]<-chan Answer // answers that a later step waits for
-}
-
-// server is one with the proxy in front of it, which keeps its address over restarts, and a client of the runner's own.
-type server struct {
-	*proc.Server
-	front  *proc.Proxy
-	client *millrace.Client
 }
 
 // Play plays a scenario with agents that have the command lines, the partner's being the second; each step may take wait. What it started
@@ -79,20 +68,11 @@ func (s *Scenario) Play(ctx context.Context, program, dir string, wait time.Dura
 // startAll starts servers, links and agents.
 func (r *run) startAll(ctx context.Context, program string, lines [2][]string) error {
 	for name, spec := range r.s.Servers {
-		p, err := proc.New(ctx, proc.Options{Binary: program, Dir: filepath.Join(r.dir, name), Flags: spec.Flags}, "default")
+		s, err := startServer(ctx, program, filepath.Join(r.dir, name), spec)
+		if s != nil {
+			r.servers[name] = s
+		}
 		if err != nil {
-			return err
-		}
-		s := &server{Server: p}
-		r.servers[name] = s
-		if _, err := s.Start(ctx); err != nil {
-			return err
-		}
-		if s.front, err = proc.NewProxy(s.Address()); err != nil {
-			return err
-		}
-		if s.client, err = millrace.Dial(ctx, millrace.Address("server.test:1"), millrace.Insecure(), millrace.Token(p.Tokens[0].Secret),
-			millrace.Dialer(p.Dial), millrace.Logger(slog.New(slog.NewTextHandler(io.Discard, nil)))); err != nil {
 			return err
 		}
 	}
@@ -127,7 +107,7 @@ func (r *run) reach(name string) (address, token string) {
 		return f.address, "mr_fake"
 	}
 	s := r.servers[name]
-	return s.front.Address(), s.Tokens[0].Secret
+	return s.address(), s.token
 }
 
 // startAgent starts an agent and has it open its client.
@@ -146,6 +126,9 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 		address = r.links[spec.Link].Address()
 	}
 	fields := map[string]any{"address": address, "token": token, "namespace": "default"}
+	if s := r.servers[of]; s != nil {
+		fields["namespace"] = s.namespace
+	}
 	if spec.Open.Kind != 0 {
 		more, err := valueOf(&spec.Open, "open", "json")
 		if err != nil {
@@ -154,7 +137,7 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 		maps.Copy(fields, more.(map[string]any))
 	}
 	if s := r.servers[spec.Server]; s != nil && fields["transport"] == "rest" { // it has a door of its own
-		fields["address"] = s.HTTP()
+		fields["address"] = s.http()
 	}
 	c, err := a.Do("open", fields)
 	if err != nil {
@@ -172,13 +155,7 @@ func (r *run) close() (err error) {
 		f.server.Stop()
 	}
 	for _, s := range r.servers {
-		if s.client != nil {
-			err = errors.Join(err, s.client.Close())
-		}
-		if s.front != nil {
-			err = errors.Join(err, s.front.Close())
-		}
-		s.Kill()
+		err = errors.Join(err, s.close())
 	}
 	return err
 }
@@ -275,7 +252,7 @@ func (r *run) do(ctx context.Context, s *Step, value any) (any, error) {
 	if f := r.fakes[s.Who]; f != nil {
 		return f.do(ctx, s.Word, value)
 	}
-	got, err := byServer(ctx, r.servers[s.Who], s.Word, value)
+	got, err := r.servers[s.Who].do(ctx, s.Word, value)
 	if err != nil {
 		return nil, err
 	}
@@ -383,55 +360,6 @@ func number(v any) (int64, error) {
 		return 0, fmt.Errorf("%v must be a number", v)
 	}
 	return n.Int64()
-}
-
-func byServer(ctx context.Context, s *server, word string, value any) (any, error) {
-	switch word {
-	case "kv_get":
-		names, ok := value.([]any)
-		if !ok || len(names) != 2 {
-			return nil, errors.New("kv_get must name a keyspace and a key")
-		}
-		v, err := s.client.KV(fmt.Sprint(names[0])).Get(ctx, fmt.Sprint(names[1]))
-		if errors.Is(err, millrace.ErrNotFound) {
-			return nil, nil
-		}
-		return v.String(), err
-	case "task":
-		t, err := s.client.Task(ctx, fmt.Sprint(value))
-		if err != nil {
-			return nil, err
-		}
-		return map[string]any{
-			"state": t.State.String(), "reason": t.Reason, "attempt": t.Attempt, "failures": t.Failures, "crashes": t.Crashes, "snoozes": t.Snoozes,
-			"task_code": t.ErrorCode, "message": t.ErrorMessage, "stack": t.ErrorStack, "payload_base64": base64.StdEncoding.EncodeToString(t.Payload),
-			"content_type": t.ContentType, "result_base64": base64.StdEncoding.EncodeToString(t.Result), "result_type": t.ResultType,
-			"tag": t.Tag, "priority": t.Priority, "labels": t.Labels, "headers": t.Headers,
-		}, nil
-	case "count":
-		q, err := s.client.Queue(fmt.Sprint(value)).Stats(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return map[string]any{"ready": q.Ready, "running": q.Running, "scheduled": q.Scheduled, "completed": q.Completed, "dead": q.Dead}, nil
-	case "kill":
-		s.Kill()
-		return nil, nil
-	case "restart":
-		if s.Up() {
-			s.Kill()
-		}
-		if _, err := s.Start(ctx); err != nil {
-			return nil, err
-		}
-		s.front.Retarget(s.Address())
-		return nil, nil
-	case "pause":
-		return nil, s.Pause()
-	case "resume":
-		return nil, s.Resume()
-	}
-	return nil, fmt.Errorf("a server does not know the word %s", word)
 }
 
 // filled puts what steps kept in the place of names such as $h and $h.id.

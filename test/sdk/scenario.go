@@ -41,9 +41,13 @@ type Scenario struct {
 	Steps  []Step `yaml:"steps"`
 }
 
-// ServerSpec is a server of a scenario.
+// ServerSpec is a server of a scenario, or a cluster.
 type ServerSpec struct {
 	Flags []string `yaml:"flags"`
+	// Nodes is the number of nodes of a cluster; 0: a server of its own.
+	Nodes int `yaml:"nodes"`
+	// Partitions is the number of partitions of the namespace that agents use, each with a log and a leader of its own; 0: one.
+	Partitions int `yaml:"partitions"`
 }
 
 // FakeSpec is a server that the steps play. It has no settings.
@@ -311,6 +315,9 @@ func load(file string) (*Scenario, error) {
 	for name, of := range s.Links {
 		if !s.hasServer(of) {
 			return nil, fmt.Errorf("link %s: there is no server %s", name, of)
+		}
+		if s.Servers[of].Nodes > 0 {
+			return nil, fmt.Errorf("link %s: must be in front of a server, and %s is a cluster", name, of)
 		}
 	}
 	for name, a := range s.Agents {

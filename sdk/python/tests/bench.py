@@ -39,6 +39,7 @@ async def run(agent: Any, c: dict[str, Any]) -> dict[str, Any]:
     """Run one measurement."""
     what, queue = c["what"], c.get("queue", "bench")
     count, callers, slots = c.get("tasks", 10_000), c.get("callers", 32), c.get("slots", 128)
+    pause = c.get("pause_ms", 0) / 1000
     if what == "add_many":
         return await _add_many(agent, queue, count)
     if what == "unary":
@@ -57,6 +58,8 @@ async def run(agent: Any, c: dict[str, Any]) -> dict[str, Any]:
                 t = time.perf_counter()
                 await job.add(agent.client, Args(i))
                 times.append(time.perf_counter() - t)
+                if pause:
+                    await asyncio.sleep(pause)
 
         await asyncio.gather(*(caller(n) for n in share))
         while worker is not None and not done.is_set():
@@ -68,6 +71,8 @@ async def run(agent: Any, c: dict[str, Any]) -> dict[str, Any]:
                 t = time.perf_counter()
                 job.add(agent.client, Args(i))
                 times.append(time.perf_counter() - t)
+                if pause:
+                    time.sleep(pause)
 
         threads = [threading.Thread(target=calls, args=(n,)) for n in share]
         for t in threads:

@@ -21,6 +21,7 @@ export async function bench(c: Client, s: Record<string, unknown>): Promise<Answ
 	const queue = (s.queue as string) ?? "bench";
 	const count = (s.tasks as number) ?? 10_000;
 	const callers = what === "one" ? 1 : ((s.callers as number) ?? 32);
+	const pause = (s.pause_ms as number) ?? 0;
 	const j = job<{ n: number; s: string }, number>("bench", { queue });
 	const times: number[] = [];
 	let left = count;
@@ -58,6 +59,7 @@ export async function bench(c: Client, s: Record<string, unknown>): Promise<Answ
 				const t = performance.now();
 				await j.add(c, { n: i, s: "abc" });
 				times.push(performance.now() - t);
+				if (pause) await new Promise((resolve) => setTimeout(resolve, pause));
 			}
 		};
 		await Promise.all(

@@ -21,10 +21,11 @@ type ClusterOptions struct {
 	// Dir is the folder below which everything goes.
 	Dir string
 	// Env is added to the harness's own environment, and Flags to those of every node.
-	Env []string
-	//
+	Env   []string
 	Flags []string
 	Nodes int
+	// Shards is the number of logs, each with a leader of its own; 0: 1.
+	Shards int
 	// Proxy puts a proxy on each directed link between nodes.
 	Proxy bool
 	// Disk is the program that mounts a disk for each node; empty: their data lies below Dir.
@@ -91,7 +92,7 @@ func NewCluster(ctx context.Context, o ClusterOptions, tenants ...string) (*Clus
 		return nil, fmt.Errorf("make cluster's folder: %w", err)
 	}
 	made := filepath.Join(o.Dir, "init")
-	out, err := exec.CommandContext(ctx, o.Binary, "cluster", "init", "--json", "--shards", "1", "--nodes", fmt.Sprint(o.Nodes), "--dir", made).Output()
+	out, err := exec.CommandContext(ctx, o.Binary, "cluster", "init", "--json", "--shards", fmt.Sprint(max(o.Shards, 1)), "--nodes", fmt.Sprint(o.Nodes), "--dir", made).Output()
 	if err != nil {
 		return nil, fmt.Errorf("cluster init: %w", err)
 	}

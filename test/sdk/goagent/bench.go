@@ -85,6 +85,7 @@ func (a *agent) bench(ctx context.Context, c *command) (any, error) {
 						return
 					}
 					times[i] = time.Since(t)
+					time.Sleep(millis(c.PauseMS))
 				}
 			})
 		}

@@ -66,6 +66,8 @@ type command struct {
 	What    string `json:"what"`
 	Tasks   int    `json:"tasks"`
 	Callers int    `json:"callers"`
+	// PauseMS is how long a caller rests between two calls.
+	PauseMS int64 `json:"pause_ms"`
 }
 
 // adding is what says how a task is added.
