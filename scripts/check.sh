@@ -59,7 +59,7 @@ left_out() { # tests that keep both processors busy for a minute and more, and f
 	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|VulnerabilitiesAreFound)' ./test/e2e ./internal/lint &&
 		go test -count=1 -tags "$tags" -timeout 10m ./bench/load &&
 		MILLRACE_SDK_LONG=1 MILLRACE_SDK_KILLS=3 MILLRACE_SDK_SEED=$drawn go test -count=1 -tags "$tags" -timeout 10m \
-			-run '^TestPlantedBugs|^TestKills|^TestScenario$/^(half_open|timeout_default)$' ./test/sdk
+			-run '^TestPlantedBugs|^TestKills|^TestScenario$/^(half_open|leader_kill|rolling|timeout_default)$' ./test/sdk
 }
 
 # What is drawn at random or in turn is drawn by the commit, so that each change sees other seeds and rows than the last.
