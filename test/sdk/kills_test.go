@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -38,9 +39,55 @@ func TestKillsLoseAndDoubleNothing(t *testing.T) {
 	for i := range runs {
 		s := seed + uint64(i)
 		t.Run(fmt.Sprintf("seed=%d", s), func(t *testing.T) {
-			k := &kills{t: t, draw: rand.New(rand.NewPCG(s, 1)), dir: t.TempDir(), langs: langs}
-			k.play(t.Context())
+			k := newKills(t, s, langs)
+			over := time.Now().Add(killsFor)
+			k.play(t.Context(), func() bool {
+				switch k.draw.IntN(5) {
+				case 0:
+					k.killServer()
+				case 1:
+					k.killWorker()
+				case 2:
+					k.cut()
+				}
+				return time.Now().Before(over)
+			})
 		})
+	}
+}
+
+// TestCountsOfFaultsHold has each language live through one kind of fault many times under load: workers that drain at SIGTERM, answers
+// that are lost, connections that are cut, servers that are killed. Then it judges as TestKillsLoseAndDoubleNothing does. Of drains alone also:
+// each ends well and in time, and no attempt counts as a failure or a crash. MILLRACE_SDK_COUNTS is how many times.
+func TestCountsOfFaultsHold(t *testing.T) {
+	times, err := strconv.Atoi(os.Getenv("MILLRACE_SDK_COUNTS"))
+	if err != nil {
+		t.Skip("MILLRACE_SDK_COUNTS=n has each kind of fault n times for each language")
+	}
+	faults := []struct {
+		name   string
+		strike func(k *kills)
+		gentle bool
+	}{
+		{"drain", (*kills).drainWorker, true},
+		{"answers", (*kills).loseAnswers, false},
+		{"cut", (*kills).cut, false},
+		{"restart", (*kills).killServer, false},
+	}
+	for _, l := range languages(t) {
+		for _, f := range faults {
+			t.Run(l.Name+"/"+f.name, func(t *testing.T) {
+				k := newKills(t, 1, []Language{l})
+				// A burst takes the workers longer than the rest: the faults find tasks that run.
+				k.gentle, k.burst, k.rest = f.gentle, 200, 50*time.Millisecond
+				left := times
+				k.play(t.Context(), func() bool {
+					f.strike(k)
+					left--
+					return left > 0
+				})
+			})
+		}
 	}
 }
 
@@ -50,6 +97,11 @@ type kills struct {
 	draw  *rand.Rand
 	dir   string
 	langs []Language
+	// gentle says that nothing happens which may count as a failure or a crash of an attempt.
+	gentle bool
+	// burst is how many tasks are added at once, and rest the longest time from then to a fault.
+	burst int
+	rest  time.Duration
 
 	server  *proc.Server
 	front   *proc.Proxy
@@ -57,13 +109,20 @@ type kills struct {
 	ledger  map[*Agent]string
 	killed  map[string]bool // ledgers of agents that were killed
 	deaths  map[string]int
+	workers []*Agent
+}
+
+func newKills(t *testing.T, seed uint64, langs []Language) *kills {
+	return &kills{
+		t: t, draw: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), langs: langs,
+		burst: 40, rest: 200 * time.Millisecond, deaths: map[string]int{}, ledger: map[*Agent]string{}, killed: map[string]bool{},
+	}
 }
 
 const (
 	killsFor    = 6 * time.Second
 	killsDrain  = 60 * time.Second
-	killsTasks  = 40 // of a burst of adds
-	killsWorker = 2  // workers at a time
+	killsWorker = 2 // workers at a time
 )
 
 // agent starts an agent of a drawn language, with a ledger of its own.
@@ -110,9 +169,9 @@ func (k *kills) worker() *Agent {
 	return a
 }
 
-func (k *kills) play(ctx context.Context) {
+// play adds tasks and has strike do its worst between bursts of them until it reports false; then it judges.
+func (k *kills) play(ctx context.Context, strike func() bool) {
 	t := k.t
-	k.deaths, k.ledger, k.killed = map[string]int{}, map[*Agent]string{}, map[string]bool{}
 	var err error
 	if k.server, err = proc.New(ctx, proc.Options{Binary: program, Dir: filepath.Join(k.dir, "server")}, "default"); err != nil {
 		t.Fatal(err)
@@ -127,67 +186,99 @@ func (k *kills) play(ctx context.Context) {
 	defer k.front.Close() //nolint:errcheck // the end of the test
 	producer := k.agent()
 	defer producer.Close()
-	workers := make([]*Agent, killsWorker)
-	for i := range workers {
-		workers[i] = k.worker()
+	k.workers = make([]*Agent, killsWorker)
+	for i := range k.workers {
+		k.workers[i] = k.worker()
 	}
 	defer func() {
-		for _, w := range workers {
+		for _, w := range k.workers {
 			w.Close()
 		}
 	}()
-	added := k.load(producer, workers)
+	added := k.load(producer, strike)
 	added.Wait()
 	k.drained(ctx)
-	for _, w := range workers {
+	for _, w := range k.workers {
 		if c, err := w.Do("stop", nil); err == nil {
 			_, _ = answered(c, StepWait)
 		}
 	}
-	for _, a := range append(workers, producer) {
+	for _, a := range append(k.workers, producer) {
 		a.Close() // ledgers are whole now
 	}
 	k.judge(ctx)
-	t.Logf("killed %v", k.deaths)
+	t.Logf("%v", k.deaths)
 }
 
-// load adds tasks and kills until its time is over. The answers of adds may still be on their way when it returns.
-func (k *kills) load(producer *Agent, workers []*Agent) *sync.WaitGroup {
+// load adds tasks and has strike act between bursts until it reports false. The answers of adds may still be on their way when it returns.
+func (k *kills) load(producer *Agent, strike func() bool) *sync.WaitGroup {
 	var added sync.WaitGroup
-	over := time.Now().Add(killsFor)
-	n := 0
-	for time.Now().Before(over) {
-		for range killsTasks {
+	for n, more := 0, true; more; more = strike() {
+		for range k.burst {
 			n++
 			c, err := producer.Do("add", map[string]any{"job": "work", "args": strconv.Itoa(n), "lease_ms": 2000, "attempts": 100, "timeout_ms": 60_000})
 			if err != nil {
 				k.t.Fatalf("%v\n%s", err, producer.trace)
 			}
-			added.Go(func() { <-c })
+			added.Go(func() {
+				if a, ok := <-c; ok && a.Err != nil {
+					k.t.Errorf("an add failed: %v", a.Err)
+				}
+			})
 		}
-		time.Sleep(time.Duration(50+k.draw.IntN(150)) * time.Millisecond)
-		switch k.draw.IntN(5) {
-		case 0:
-			k.deaths["server"]++
-			k.server.Kill()
-			time.Sleep(time.Duration(k.draw.IntN(300)) * time.Millisecond)
-			if _, err := k.server.Start(k.t.Context()); err != nil {
-				k.t.Fatal(err)
-			}
-			k.front.Retarget(k.server.Address())
-		case 1:
-			k.deaths["worker"]++
-			i := k.draw.IntN(len(workers))
-			_ = workers[i].cmd.Process.Kill()
-			<-workers[i].done
-			k.killed[k.ledger[workers[i]]] = true
-			workers[i] = k.worker()
-		case 2:
-			k.deaths["link"]++
-			k.front.Reset()
-		}
+		time.Sleep(k.rest/4 + time.Duration(k.draw.Int64N(int64(k.rest)*3/4)))
 	}
 	return &added
+}
+
+// killServer ends the server with SIGKILL and starts it again.
+func (k *kills) killServer() {
+	k.deaths["server"]++
+	k.server.Kill()
+	time.Sleep(time.Duration(k.draw.IntN(300)) * time.Millisecond)
+	if _, err := k.server.Start(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+	k.front.Retarget(k.server.Address())
+}
+
+// killWorker ends a worker with SIGKILL; another one takes its place.
+func (k *kills) killWorker() {
+	k.deaths["worker"]++
+	i := k.draw.IntN(len(k.workers))
+	_ = k.workers[i].cmd.Process.Kill()
+	<-k.workers[i].done
+	k.killed[k.ledger[k.workers[i]]] = true
+	k.workers[i] = k.worker()
+}
+
+// drainWorker ends a worker with SIGTERM; another one takes its place. Orchestrators kill after 30 s.
+func (k *kills) drainWorker() {
+	k.deaths["drain"]++
+	i := k.draw.IntN(len(k.workers))
+	w := k.workers[i]
+	if err := w.Signal(syscall.SIGTERM); err != nil {
+		k.t.Fatal(err)
+	}
+	if code, err := w.Exit(28 * time.Second); err != nil || code != 0 {
+		k.t.Fatalf("a worker that drains ended with %d (%v)\n%s", code, err, w.trace)
+	}
+	k.workers[i] = k.worker()
+}
+
+// cut ends all connections.
+func (k *kills) cut() {
+	k.deaths["link"]++
+	k.front.Reset()
+}
+
+// loseAnswers lets requests through and holds their answers, then ends all connections.
+func (k *kills) loseAnswers() {
+	k.deaths["answers"]++
+	k.front.Set(proc.Rule{Back: proc.Way{Stall: true}})
+	time.Sleep(time.Duration(10+k.draw.IntN(40)) * time.Millisecond)
+	k.front.Set(proc.Rule{})
+	k.front.Reset()
 }
 
 // client is the runner's own.
@@ -274,6 +365,9 @@ func (k *kills) judge(ctx context.Context) {
 			final = append(final, check.TaskState{ID: x.ID, Queue: x.Queue, State: state, Attempt: uint32(x.Attempt)})
 			if state == check.Completed {
 				completed++
+			}
+			if k.gentle && (x.Failures > 0 || x.Crashes > 0) {
+				t.Errorf("task %s has %d failures and %d crashes", x.ID, x.Failures, x.Crashes)
 			}
 		}
 		if page = next; page == "" {

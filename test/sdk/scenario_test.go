@@ -79,8 +79,11 @@ func TestScenario(t *testing.T) {
 	for _, s := range all {
 		t.Run(s.File, func(t *testing.T) {
 			t.Parallel()
-			if s.Long && os.Getenv("MILLRACE_SDK_LONG") != "1" {
+			switch long := os.Getenv("MILLRACE_SDK_LONG"); {
+			case s.Long && long != "1" && long != "only":
 				t.Skip("long: MILLRACE_SDK_LONG=1 plays it")
+			case !s.Long && long == "only":
+				t.Skip("not long")
 			}
 			for _, a := range langs {
 				if !s.For(a.Name) {

@@ -579,6 +579,8 @@ class Agent:
         more: dict[str, Any] = {k: c[k] for k in ("slots", "queues", "renew") if k in c}
         if "drain_ms" in c:
             more["drain"] = c["drain_ms"] / 1000
+        if "stall_ms" in c:
+            more["stall"] = c["stall_ms"] / 1000
         if "lease_ms" in c:
             more["lease"] = c["lease_ms"] / 1000
         self.worker = mr.Worker(self.client, jobs, on_settled=self._settled, **more)

@@ -211,6 +211,7 @@ function work(s: Fields): void {
 	if (s.slots !== undefined) o.slots = s.slots;
 	if (s.queues !== undefined) o.queues = s.queues;
 	if (s.drain_ms !== undefined) o.drain = s.drain_ms;
+	if (s.stall_ms !== undefined) o.stall = s.stall_ms;
 	if (s.lease_ms !== undefined) o.lease = s.lease_ms;
 	worker = new Worker(client!, bindings, o);
 	worked = worker.run().then(
