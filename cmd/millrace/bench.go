@@ -47,7 +47,7 @@ partial result.`,
 	for _, family := range []string{"queue", "refs", "kv"} {
 		c.AddCommand(a.benchFamilyCmd(family))
 	}
-	c.AddCommand(a.benchSearchCmd())
+	c.AddCommand(a.benchSearchCmd(), a.benchSDKCmd())
 	return c
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/bench/agents"
 	"github.com/millrace/millrace/internal/check"
 	millrace "github.com/millrace/millrace/sdk/go"
 	"github.com/millrace/millrace/test/chaos/proc"
@@ -77,7 +78,7 @@ func TestCountsOfFaultsHold(t *testing.T) {
 	for _, l := range languages(t) {
 		for _, f := range faults {
 			t.Run(l.Name+"/"+f.name, func(t *testing.T) {
-				k := newKills(t, 1, []Language{l})
+				k := newKills(t, 1, []agents.Language{l})
 				// A burst takes the workers longer than the rest: the faults find tasks that run.
 				k.gentle, k.burst, k.rest = f.gentle, 200, 50*time.Millisecond
 				left := times
@@ -96,7 +97,7 @@ type kills struct {
 	t     *testing.T
 	draw  *rand.Rand
 	dir   string
-	langs []Language
+	langs []agents.Language
 	// gentle says that nothing happens which may count as a failure or a crash of an attempt.
 	gentle bool
 	// burst is how many tasks are added at once, and rest the longest time from then to a fault.
@@ -106,16 +107,16 @@ type kills struct {
 	server  *proc.Server
 	front   *proc.Proxy
 	ledgers []string
-	ledger  map[*Agent]string
+	ledger  map[*agents.Agent]string
 	killed  map[string]bool // ledgers of agents that were killed
 	deaths  map[string]int
-	workers []*Agent
+	workers []*agents.Agent
 }
 
-func newKills(t *testing.T, seed uint64, langs []Language) *kills {
+func newKills(t *testing.T, seed uint64, langs []agents.Language) *kills {
 	return &kills{
 		t: t, draw: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), langs: langs,
-		burst: 40, rest: 200 * time.Millisecond, deaths: map[string]int{}, ledger: map[*Agent]string{}, killed: map[string]bool{},
+		burst: 40, rest: 200 * time.Millisecond, deaths: map[string]int{}, ledger: map[*agents.Agent]string{}, killed: map[string]bool{},
 	}
 }
 
@@ -126,10 +127,10 @@ const (
 )
 
 // agent starts an agent of a drawn language, with a ledger of its own.
-func (k *kills) agent() *Agent {
+func (k *kills) agent() *agents.Agent {
 	k.t.Helper()
 	l := k.langs[k.draw.IntN(len(k.langs))]
-	a, err := StartAgent(l.Line, nil)
+	a, err := agents.Start(l.Line...)
 	if err != nil {
 		k.t.Fatal(err)
 	}
@@ -137,19 +138,15 @@ func (k *kills) agent() *Agent {
 	k.ledgers = append(k.ledgers, ledger)
 	k.ledger[a] = ledger
 	fields := map[string]any{"address": k.front.Address(), "token": k.server.Tokens[0].Secret, "namespace": "default", "ledger": ledger}
-	c, err := a.Do("open", fields)
-	if err == nil {
-		_, err = answered(c, StepWait)
-	}
-	if err != nil {
+	if _, err := a.Ask("open", fields, StepWait); err != nil {
 		a.Close()
-		k.t.Fatalf("%s: %v\n%s", l.Name, err, a.trace)
+		k.t.Fatalf("%s: %v\n%s", l.Name, err, a.Said())
 	}
 	return a
 }
 
 // worker starts an agent that works.
-func (k *kills) worker() *Agent {
+func (k *kills) worker() *agents.Agent {
 	k.t.Helper()
 	a := k.agent()
 	handler := []any{
@@ -158,13 +155,9 @@ func (k *kills) worker() *Agent {
 		map[string]any{"return": "$args"},
 	}
 	job := map[string]any{"job": "work", "handler": handler, "lease_ms": 2000}
-	c, err := a.Do("worker", map[string]any{"slots": 8, "lease_ms": 2000, "jobs": []any{job}})
-	if err == nil {
-		_, err = answered(c, StepWait)
-	}
-	if err != nil {
+	if _, err := a.Ask("worker", map[string]any{"slots": 8, "lease_ms": 2000, "jobs": []any{job}}, StepWait); err != nil {
 		a.Close()
-		k.t.Fatalf("%v\n%s", err, a.trace)
+		k.t.Fatalf("%v\n%s", err, a.Said())
 	}
 	return a
 }
@@ -186,7 +179,7 @@ func (k *kills) play(ctx context.Context, strike func() bool) {
 	defer k.front.Close() //nolint:errcheck // the end of the test
 	producer := k.agent()
 	defer producer.Close()
-	k.workers = make([]*Agent, killsWorker)
+	k.workers = make([]*agents.Agent, killsWorker)
 	for i := range k.workers {
 		k.workers[i] = k.worker()
 	}
@@ -199,9 +192,7 @@ func (k *kills) play(ctx context.Context, strike func() bool) {
 	added.Wait()
 	k.drained(ctx)
 	for _, w := range k.workers {
-		if c, err := w.Do("stop", nil); err == nil {
-			_, _ = answered(c, StepWait)
-		}
+		_, _ = w.Ask("stop", nil, StepWait)
 	}
 	for _, a := range append(k.workers, producer) {
 		a.Close() // ledgers are whole now
@@ -211,14 +202,14 @@ func (k *kills) play(ctx context.Context, strike func() bool) {
 }
 
 // load adds tasks and has strike act between bursts until it reports false. The answers of adds may still be on their way when it returns.
-func (k *kills) load(producer *Agent, strike func() bool) *sync.WaitGroup {
+func (k *kills) load(producer *agents.Agent, strike func() bool) *sync.WaitGroup {
 	var added sync.WaitGroup
 	for n, more := 0, true; more; more = strike() {
 		for range k.burst {
 			n++
 			c, err := producer.Do("add", map[string]any{"job": "work", "args": strconv.Itoa(n), "lease_ms": 2000, "attempts": 100, "timeout_ms": 60_000})
 			if err != nil {
-				k.t.Fatalf("%v\n%s", err, producer.trace)
+				k.t.Fatalf("%v\n%s", err, producer.Said())
 			}
 			added.Go(func() {
 				if a, ok := <-c; ok && a.Err != nil {
@@ -246,8 +237,7 @@ func (k *kills) killServer() {
 func (k *kills) killWorker() {
 	k.deaths["worker"]++
 	i := k.draw.IntN(len(k.workers))
-	_ = k.workers[i].cmd.Process.Kill()
-	<-k.workers[i].done
+	k.workers[i].Kill()
 	k.killed[k.ledger[k.workers[i]]] = true
 	k.workers[i] = k.worker()
 }
@@ -261,7 +251,7 @@ func (k *kills) drainWorker() {
 		k.t.Fatal(err)
 	}
 	if code, err := w.Exit(28 * time.Second); err != nil || code != 0 {
-		k.t.Fatalf("a worker that drains ended with %d (%v)\n%s", code, err, w.trace)
+		k.t.Fatalf("a worker that drains ended with %d (%v)\n%s", code, err, w.Said())
 	}
 	k.workers[i] = k.worker()
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/millrace/millrace/bench/agents"
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
@@ -27,17 +28,17 @@ type run struct {
 	servers map[string]*server
 	fakes   map[string]*player
 	links   map[string]*proc.Proxy
-	agents  map[string]*Agent
+	agents  map[string]*agents.Agent
 	kept    map[string]any
-	open    map[string]<-chan Answer // answers that a later step waits for
+	open    map[string]<-chan agents.Answer // answers that a later step waits for
 }
 
 // Play plays a scenario with agents that have the command lines, the partner's being the second; each step may take wait. What it started
 // has ended when it returns. An error tells the step, and what was said.
 func (s *Scenario) Play(ctx context.Context, program, dir string, wait time.Duration, lines [2][]string) (err error) {
 	r := &run{
-		s: s, dir: dir, wait: wait, servers: map[string]*server{}, fakes: map[string]*player{}, links: map[string]*proc.Proxy{}, agents: map[string]*Agent{},
-		kept: map[string]any{}, open: map[string]<-chan Answer{},
+		s: s, dir: dir, wait: wait, servers: map[string]*server{}, fakes: map[string]*player{}, links: map[string]*proc.Proxy{}, agents: map[string]*agents.Agent{},
+		kept: map[string]any{}, open: map[string]<-chan agents.Answer{},
 	}
 	defer func() {
 		for _, a := range r.agents {
@@ -45,7 +46,7 @@ func (s *Scenario) Play(ctx context.Context, program, dir string, wait time.Dura
 		}
 		if err != nil {
 			for _, name := range slices.Sorted(maps.Keys(r.agents)) {
-				err = fmt.Errorf("%w\n-- agent %s\n%s", err, name, r.agents[name].trace)
+				err = fmt.Errorf("%w\n-- agent %s\n%s", err, name, r.agents[name].Said())
 			}
 		}
 		err = errors.Join(err, r.close())
@@ -112,7 +113,7 @@ func (r *run) reach(name string) (address, token string) {
 
 // startAgent starts an agent and has it open its client.
 func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
-	a, err := StartAgent(line, nil)
+	a, err := agents.Start(line...)
 	if err != nil {
 		return err
 	}
@@ -139,11 +140,7 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 	if s := r.servers[spec.Server]; s != nil && fields["transport"] == "rest" { // it has a door of its own
 		fields["address"] = s.http()
 	}
-	c, err := a.Do("open", fields)
-	if err != nil {
-		return err
-	}
-	_, err = answered(c, r.wait)
+	_, err = a.Ask("open", fields, r.wait)
 	return err
 }
 
@@ -158,30 +155,6 @@ func (r *run) close() (err error) {
 		err = errors.Join(err, s.close())
 	}
 	return err
-}
-
-// answered waits for an answer, and makes an error of one.
-func answered(c <-chan Answer, d time.Duration) (any, error) {
-	select {
-	case a, ok := <-c:
-		switch {
-		case !ok:
-			return nil, errors.New("the agent has ended")
-		case a.Err != nil:
-			return nil, agentError{a.Err}
-		}
-		return a.OK, nil
-	case <-time.After(d):
-		return nil, fmt.Errorf("no answer within %v", d)
-	}
-}
-
-// agentError is what an agent answered instead of ok.
-type agentError struct{ fields map[string]any }
-
-func (e agentError) Error() string {
-	b, _ := json.Marshal(e.fields)
-	return string(b)
 }
 
 // step carries out one step.
@@ -205,7 +178,7 @@ func (r *run) step(ctx context.Context, s *Step) error {
 // judge compares an answer with what the step expects, and keeps it.
 func (r *run) judge(s *Step, got any, err error) error {
 	if s.ExpectErr != nil {
-		e, ok := errors.AsType[agentError](err)
+		e, ok := errors.AsType[agents.Error](err)
 		if !ok {
 			return fmt.Errorf("answered %v, %w; an error is expected", show(got), err)
 		}
@@ -213,7 +186,7 @@ func (r *run) judge(s *Step, got any, err error) error {
 		if err != nil {
 			return err
 		}
-		if d := differs(want, any(e.fields)); d != "" {
+		if d := differs(want, any(e.Fields)); d != "" {
 			return fmt.Errorf("answered the error %w: %s", e, d)
 		}
 		return nil
@@ -271,20 +244,25 @@ func plain(v any) (out any, err error) {
 	return out, err
 }
 
-func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
+func (r *run) byAgent(a *agents.Agent, s *Step, value any) (any, error) {
 	switch s.Word {
 	case "event", "no_event":
 		want, ok := value.(map[string]any)
 		if !ok {
 			want = map[string]any{"event": value}
 		}
+		wanted := func(event map[string]any) bool { return differs(want, event) == "" }
 		if s.Word == "no_event" {
-			if a.Seen(want) {
+			if a.Seen(wanted) {
 				return nil, fmt.Errorf("the event %s came", show(want))
 			}
 			return nil, nil
 		}
-		return a.Await(want, r.wait)
+		got, err := a.Await(wanted, r.wait)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", show(want), err)
+		}
+		return got, nil
 	case "signal":
 		sig, ok := map[any]syscall.Signal{"SIGTERM": syscall.SIGTERM, "SIGKILL": syscall.SIGKILL, "SIGSTOP": syscall.SIGSTOP, "SIGCONT": syscall.SIGCONT}[value]
 		if !ok {
@@ -302,7 +280,7 @@ func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
 		if c == nil {
 			return nil, fmt.Errorf("no step started %v", value)
 		}
-		return answered(c, r.wait)
+		return agents.Answered(c, r.wait)
 	}
 	if s.Word == "wait" || s.Word == "get" || s.Word == "cancel" { // by the id alone, or by what was kept
 		value = withID(value)
@@ -315,7 +293,7 @@ func (r *run) byAgent(a *Agent, s *Step, value any) (any, error) {
 		r.open[s.As] = c
 		return nil, nil
 	}
-	return answered(c, r.wait)
+	return agents.Answered(c, r.wait)
 }
 
 // withID makes fields of an id, or of what a step kept of a task.

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/millrace/millrace/bench/agents"
 	"github.com/millrace/millrace/test/chaos/proc"
 )
 
@@ -32,11 +32,8 @@ func mainCode(m *testing.M) int {
 		log.Print(err)
 		return 1
 	}
-	goAgent = filepath.Join(dir, "goagent")
-	build := exec.Command("go", "build", "-trimpath", "-o", goAgent, "./test/sdk/goagent")
-	build.Dir = root
-	if out, err := build.CombinedOutput(); err != nil {
-		log.Printf("%v\n%s", err, out)
+	if goAgent, err = agents.BuildGo(context.Background(), root, dir); err != nil {
+		log.Print(err)
 		return 1
 	}
 	return m.Run()
@@ -45,12 +42,12 @@ func mainCode(m *testing.M) int {
 const root = "../.."
 
 // languages are those that can be played here. Where MILLRACE_SDK_REQUIRED is 1, all must be.
-func languages(t *testing.T) (out []Language) {
+func languages(t *testing.T) (out []agents.Language) {
 	dir, err := filepath.Abs(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range Languages(dir, goAgent) {
+	for _, l := range agents.Languages(dir, goAgent) {
 		switch {
 		case l.Missing == "":
 			out = append(out, l)
@@ -105,7 +102,7 @@ func TestScenario(t *testing.T) {
 }
 
 // play plays a scenario as a test of its own.
-func play(t *testing.T, name string, s *Scenario, a, b Language) {
+func play(t *testing.T, name string, s *Scenario, a, b agents.Language) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -1,12 +1,25 @@
-package sdk
+package agents
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 )
 
-// Language is one whose SDK the scenarios hold to account.
+// BuildGo builds the agent of the SDK of Go from the repository at root, and returns the path of the program, which is below dir.
+func BuildGo(ctx context.Context, root, dir string) (string, error) {
+	path := filepath.Join(dir, "goagent")
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, "./test/sdk/goagent")
+	build.Dir = root
+	if b, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the agent of Go: %w: %s", err, b)
+	}
+	return path, nil
+}
+
+// Language is one that has an SDK and an agent.
 type Language struct {
 	Name string
 	// Line is the command line of its agent. Missing says what there is none for; empty: it can be started.

@@ -1,4 +1,6 @@
-package sdk
+// Package agents drives the programs of the SDKs of all languages over standard input, and measures them next to each other.
+// sdk/scenarios/README.md has the protocol.
+package agents
 
 import (
 	"bufio"
@@ -73,15 +75,14 @@ func (t *trace) String() string {
 	return t.b.String()
 }
 
-// StartAgent starts an agent with a command line.
-func StartAgent(line []string, env []string) (*Agent, error) {
+// Start starts an agent with a command line.
+func Start(line ...string) (*Agent, error) {
 	a := &Agent{
 		cmd: exec.Command(line[0], line[1:]...), trace: &trace{start: time.Now()}, done: make(chan struct{}),
 		answers: map[int]chan Answer{}, changed: make(chan struct{}),
 	}
-	a.cmd.Env = append(os.Environ(), env...)
 	a.cmd.Stderr = a.trace
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	a.cmd.SysProcAttr = childAttr()
 	var err error
 	if a.in, err = a.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -181,13 +182,49 @@ func (a *Agent) Do(word string, value any) (<-chan Answer, error) {
 	return c, err
 }
 
-// Await waits until an event came that has all of the fields and that no step took before, and takes it.
-func (a *Agent) Await(want map[string]any, d time.Duration) (map[string]any, error) {
+// Answered waits for what Do returned, and makes an Error of a refusal.
+func Answered(c <-chan Answer, d time.Duration) (any, error) {
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case a, ok := <-c:
+		switch {
+		case !ok:
+			return nil, errors.New("the agent has ended")
+		case a.Err != nil:
+			return nil, Error{a.Err}
+		}
+		return a.OK, nil
+	case <-late.C:
+		return nil, fmt.Errorf("no answer within %v", d)
+	}
+}
+
+// Ask sends a command and waits for its answer.
+func (a *Agent) Ask(word string, value any, d time.Duration) (any, error) {
+	c, err := a.Do(word, value)
+	if err != nil {
+		return nil, err
+	}
+	return Answered(c, d)
+}
+
+// Error is what an agent answered instead of ok.
+type Error struct{ Fields map[string]any }
+
+// Error shows the fields as JSON.
+func (e Error) Error() string {
+	b, _ := json.Marshal(e.Fields)
+	return string(b)
+}
+
+// Await waits until an event came that is as wanted and that no step took before, and takes it.
+func (a *Agent) Await(wanted func(event map[string]any) bool, d time.Duration) (map[string]any, error) {
 	late := time.After(d)
 	for {
 		a.mu.Lock()
 		for i := range a.events {
-			if e := &a.events[i]; !e.taken && differs(want, e.fields) == "" {
+			if e := &a.events[i]; !e.taken && wanted(e.fields) {
 				e.taken = true
 				a.mu.Unlock()
 				return e.fields, nil
@@ -201,22 +238,25 @@ func (a *Agent) Await(want map[string]any, d time.Duration) (map[string]any, err
 		select {
 		case <-changed:
 		case <-late:
-			return nil, fmt.Errorf("no event %v within %v", want, d)
+			return nil, fmt.Errorf("no such event within %v", d)
 		}
 	}
 }
 
-// Seen reports whether an event with all of the fields came so far that no step took.
-func (a *Agent) Seen(want map[string]any) bool {
+// Seen reports whether an event as wanted came so far that no step took.
+func (a *Agent) Seen(wanted func(event map[string]any) bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, e := range a.events {
-		if !e.taken && differs(want, e.fields) == "" {
+		if !e.taken && wanted(e.fields) {
 			return true
 		}
 	}
 	return false
 }
+
+// Said are the last lines between the caller and the agent, to be shown when something fails.
+func (a *Agent) Said() string { return a.trace.String() }
 
 // Signal sends a signal to the agent's process.
 func (a *Agent) Signal(s syscall.Signal) error { return a.cmd.Process.Signal(s) }
@@ -243,11 +283,16 @@ func (a *Agent) Exit(d time.Duration) (int, error) {
 	}
 }
 
+// Kill ends the process with SIGKILL, and waits for that.
+func (a *Agent) Kill() {
+	_ = a.cmd.Process.Kill()
+	<-a.done
+}
+
 // Close ends the agent: by the end of its standard input, or by SIGKILL.
 func (a *Agent) Close() {
 	_ = a.in.Close()
 	if _, err := a.Exit(5 * time.Second); err != nil {
-		_ = a.cmd.Process.Kill()
-		<-a.done
+		a.Kill()
 	}
 }
