@@ -165,6 +165,9 @@ type Session interface {
 	Drain()
 	// Close ends the stream's side; the leases stay until they are resumed or expire.
 	Close()
+	// Leave is Close for a client that asked for no more tasks and then ended its side: what it holds still, such as tasks that were on
+	// their way to it, goes back to its queue.
+	Leave()
 	// Break is Close for a stream that broke: leases that are neither resumed nor renewed within the disconnect grace end as crashes.
 	Break()
 }

@@ -7,6 +7,32 @@ import (
 	"github.com/millrace/millrace/internal/core"
 )
 
+// TestAClientThatLeavesGivesBackWhatItHolds: a task that was on its way to it is ready again at once, and nothing counts against it. A
+// stream that resumes the session meanwhile hears that the lease is lost.
+func TestAClientThatLeavesGivesBackWhatItHolds(t *testing.T) {
+	l := openLong(t, longOptions{node: Options{DisconnectGrace: 10 * time.Second}})
+	defer l.close()
+	k := newSink()
+	ses, _ := l.session(1, k)
+	ses.Subscribe(subscription("q", 2))
+	l.must(&core.TaskCreate{ID: taskID(1), Queue: "q", Lease: 60_000})
+	l.must(&core.TaskCreate{ID: taskID(2), Queue: "q", Lease: 60_000})
+	a := k.take(2)
+	l.must(&core.TaskComplete{Task: a[0].Task, Token: a[0].Token})
+	ses.Drain()
+	ses.Leave()
+	if _, w := l.session(1, newSink(), core.TaskHold{Task: a[1].Task, Token: a[1].Token}); len(w.Lost) != 1 || len(w.Kept) != 0 {
+		t.Errorf("resumed with %+v", w)
+	}
+	l.pass(time.Second)
+	if x := l.task(a[0].Task); x.State != core.Completed {
+		t.Errorf("the task that was completed is %v", x.State)
+	}
+	if x := l.task(a[1].Task); x.State != core.Ready || x.Crashes != 0 || x.Failures != 0 {
+		t.Errorf("the task that was left is %v after %d crashes and %d failures", x.State, x.Crashes, x.Failures)
+	}
+}
+
 // TestLeasesOfABrokenStreamEndAfterTheGrace: unless the session is resumed, or somebody renews a lease by any door, even where a
 // renewal makes it no longer.
 func TestLeasesOfABrokenStreamEndAfterTheGrace(t *testing.T) {

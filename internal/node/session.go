@@ -98,7 +98,9 @@ func (n *Node) Session(_ context.Context, p core.Partition, spec core.SessionSpe
 		live[core.TaskHold{Task: t.Task, Token: t.Token}] = t
 	}
 	for _, h := range spec.Held {
-		if t, ok := live[h]; ok {
+		if _, going := d.releasing[h]; going {
+			w.Lost = append(w.Lost, h)
+		} else if t, ok := live[h]; ok {
 			w.Kept = append(w.Kept, h)
 			ses.tasks[h.Task] = &held{token: h.Token, queue: t.Queue}
 			delete(live, h)
@@ -412,6 +414,27 @@ func (ses *session) Close() {
 	ses.d.mu.Lock()
 	defer ses.d.mu.Unlock()
 	ses.end()
+}
+
+// Leave ends the stream's side, and gives back what the client has neither settled nor named elsewhere.
+func (ses *session) Leave() {
+	d := ses.d
+	leased, _, _ := d.lockWithHeld(ses.p, ses.spec.ID)
+	ses.end()
+	var left []core.Assigned
+	if d.sessions[sessionKey{ses.p, ses.spec.ID}] == nil && !d.closed { // another stream of the session knows better
+		for _, t := range leased {
+			if h := ses.tasks[t.Task]; h != nil && h.settling && h.token == t.Token {
+				continue
+			}
+			if _, going := d.releasing[core.TaskHold{Task: t.Task, Token: t.Token}]; !going {
+				left = append(left, t)
+			}
+		}
+		d.giveBack(left)
+	}
+	d.mu.Unlock()
+	d.release(ses.p, left)
 }
 
 // end detaches all subscriptions and frees the session's key, once. The mutex is held.

@@ -35,6 +35,7 @@ type Session struct {
 	drained bool
 	closed  bool
 	broke   bool // Break was called
+	left    bool // Leave was called
 }
 
 // Subscribe notes that it was called.
@@ -83,6 +84,20 @@ func (s *Session) Close() {
 	s.Mu.Lock()
 	defer s.Mu.Unlock()
 	s.closed = true
+}
+
+// Leave notes that it was called.
+func (s *Session) Leave() {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	s.closed, s.left = true, true
+}
+
+// Left reports whether the session ended by Leave.
+func (s *Session) Left() bool {
+	s.Mu.Lock()
+	defer s.Mu.Unlock()
+	return s.left
 }
 
 // Break notes that it was called.

@@ -17,7 +17,7 @@ func (st *stream) read() {
 	defer st.recovered()
 	switch err := st.readFrames(); {
 	case errors.Is(err, io.EOF): // the client closed its side: what it sent is still answered
-		st.finish(nil)
+		st.leave()
 	case err != nil:
 		st.end(err)
 	}
@@ -135,7 +135,7 @@ func (st *stream) take(f *pb.ClientFrame, bytes int) error {
 		return st.plain(r, func() core.Fact { return st.auth(f.Auth) })
 	case *pb.ClientFrame_Drain:
 		r.name, r.msg = "drain", f.Drain
-		return st.plain(r, func() core.Fact { st.session.Drain(); return nil })
+		return st.plain(r, func() core.Fact { st.drain(); return nil })
 	case *pb.ClientFrame_Hello: // the first one was not taken here
 		return edge.Invalid("hello", "is allowed only as the first frame")
 	default:

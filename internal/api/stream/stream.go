@@ -72,6 +72,8 @@ type stream struct {
 	telling   bool          // another one is queued
 	waits     waits         // the tasks whose end the client is told of
 	closed    bool          // nothing is queued any more
+	asksNone  bool          // the client asked for no more tasks
+	left      bool          // and then ended its side
 }
 
 // load is what frames weigh on a stream's window. bytes are those of the frames as they came.
@@ -103,25 +105,27 @@ var errStreamFailed = errors.New("the stream's handler failed")
 // close ends the stream, if it has not ended yet, and its session.
 func (st *stream) close() {
 	st.end(errStreamFailed)
-	switch session, broke := st.shut(); {
+	switch session, broke, left := st.shut(); {
 	case session == nil:
 	case broke:
 		session.Break()
+	case left:
+		session.Leave()
 	default:
 		session.Close()
 	}
 }
 
 // shut queues nothing any more, and returns the session, if there is one. broke says that it did not end on purpose: neither its
-// client closed its side, nor did the node or the server end it.
-func (st *stream) shut() (session core.Session, broke bool) {
+// client closed its side, nor did the node or the server end it; left, that its client closed its side after it asked for no more tasks.
+func (st *stream) shut() (session core.Session, broke, left bool) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.closed = true
 	if st.session == nil { // what is queued is never sent
 		st.weigh(-st.outBytes)
 	}
-	return st.session, !st.finishing
+	return st.session, !st.finishing, st.left
 }
 
 // end ends the stream with err; nil is a clean end. The first call counts.
@@ -178,6 +182,22 @@ func (st *stream) check() {
 	case silent:
 		st.end(core.DeadlineExceeded{})
 	}
+}
+
+// drain has the session get no more tasks, as the client asked.
+func (st *stream) drain() {
+	st.session.Drain()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.asksNone = true
+}
+
+// leave lets the stream end well: the client ended its side.
+func (st *stream) leave() {
+	st.mu.Lock()
+	st.left = st.asksNone && !st.finishing
+	st.mu.Unlock()
+	st.finish(nil)
 }
 
 // finish lets the stream end with err once every admitted frame is acknowledged.

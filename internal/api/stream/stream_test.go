@@ -345,23 +345,27 @@ func TestHalfCloseAnswersWhatWasSent(t *testing.T) {
 // TestAStreamThatBreaksIsToldFromOneThatIsClosed: the leases of the one end soon, those of the other by their own time.
 func TestAStreamThatBreaksIsToldFromOneThatIsClosed(t *testing.T) {
 	for name, c := range map[string]struct {
-		end    func(*wireStream, *apitest.Session)
-		broken bool
+		end          func(*wireStream, *apitest.Session)
+		broken, left bool
 	}{
-		"the client is gone":    {func(ws *wireStream, _ *apitest.Session) { ws.cancel() }, true},
-		"it broke the protocol": {func(ws *wireStream, _ *apitest.Session) { ws.send(helloOf(1)) }, true},
-		"the client is done":    {func(ws *wireStream, _ *apitest.Session) { _ = ws.CloseSend() }, false},
-		"another node leads":    {func(_ *wireStream, s *apitest.Session) { s.Sink.End(core.Unavailable{Reason: "no_leader"}) }, false},
+		"the client is gone":    {func(ws *wireStream, _ *apitest.Session) { ws.cancel() }, true, false},
+		"it broke the protocol": {func(ws *wireStream, _ *apitest.Session) { ws.send(helloOf(1)) }, true, false},
+		"the client is done":    {func(ws *wireStream, _ *apitest.Session) { _ = ws.CloseSend() }, false, false},
+		"another node leads":    {func(_ *wireStream, s *apitest.Session) { s.Sink.End(core.Unavailable{Reason: "no_leader"}) }, false, false},
 		"drained, then it is gone": {func(ws *wireStream, _ *apitest.Session) {
 			ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Drain{}})
 			ws.cancel()
-		}, true},
+		}, true, false},
+		"drained, then the client is done": {func(ws *wireStream, _ *apitest.Session) {
+			ws.send(&pb.ClientFrame{Frame: &pb.ClientFrame_Drain{}})
+			_ = ws.CloseSend()
+		}, false, true},
 	} {
 		r := newRig(t, edge.Limits{})
 		ws, ses := r.greet(apitest.As("acme/all"), 1)
 		c.end(ws, ses)
 		apitest.Eventually(t, name, func() bool { _, _, closed := ses.State(); return closed })
-		apitest.Eventually(t, name, func() bool { return ses.Broken() == c.broken })
+		apitest.Eventually(t, name, func() bool { return ses.Broken() == c.broken && ses.Left() == c.left })
 	}
 }
 
