@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
@@ -34,7 +33,7 @@ const wide = "wide"
 // startServer starts a server or a cluster. It may return both: what was started is to be closed.
 func startServer(ctx context.Context, program, dir string, spec ServerSpec) (*server, error) {
 	s := &server{namespace: "default", partitions: max(spec.Partitions, 1)}
-	opts := []millrace.Option{millrace.Insecure(), millrace.Logger(slog.New(slog.NewTextHandler(io.Discard, nil)))}
+	opts := []millrace.Option{millrace.Insecure(), millrace.Logger(slog.New(slog.DiscardHandler))}
 	if spec.Partitions > 1 {
 		s.namespace = wide
 		opts = append(opts, millrace.Namespace(wide))
@@ -143,7 +142,37 @@ func (s *server) do(ctx context.Context, word string, value any) (any, error) {
 	if s.cluster != nil {
 		return nil, s.byCluster(ctx, word)
 	}
+	if word == "token" {
+		ms, err := number(value)
+		if err != nil {
+			return nil, err
+		}
+		t, err := s.single.AddToken(ctx, time.Duration(ms)*time.Millisecond)
+		if err != nil {
+			return nil, err
+		}
+		return t.Secret, s.accepts(ctx, t.Secret)
+	}
 	return nil, s.bySingle(ctx, word)
+}
+
+// accepts waits until a token is good.
+func (s *server) accepts(ctx context.Context, secret string) error {
+	c, err := millrace.Dial(ctx, millrace.Insecure(), millrace.Logger(slog.New(slog.DiscardHandler)), millrace.Address("server.test:1"),
+		millrace.Dialer(s.single.Dial), millrace.Token(secret))
+	if err != nil {
+		return err
+	}
+	defer c.Close() //nolint:errcheck // it only reads
+	for {
+		_, err := c.Queue("none").Stats(ctx)
+		if e, ok := errors.AsType[*millrace.Error](err); !ok || e.Code != millrace.CodeUnauthenticated {
+			return nil
+		}
+		if err := proc.Rest(ctx, 10*time.Millisecond); err != nil {
+			return errors.New("the token is not accepted")
+		}
+	}
 }
 
 // bySingle does what a word says of the process of a server.

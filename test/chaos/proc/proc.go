@@ -125,21 +125,53 @@ func makeTokens(ctx context.Context, binary, file string, tenants []string) (mad
 	var rows strings.Builder
 	rows.WriteString("tokens:\n")
 	for _, tenant := range tenants {
-		out, err := exec.CommandContext(ctx, binary, "token", "--json", "--name", "chaos-"+tenant, "--tenant", tenant, "--role", "admin").Output()
+		row, secret, err := tokenRow(ctx, binary, "chaos-"+tenant, tenant, 0)
 		if err != nil {
-			return nil, fmt.Errorf("make token: %w", err)
+			return nil, err
 		}
-		var row struct{ Token, Hash string }
-		if err := json.Unmarshal(out, &row); err != nil || row.Token == "" || row.Hash == "" {
-			return nil, fmt.Errorf("make token: unexpected answer %q", out)
-		}
-		fmt.Fprintf(&rows, "  - name: chaos-%s\n    tenant: %s\n    hash: %s\n    roles: [admin, operator]\n", tenant, tenant, row.Hash)
-		made = append(made, Token{"chaos-" + tenant, tenant, row.Token})
+		rows.WriteString(row)
+		made = append(made, Token{"chaos-" + tenant, tenant, secret})
 	}
 	if err := os.WriteFile(file, []byte(rows.String()), 0o600); err != nil {
 		return nil, fmt.Errorf("write tokens: %w", err)
 	}
 	return made, nil
+}
+
+// tokenRow makes a token, by the binary itself, and its row in a file of tokens. It expires after a time; 0: it does not.
+func tokenRow(ctx context.Context, binary, name, tenant string, expires time.Duration) (row, secret string, err error) {
+	out, err := exec.CommandContext(ctx, binary, "token", "--json", "--name", name, "--tenant", tenant, "--role", "admin").Output()
+	if err != nil {
+		return "", "", fmt.Errorf("make token: %w", err)
+	}
+	var told struct{ Token, Hash string }
+	if err := json.Unmarshal(out, &told); err != nil || told.Token == "" || told.Hash == "" {
+		return "", "", fmt.Errorf("make token: unexpected answer %q", out)
+	}
+	row = fmt.Sprintf("  - name: %s\n    tenant: %s\n    hash: %s\n    roles: [admin, operator]\n", name, tenant, told.Hash)
+	if expires > 0 {
+		row += fmt.Sprintf("    expires: %s\n", time.Now().Add(expires).UTC().Format(time.RFC3339Nano))
+	}
+	return row, told.Token, nil
+}
+
+// AddToken adds another token of the first token's holder to the server's file, and has a server that runs read it again. It expires after a
+// time; 0: it does not.
+func (s *Server) AddToken(ctx context.Context, expires time.Duration) (Token, error) {
+	t := s.Tokens[0]
+	row, secret, err := tokenRow(ctx, s.o.Binary, t.Name, t.Tenant, expires)
+	if err != nil {
+		return Token{}, err
+	}
+	f, err := os.OpenFile(s.o.Tokens, os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return Token{}, fmt.Errorf("add token: %w", err)
+	}
+	_, err = f.WriteString(row)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return Token{}, fmt.Errorf("add token: %w", err)
+	}
+	return Token{t.Name, t.Tenant, secret}, s.signal(syscall.SIGHUP, false)
 }
 
 // DataDir is the server's data directory.
