@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -287,6 +288,30 @@ func (a *Agent) Exit(d time.Duration) (int, error) {
 func (a *Agent) Kill() {
 	_ = a.cmd.Process.Kill()
 	<-a.done
+}
+
+// tick is the unit of processor time in /proc: Linux has 100 in a second, on every machine.
+const tick = time.Second / 100
+
+// CPU is how much processor time the process has used, as Linux tells; 0: that is not told.
+func (a *Agent) CPU() time.Duration {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", a.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(b), ") ") // the program's name may have spaces
+	fields := strings.Fields(rest)
+	const user = 11 // of what follows the name
+	if len(fields) <= user+1 {
+		return 0
+	}
+	var of [2]int64
+	for i := range of {
+		if of[i], err = strconv.ParseInt(fields[user+i], 10, 64); err != nil {
+			return 0
+		}
+	}
+	return time.Duration(of[0]+of[1]) * tick
 }
 
 // Close ends the agent: by the end of its standard input, or by SIGKILL.

@@ -25,6 +25,10 @@ type Speed struct {
 	Rounds int
 	// Languages are the names of those that are measured; empty: all. Go is always one of them: it is what the others are held against.
 	Languages []string
+	// Idle is how long workers of all languages have no tasks at the end, to see what they take meanwhile; 0: that is left out.
+	Idle time.Duration
+	// Growth is how many tasks one process of each language carries out at the end, to see whether its memory grows; 0: that is left out.
+	Growth int
 	// Told is told of each turn that is over.
 	Told func(round int, language string)
 }
@@ -83,6 +87,8 @@ type Result struct {
 	Env        bench.Env `json:"env"`
 	Durability string    `json:"durability"`
 	Rounds     int       `json:"rounds"`
+	Idle       string    `json:"idle,omitempty"`
+	Growth     int       `json:"growth_tasks,omitempty"`
 	Callers    int       `json:"callers"`
 	Slots      int       `json:"slots"`
 	Lines      []Line    `json:"lines"`
@@ -126,6 +132,18 @@ func (s *Speed) Measure(ctx context.Context) (*Result, error) {
 		}
 	}
 	out.judge(chosen)
+	if s.Growth > 0 {
+		for _, l := range chosen {
+			if err := out.grow(l, s.Growth, address, token); err != nil {
+				return nil, fmt.Errorf("%s: %w", l.Name, err)
+			}
+		}
+	}
+	if s.Idle > 0 {
+		if err := out.idle(ctx, chosen, s.Idle, address, token); err != nil {
+			return nil, err
+		}
+	}
 	return out, nil
 }
 
@@ -201,14 +219,15 @@ const (
 	idleFor = 500 * time.Millisecond
 )
 
-// measure runs all loads with one agent.
-func (r *Result) measure(l Language, round int, address, token string) error {
-	begun := time.Now()
+// asker sends a command to an agent and returns its answer.
+type asker func(word string, fields map[string]any) (map[string]any, error)
+
+// open starts an agent and has it open its client.
+func open(l Language, address, token string) (*Agent, asker, error) {
 	a, err := Start(l.Line...)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	defer a.Close()
 	ask := func(word string, fields map[string]any) (map[string]any, error) {
 		got, err := a.Ask(word, fields, askWithin)
 		if err != nil {
@@ -218,8 +237,20 @@ func (r *Result) measure(l Language, round int, address, token string) error {
 		return m, nil
 	}
 	if _, err := ask("open", map[string]any{"address": address, "token": token, "namespace": "default"}); err != nil {
+		a.Close()
+		return nil, nil, err
+	}
+	return a, ask, nil
+}
+
+// measure runs all loads with one agent.
+func (r *Result) measure(l Language, round int, address, token string) error {
+	begun := time.Now()
+	a, ask, err := open(l, address, token)
+	if err != nil {
 		return err
 	}
+	defer a.Close()
 	if _, err := ask("add", map[string]any{"job": "first", "args": "1"}); err != nil {
 		return err
 	}

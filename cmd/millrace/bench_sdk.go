@@ -32,11 +32,16 @@ Exit codes: 0 all figures are as they must be, 1 errors or missed figures, 2 usa
 			if s.Rounds < 1 || s.Rounds > 100 {
 				return usageError{errors.New("--rounds must be from 1 to 100")}
 			}
+			if s.Idle < 0 || s.Growth < 0 {
+				return usageError{errors.New("--idle and --growth must not be below 0")}
+			}
 			var err error
 			if s.Program, err = os.Executable(); err != nil {
 				return err
 			}
-			s.Told = func(round int, language string) { fmt.Fprintf(a.err, "round %d of %d: %s\n", round, s.Rounds, language) }
+			s.Told = func(round int, language string) {
+				fmt.Fprintf(a.err, "round %d of %d: %s\n", round, s.Rounds, language)
+			}
 			r, err := s.Measure(c.Context())
 			if err != nil {
 				return err
@@ -58,6 +63,8 @@ Exit codes: 0 all figures are as they must be, 1 errors or missed figures, 2 usa
 	f := c.Flags()
 	f.StringVar(&s.Checkout, "checkout", ".", "folder of the repository")
 	f.IntVar(&s.Rounds, "rounds", 5, "rounds in which each language has its turn, 1 to 100")
+	f.DurationVar(&s.Idle, "idle", 0, "how long workers wait without tasks at the end, such as 1h; default: that is left out")
+	f.IntVar(&s.Growth, "growth", 0, "tasks that one process of each language carries out at the end, such as 1000000; default: that is left out")
 	f.StringSliceVar(&s.Languages, "languages", nil, "languages to measure next to Go: python, python-async, typescript; default all")
 	f.StringVar(&out, "out", "", "file for the result, as JSON; default none")
 	return c
