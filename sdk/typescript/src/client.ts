@@ -1,4 +1,5 @@
 import { Hub, type Logger } from "./core/hub.js";
+import { placeOfId } from "./core/place.js";
 import type { Method, TlsOptions } from "./core/transport.js";
 import { Engine } from "./engine.js";
 import { invalid, millis, type Span } from "./errors.js";
@@ -95,6 +96,7 @@ export class Client {
 			token,
 			namespace: o.namespace ?? env.MILLRACE_NAMESPACE ?? "default",
 			tls,
+			plain: (address) => o.tls === false || local(address),
 			logger: o.logger ?? console,
 		});
 		this.engine = new Engine(
@@ -120,7 +122,8 @@ export class Client {
 
 	/** Reads a task. */
 	async task(id: string, o: { timeout?: Span; signal?: AbortSignal } = {}): Promise<TaskInfo> {
-		const t = (await this.engine.call(methods.getTask, GetRequest.fromPartial({ id, meta: true }), o)).task!;
+		const request = GetRequest.fromPartial({ id, meta: true });
+		const t = (await this.engine.call(methods.getTask, request, o, (n) => placeOfId(id, n))).task!;
 		return {
 			id: t.id,
 			queue: t.queue,
@@ -148,6 +151,7 @@ export class Client {
 			methods.cancel,
 			CancelRequest.fromPartial({ id, reason: o.reason ?? "", force: o.force ?? false }),
 			o,
+			(n) => placeOfId(id, n),
 		);
 	}
 

@@ -1,9 +1,11 @@
 // What the public classes ask of the core: calls with their timeouts, and unary calls that are repeated.
 import type { Hub } from "./core/hub.js";
-import { type Created, Producer } from "./core/producer.js";
+import type { Created } from "./core/producer.js";
+import { Producers } from "./core/producers.js";
 import { awayBound, patience, serverBound, sleep, within } from "./core/retry.js";
-import type { Method } from "./core/transport.js";
-import { MillraceError, millis, type Span } from "./errors.js";
+import { anywhere, type Endpoint, maxHops, type Route, type Router } from "./core/router.js";
+import type { Method, UnaryOptions } from "./core/transport.js";
+import { faultIn, MillraceError, millis, type Span } from "./errors.js";
 import type { CommitRequest, CommitResponse, Task, TaskSpec } from "./gen/millrace/v1/task.js";
 import type { Ledger } from "./ledger.js";
 
@@ -14,15 +16,18 @@ export interface Options {
 	signal?: AbortSignal;
 }
 
+/** The partition of a call, once it is known how many there are. */
+export type Placing = (partitions: number) => number;
+
 export class Engine {
-	readonly producer: Producer;
+	readonly producer: Producers;
 
 	constructor(
 		readonly hub: Hub,
 		readonly timeout: number | undefined,
 		readonly ledger: Ledger | undefined,
 	) {
-		this.producer = new Producer(hub);
+		this.producer = new Producers(hub);
 	}
 
 	#bounded(o: Options): { timeout: number; signal: AbortSignal | undefined } {
@@ -94,36 +99,89 @@ export class Engine {
 		});
 	}
 
-	/** A call that is answered by a stream of messages. It is not repeated. */
-	read<Req, Res>(method: Method<Req, Res>, request: Req, o: Options = {}): AsyncIterable<Res> {
-		const { timeout, signal } = this.#bounded(o);
-		return this.hub.channel().read(method, request, { timeout, signal });
+	/** A call that is answered by a stream of messages. It is repeated until the first message comes. */
+	async *read<Req, Res>(method: Method<Req, Res>, request: Req, o: Options = {}): AsyncGenerator<Res> {
+		const again = new Tries(this.hub.router, this.#bounded(o), undefined);
+		for (;;) {
+			let began = false;
+			const asked = again.ask();
+			try {
+				for await (const m of asked.read(method, request, again.bounds())) {
+					began = true;
+					yield m;
+				}
+				return;
+			} catch (e) {
+				if (began || !(e instanceof MillraceError)) throw e;
+				await again.failed(e);
+			}
+		}
 	}
 
 	/** A unary call, repeated while that helps and its time lasts. A change must carry what makes it repeatable. */
-	async call<Req, Res>(method: Method<Req, Res>, request: Req, o: Options = {}): Promise<Res> {
-		const { timeout, signal } = this.#bounded(o);
-		const begun = Date.now();
-		let unsure = false;
-		for (let tries = 0; ; tries++) {
-			const left = begun + timeout - Date.now();
+	async call<Req, Res>(method: Method<Req, Res>, request: Req, o: Options = {}, place?: Placing): Promise<Res> {
+		const again = new Tries(this.hub.router, this.#bounded(o), place);
+		for (;;) {
+			const asked = again.ask();
+			this.hub.router.owes(asked);
 			try {
-				return await this.hub.channel().unary(method, request, { timeout: Math.max(left, 1), signal });
+				return await asked.unary(method, request, again.bounds());
 			} catch (e) {
-				const fault = e as MillraceError;
-				const kind = fault.reason ? { code: fault.code, reason: fault.reason } : { code: fault.code };
-				const wait = Math.max(
-					fault.retryAfter ?? 0,
-					within(fault.code === "UNAVAILABLE" ? awayBound(tries) : serverBound(tries)),
-				);
-				if (fault.leader) this.hub.follow(fault.leader);
-				if (signal?.aborted || patience(kind) === 0 || Date.now() + wait >= begun + timeout) {
-					if (!unsure || fault.outcome === "unknown") throw fault;
-					throw new MillraceError({ code: fault.code, message: fault.message, outcome: "unknown", cause: fault });
-				}
-				unsure ||= fault.outcome === "unknown";
-				await sleep(wait, signal);
+				await again.failed(e as MillraceError);
+			} finally {
+				asked.answered(1);
 			}
 		}
+	}
+}
+
+/** The tries of one call: where they go, and when they end. */
+class Tries {
+	readonly #router: Router;
+	readonly #late: number;
+	readonly #signal: AbortSignal | undefined;
+	readonly #place: Placing | undefined;
+	#route: Route | undefined;
+	#asked: Endpoint | undefined;
+	#unsure = false;
+	#hops = 0;
+	#tries = 0;
+
+	constructor(router: Router, o: { timeout: number; signal: AbortSignal | undefined }, place: Placing | undefined) {
+		this.#router = router;
+		this.#late = Date.now() + o.timeout;
+		this.#signal = o.signal;
+		this.#place = place;
+	}
+
+	ask(): Endpoint {
+		const n = this.#router.partitions;
+		if (n > 1) this.#route ??= { partition: this.#place ? this.#place(n) : anywhere, leader: "" };
+		this.#asked = this.#router.along(this.#route);
+		return this.#asked;
+	}
+
+	bounds(): UnaryOptions {
+		return { timeout: Math.max(this.#late - Date.now(), 1), signal: this.#signal };
+	}
+
+	/** Waits for the next try, or throws what the call ends with. */
+	async failed(e: MillraceError): Promise<void> {
+		const fault = faultIn(e);
+		const turned = this.#router.redirect(this.#route, this.#asked!, fault) && this.#hops < maxHops;
+		const bound = fault.code === "UNAVAILABLE" ? awayBound(this.#tries) : serverBound(this.#tries);
+		const wait = turned ? 0 : Math.max(fault.retryAfter ?? 0, within(bound));
+		if (this.#signal?.aborted || patience(fault) === 0 || Date.now() + wait >= this.#late) {
+			if (!this.#unsure || fault.outcome === "unknown") throw e;
+			throw new MillraceError({ code: e.code, message: e.message, outcome: "unknown", cause: e });
+		}
+		this.#unsure ||= fault.outcome === "unknown";
+		if (turned) {
+			this.#hops++;
+			return;
+		}
+		this.#hops = 0;
+		this.#tries++;
+		await sleep(wait, this.#signal);
 	}
 }

@@ -116,6 +116,15 @@ export function faultOf(e: WireError): Fault {
 	return f;
 }
 
+/** The part of an error that decides where, and for how long, its call is repeated. */
+export function faultIn(e: MillraceError): Fault {
+	const f: Fault = { code: e.code, outcome: e.outcome };
+	if (e.reason) f.reason = e.reason;
+	if (e.leader) f.leader = e.leader;
+	if (e.retryAfter !== undefined) f.retryAfter = e.retryAfter;
+	return f;
+}
+
 /**
  * Tells how a call ended from what it threw: "ok" for undefined, "refused" where nothing was changed, "unknown" where it may have been
  * applied.

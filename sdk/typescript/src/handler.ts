@@ -75,6 +75,7 @@ export function completed(b: Binding, t: Task, result: unknown): { item: SettleI
 	};
 	let bytes = c.bytes.length + 100;
 	if (t.fx.ops.length + t.fx.conditions.length > 0) {
+		t.fx.place();
 		// Without a function that builds them again, a refusal fails the attempt.
 		item.effects = { conditions: [...t.fx.conditions], ops: [...t.fx.ops], failOnRefusal: t.refused === undefined };
 		for (const op of t.fx.ops) {

@@ -70,18 +70,25 @@ export interface CallOptions {
 
 /** A task that was added. */
 export class Handle<Out> {
-	readonly id: string;
+	readonly #id: string | TaskSpec;
 	/** The task was there before: under this id, or under the unique key. */
 	readonly replayed: boolean;
 	readonly #client: Client | undefined;
 	readonly #codec: Codec<unknown> | undefined;
 
 	/** @internal */
-	constructor(client: Client | undefined, id: string, replayed: boolean, codec: Codec<unknown> | undefined) {
-		this.id = id;
+	constructor(client: Client | undefined, id: string | TaskSpec, replayed: boolean, codec: Codec<unknown> | undefined) {
+		this.#id = id;
 		this.replayed = replayed;
 		this.#client = client;
 		this.#codec = codec;
+	}
+
+	/** Of a task in a commit of a client that has not reached its server yet: one that is read before the commit leaves its partition open. */
+	get id(): string {
+		if (typeof this.#id === "string") return this.#id;
+		this.#id.id ||= newId();
+		return this.#id.id;
 	}
 
 	/**
@@ -175,7 +182,7 @@ export class Job<In, Args, Out> {
 		}
 		const spec = this.#fill(args, o);
 		tx.create(spec);
-		return new Handle<Out>(undefined, spec.id, false, this.options.codec);
+		return new Handle<Out>(undefined, spec, false, this.options.codec);
 	}
 
 	/** The task with an id, to wait for. */
@@ -199,7 +206,7 @@ export class Job<In, Args, Out> {
 	#fill(args: In, o: AddOptions): TaskSpec {
 		const { bytes, type } = encode(args, this.options.codec, "args");
 		const spec = TaskSpecCodec.fromPartial({
-			id: o.id ?? newId(),
+			id: o.id ?? "", // it is made where the task is placed
 			queue: this.queue,
 			kind: this.name,
 			payload: bytes,

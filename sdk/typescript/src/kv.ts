@@ -1,5 +1,6 @@
 import type { Client } from "./client.js";
 import { bytesOf } from "./content.js";
+import { placeOfKey } from "./core/place.js";
 import type { Span } from "./errors.js";
 import { KVGetRequest, KVRangeRequest } from "./gen/millrace/v1/kv.js";
 import { methods } from "./methods.js";
@@ -46,7 +47,7 @@ export class KV {
 	/** Reads a key; undefined where it is absent. */
 	async get(key: string | Uint8Array, o: Options = {}): Promise<Value | undefined> {
 		const request = KVGetRequest.fromPartial({ keyspace: this.#keyspace, key: bytesOf(key) });
-		const r = await this.#client.engine.call(methods.kvGet, request, o);
+		const r = await this.#client.engine.call(methods.kvGet, request, o, (n) => placeOfKey(request.key, n));
 		return r.found ? new Value(r.value, r.rev) : undefined;
 	}
 

@@ -1,4 +1,5 @@
 import type { Client } from "./client.js";
+import { placeOfId } from "./core/place.js";
 import type { MillraceError, Span } from "./errors.js";
 import { ReportRequest } from "./gen/millrace/v1/task.js";
 import { methods } from "./methods.js";
@@ -73,7 +74,10 @@ export class Reporter {
 		this.#bytes = 0;
 		this.#dropped = 0n;
 		this.#progress = undefined;
-		const sent = this.#last.then(() => this.#client.engine.call(methods.report, request, { timeout })).then(() => {});
+		const place = (n: number): number => placeOfId(this.#id, n);
+		const sent = this.#last
+			.then(() => this.#client.engine.call(methods.report, request, { timeout }, place))
+			.then(() => {});
 		this.#last = sent.catch((e: MillraceError) => {
 			if (e.code === "LEASE_LOST") this.#over = true;
 		});

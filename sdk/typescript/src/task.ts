@@ -26,7 +26,7 @@ export class Task {
 	/** When the run ends at the latest, where the task has such a bound. */
 	readonly deadline: Date | undefined;
 	/** What is applied with the completion of the task, in the same entry of the log, or not at all. */
-	readonly fx = new Changes();
+	readonly fx: Changes;
 
 	/** @internal */
 	controller: AbortController | undefined;
@@ -48,6 +48,7 @@ export class Task {
 	/** @internal */
 	constructor(client: Client | undefined, a: Assignment) {
 		this.#client = client;
+		this.fx = new Changes(client?.hub, a.id);
 		this.id = a.id;
 		this.queue = a.queue;
 		this.kind = a.kind;

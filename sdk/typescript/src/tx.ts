@@ -1,7 +1,8 @@
 import type { Client } from "./client.js";
 import { bytesOf, valueBytes } from "./content.js";
-import { random16 } from "./core/place.js";
-import { invalid, type Span } from "./errors.js";
+import type { Hub } from "./core/hub.js";
+import { placeOfCommit, placeOfId, placeOfKey, placeOfOp, placeTask, random16 } from "./core/place.js";
+import { invalid, MillraceError, type Span } from "./errors.js";
 import { RefChangeKind } from "./gen/millrace/v1/ref_change.js";
 import {
 	type CommitRequest,
@@ -159,6 +160,14 @@ export class Changes {
 	readonly ops: Op[] = [];
 	/** @internal */
 	readonly conditions: KVCheck[] = [];
+	readonly #hub: Hub | undefined;
+	readonly #task: string | undefined;
+
+	/** @internal task: the one that all of it is in a partition with; undefined: the first part says where. */
+	constructor(hub?: Hub, task?: string) {
+		this.#hub = hub;
+		this.#task = task;
+	}
 
 	kv(keyspace: string): TxKV {
 		return new TxKV(this, keyspace);
@@ -254,9 +263,34 @@ export class Changes {
 		this.conditions.length = 0;
 	}
 
-	/** @internal */
+	// Without a server there is one partition; before a stream is let in the number is not known: 0.
+	get #partitions(): number {
+		return this.#hub ? this.#hub.partitions : 1;
+	}
+
+	#home(partitions: number): number {
+		return this.#task === undefined ? -1 : placeOfId(this.#task, partitions);
+	}
+
+	/** @internal The task gets its id as soon as it is known where it belongs: else with the commit, or when it is asked for. */
 	create(spec: TaskSpec): void {
+		const n = this.#partitions;
+		if (n > 0) {
+			let home = this.#home(n);
+			if (home < 0 && this.ops.length > 0) home = placeOfOp(this.ops[0]!, n);
+			else if (home < 0 && this.conditions.length > 0) home = placeOfKey(this.conditions[0]!.key, n);
+			const place = placeTask(spec, n, home < 0 ? (this.#hub?.turn ?? 0) % n : home);
+			if (typeof place !== "number") throw new MillraceError({ ...place, op: this.ops.length });
+		}
 		this.ops.push({ op: { $case: "taskCreate", value: spec } });
+	}
+
+	/** @internal Refuses what is in several partitions. */
+	place(): void {
+		const n = this.#partitions;
+		if (n <= 1) return;
+		const place = placeOfCommit(this.conditions, this.ops, n, this.#home(n));
+		if (typeof place !== "number") throw new MillraceError(place);
 	}
 }
 
@@ -267,7 +301,7 @@ export class Tx extends Changes {
 
 	/** @internal */
 	constructor(client: Client, fence?: Fence) {
-		super();
+		super(client.hub, fence?.task);
 		this.#client = client;
 		this.#fence = fence;
 	}

@@ -1,7 +1,8 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { hostname } from "node:os";
 import type { Client } from "./client.js";
-import { type Attempt, Lane } from "./core/lane.js";
+import type { Attempt, Lane } from "./core/lane.js";
+import { Lanes, surplusAfter } from "./core/lanes.js";
 import { Renewer } from "./core/renewer.js";
 import { type Fault, invalid, MillraceError, millis, type Span } from "./errors.js";
 import type { At } from "./gen/millrace/v1/task.js";
@@ -57,9 +58,16 @@ export class Worker {
 	readonly #kinds = new Map<string, Binding>();
 	readonly #o: WorkerOptions;
 	readonly #queues: string[];
-	#lane: Lane | undefined;
+	readonly #slots: number;
+	#lanes: Lanes | undefined;
 	#renewer: Renewer | undefined;
+	/** Attempts without an answer to their settle, but for those that no handler is for. */
 	readonly #running = new Map<Attempt, Task>();
+	/** Those whose handler runs. */
+	readonly #active = new Set<Attempt>();
+	/** Those that came beyond the slots, and wait for one. */
+	#waiting: Attempt[] = [];
+	#surplus: NodeJS.Timeout | undefined;
 	readonly #told = new Set<string>();
 	#stop: (() => void) | undefined;
 	#stopped: Promise<void> | undefined;
@@ -71,6 +79,7 @@ export class Worker {
 	constructor(client: Client, bindings: readonly Binding[], options: WorkerOptions = {}) {
 		this.#client = client;
 		this.#o = options;
+		this.#slots = options.slots ?? 16;
 		for (const b of bindings) this.#kinds.set(b.job.name, b);
 		this.#queues = [...(options.queues ?? new Set(bindings.map((b) => b.job.queue)))];
 		if (this.#queues.length === 0) throw invalid("queues", "is required where there are no jobs");
@@ -91,9 +100,9 @@ export class Worker {
 		await this.#ended?.catch(() => {});
 	}
 
-	/** What is served: whether a stream is open, and how many tasks run. */
+	/** What is served: whether the stream of a partition is open, and how many tasks run. */
 	get health(): { serving: boolean; running: number } {
-		return { serving: this.#lane?.session.serving ?? false, running: this.#running.size };
+		return { serving: this.#lanes?.serving ?? false, running: this.#running.size };
 	}
 
 	async #run(o: { signals?: boolean; signal?: AbortSignal }): Promise<void> {
@@ -106,31 +115,27 @@ export class Worker {
 			kinds: [...this.#kinds.keys()].slice(0, 1000),
 			host: hostname().slice(0, 128),
 		};
-		this.#lane = new Lane(
+		const lease = this.#o.lease === undefined ? undefined : millis(this.#o.lease);
+		this.#lanes = new Lanes(
 			hub,
-			info,
-			this.#queues,
-			this.#o.slots ?? 16,
-			this.#o.lease === undefined ? undefined : millis(this.#o.lease),
+			{ info, queues: this.#queues, slots: this.#slots, lease },
 			{
 				assigned: (a) => this.#assigned(a),
 				lost: (a) => this.#lost(a),
-				cancel: (a, reason) => this.#running.get(a)?.end(new Cancelled(reason)),
+				cancel: (a, reason) => this.#cancelled(a, reason),
 				settled: (a, fault, replayed, at) => this.#settled(a, fault, replayed, at),
-				failed: (fault) => {
-					this.#fault = fault;
-					this.#stop?.();
-				},
+				welcomed: (lane) => this.#renewer?.reach(lane.partition, lane.session.address, hub.router.nodes),
+				failed: (lane, fault) => this.#failed(lane, fault),
 			},
 		);
 		this.#renewer = new Renewer({
-			address: hub.address,
+			addresses: hub.router.nodes,
 			token: hub.token,
 			namespace: hub.namespace,
 			tls: hub.tls,
 			stall: this.#o.stall === undefined ? 600_000 : millis(this.#o.stall),
 			logger: hub.logger,
-			lost: (id, token) => this.#lane?.lose(id, token),
+			lost: (id, token) => this.#lanes?.lose(id, token),
 		});
 		const forget = hub.onToken(() => this.#renewer?.setToken(hub.token));
 		const signalled = (): void => {
@@ -156,7 +161,7 @@ export class Worker {
 		// The stream alone does not keep the process: a worker does.
 		const alive = setInterval(() => {}, 1 << 30);
 		try {
-			this.#lane.start();
+			this.#lanes.start();
 			await this.#stopped;
 			await this.#drain();
 		} finally {
@@ -166,6 +171,7 @@ export class Worker {
 			if (onSignal) for (const s of ["SIGTERM", "SIGINT"] as const) process.off(s, signalled);
 			process.off("unhandledRejection", onRejection);
 			o.signal?.removeEventListener("abort", abort);
+			clearTimeout(this.#surplus);
 			await this.#renewer.close();
 		}
 		if (this.#fault) throw new MillraceError(this.#fault);
@@ -175,12 +181,14 @@ export class Worker {
 
 	async #drain(): Promise<void> {
 		this.#draining = true;
-		const lane = this.#lane!;
-		lane.drain();
+		const lanes = this.#lanes!;
+		const refused = this.#fault !== undefined;
+		lanes.drain();
+		for (const a of this.#waiting) this.#giveBack(a);
 		for (const t of this.#running.values()) t.tellStopping();
 		const most = this.#o.drain === undefined ? 25_000 : millis(this.#o.drain);
 		const late = Date.now() + most;
-		while (lane.held.size > 0 && !this.#hurry && !this.#fault && Date.now() < late) {
+		while (lanes.held > 0 && !this.#hurry && !refused && Date.now() < late) {
 			await new Promise<void>((resolve) => {
 				const timer = setTimeout(resolve, Math.max(late - Date.now(), 1));
 				this.#wake = () => {
@@ -192,16 +200,35 @@ export class Worker {
 		// What still runs is given back; its handlers hear of it.
 		for (const [a, t] of this.#running) {
 			t.end(new Stopped());
-			if (!a.item)
-				this.#settle(a, { id: t.id, token: t.token, effects: undefined, outcome: { $case: "release", value: {} } }, 60);
+			this.#giveBack(a);
 		}
-		await lane.finish(2000);
+		await lanes.finish(2000);
+	}
+
+	#giveBack(a: Attempt): void {
+		if (a.item || a.over) return;
+		const { id, token } = a.assignment;
+		this.#settle(a, { id, token, effects: undefined, outcome: { $case: "release", value: {} } }, 60);
+	}
+
+	/** The stream of a partition cannot be opened again. While the worker drains, the others finish theirs. */
+	#failed(lane: Lane, fault: Fault): void {
+		this.#fault ??= fault;
+		if (this.#draining) for (const a of [...lane.held.values()]) lane.abandon(a);
+		this.#stop?.();
 	}
 
 	#settle(a: Attempt, item: Parameters<Lane["settle"]>[1], bytes: number): void {
 		a.begun = this.#client.engine.ledger?.now() ?? 0;
 		this.#renewer?.remove(a.assignment.id, a.assignment.token);
-		this.#lane!.settle(a, item, bytes);
+		a.lane.settle(a, item, bytes);
+		this.#freed(a);
+	}
+
+	/** A handler's slot is free: what waits takes it. */
+	#freed(a: Attempt): void {
+		if (!this.#active.delete(a)) return;
+		while (this.#active.size < this.#slots && this.#waiting.length > 0) this.#begin(this.#waiting.shift()!);
 	}
 
 	#assigned(a: Attempt): void {
@@ -232,23 +259,57 @@ export class Worker {
 		this.#running.set(a, t);
 		const { ledger } = this.#client.engine;
 		if (ledger) ledger.ok(ledger.now(), { ...lineOf(a), op: "deliver" }, undefined);
-		this.#renewer?.add(m.id, m.token, a.lease, m.kind);
-		// In a turn of its own: the frame is taken first, and its leases are known to the renewer before a handler can block.
-		setImmediate(() => void this.#handle(a, b, t, undefined));
+		if (this.#draining) {
+			this.#giveBack(a);
+			return;
+		}
+		this.#renewer?.add(m.id, m.token, a.lease, m.kind, a.lane.partition);
+		if (this.#active.size < this.#slots) {
+			this.#begin(a);
+			return;
+		}
+		this.#waiting.push(a);
+		this.#surplus ??= setTimeout(() => {
+			this.#surplus = undefined;
+			this.#giveSurplus();
+		}, surplusAfter);
 	}
 
-	async #handle(a: Attempt, b: Binding, t: Task, before: { result: unknown } | undefined): Promise<void> {
+	/** Gives back what no slot came free for. */
+	#giveSurplus(): void {
+		this.#waiting = this.#waiting.filter((a) => !a.over && !a.item);
+		const n = Math.min(Math.max(this.#lanes!.surplus, 0), this.#waiting.length);
+		for (const a of this.#waiting.splice(this.#waiting.length - n)) this.#giveBack(a);
+	}
+
+	#begin(a: Attempt): void {
+		const t = this.#running.get(a);
+		const b = this.#kinds.get(a.assignment.kind);
+		if (!t || !b || a.over || a.item) return;
+		this.#active.add(a);
+		// In a turn of its own: the frame is taken first, and its leases are known to the renewer before a handler can block.
+		setImmediate(() => void this.#handle(a, b, t));
+	}
+
+	#cancelled(a: Attempt, reason: string): void {
+		const t = this.#running.get(a);
+		t?.end(new Cancelled(reason));
+		if (!t || this.#active.has(a) || a.item) return;
+		// No handler has begun it.
+		const { item, bytes } = threw(t, t.ending);
+		this.#settle(a, item, bytes);
+	}
+
+	async #handle(a: Attempt, b: Binding, t: Task): Promise<void> {
 		let settle: { item: Parameters<Lane["settle"]>[1]; bytes: number };
 		try {
-			const done =
-				before ??
-				(await new Promise<{ result: unknown }>((resolve, reject) => {
-					current.run({ reject }, () => {
-						invoke(b, t).then(resolve, reject);
-					});
-				}));
-			settle = completed(b, t, done.result);
-			t.result = done.result;
+			const { result } = await new Promise<{ result: unknown }>((resolve, reject) => {
+				current.run({ reject }, () => {
+					invoke(b, t).then(resolve, reject);
+				});
+			});
+			settle = completed(b, t, result);
+			t.result = result;
 		} catch (e) {
 			settle = threw(t, e);
 		}
@@ -262,7 +323,8 @@ export class Worker {
 		this.#running.delete(a);
 		this.#renewer?.remove(a.assignment.id, a.assignment.token);
 		t?.end(new LeaseLost());
-		if (this.#lane!.held.size === 0) this.#wake?.();
+		this.#freed(a);
+		if (this.#lanes!.held === 0) this.#wake?.();
 	}
 
 	#settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined): void {
@@ -283,13 +345,14 @@ export class Worker {
 			const op = a.item?.outcome?.$case ?? "";
 			this.#o.onSettled?.({ task: t, op, replayed, error: fault && new MillraceError(fault) });
 		}
-		if (this.#lane!.held.size === 0) this.#wake?.();
+		if (this.#lanes!.held === 0) this.#wake?.();
 	}
 
 	// The effects were refused, with the lease kept: they are built again, or the attempt fails.
 	async #refused(a: Attempt, b: Binding, t: Task, e: MillraceError): Promise<void> {
-		this.#lane!.reopen(a);
-		this.#renewer?.add(t.id, t.token, a.lease, t.kind);
+		a.lane.reopen(a);
+		this.#active.add(a);
+		this.#renewer?.add(t.id, t.token, a.lease, t.kind, a.lane.partition);
 		let settle: { item: Parameters<Lane["settle"]>[1]; bytes: number };
 		try {
 			if (!t.refused) throw e;

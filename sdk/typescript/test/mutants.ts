@@ -2,6 +2,7 @@
 import { Lane } from "../src/core/lane.js";
 import { newId } from "../src/core/place.js";
 import { Producer } from "../src/core/producer.js";
+import { Producers } from "../src/core/producers.js";
 import { Renewer } from "../src/core/renewer.js";
 import { Worker } from "../src/worker.js";
 
@@ -24,8 +25,8 @@ const bugs: Record<string, () => void> = {
 		Renewer.prototype.add = () => {};
 	},
 	"retry-refused": () => {
-		const create = Producer.prototype.create;
-		Producer.prototype.create = async function (spec, o) {
+		const create = Producers.prototype.create;
+		Producers.prototype.create = async function (spec, o) {
 			for (;;) {
 				try {
 					return await create.call(this, spec, o);

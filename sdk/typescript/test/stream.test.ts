@@ -125,13 +125,6 @@ it("ends what waits when the stream cannot be opened", async () => {
 	expect(await p).toMatchObject({ code: "UNAUTHENTICATED", outcome: "refused" });
 });
 
-it("refuses a namespace of several partitions by name", async () => {
-	const c = fake.client();
-	const p = one.add(c, 1).catch((e) => e);
-	await fake.welcome({ partitions: 4 });
-	expect(await p).toMatchObject({ code: "INVALID_ARGUMENT", field: "namespace" });
-});
-
 it("opens another stream after a goaway, and sends there what is not acknowledged", async () => {
 	const c = fake.client();
 	const p = one.add(c, 1);

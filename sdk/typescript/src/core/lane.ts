@@ -1,4 +1,4 @@
-// The tasks of a worker: what it holds, how each attempt is settled, and how leases go on.
+// The tasks of a worker in one partition: what it holds, how each attempt is settled, and how leases go on.
 import { type Fault, faultOf } from "../errors.js";
 import type { ServerFrame, Welcome, WorkerInfo } from "../gen/millrace/v1/stream.js";
 import type { Assignment, At, Hold, SettleItem } from "../gen/millrace/v1/task.js";
@@ -6,12 +6,15 @@ import { toDuration } from "../time.js";
 import type { Hub } from "./hub.js";
 import { patience, serverBound, within } from "./retry.js";
 import { type Outgoing, type Role, type Room, Session } from "./session.js";
+import { newShare, type Share } from "./share.js";
 
 const frameItems = 512;
 const frameBytes = 1 << 20;
 
 /** One attempt, from its assignment to the answer to its settle. */
 export interface Attempt {
+	/** Where it was assigned, and is settled. */
+	readonly lane: Lane;
 	readonly assignment: Assignment;
 	/** Length of the lease in milliseconds. */
 	lease: number;
@@ -22,6 +25,8 @@ export interface Attempt {
 	itemBytes: number;
 	tries: number;
 	over: boolean;
+	/** Its settle has left, and has no answer: it takes no slot. */
+	away: boolean;
 	/** When the settle was made first, by the clock of the ledger. */
 	begun: number;
 	/** A cancel was told once. */
@@ -35,12 +40,41 @@ export interface LaneEvents {
 	cancel(a: Attempt, reason: string): void;
 	/** The server refused the settle, with the lease kept: the effects were refused. Undefined fault: it was applied. */
 	settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined): void;
-	failed(fault: Fault): void;
+	/** A stream was let in: the leases of its partition are renewed there. */
+	welcomed(lane: Lane): void;
+	failed(lane: Lane, fault: Fault): void;
+}
+
+/** What a worker asks for, the same in each partition. */
+export interface Wanted {
+	info: WorkerInfo;
+	queues: readonly string[];
+	/** How many tasks run at once, in all partitions. */
+	slots: number;
+	/** Milliseconds; undefined: each task's own. */
+	lease: number | undefined;
+}
+
+/** What a lane tells of its slots to what divides them. */
+export interface Division {
+	/** The stream was let in, and asks for tasks next. */
+	welcomed(lane: Lane): void;
+	/** Tasks came. */
+	filled(lane: Lane): void;
+	/** The server has tasks while the lane has no slot. */
+	available(lane: Lane): void;
+	/** A task gave its slot back. */
+	freed(): void;
 }
 
 export class Lane implements Role {
 	readonly session: Session;
 	readonly held = new Map<string, Attempt>();
+	readonly share: Share;
+	/** How many of those that are held take no slot. */
+	#away = 0;
+	/** The server knows the window of the open stream. */
+	#subscribed = false;
 	#settles: Attempt[] = [];
 	#timer: NodeJS.Timeout | undefined;
 	#renewAll = false;
@@ -49,13 +83,23 @@ export class Lane implements Role {
 
 	constructor(
 		readonly hub: Hub,
-		readonly info: WorkerInfo,
-		readonly queues: readonly string[],
-		readonly slots: number,
-		readonly lease: number | undefined,
+		readonly wanting: Wanted,
 		readonly events: LaneEvents,
+		readonly division: Division,
+		partition: number,
+		slots: number,
 	) {
-		this.session = new Session(hub, this);
+		this.session = new Session(hub, this, partition);
+		this.share = newShare(slots);
+	}
+
+	get partition(): number {
+		return this.session.partition;
+	}
+
+	/** How many slots its tasks take. */
+	get used(): number {
+		return this.held.size - this.#away;
 	}
 
 	start(): void {
@@ -64,26 +108,39 @@ export class Lane implements Role {
 
 	hello(): { worker: WorkerInfo; held: Hold[] } {
 		return {
-			worker: this.info,
+			worker: this.wanting.info,
 			held: [...this.held.values()].map((a) => ({ id: a.assignment.id, token: a.assignment.token })),
 		};
 	}
 
 	welcomed(w: Welcome): void {
 		for (const h of w.lost) this.lose(h.id, h.token);
+		this.division.welcomed(this);
+		this.events.welcomed(this);
 		if (!this.#draining) {
+			this.#subscribed = true;
 			this.session.tell({
 				$case: "subscribe",
 				value: {
 					sub: 1,
-					queues: this.queues.map((name) => ({ name, weight: 0 })),
-					slots: this.slots,
+					queues: this.wanting.queues.map((name) => ({ name, weight: 0 })),
+					slots: this.share.slots,
 					batch: 0,
-					lease: this.lease === undefined ? undefined : toDuration(this.lease),
+					lease: this.wanting.lease === undefined ? undefined : toDuration(this.wanting.lease),
 				},
 			});
 		}
 		this.#renewAll = this.held.size > 0;
+	}
+
+	parted(): void {
+		this.share.up = this.#subscribed = false;
+	}
+
+	/** Tells the server the window, unless it is told with the subscription. */
+	tellSlots(): void {
+		if (this.#subscribed && !this.#draining)
+			this.session.tell({ $case: "slots", value: { sub: 1, slots: this.share.slots } });
 	}
 
 	pushed(f: ServerFrame): void {
@@ -91,8 +148,12 @@ export class Lane implements Role {
 			case "assign": {
 				const now = performance.now();
 				for (const t of f.frame.value.tasks) {
+					const before = this.held.get(t.id);
+					if (before?.assignment.token === t.token) continue; // it came twice
+					if (before) this.#back(before);
 					const lease = Number(t.leaseMs);
 					const a: Attempt = {
+						lane: this,
 						assignment: t,
 						lease,
 						renewAt: now + Math.min(lease, Number(t.leaseLeftMs)) / 3,
@@ -100,6 +161,7 @@ export class Lane implements Role {
 						itemBytes: 0,
 						tries: 0,
 						over: false,
+						away: false,
 						begun: 0,
 						cancelled: false,
 					};
@@ -107,13 +169,17 @@ export class Lane implements Role {
 					this.events.assigned(a);
 				}
 				this.#arm();
+				this.division.filled(this);
 				return;
 			}
+			case "available":
+				this.division.available(this);
+				return;
 			case "leaseLost": {
 				const l = f.frame.value;
 				this.lose(l.id, l.token);
 				// A slot of a lease that the server ended stays taken until the client answers.
-				this.session.tell({ $case: "slots", value: { sub: 1, slots: this.#draining ? 0 : this.slots } });
+				this.tellSlots();
 				return;
 			}
 			case "cancel": {
@@ -136,10 +202,27 @@ export class Lane implements Role {
 		this.events.lost(a);
 	}
 
+	/** Gives up an attempt: its stream has ended for good. */
+	abandon(a: Attempt): void {
+		this.#drop(a);
+		this.events.lost(a);
+	}
+
 	#drop(a: Attempt): void {
 		a.over = true;
-		if (this.held.get(a.assignment.id) === a) this.held.delete(a.assignment.id);
+		if (this.held.get(a.assignment.id) === a) {
+			this.#back(a);
+			this.held.delete(a.assignment.id);
+			this.division.freed();
+		}
 		this.#arm();
+	}
+
+	/** Its settle is not on its way any more: it takes its slot again, as long as it is held. */
+	#back(a: Attempt): void {
+		if (!a.away) return;
+		a.away = false;
+		this.#away--;
 	}
 
 	settle(a: Attempt, item: SettleItem, bytes: number): void {
@@ -177,7 +260,7 @@ export class Lane implements Role {
 	}
 
 	failed(fault: Fault): void {
-		this.events.failed(fault);
+		this.events.failed(this, fault);
 	}
 
 	next(room: Room): Outgoing | undefined {
@@ -247,13 +330,23 @@ export class Lane implements Role {
 			this.#settles.shift();
 		}
 		if (all.length === 0) return undefined;
-		for (const a of all) a.tries++;
+		for (const a of all) {
+			a.tries++;
+			if (this.held.get(a.assignment.id) !== a) continue;
+			a.away = true;
+			this.#away++;
+		}
+		// Once the frame is written, and the server can have room for more.
+		queueMicrotask(() => this.division.freed());
 		return {
 			items: all.length,
 			bytes,
 			commits: 0,
 			frame: (seq) => ({ $case: "settle", value: { seq, items: all.map((a) => a.item!) } }),
-			lost: () => this.#settles.unshift(...all),
+			lost: () => {
+				for (const a of all) this.#back(a);
+				this.#settles.unshift(...all);
+			},
 			acked: (ack) => {
 				all.forEach((a, i) => {
 					const error = ack.error ?? ack.settled[i]?.error;
@@ -263,6 +356,7 @@ export class Lane implements Role {
 						return;
 					}
 					const fault = faultOf(error);
+					this.#back(a);
 					if (patience(fault) > 0) {
 						setTimeout(
 							() => {
@@ -283,6 +377,7 @@ export class Lane implements Role {
 
 	/** Asks for no more tasks. */
 	drain(): void {
+		if (this.#draining) return;
 		this.#draining = true;
 		this.session.tell({ $case: "drain", value: {} });
 	}

@@ -1,5 +1,7 @@
 // Ids of tasks, and which partition a key or a task belongs to. proto/conformance holds this to what servers compute.
 import { randomFillSync } from "node:crypto";
+import type { Fault } from "../errors.js";
+import type { KVCheck, KVDeleteRange, Op, TaskSpec } from "../gen/millrace/v1/task.js";
 
 const digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const mask64 = (1n << 64n) - 1n;
@@ -39,15 +41,22 @@ export const homeOf = (id: TaskId, partitions: number): number =>
 
 /** The id with partition bits and random bits that both name a partition. */
 export function placedId(id: TaskId, partition: number, partitions: number): TaskId {
-	let lo = id.lo;
-	if (partitions > 1) {
-		const p = BigInt(partitions);
-		lo -= lo % p;
-		if (lo > mask64 - p) lo -= p;
-		lo += BigInt(partition);
-	}
-	return { hi: (id.hi & ~(0xfffn << 4n)) | (BigInt(partition & 0xfff) << 4n), lo };
+	return withBits({ hi: id.hi, lo: placedLow(id.lo, partition, partitions) }, partition);
 }
+
+/** The low random bits whose remainder is the partition. All else of them is kept. */
+function placedLow(lo: bigint, partition: number, partitions: number): bigint {
+	if (partitions <= 1) return lo;
+	const p = BigInt(partitions);
+	let floor = lo - (lo % p);
+	if (floor > mask64 - p) floor -= p; // the last stretch is shorter
+	return floor + BigInt(partition);
+}
+
+const withBits = (id: TaskId, partition: number): TaskId => ({
+	hi: (id.hi & ~(0xfffn << 4n)) | (BigInt(partition & 0xfff) << 4n),
+	lo: id.lo,
+});
 
 // Random bytes are drawn many at a time: each draw costs more than the bytes.
 const pool = Buffer.alloc(4096);
@@ -68,10 +77,20 @@ export const random16 = (): Buffer => Buffer.from(random(16));
 let lastMs = 0;
 let timePart = "";
 
-/** Makes a task id, as 26 characters of base32 whose order is that of time. */
-export function newId(): string {
+/** Makes a task id, as 26 characters of base32 whose order is that of time. Its partition is open. */
+export const newId = (): string => written(0, random(9));
+
+/** Makes a task id of a partition. */
+export function idIn(partition: number, partitions: number): string {
+	if (partitions <= 1) return newId();
+	const r = random(9);
+	r.writeBigUInt64BE(placedLow(r.readBigUInt64BE(1), partition, partitions), 1);
+	return written(partition, r);
+}
+
+/** Writes an id of now: the partition in 12 bits, then the lowest 68 bits of r. */
+function written(partition: number, r: Uint8Array): string {
 	const now = Date.now();
-	const r = random(10);
 	// The first ten characters are the time.
 	if (now !== lastMs) {
 		lastMs = now;
@@ -82,13 +101,10 @@ export function newId(): string {
 			value = Math.floor(value / 32);
 		}
 	}
-	// The others are the 12 bits of the partition, which are 0, and 68 random ones.
 	let out = timePart;
-	let bits = 0;
-	let have = 12;
 	let at = 0;
-	bits = (bits << 4) | (r[at++]! & 15);
-	have += 4;
+	let bits = (partition << 4) | (r[at++]! & 15);
+	let have = 16;
 	while (out.length < 26) {
 		while (have < 5) {
 			bits = (bits << 8) | r[at++]!;
@@ -101,22 +117,167 @@ export function newId(): string {
 	return out;
 }
 
-const basis = 14695981039346656037n;
-const prime = 1099511628211n;
-
-/** The partition of a text: FNV-1a of 64 bits, modulo. */
+/** The partition of a text: FNV-1a of 64 bits, modulo. The hash is in two halves of 32 bits, which need no bigint. */
 export function placeOfText(text: string | Uint8Array, partitions: number): number {
 	if (partitions <= 1) return 0;
-	let h = basis;
-	for (const b of typeof text === "string" ? Buffer.from(text) : text) h = ((h ^ BigInt(b)) * prime) & mask64;
-	return Number(h % BigInt(partitions));
+	let hi = 0xcbf29ce4;
+	let lo = 0x84222325;
+	for (const b of typeof text === "string" ? Buffer.from(text) : text) {
+		lo = (lo ^ b) >>> 0;
+		// The prime is 2^40 + 435.
+		const low = lo * 435;
+		hi = (hi * 435 + Math.floor(low / 2 ** 32) + ((lo << 8) >>> 0)) % 2 ** 32;
+		lo = low % 2 ** 32;
+	}
+	return ((hi % partitions) * (2 ** 32 % partitions) + (lo % partitions)) % partitions;
+}
+
+/** The text in the first pair of braces; undefined: there is none, or it is empty. */
+function tagOf(key: Uint8Array): Uint8Array | undefined {
+	const open = key.indexOf(0x7b);
+	const close = open < 0 ? -1 : key.indexOf(0x7d, open);
+	return close > open + 1 ? key.subarray(open + 1, close) : undefined;
 }
 
 /** The partition of a key: by the text in its first pair of braces that is not empty, else by the key. */
 export function placeOfKey(key: string | Uint8Array, partitions: number): number {
 	if (partitions <= 1) return 0;
-	const bytes = typeof key === "string" ? Buffer.from(key) : Buffer.from(key);
-	const open = bytes.indexOf(0x7b);
-	const close = open < 0 ? -1 : bytes.indexOf(0x7d, open);
-	return placeOfText(close > open + 1 ? bytes.subarray(open + 1, close) : bytes, partitions);
+	const bytes = Buffer.from(key as string);
+	return placeOfText(tagOf(bytes) ?? bytes, partitions);
+}
+
+/** The partition that an id names; below 0 for a text that is not an id of this namespace, which the server judges. */
+export function placeOfId(id: string, partitions: number): number {
+	if (partitions <= 1) return 0;
+	const parsed = parseId(id);
+	const p = parsed ? partitionOf(parsed) : partitions;
+	return p < partitions ? p : -1;
+}
+
+/** The partition that a task says by its tag, its unique key or its id, in this order; below 0: it says none. */
+export function placeOfTask(s: TaskSpec, partitions: number): number {
+	if (partitions <= 1) return 0;
+	const text = s.tag || s.unique?.key;
+	if (text) return placeOfText(text, partitions);
+	const id = s.id ? parseId(s.id) : undefined;
+	return id ? homeOf(id, partitions) : -1;
+}
+
+const stray = (field: string, message: string): Fault => ({
+	code: "WRONG_PARTITION",
+	field,
+	message,
+	outcome: "refused",
+});
+
+/**
+ * Places a task: by its tag, else its unique key, else its id, else in home. It gives the task an id there when it has none, and fills in
+ * the partition bits of one that leaves them open. Returns the partition, or why there is none.
+ */
+export function placeTask(s: TaskSpec, partitions: number, home: number): number | Fault {
+	if (partitions <= 1) {
+		if (!s.id) s.id = newId();
+		return 0;
+	}
+	const text = s.tag || s.unique?.key;
+	let place = text ? placeOfText(text, partitions) : home;
+	if (!s.id) {
+		s.id = idIn(place, partitions);
+		return place;
+	}
+	const id = parseId(s.id);
+	if (!id) return Math.max(place, 0); // the server says what is wrong
+	if (!text) place = homeOf(id, partitions);
+	const named = partitionOf(id);
+	if (named === place) return place;
+	if (named === 0) {
+		s.id = formatId(withBits(id, place));
+		return place;
+	}
+	const by = text ? (s.tag ? "tag" : "unique.key") : "random bits";
+	return stray("id", `names partition ${named}, and the task's ${by} partition ${place}`);
+}
+
+/** The partition of the keys of a range: that of the closed {tag} that all of them share; below 0 when they may be of several. */
+export function placeOfRange(r: KVDeleteRange, partitions: number): number {
+	if (partitions <= 1) return 0;
+	let shared: Uint8Array = r.prefix;
+	if (shared.length === 0) {
+		let n = 0;
+		while (n < r.from.length && n < r.to.length && r.from[n] === r.to[n]) n++;
+		shared = r.from.subarray(0, n);
+	}
+	const tag = tagOf(shared);
+	return tag ? placeOfText(tag, partitions) : -1;
+}
+
+/** The partition of a repository: by its tag, else by its name. */
+export const placeOfRepo = (name: string, tag: string, partitions: number): number =>
+	placeOfText(tag || name, partitions);
+
+/** The partition that an op says it belongs to; below 0 when it says none, or is for the server to judge. */
+export function placeOfOp(op: Op, partitions: number): number {
+	const x = op.op;
+	switch (x?.$case) {
+		case "kvPut":
+		case "kvDelete":
+		case "kvCheck":
+		case "kvAdd":
+			return placeOfKey(x.value.key, partitions);
+		case "kvDeleteRange":
+			return placeOfRange(x.value, partitions);
+		case "vectorUpsert":
+			return placeOfKey(x.value.point?.id ?? "", partitions);
+		case "vectorDelete":
+			return placeOfKey(x.value.id, partitions);
+		case "taskCreate":
+			return placeOfTask(x.value, partitions);
+		case "taskComplete":
+		case "taskFail":
+		case "taskSnooze":
+			return placeOfId(x.value.task?.id ?? "", partitions);
+		case "taskCancel":
+			return placeOfId(x.value.id, partitions);
+		case "refTransaction":
+			return placeOfRepo(x.value.repo, x.value.tag, partitions);
+	}
+	return -1;
+}
+
+/**
+ * The one partition of a commit: home, or where its first part says when home is below 0. A commit with parts of another one is refused, and
+ * all ops that stray are named, so that one answer is enough to mend it.
+ */
+export function placeOfCommit(
+	conditions: readonly KVCheck[],
+	ops: readonly Op[],
+	partitions: number,
+	home: number,
+): number | Fault {
+	if (partitions <= 1) return 0;
+	const places = ops.map((op) => placeOfOp(op, partitions));
+	let place = home;
+	// An op that says no place, such as a range without a tag, goes wherever the others do.
+	if (place < 0) place = places.find((p) => p >= 0) ?? -1;
+	if (place < 0 && conditions.length > 0) place = placeOfKey(conditions[0]!.key, partitions);
+	const away = places.flatMap((p, i) => (p < 0 || p === place ? [] : [i]));
+	if (away.length > 0) {
+		return {
+			code: "WRONG_PARTITION",
+			op: away[0]!,
+			message: `outside the commit's partition ${place}: ${away.map((i) => `ops[${i}] of partition ${places[i]}`).join(", ")}`,
+			details: { ops: away.join(",") },
+			outcome: "refused",
+		};
+	}
+	for (const [i, c] of conditions.entries()) {
+		const p = placeOfKey(c.key, partitions);
+		if (p !== place) {
+			return {
+				...stray(`conditions[${i}].key`, `is of partition ${p}, and the commit of partition ${place}`),
+				op: -2 - i,
+			};
+		}
+	}
+	return Math.max(place, 0);
 }

@@ -1,10 +1,9 @@
-// Creates, commits and waits of a client, over one session.
-import { type Fault, faultOf, MillraceError } from "../errors.js";
+// Creates, commits and waits of one partition, over one session.
+import { type Fault, faultIn, faultOf, MillraceError } from "../errors.js";
 import type { ServerFrame, Welcome } from "../gen/millrace/v1/stream.js";
 import {
 	type At,
 	type CommitRequest,
-	CommitRequest as CommitRequestCodec,
 	type CommitResponse,
 	type CreateResult,
 	type Task,
@@ -13,7 +12,8 @@ import {
 	WaitResponse,
 } from "../gen/millrace/v1/task.js";
 import type { Hub } from "./hub.js";
-import { within as drawn, patience, resendFor, serverBound } from "./retry.js";
+import { within as drawn, patience, resendFor, serverBound, sleep } from "./retry.js";
+import { maxHops } from "./router.js";
 import { type Outgoing, type Role, type Room, Session } from "./session.js";
 import type { Method } from "./transport.js";
 
@@ -23,22 +23,20 @@ const frameBytes = 1 << 20;
 /** What became of a create, and where that stands in the log. */
 export type Created = CreateResult & { at?: At | undefined };
 
-/** Bounds a group of calls. */
-export interface CallOptions {
-	/** Milliseconds; undefined: no bound. */
-	timeout?: number | undefined;
-	signal?: AbortSignal | undefined;
-}
-
 /** One create, or one commit, until it is answered. */
-class Call {
+export class Call {
+	/** Where it is queued, or was sent; undefined: it was not placed yet. */
+	at: Producer | undefined;
+	/** It was placed by a known number of partitions. */
+	placed = false;
+	/** Hears that it is over. */
+	ended: ((c: Call) => void) | undefined;
 	/** When it left first; 0: never. */
 	left = 0;
 	/** An earlier try may have been applied. */
 	unsure = false;
 	over = false;
 	tries = 0;
-	replayed = false;
 
 	constructor(
 		readonly specs: TaskSpec[] | undefined,
@@ -48,12 +46,22 @@ class Call {
 		readonly fail: (error: MillraceError) => void,
 	) {}
 
-	refuse(fault: Fault): void {
-		if (this.over) return;
+	#end(): boolean {
+		if (this.over) return false;
 		this.over = true;
-		this.fail(
-			new MillraceError({ ...fault, outcome: this.unsure || fault.outcome === "unknown" ? "unknown" : "refused" }),
-		);
+		this.at?.open.delete(this);
+		this.ended?.(this);
+		return true;
+	}
+
+	answer(value: Created[] | CommitResponse): void {
+		if (this.#end()) this.done(value);
+	}
+
+	refuse(fault: Fault): void {
+		if (!this.#end()) return;
+		const outcome = this.unsure || fault.outcome === "unknown" ? "unknown" : "refused";
+		this.fail(new MillraceError({ ...fault, outcome }));
 	}
 }
 
@@ -65,23 +73,24 @@ function ofOne(fault: Fault): Fault {
 	return out;
 }
 
-/** About what a task takes in a frame. */
-const sizeOf = (s: TaskSpec): number =>
-	s.payload.length + 120 + s.headers.length * 40 + Object.keys(s.labels).length * 40;
-
 export const waitMethod: Method<WaitRequest, WaitResponse> = {
 	path: "/millrace.v1.TaskService/Wait",
 	request: WaitRequest,
 	response: WaitResponse,
 };
 
-interface Waiter {
+/** A caller who waits for the end of a task. */
+export interface Waiter {
+	/** Where it is asked for. */
+	at: Producer;
 	resolve(task: Task): void;
 	reject(error: MillraceError): void;
 }
 
 export class Producer implements Role {
 	readonly session: Session;
+	/** Calls that are not answered. */
+	readonly open = new Set<Call>();
 	#queue: Call[] = [];
 	#head = 0;
 	#waiters = new Map<string, Set<Waiter>>();
@@ -89,167 +98,70 @@ export class Producer implements Role {
 	#forget = new Set<string>();
 	#byCalls = false;
 	#closed = false;
-	#open = new Set<Call>();
+	readonly #placed: (p: Producer) => void;
 
-	constructor(readonly hub: Hub) {
-		this.session = new Session(hub, this);
+	/** placed hears of each welcome, which says how many partitions there are. */
+	constructor(
+		readonly hub: Hub,
+		partition: number,
+		placed: (p: Producer) => void,
+	) {
+		this.#placed = placed;
+		this.session = new Session(hub, this, partition);
 	}
 
-	/** Creates one task. */
-	create(spec: TaskSpec, o: CallOptions): Promise<Created> {
-		return new Promise((resolve, reject) => {
-			this.#start([new Call([spec], undefined, sizeOf(spec), (v) => resolve((v as Created[])[0]!), reject)], o);
-		});
-	}
-
-	/** Creates tasks, each by itself: an entry is what became of it. */
-	createEach(specs: TaskSpec[], o: CallOptions): Promise<(Created | MillraceError)[]> {
-		return new Promise((resolve) => {
-			const out = new Array<Created | MillraceError>(specs.length);
-			let left = specs.length;
-			if (left === 0) return resolve(out);
-			const took = (i: number, v: Created | MillraceError): void => {
-				out[i] = v;
-				if (--left === 0) resolve(out);
-			};
-			this.#start(
-				specs.map(
-					(s, i) =>
-						new Call(
-							[s],
-							undefined,
-							sizeOf(s),
-							(v) => took(i, (v as Created[])[0]!),
-							(e) => took(i, e),
-						),
-				),
-				o,
-			);
-		});
-	}
-
-	/** Creates tasks, all or none. */
-	createAll(specs: TaskSpec[], o: CallOptions): Promise<Created[]> {
-		return new Promise((resolve, reject) => {
-			const size = specs.reduce((n, s) => n + sizeOf(s), 0);
-			this.#start([new Call(specs, undefined, size, (v) => resolve(v as Created[]), reject)], o);
-		});
-	}
-
-	commit(commit: CommitRequest, o: CallOptions): Promise<CommitResponse> {
-		return new Promise((resolve, reject) => {
-			const size = CommitRequestCodec.encode(commit).finish().length;
-			this.#start([new Call(undefined, commit, size, (v) => resolve(v as CommitResponse), reject)], o);
-		});
-	}
-
-	#start(calls: Call[], o: CallOptions): void {
-		if (this.#closed || o.signal?.aborted) {
-			const f: Fault = this.#closed
-				? { code: "UNAVAILABLE", message: "the client is closed", outcome: "refused" }
-				: { code: "DEADLINE_EXCEEDED", message: "the caller gave up", outcome: "refused", cause: o.signal?.reason };
-			for (const c of calls) c.refuse(f);
-			return;
-		}
-		const expire = (cause: unknown, message: string): void => {
-			clearTimeout(timer);
-			for (const c of calls) {
-				this.#open.delete(c);
-				if (c.over) continue;
-				// What a server may have seen is unknown; what never left is not sent any more.
-				if (c.left === 0 && cause === undefined && this.hub.unreached) {
-					c.refuse({
-						code: "UNAVAILABLE",
-						message: `the server ${this.hub.address} is not reached`,
-						outcome: "refused",
-					});
-				} else c.refuse({ code: "DEADLINE_EXCEEDED", message, outcome: c.left > 0 ? "unknown" : "refused", cause });
-			}
-		};
-		const abort = (): void => expire(o.signal!.reason, "the caller gave up");
-		let left = calls.length;
-		const timer =
-			o.timeout === undefined
-				? undefined
-				: setTimeout(() => {
-						o.signal?.removeEventListener("abort", abort);
-						expire(undefined, `no answer within ${o.timeout} ms`);
-					}, o.timeout);
-		o.signal?.addEventListener("abort", abort, { once: true });
-		const ended = (c: Call): void => {
-			this.#open.delete(c);
-			if (--left > 0) return;
-			clearTimeout(timer);
-			o.signal?.removeEventListener("abort", abort);
-		};
-		for (const c of calls) {
-			const { done, fail } = c;
-			Object.assign(c, {
-				done: (v: Created[] | CommitResponse) => {
-					ended(c);
-					done(v);
-				},
-				fail: (e: MillraceError) => {
-					ended(c);
-					fail(e);
-				},
-			});
-			this.#open.add(c);
-			this.#queue.push(c);
-		}
+	/** Queues a call. */
+	add(c: Call): void {
+		c.at = this;
+		this.open.add(c);
+		this.#queue.push(c);
 		this.session.poke();
 	}
 
+	/** Takes out the calls that were queued before the number of partitions was known. */
+	takeUnplaced(): Call[] {
+		const out = this.#queue.slice(this.#head).filter((c) => !c.placed && !c.over);
+		if (out.length === 0) return out;
+		this.#queue = this.#queue.slice(this.#head).filter((c) => c.placed && !c.over);
+		this.#head = 0;
+		for (const c of out) this.open.delete(c);
+		return out;
+	}
+
 	/** Waits for the end of a task. */
-	wait(id: string, o: CallOptions): Promise<Task> {
-		return new Promise((resolve, reject) => {
-			if (this.#closed) {
-				reject(new MillraceError({ code: "UNAVAILABLE", message: "the client is closed", outcome: "refused" }));
-				return;
-			}
-			const leave = (): void => {
-				clearTimeout(timer);
-				o.signal?.removeEventListener("abort", abort);
-				const all = this.#waiters.get(id);
-				all?.delete(waiter);
-				if (all?.size === 0) {
-					this.#waiters.delete(id);
-					this.#ask.delete(id);
-					this.#forget.add(id);
-					if (this.session.serving) this.session.poke();
-				}
-			};
-			const give = (cause: unknown, message: string): void => {
-				leave();
-				// A read changes nothing.
-				reject(new MillraceError({ code: "DEADLINE_EXCEEDED", message, outcome: "refused", cause }));
-			};
-			const abort = (): void => give(o.signal!.reason, "the caller gave up");
-			const timer =
-				o.timeout === undefined
-					? undefined
-					: setTimeout(() => give(undefined, `the task has not ended within ${o.timeout} ms`), o.timeout);
-			o.signal?.addEventListener("abort", abort, { once: true });
-			const waiter: Waiter = {
-				resolve: (t) => {
-					leave();
-					resolve(t);
-				},
-				reject: (e) => {
-					leave();
-					reject(e);
-				},
-			};
-			if (o.signal?.aborted) return abort();
-			let all = this.#waiters.get(id);
-			if (!all) {
-				all = new Set();
-				this.#waiters.set(id, all);
-				this.#forget.delete(id);
-				this.#begin(id);
-			}
-			all.add(waiter);
-		});
+	wait(id: string, w: Waiter): void {
+		w.at = this;
+		let all = this.#waiters.get(id);
+		if (!all) {
+			all = new Set();
+			this.#waiters.set(id, all);
+			this.#forget.delete(id);
+			this.#begin(id);
+		}
+		all.add(w);
+	}
+
+	/** Takes off a caller who waits. */
+	unwait(id: string, w: Waiter): void {
+		const all = this.#waiters.get(id);
+		all?.delete(w);
+		if (all?.size !== 0) return;
+		this.#waiters.delete(id);
+		this.#ask.delete(id);
+		this.#forget.add(id);
+		if (this.session.serving) this.session.poke();
+	}
+
+	/** Takes out those who wait for tasks that are of another partition. */
+	takeWaiters(elsewhere: (id: string) => boolean): [string, Waiter][] {
+		const out: [string, Waiter][] = [];
+		for (const [id, all] of this.#waiters) {
+			if (!elsewhere(id)) continue;
+			for (const w of all) out.push([id, w]);
+			this.#waiters.delete(id);
+			this.#ask.delete(id);
+		}
+		return out;
 	}
 
 	#begin(id: string): void {
@@ -263,18 +175,24 @@ export class Producer implements Role {
 
 	/** Waits by a call, at a server that has no frames for it. */
 	async #waitByCall(id: string): Promise<void> {
+		const { router } = this.hub;
+		let hops = 0;
 		for (let tries = 0; this.#waiters.has(id); tries++) {
+			const asked = router.to(this.session.partition);
 			try {
-				const r = await this.hub.waiting().unary(waitMethod, { id }, {});
+				const r = await asked.unary(waitMethod, { id }, {}, true);
 				this.#ended(id, r.task, undefined);
 				return;
 			} catch (e) {
-				const fault = e as MillraceError;
-				if (patience({ code: fault.code, ...(fault.reason ? { reason: fault.reason } : {}) }) === 0) {
-					this.#ended(id, undefined, fault);
+				const fault = faultIn(e as MillraceError);
+				if (patience(fault) === 0) {
+					this.#ended(id, undefined, e as MillraceError);
 					return;
 				}
-				await new Promise((r) => setTimeout(r, drawn(serverBound(tries))));
+				const turned = router.turn(this.session.partition, asked, fault, false);
+				if (turned && hops++ < maxHops) continue;
+				hops = 0;
+				await sleep(drawn(serverBound(tries)));
 			}
 		}
 	}
@@ -292,6 +210,7 @@ export class Producer implements Role {
 	}
 
 	welcomed(w: Welcome): void {
+		this.#placed(this);
 		this.#forget.clear();
 		const ids = [...this.#waiters.keys()];
 		this.#byCalls = !w.features.includes("waits");
@@ -324,12 +243,14 @@ export class Producer implements Role {
 		);
 	}
 
+	parted(): void {}
+
 	wanted(): boolean {
-		return !this.#closed && (this.#open.size > 0 || this.#waiters.size > 0);
+		return !this.#closed && (this.open.size > 0 || this.#waiters.size > 0);
 	}
 
 	failed(fault: Fault): void {
-		const calls = [...this.#open];
+		const calls = [...this.open];
 		this.#queue = [];
 		this.#head = 0;
 		for (const c of calls) c.refuse(fault);
@@ -422,6 +343,7 @@ export class Producer implements Role {
 
 	#createFrame(calls: Call[], atomic: boolean): Outgoing {
 		this.#left(calls);
+		this.hub.turn++;
 		const tasks = calls.flatMap((c) => c.specs!);
 		return {
 			items: tasks.length,
@@ -438,26 +360,16 @@ export class Producer implements Role {
 				if (atomic) {
 					const bad = ack.created.find((r) => r.error);
 					if (bad?.error) this.#refused(calls[0]!, faultOf(bad.error));
-					else
-						this.#done(
-							calls[0]!,
-							ack.created.map((r) => ({ ...r, at: ack.at })),
-						);
+					else calls[0]!.answer(ack.created.map((r) => ({ ...r, at: ack.at })));
 					return;
 				}
 				for (let i = 0; i < calls.length; i++) {
 					const r = ack.created[i]!;
 					if (r.error) this.#refused(calls[i]!, ofOne(faultOf(r.error)));
-					else this.#done(calls[i]!, [Object.assign(r, { at: ack.at })]);
+					else calls[i]!.answer([Object.assign(r, { at: ack.at })]);
 				}
 			},
 		};
-	}
-
-	#done(c: Call, v: Created[] | CommitResponse): void {
-		if (c.over) return;
-		c.over = true;
-		c.done(v);
 	}
 
 	#commitFrame(c: Call): Outgoing {
@@ -470,7 +382,7 @@ export class Producer implements Role {
 			lost: () => this.#again([c]),
 			acked: (ack) => {
 				if (ack.error) this.#refused(c, faultOf(ack.error));
-				else this.#done(c, ack.commit!);
+				else c.answer(ack.commit!);
 			},
 		};
 	}

@@ -40,3 +40,42 @@ export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
 		}
 		signal?.addEventListener("abort", done);
 	});
+
+/** A node that knows of no leader is given so long, while not all of them have been asked; then longer with each round. */
+const unledFor = 300;
+const unledMost = 5000;
+/** Between two such answers, those before are forgotten. */
+const unledApart = 10_000;
+
+/**
+ * What is known of nodes that know of no leader, one after the other. That is so for a second or two while one is elected, and for as long as
+ * it lasts at a node that the others do not reach. Times are milliseconds of one clock.
+ */
+export class Unled {
+	#at = "";
+	#since = 0;
+	#last = Number.NEGATIVE_INFINITY;
+	/** Nodes that were left in a row. */
+	#left = 0;
+
+	/** Notes that a node knows of no leader. Returns whether it is to be left for the next of all nodes. */
+	leave(at: string, nodes: number, now: number): boolean {
+		if (nodes < 2) return false;
+		if (now - this.#last > unledApart) this.#left = 0;
+		if (now - this.#last > unledApart || at !== this.#at) {
+			this.#at = at;
+			this.#since = now;
+		}
+		this.#last = now;
+		const rounds = Math.min(Math.floor(this.#left / nodes), 8);
+		if (now - this.#since < Math.min(unledFor * 2 ** rounds, unledMost)) return false;
+		this.#left++;
+		this.#since = now;
+		return true;
+	}
+
+	/** A node knows its leader. */
+	forget(): void {
+		this.#last = Number.NEGATIVE_INFINITY;
+	}
+}

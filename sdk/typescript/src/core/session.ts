@@ -6,6 +6,7 @@ import { fromDuration } from "../time.js";
 import type { Hub } from "./hub.js";
 import { random16 } from "./place.js";
 import { awayBound, serverBound, within } from "./retry.js";
+import { type Endpoint, maxHops } from "./router.js";
 import type { FrameStream } from "./transport.js";
 
 /** A frame with a seq, from when it leaves until its ack. */
@@ -30,6 +31,8 @@ export interface Role {
 	next(room: Room): Outgoing | undefined;
 	/** Whether the stream should be opened again after it broke. */
 	wanted(): boolean;
+	/** The stream has ended. What it held was put back. */
+	parted(): void;
 	/** Opening the stream cannot help until something is changed by hand. */
 	failed(fault: Fault): void;
 }
@@ -52,10 +55,13 @@ const permanentCodes = new Set([
 	"PRECONDITION_FAILED",
 ]);
 const welcomeWithin = 10_000;
-const maxHops = 3;
 
 export class Session {
 	readonly id = random16();
+	/** No server has let a stream in since the last one broke. */
+	unreached = false;
+	/** Where the stream is, or was last. */
+	#endpoint: Endpoint | undefined;
 	#stream: FrameStream | undefined;
 	#state: "closed" | "waiting" | "opening" | "serving" | "leaving" | "finished" = "closed";
 	#unacked = new Map<number, Outgoing>();
@@ -70,12 +76,19 @@ export class Session {
 	#throttledUntil = 0;
 	#timer: NodeJS.Timeout | undefined;
 	#ended: (() => void)[] = [];
+	readonly #forget: () => void;
 
 	constructor(
 		readonly hub: Hub,
 		readonly role: Role,
+		readonly partition: number,
 	) {
-		hub.onToken(() => this.tell({ $case: "auth", value: { token: hub.token } }));
+		this.#forget = hub.onToken(() => this.tell({ $case: "auth", value: { token: hub.token } }));
+	}
+
+	/** Of the node that was spoken to last. */
+	get address(): string {
+		return (this.#endpoint ?? this.hub.router.now).address;
 	}
 
 	get serving(): boolean {
@@ -106,6 +119,7 @@ export class Session {
 	/** Half-closes the stream once all is acknowledged, or after a bound in milliseconds, and resolves when it is over. */
 	async finish(most: number): Promise<void> {
 		const late = Date.now() + most;
+		this.#forget();
 		this.#flush(); // what was queued in this turn leaves too
 		while (this.#state === "serving" && this.#unacked.size > 0 && Date.now() < late) {
 			await new Promise((r) => setTimeout(r, 5));
@@ -130,29 +144,42 @@ export class Session {
 
 	#connect(): void {
 		this.#state = "opening";
+		const { router } = this.hub;
+		const endpoint = router.to(this.partition);
+		this.#endpoint = endpoint;
 		let welcomed = false;
-		const late = setTimeout(() => {
+		const fail = (): void => {
 			stream.cancel();
 			over({ code: "UNAVAILABLE", message: "the server did not let the stream in", outcome: "unknown" });
-		}, welcomeWithin);
+		};
+		const late = setTimeout(fail, welcomeWithin);
+		// The node owes a welcome: one that is silent is left for another one that leads.
+		router.owes(endpoint);
+		endpoint.opening.add(fail);
+		const opened = (): void => {
+			clearTimeout(late);
+			endpoint.opening.delete(fail);
+			endpoint.answered(1);
+		};
 		let ended = false;
 		const over = (fault: Fault | undefined): void => {
 			if (ended) return;
 			ended = true;
-			clearTimeout(late);
-			this.#broke(fault, welcomed);
+			if (!welcomed) opened();
+			this.#broke(endpoint, fault, welcomed);
 		};
-		const stream = this.hub.channel().stream("/millrace.v1.QueueStream/Open", {
+		const stream = endpoint.stream({
 			frame: (f) => {
 				if (ended) return;
 				if (!welcomed) {
 					if (f.frame?.$case !== "welcome") return;
 					welcomed = true;
-					clearTimeout(late);
-					this.#welcomed(f.frame.value);
+					opened();
+					this.#welcomed(endpoint, f.frame.value);
 					return;
 				}
-				this.#take(f);
+				endpoint.heard = performance.now();
+				this.#take(endpoint, f);
 			},
 			end: over,
 		});
@@ -161,23 +188,19 @@ export class Session {
 		stream.write({
 			frame: {
 				$case: "hello",
-				value: { version: 1, session: this.id, namespace: this.hub.namespace, worker, held, partition: 0 },
+				value: {
+					version: 1,
+					session: this.id,
+					namespace: this.hub.namespace,
+					worker,
+					held,
+					partition: this.partition,
+				},
 			},
 		});
 	}
 
-	#welcomed(w: Welcome): void {
-		if (w.partitions > 1) {
-			this.#stream!.cancel();
-			this.role.failed({
-				code: "INVALID_ARGUMENT",
-				reason: "not_supported",
-				field: "namespace",
-				message: `namespace: has ${w.partitions} partitions; this version of the client speaks to namespaces of one`,
-				outcome: "refused",
-			});
-			return;
-		}
+	#welcomed(endpoint: Endpoint, w: Welcome): void {
 		const l = w.limits;
 		if (l) {
 			this.#limits = {
@@ -189,18 +212,20 @@ export class Session {
 		this.#state = "serving";
 		this.#tries = 0;
 		this.#hops = 0;
-		this.hub.welcomed(w);
+		this.unreached = false;
+		this.hub.welcomed(endpoint, this.partition, w);
 		this.role.welcomed(w);
 		this.#flush();
 	}
 
-	#take(f: ServerFrame): void {
+	#take(endpoint: Endpoint, f: ServerFrame): void {
 		switch (f.frame?.$case) {
 			case "ack": {
 				const ack = f.frame.value;
 				const o = this.#unacked.get(Number(ack.seq));
 				if (!o) return; // one that is answered again
 				this.#unacked.delete(Number(ack.seq));
+				endpoint.owed--;
 				this.#weigh(o, -1);
 				o.acked(ack);
 				this.#flush();
@@ -217,7 +242,7 @@ export class Session {
 				this.#state = "leaving";
 				return;
 			case "directory":
-				this.hub.nodesAre(f.frame.value.nodes);
+				this.hub.router.directory(endpoint, f.frame.value.partitions, f.frame.value.nodes);
 				return;
 			default:
 				this.role.pushed(f);
@@ -243,12 +268,14 @@ export class Session {
 			const seq = ++this.#seq;
 			this.#unacked.set(seq, o);
 			this.#weigh(o, 1);
+			this.hub.router.owes(this.#endpoint!);
 			this.#stream!.write({ frame: o.frame(BigInt(seq)) });
 		}
 	}
 
-	#broke(fault: Fault | undefined, welcomed: boolean): void {
+	#broke(endpoint: Endpoint, fault: Fault | undefined, welcomed: boolean): void {
 		const lost = [...this.#unacked.values()];
+		endpoint.answered(lost.length);
 		this.#unacked.clear();
 		this.#items = this.#bytes = this.#commits = 0;
 		this.#stream = undefined;
@@ -260,22 +287,22 @@ export class Session {
 		this.#state = "closed";
 		// The oldest is put back last, so that it is sent first again.
 		for (const o of lost.reverse()) o.lost();
+		this.role.parted();
 		if (fault && !welcomed && permanentCodes.has(fault.code)) {
 			this.role.failed(fault);
 			return;
 		}
+		if (fault && !welcomed) this.unreached = true;
+		const turned = fault !== undefined && this.hub.router.turn(this.partition, endpoint, fault, welcomed);
 		if (!this.role.wanted()) return;
 		let wait = 0;
-		if (fault?.leader && this.#hops < maxHops) {
-			this.#hops++;
-			this.hub.follow(fault.leader);
-		} else if (fault) {
-			if (!welcomed) this.hub.missed();
+		if (turned && this.#hops < maxHops) this.#hops++;
+		else if (fault) {
 			wait = within(
 				fault.code === "UNAVAILABLE" || fault.code === "NOT_LEADER" ? awayBound(this.#tries) : serverBound(this.#tries),
 			);
 			this.#tries++;
-			this.hub.troubled(fault, this.#tries);
+			this.hub.troubled(endpoint.address, fault, this.#tries);
 		}
 		this.#state = "waiting";
 		this.#timer = setTimeout(() => {
