@@ -50,7 +50,9 @@ export class Ledger {
 		this.#end(begun, line, "ok", r.at, undefined);
 	}
 
-	failed(begun: number, line: Line, error: unknown): void {
+	/** An empty id is of a task that was never placed. */
+	failed(begun: number, { id, ...rest }: Line, error: unknown): void {
+		const line: Line = id ? { ...rest, id } : rest;
 		const e = error instanceof MillraceError ? error : undefined;
 		if (e?.outcome === "refused") this.#end(begun, line, "refused", undefined, e.code);
 		else this.#end(begun, line, "unknown", undefined, undefined);

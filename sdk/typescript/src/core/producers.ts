@@ -9,7 +9,7 @@ import {
 	type TaskSpec,
 } from "../gen/millrace/v1/task.js";
 import type { Hub } from "./hub.js";
-import { newId, placeOfCommit, placeOfId, placeOfOp, placeOfTask, placeTask } from "./place.js";
+import { placeOfCommit, placeOfId, placeOfOp, placeOfTask, placeTask } from "./place.js";
 import { Call, type Created, Producer, type Waiter } from "./producer.js";
 
 /** How many tasks of one call that nothing places go to one partition before the next one's turn: frames are then fewer and fuller. */
@@ -204,12 +204,9 @@ export class Producers {
 	}
 }
 
-/** The partition of creates of one frame, whose tasks are given ids; n is how many partitions there are, 0: not known. */
+/** The partition of creates of one frame, whose tasks are given ids. n is how many partitions there are; 0: not known, so ids are left open. */
 function placeTasks(specs: TaskSpec[], n: number, turn: number): number | Fault {
-	if (n <= 1) {
-		for (const s of specs) s.id ||= newId();
-		return 0;
-	}
+	if (n === 0) return 0;
 	if (specs.length === 1) return placeTask(specs[0]!, n, turn);
 	const home = specs.map((s) => placeOfTask(s, n)).find((p) => p >= 0) ?? turn;
 	const strays: string[] = [];
