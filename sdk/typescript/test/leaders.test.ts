@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { placeOfText } from "../src/core/place.js";
 import { Renewer } from "../src/core/renewer.js";
 import { Unled } from "../src/core/retry.js";
-import { job, Worker } from "../src/index.js";
+import { job } from "../src/index.js";
 import { Fake, type FakeStream } from "./fake.js";
 
 let a: Fake;
@@ -133,60 +133,6 @@ it("takes in leaders that a node tells of later", async () => {
 	const p = one.add(c, 1, { tag: tags[1]! });
 	await created(await b.welcome({ partitions: 2 }, 1));
 	await p;
-});
-
-it("never offers more slots than it has, while they travel over the partitions", async () => {
-	const windows = new Map<number, number>();
-	const looked = new Set<number>();
-	let most = 0;
-	let done = (): void => {};
-	const all = new Promise<void>((resolve) => {
-		done = resolve;
-	});
-	a.onStream = (s) => {
-		const set = (slots: number): void => {
-			windows.set(s.hello.partition, slots);
-			most = Math.max(
-				most,
-				[...windows.values()].reduce((x, y) => x + y, 0),
-			);
-			if (slots > 0) looked.add(s.hello.partition);
-			if (looked.size === 6) done();
-		};
-		const slots = async (): Promise<void> => {
-			for (;;) set((await s.next("slots")).slots);
-		};
-		void s.next("subscribe").then((f) => set(f.slots));
-		void slots();
-		s.welcome({ partitions: 6 });
-	};
-	const w = new Worker(a.client(), [one.handle(() => 1)], { slots: 2, drain: 1 });
-	const over = w.run({ signals: false });
-	await all;
-	expect(most).toBe(2);
-	await w.stop();
-	await over;
-});
-
-it("gives a partition a slot whose server tells of tasks", async () => {
-	const streams = new Map<number, FakeStream>();
-	let told = 0;
-	a.onStream = (s) => {
-		streams.set(s.hello.partition, s);
-		s.welcome({ partitions: 3 });
-	};
-	const w = new Worker(a.client(), [one.handle(() => 1)], { slots: 1, drain: 1 });
-	const over = w.run({ signals: false });
-	while (streams.size < 3) await new Promise((r) => setImmediate(r));
-	const s = streams.get(2)!;
-	for (;;) {
-		const f = told === 0 ? await s.next("subscribe") : await s.next("slots");
-		told++;
-		if (f.slots > 0) break;
-		s.send("available", { sub: 1 });
-	}
-	await w.stop();
-	await over;
 });
 
 it("renews leases at the leader of each partition while the loop does not answer", async () => {

@@ -1,7 +1,21 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { formatId, homeOf, newId, parseId, partitionOf, placedId, placeOfKey } from "../src/core/place.js";
+import {
+	formatId,
+	homeOf,
+	idIn,
+	newId,
+	parseId,
+	partitionOf,
+	placedId,
+	placeOfCommit,
+	placeOfId,
+	placeOfKey,
+	placeOfRange,
+	placeTask,
+} from "../src/core/place.js";
 import { awayBound, patience, serverBound } from "../src/core/retry.js";
+import { KVCheck, KVDeleteRange, Op, TaskSpec } from "../src/gen/millrace/v1/task.js";
 
 const vectors = (name: string) =>
 	JSON.parse(readFileSync(new URL(`../../../proto/conformance/${name}`, import.meta.url), "utf8"));
@@ -12,6 +26,15 @@ describe("the vectors that all languages share", () => {
 			const key = v.key_base64 === undefined ? v.key : Buffer.from(v.key_base64, "base64");
 			for (const [n, want] of Object.entries(v.partitions))
 				expect(placeOfKey(key, Number(n)), `${v.key} of ${n}`).toBe(want);
+		}
+	});
+
+	it("place tasks as servers do", () => {
+		for (const v of vectors("placement.json").tasks) {
+			const unique = v.unique_key ? { key: v.unique_key } : undefined;
+			const spec = TaskSpec.fromPartial({ tag: v.tag, unique, id: v.id });
+			expect(placeTask(spec, v.of, 0), JSON.stringify(v)).toBe(v.partition);
+			if (v.of > 1) expect(partitionOf(parseId(spec.id)!)).toBe(v.partition);
 		}
 	});
 
@@ -67,5 +90,56 @@ describe("a new id", () => {
 		}
 		const high = new Set([...ids].map((t) => parseId(t)!.hi & 15n));
 		expect(high.size).toBe(16);
+	});
+});
+
+describe("a partition", () => {
+	it("is named twice by the id of a task that is placed there", () => {
+		for (const of of [2, 3, 7, 64, 4096]) {
+			for (const p of [0, 1, of - 1]) {
+				const id = parseId(idIn(p, of))!;
+				expect([partitionOf(id), homeOf(id, of)]).toEqual([p, p]);
+				expect(placeOfId(formatId(id), of)).toBe(p);
+			}
+		}
+		expect(placeOfId(idIn(6, 7), 4)).toBe(-1);
+		expect(placeOfId("no id", 4)).toBe(-1);
+		expect(placeOfId("no id", 1)).toBe(0);
+	});
+
+	it("of a range is that of the closed tag which all of its keys share", () => {
+		const of = (r: Record<string, string>): number => {
+			const bytes = Object.fromEntries(Object.entries(r).map(([k, v]) => [k, Buffer.from(v)]));
+			return placeOfRange(KVDeleteRange.fromPartial(bytes), 64);
+		};
+		expect(of({ prefix: "{user/1}/" })).toBe(placeOfKey("user/1", 64));
+		expect(of({ from: "{user/1}/a", to: "{user/1}/b" })).toBe(placeOfKey("user/1", 64));
+		expect(of({ prefix: "{user/1" })).toBe(-1);
+		expect(of({ prefix: "{}" })).toBe(-1);
+		expect(of({ from: "{user/1}", to: "{user/2}" })).toBe(-1);
+		expect(of({})).toBe(-1);
+	});
+
+	it("of a commit is that of its fence, its first op that says one, or its first condition", () => {
+		const put = (key: string) => Op.fromPartial({ op: { $case: "kvPut", value: { key: Buffer.from(key) } } });
+		const all = Op.fromPartial({ op: { $case: "kvDeleteRange", value: {} } });
+		const check = (key: string) => KVCheck.fromPartial({ key: Buffer.from(key) });
+		const [a, b] = ["a", "b"].map((k) => placeOfKey(k, 64)) as [number, number];
+		expect(placeOfCommit([], [all, put("b")], 64, -1)).toBe(b);
+		expect(placeOfCommit([check("a")], [all], 64, -1)).toBe(a);
+		expect(placeOfCommit([], [all], 64, 5)).toBe(5);
+		expect(placeOfCommit([], [all], 64, -1)).toBe(0);
+		expect(placeOfCommit([check("a")], [put("b")], 1, -1)).toBe(0);
+		expect(placeOfCommit([check("b"), check("a")], [put("b")], 64, -1)).toMatchObject({
+			code: "WRONG_PARTITION",
+			op: -3,
+			field: "conditions[1].key",
+			outcome: "refused",
+		});
+		expect(placeOfCommit([], [put("a"), put("b"), put("b")], 64, a)).toMatchObject({
+			code: "WRONG_PARTITION",
+			op: 1,
+			details: { ops: "1,2" },
+		});
 	});
 });

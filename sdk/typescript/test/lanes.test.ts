@@ -1,0 +1,210 @@
+// The lanes of a worker, whose partitions are played by a server.
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { idIn } from "../src/core/place.js";
+import { job, type Settlement, type Task, Worker } from "../src/index.js";
+import { Fake, type FakeStream } from "./fake.js";
+
+let fake: Fake;
+beforeEach(async () => {
+	fake = await Fake.start();
+});
+afterEach(() => fake.close());
+
+const one = job<number, number>("one");
+const assignment = (partition: number) => ({
+	id: idIn(partition, 2),
+	token: 7n,
+	attempt: 1,
+	queue: "one",
+	kind: "one",
+	payload: Buffer.from("1"),
+	contentType: "application/json",
+	leaseMs: 60_000n,
+	leaseLeftMs: 60_000n,
+	maxAttempts: 5,
+});
+const turn = (): Promise<void> => new Promise((r) => setImmediate(r));
+
+/** A worker of two partitions, each of which is let in. */
+async function two(run: (t: Task) => unknown, o: Record<string, unknown>) {
+	const w = new Worker(fake.client(), [one.handle((t) => run(t) as number)], { drain: 200, ...o });
+	const over = w.run({ signals: false });
+	const streams = [await fake.welcome({ partitions: 2 }, 0), await fake.welcome({ partitions: 2 }, 1)] as const;
+	await Promise.all(streams.map((s) => s.next("subscribe")));
+	return { w, streams, over };
+}
+
+it("never offers more slots than it has, while they travel over the partitions", async () => {
+	const windows = new Map<number, number>();
+	const looked = new Set<number>();
+	let most = 0;
+	let done = (): void => {};
+	const all = new Promise<void>((resolve) => {
+		done = resolve;
+	});
+	fake.onStream = (s) => {
+		const set = (slots: number): void => {
+			windows.set(s.hello.partition, slots);
+			most = Math.max(
+				most,
+				[...windows.values()].reduce((x, y) => x + y, 0),
+			);
+			if (slots > 0) looked.add(s.hello.partition);
+			if (looked.size === 6) done();
+		};
+		const slots = async (): Promise<void> => {
+			for (;;) set((await s.next("slots")).slots);
+		};
+		void s.next("subscribe").then((f) => set(f.slots));
+		void slots();
+		s.welcome({ partitions: 6 });
+	};
+	const w = new Worker(fake.client(), [one.handle(() => 1)], { slots: 2, drain: 1 });
+	const over = w.run({ signals: false });
+	await all;
+	expect(most).toBe(2);
+	await w.stop();
+	await over;
+});
+
+it("gives a partition a slot whose server tells of tasks", async () => {
+	const streams = new Map<number, FakeStream>();
+	let told = 0;
+	fake.onStream = (s) => {
+		streams.set(s.hello.partition, s);
+		s.welcome({ partitions: 3 });
+	};
+	const w = new Worker(fake.client(), [one.handle(() => 1)], { slots: 1, drain: 1 });
+	const over = w.run({ signals: false });
+	while (streams.size < 3) await new Promise((r) => setImmediate(r));
+	const s = streams.get(2)!;
+	for (;;) {
+		const f = told === 0 ? await s.next("subscribe") : await s.next("slots");
+		told++;
+		if (f.slots > 0) break;
+		s.send("available", { sub: 1 });
+	}
+	await w.stop();
+	await over;
+});
+
+it("begins no more handlers than it has slots, and gives back what no slot comes free for", async () => {
+	const begun: string[] = [];
+	const settled: Settlement[] = [];
+	let end = (_: number): void => {};
+	const first = new Promise<number>((resolve) => {
+		end = resolve;
+	});
+	const { w, streams, over } = await two(
+		(t) => {
+			begun.push(t.id);
+			return begun.length === 1 ? first : new Promise((_, no) => t.signal.addEventListener("abort", no));
+		},
+		{ slots: 2, onSettled: (s: Settlement) => settled.push(s) },
+	);
+	// A server that has not heard yet that its window is smaller.
+	const tasks = [0, 0, 1, 1, 1].map(assignment);
+	streams[0].send("assign", { sub: 1, tasks: tasks.slice(0, 2) });
+	while (begun.length < 2) await turn();
+	streams[1].send("assign", { sub: 1, tasks: tasks.slice(2, 4) });
+	while (w.health.running < 4) await turn();
+	await turn();
+	expect(begun.length).toBe(2);
+	// The slot of the first one goes to what has waited longest.
+	end(1);
+	const done = await streams[0].next("settle");
+	expect(done.items[0]!.id).toBe(tasks[0]!.id);
+	while (begun.length < 3) await turn();
+	expect(begun[2]).toBe(tasks[2]!.id);
+	// The other one is given back when it has waited for a while.
+	const back = await streams[1].next("settle");
+	expect(back.items.map((x) => [x.id, x.outcome?.$case])).toEqual([[tasks[3]!.id, "release"]]);
+	streams[1].ack(back.seq, { settled: [{}] });
+	while (settled.length < 1) await turn();
+	expect(settled[0]!.op).toBe("release");
+	expect(begun.length).toBe(3);
+	await w.stop();
+	await over;
+});
+
+it("stops a task at once whose cancel comes before a slot is free", async () => {
+	const begun: string[] = [];
+	const { w, streams, over } = await two(
+		(t) => {
+			begun.push(t.id);
+			return new Promise((_, no) => t.signal.addEventListener("abort", no));
+		},
+		{ slots: 2 },
+	);
+	const tasks = [0, 0, 1].map(assignment);
+	streams[0].send("assign", { sub: 1, tasks: tasks.slice(0, 2) });
+	streams[1].send("assign", { sub: 1, tasks: tasks.slice(2) });
+	while (w.health.running < 3) await turn();
+	const waiting = tasks.find((t) => !begun.includes(t.id))!;
+	const lane = waiting === tasks[2] ? 1 : 0;
+	streams[lane].send("cancel", { id: waiting.id, token: 7n, reason: "no" });
+	const f = await streams[lane].next("settle");
+	expect(f.items.map((x) => [x.id, x.outcome?.$case])).toEqual([[waiting.id, "stop"]]);
+	await w.stop();
+	await over;
+});
+
+it("resumes and drains each partition by itself", async () => {
+	const { w, streams, over } = await two(
+		(t) =>
+			new Promise((resolve) => {
+				void t.stopping.then(() => resolve(1));
+			}),
+		{ slots: 2, drain: 5000 },
+	);
+	const tasks = [0, 1].map(assignment);
+	for (const p of [0, 1] as const) streams[p].send("assign", { sub: 1, tasks: [tasks[p]] });
+	while (w.health.running < 2) await turn();
+	streams[1].cut();
+	const again = await fake.welcome({ partitions: 2, kept: [{ id: tasks[1]!.id, token: 7n }] }, 1);
+	expect(again.hello.session).toEqual(streams[1].hello.session);
+	expect(again.hello.session).not.toEqual(streams[0].hello.session);
+	expect(again.hello.held).toEqual([{ id: tasks[1]!.id, token: 7n }]);
+	// All leases of the new stream are renewed, there and nowhere else.
+	const renewed = await again.next("renew");
+	expect(renewed.items).toEqual([{ id: tasks[1]!.id, token: 7n }]);
+	again.ack(renewed.seq, { renewed: [{}] });
+	expect(streams[0].seen("renew")).toBe(0);
+	const stopped = w.stop();
+	for (const [p, s] of [streams[0], again].entries()) {
+		await s.next("drain");
+		const f = await s.next("settle");
+		expect(f.items.map((x) => [x.id, x.outcome?.$case])).toEqual([[tasks[p]!.id, "complete"]]);
+		s.ack(f.seq, { settled: [{ state: 5 }] });
+	}
+	await stopped;
+	await over;
+	expect([streams[0].closed, again.closed]).toEqual([true, true]);
+});
+
+it("lets the other partitions finish when one ends for good while it drains", async () => {
+	const ends: (() => void)[] = [];
+	const { w, streams, over } = await two(
+		(t) =>
+			new Promise((resolve, no) => {
+				t.signal.addEventListener("abort", () => no(t.signal.reason));
+				ends.push(() => resolve(1));
+			}),
+		{ slots: 2, drain: 20_000 },
+	);
+	const ended = over.catch((e) => e);
+	const tasks = [0, 1].map(assignment);
+	for (const p of [0, 1] as const) streams[p].send("assign", { sub: 1, tasks: [tasks[p]] });
+	while (ends.length < 2) await turn();
+	const stopped = w.stop();
+	await streams[0].next("drain");
+	streams[1].cut();
+	(await fake.accept(1)).call.emit("error", { code: 7, details: "no right to work" });
+	while (w.health.running > 1) await turn();
+	for (const end of ends) end();
+	const f = await streams[0].next("settle");
+	expect(f.items[0]!.outcome?.$case).toBe("complete");
+	streams[0].ack(f.seq, { settled: [{ state: 5 }] });
+	await stopped;
+	expect(await ended).toMatchObject({ code: "PERMISSION_DENIED" });
+});
