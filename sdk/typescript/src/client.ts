@@ -184,7 +184,7 @@ export class Client {
 		request: Req,
 		o: { timeout?: Span; signal?: AbortSignal } = {},
 	): Promise<Res> {
-		return this.engine.call(method, request, o);
+		return this.engine.call(method, request, o, undefined, true);
 	}
 
 	/** @internal */

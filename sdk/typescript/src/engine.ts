@@ -118,19 +118,30 @@ export class Engine {
 		}
 	}
 
-	/** A unary call, repeated while that helps and its time lasts. A change must carry what makes it repeatable. */
-	async call<Req, Res>(method: Method<Req, Res>, request: Req, o: Options = {}, place?: Placing): Promise<Res> {
+	/**
+	 * A unary call, repeated while that helps and its time lasts. A change must carry what makes it repeatable. slow: the server may take its time,
+	 * and is not left for it.
+	 */
+	async call<Req, Res>(
+		method: Method<Req, Res>,
+		request: Req,
+		o: Options = {},
+		place?: Placing,
+		slow = false,
+	): Promise<Res> {
 		const again = new Tries(this.hub.router, this.#bounded(o), place);
 		for (;;) {
 			const asked = again.ask();
-			this.hub.router.owes(asked);
+			let error: MillraceError;
+			if (!slow) this.hub.router.owes(asked);
 			try {
 				return await asked.unary(method, request, again.bounds());
 			} catch (e) {
-				await again.failed(e as MillraceError);
+				error = e as MillraceError;
 			} finally {
-				asked.answered(1);
+				if (!slow) asked.answered(1);
 			}
+			await again.failed(error);
 		}
 	}
 }

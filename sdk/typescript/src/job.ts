@@ -45,7 +45,10 @@ export interface JobOptions<In, Args, Out> {
 
 /** What belongs to one task. */
 export interface AddOptions {
-	/** Made with newId, where the caller must know it before; adding twice under one id makes one task. */
+	/**
+	 * Made with newId, where the caller must know it before; adding twice under one id makes one task. Such an id leaves the partition open:
+	 * where there are several, the handle has the id that was filled in.
+	 */
 	id?: string;
 	/** Tasks and keys with one tag share a partition. */
 	tag?: string;

@@ -141,6 +141,7 @@ class RecordingEngine extends Engine {
 	readonly ended = new Map<string, WireTask>();
 
 	add(spec: TaskSpec): Created {
+		spec.id ||= newId();
 		const before = this.specs.find(
 			(s) => s.id === spec.id || (spec.unique && s.queue === spec.queue && s.unique?.key === spec.unique.key),
 		);

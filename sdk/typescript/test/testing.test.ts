@@ -78,6 +78,12 @@ it("records what is added, runs it with its follow-ups, and dials nothing", asyn
 		expect(runs.map((r) => r.result)).toEqual(["done", "sent"]);
 		expect(await h.wait()).toBe("done");
 		expect(c.added(mail)).toEqual([{ to: "ada" }]);
+		await thumb.addMany(c, [{ url: "v" }, { url: "w" }]);
+		const tx = c.tx();
+		const later = thumb.addTx(tx, { url: "x" });
+		await tx.commit();
+		expect(c.added(thumb).map((a) => a.url)).toEqual(["u", "v", "w", "x"]);
+		expect(later.id).toMatch(/^[0-9A-Z]{26}$/);
 	} finally {
 		if (before === undefined) delete process.env.MILLRACE_URL;
 		else process.env.MILLRACE_URL = before;

@@ -201,6 +201,7 @@ export class Session {
 	}
 
 	#welcomed(endpoint: Endpoint, w: Welcome): void {
+		if (this.#state === "finished") return; // it was ended while it opened
 		const l = w.limits;
 		if (l) {
 			this.#limits = {
