@@ -313,13 +313,6 @@ def test_a_server_that_refuses_the_stream(fake: Fake, client: mr.Client) -> None
     call.end()
 
 
-def test_several_partitions_are_refused(fake: Fake, client: mr.Client) -> None:
-    call = Background(lambda: note.add(client, "x"))
-    fake.accept().greet(partitions=4)
-    with pytest.raises(mr.InvalidArgument, match="4 partitions"):
-        call.end()
-
-
 def test_a_leader_that_an_error_names_is_followed(fake: Fake, client: mr.Client) -> None:
     other = Fake()
     try:

@@ -10,7 +10,7 @@ import pytest
 from conftest import VECTORS
 
 from millrace_sdk import errors
-from millrace_sdk._core import faults, place, wire
+from millrace_sdk._core import faults, place, share, wire
 
 
 def vectors(name: str) -> Any:
@@ -62,6 +62,59 @@ def test_new_ids_differ_and_rise() -> None:
     ids = [place.new_id() for _ in range(1000)]
     assert len(set(ids)) == 1000
     assert ids[0][:8] <= ids[-1][:8]
+
+
+def test_a_range_belongs_where_all_its_keys_do() -> None:
+    def at(**bounds: bytes) -> int:
+        return place.range_place(wire.message("KVDeleteRange")(**bounds), 7)
+
+    tag = place.text_place(b"user/1", 7)
+    assert at(prefix=b"{user/1}/") == tag
+    assert at(**{"from": b"x{user/1}/a", "to": b"x{user/1}/b"}) == tag
+    assert at(prefix=b"{user/1") == at(prefix=b"{}a") == at(prefix=b"a") == at() == -1
+    assert at(**{"from": b"{user/1}", "to": b"{user/2}"}) == -1
+
+
+def test_parts_of_a_commit_that_stray_are_named() -> None:
+    a, b = (next(f"k{i}" for i in range(99) if place.key_place(f"k{i}".encode(), 4) == p) for p in (1, 2))
+    ops = [wire.Op(kv_put={"key": k.encode()}) for k in (a, b, a, b)]
+    assert place.commit_place([], ops[::2], 4, "") == 1
+    with pytest.raises(errors.WrongPartition, match=r"partition 1: ops\[1\] of partition 2, ops\[3\] of") as e:
+        place.commit_place([], ops, 4, "")
+    assert e.value.op == 1 and e.value.details == {"ops": "1,3"}
+    with pytest.raises(errors.WrongPartition) as e:
+        place.commit_place([wire.KVCheck(key=b.encode())], ops[:1], 4, "")
+    assert e.value.op == -2 and e.value.field == "conditions[0].key"
+    spec = wire.TaskSpec()
+    place.create_in(spec, [], ops[:1], 4, "", 1)
+    assert place.id_place(spec.id, 4) == 1 and place.create_place(spec, 4) == 1
+    task = place.format_id(place.placed(place.fresh(), 2, 4))
+    with pytest.raises(errors.WrongPartition):
+        place.commit_place([], ops[:1], 4, task)
+    assert place.commit_place([], ops[:1], 4, "not an id") == 0  # the server says that there is no such lease
+
+
+def test_tasks_are_spread_in_runs_and_refused_alone() -> None:
+    torn = place.format_id(place.with_partition(place.placed(place.fresh(), 0, 4), 1))
+    specs = [wire.TaskSpec() for _ in range(2 * place.RUN)] + [wire.TaskSpec(id=torn)]
+    homes, wrong = place.spread(specs, 4, 3)
+    assert homes == {3: list(range(place.RUN)), 0: list(range(place.RUN, 2 * place.RUN))}
+    assert [(i, e.field) for i, e in wrong.items()] == [(64, "tasks[64].id")]
+    assert place.together([wire.TaskSpec(), wire.TaskSpec(tag="t")], 4, 0) == place.text_place(b"t", 4)
+    with pytest.raises(errors.WrongPartition, match=r"tasks\[1\]"):
+        place.together([wire.TaskSpec(tag="a"), wire.TaskSpec(tag="b")], 4, 0)
+
+
+def test_slots_are_divided_as_by_every_client() -> None:
+    names = ("slots", "target", "used", "up", "wanted", "filled", "looked", "opened")
+    times = ("filled", "looked", "opened")
+    all_vectors = vectors("share.json")["vectors"]
+    assert {v["call"] for v in all_vectors} == {"divide", "roam"}
+    for v in all_vectors:
+        lanes = [share.Share(**{k: x[k] / 1000 if k in times else x[k] for k in names}) for x in v["streams"]]
+        (share.divide if v["call"] == "divide" else share.roam)(v["total"], lanes, v["now"] / 1000)
+        after = [{k: round(getattr(s, k) * 1000) if k in times else getattr(s, k) for k in names} for s in lanes]
+        assert after == v["after"], v
 
 
 def test_codes_of_errors() -> None:

@@ -1,8 +1,9 @@
 """The helper process that keeps leases while its parent cannot: ``python -m millrace_sdk._renew``.
 
-It reads lines from standard input and ends with it: "! JSON" is where the server is, "+ID TOKEN MS" a lease of that
-length, "-ID TOKEN" its end, and "." the parent's beat. When the beat is late by a sixth of a lease, it renews that
-lease by unary calls, every third of its length, until the beat comes again, or was late for as long as "stall" says.
+It reads lines from standard input and ends with it: "! JSON" is where the partitions are led, "+ID TOKEN MS PARTITION"
+a lease of that length, "-ID TOKEN" its end, and "." the parent's beat. When the beat is late by a sixth of a lease, it
+renews that lease by unary calls, every third of its length, until the beat comes again, or was late for as long as
+"stall" says.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ class Helper:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._leases: dict[tuple[str, str], list[float]] = {}  # length and when to renew next
+        # Length, when to renew next, and the partition.
+        self._leases: dict[tuple[str, str], tuple[float, float, int]] = {}
         self._beat = time.monotonic()
         self._server: dict[str, Any] = {}
-        self._call: Any = None
+        self._calls: dict[str, Any] = {}  # by address
 
     def read(self) -> None:
         """Take lines until the end of standard input, which is the end of this process."""
@@ -42,59 +44,80 @@ class Helper:
         kind, rest = line[:1], line[1:]
         self._beat = now
         if kind == "!":
-            self._server, self._call = json.loads(rest), None
+            self._server, self._calls = json.loads(rest), {}
         elif kind == "+":
-            id, token, ms = rest.split()
+            id, token, ms, partition = rest.split()
             length = int(ms) / 1000
-            self._leases[id, token] = [length, now + length / 3]
+            self._leases[id, token] = (length, now + length / 3, int(partition))
         elif kind == "-":
             id, token = rest.split()
             self._leases.pop((id, token), None)
 
-    def due(self) -> list[tuple[str, str]]:
-        """Return the leases that are to be renewed now."""
+    def due(self) -> dict[int, list[tuple[str, str]]]:
+        """Return the leases that are to be renewed now, by partition."""
         now = time.monotonic()
-        out: list[tuple[str, str]] = []
+        out: dict[int, list[tuple[str, str]]] = {}
         with self._lock:
             late = now - self._beat
             if late > self._server.get("stall", 600.0):
-                return []  # a parent that hangs must not hold tasks for ever
-            for key, lease in self._leases.items():
-                if late > lease[0] / 6 and now >= lease[1]:
-                    out.append(key)
-                    lease[1] = now + lease[0] / 3
-                elif late <= lease[0] / 6:
+                return {}  # a parent that hangs must not hold tasks for ever
+            for key, (length, at, partition) in self._leases.items():
+                if late > length / 6 and now >= at:
+                    if len(out.setdefault(partition, [])) < 512:
+                        out[partition].append(key)
+                        self._leases[key] = (length, now + length / 3, partition)
+                elif late <= length / 6:
                     # The parent renews it: if it stops now, this was at most a third of the lease ago.
-                    lease[1] = now + lease[0] / 6
-        return out[:512]
+                    self._leases[key] = (length, now + length / 6, partition)
+        return out
 
-    def renew(self, leases: list[tuple[str, str]]) -> None:
-        """Renew leases by a call."""
+    def _to(self, address: str) -> Any:
+        """Return the call to a node."""
         import grpc
 
         from ._core import wire
 
-        if self._call is None:
+        found = self._calls.get(address)
+        if found is None:
             s = self._server
             options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 1000)]
             if s.get("tls"):
                 roots = s["roots"].encode() if s.get("roots") else None
-                channel = grpc.secure_channel(s["address"], grpc.ssl_channel_credentials(roots), options)
+                channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(roots), options)
             else:
-                channel = grpc.insecure_channel(s["address"], options)
+                channel = grpc.insecure_channel(address, options)
             answer = wire.message("HeartbeatResponse").FromString
-            self._call = channel.unary_unary("/millrace.v1.TaskService/Heartbeat", None, answer)
-        request = wire.message("HeartbeatRequest")()
-        for id, token in leases:
-            request.items.add(id=id, token=int(token))
+            found = channel.unary_unary("/millrace.v1.TaskService/Heartbeat", None, answer)
+            self._calls[address] = found
+        return found
+
+    def renew(self, due: dict[int, list[tuple[str, str]]]) -> None:
+        """Renew leases, by a call to each partition that they are of, all at once."""
+        from ._core import wire
+
+        addresses = self._server["addresses"]
         metadata = [(k, v) for k, v in self._server["metadata"]]
+        calls = []
+        for partition, leases in due.items():
+            request = wire.message("HeartbeatRequest")()
+            for id, token in leases:
+                request.items.add(id=id, token=int(token))
+            to = self._to(addresses[min(partition, len(addresses) - 1)])
+            calls.append((leases, to.future(request.SerializeToString(), timeout=_CALL, metadata=metadata)))
+        for leases, call in calls:
+            self._renewed(leases, call)
+
+    def _renewed(self, leases: list[tuple[str, str]], call: Any) -> None:
+        import grpc
+
         try:
-            got = self._call(request.SerializeToString(), timeout=_CALL, metadata=metadata)
+            got = call.result()
         except grpc.RpcError:
             with self._lock:  # tried again until the lease ends
                 for key in leases:
                     if key in self._leases:
-                        self._leases[key][1] = time.monotonic() + 0.2
+                        length, _, partition = self._leases[key]
+                        self._leases[key] = (length, time.monotonic() + 0.2, partition)
             return
         with self._lock:
             for key, r in zip(leases, got.results, strict=False):
@@ -112,9 +135,9 @@ class Helper:
         threading.Thread(target=self.read, daemon=True).start()
         while True:
             time.sleep(_TICK)
-            leases = self.due()
-            if leases and self._server:
-                self.renew(leases)
+            due = self.due()
+            if due and self._server:
+                self.renew(due)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from ._core import base, engine, loop, wire
 from ._core.producer import Call, Waiting
-from .client import _CLOSE_WITHIN, _late, _nothing, _submit, mark, task_result
+from .client import _CLOSE_WITHIN, _abandon, _forget, _late, _nothing, _submit, _wait, mark, of_task, task_result
 from .errors import MillraceError
 from .job import Job
 from .kv import AsyncKeyspace
@@ -54,9 +54,12 @@ class AsyncTx(Changes):
     """A transaction: checks and ops that are applied all at once, or not at all."""
 
     def __init__(self, client: AsyncClient, fence: tuple[str, int] | None = None) -> None:
-        super().__init__()
+        super().__init__(fence[0] if fence is not None else "")
         self._client = client
         self._fence = fence
+
+    def _partitions(self) -> int:
+        return self._client._partitions()
 
     async def commit(self, timeout: Any = base._UNSET) -> Committed:
         """Apply the transaction. PreconditionFailed says which check was not met, by op and details."""
@@ -124,7 +127,7 @@ class AsyncClient(base.BaseClient):
         except BaseException as wrong:
             mark(wrong, calls)
             for c in calls:
-                e.io.post(e.producer.abandon, c)
+                e.io.post(_abandon, e, c)
             raise
         return finish()
 
@@ -147,7 +150,7 @@ class AsyncClient(base.BaseClient):
                 told.set_result((task, error))
 
         w = Waiting(id, lambda task, error: g.bridge.post(tell, task, error))
-        g.post(e.producer.wait, w)
+        g.post(_wait, e, w)
         try:
             await asyncio.wait({told}, timeout=timeout)
             if not told.done():
@@ -158,7 +161,7 @@ class AsyncClient(base.BaseClient):
             raise
         finally:
             if not told.done():
-                g.post(e.producer.forget, w)
+                g.post(_forget, e, w)
                 told.cancel()
             if e.ledger:
                 e.ledger.write("wait", invoke, id=id, error=wrong)
@@ -192,14 +195,14 @@ class AsyncClient(base.BaseClient):
         """Read a task. NotFound: there is none with this id."""
         request = wire.message("GetRequest")(id=id)
         out: TaskInfo = await self._unary(
-            "TaskService/Get", request, "GetResponse", lambda r: task_info(r.task), op="get", id=id
+            "TaskService/Get", request, "GetResponse", lambda r: task_info(r.task), place=of_task(id), op="get", id=id
         )
         return out
 
     async def cancel(self, id: str, reason: str = "", *, force: bool = False) -> None:
         """Ask for the cancel of a task; with force its worker loses it at once."""
         request = wire.message("CancelRequest")(id=id, reason=reason, force=force, request_id=wire.random16())
-        await self._unary("TaskService/Cancel", request, "CancelResponse", _nothing)
+        await self._unary("TaskService/Cancel", request, "CancelResponse", _nothing, place=of_task(id))
 
     @property
     def raw(self) -> AsyncRaw:

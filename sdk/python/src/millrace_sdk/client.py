@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from . import codec, errors
-from ._core import base, engine, faults, loop, wire
+from ._core import base, engine, faults, loop, place, wire
 from ._core.producer import Call, Waiting
 from .errors import MillraceError, TaskError
 from .job import Job
@@ -67,9 +67,12 @@ class Tx(Changes):
     """A transaction: checks and ops that are applied all at once, or not at all."""
 
     def __init__(self, client: Client, fence: tuple[str, int] | None = None) -> None:
-        super().__init__()
+        super().__init__(fence[0] if fence is not None else "")
         self._client = client
         self._fence = fence
+
+    def _partitions(self) -> int:
+        return self._client._learn()
 
     def commit(self, timeout: Any = base._UNSET) -> Committed:
         """Apply the transaction. PreconditionFailed says which check was not met, by op and details."""
@@ -135,7 +138,7 @@ class Client(base.BaseClient):
         except BaseException as wrong:  # such as KeyboardInterrupt
             mark(wrong, calls)
             for c in calls:
-                e.io.post(e.producer.abandon, c)
+                e.io.post(_abandon, e, c)
             raise
         return finish()
 
@@ -149,6 +152,14 @@ class Client(base.BaseClient):
         except BaseException:
             running.cancel()
             raise
+
+    def _learn(self) -> int:
+        """Return how many partitions the namespace has; the first time it waits for the server."""
+        n = self._partitions()
+        if n == 0:
+            self._await(lambda e: e.learn(self._options.timeout), _nothing)
+            n = self._partitions()
+        return n
 
     def _handle(self, job: Any, id: str, replayed: bool) -> Any:
         return Handle(self, job, id, replayed)
@@ -164,13 +175,13 @@ class Client(base.BaseClient):
             told.set()
 
         w = Waiting(id, done)
-        e.io.post(e.producer.wait, w)
+        e.io.post(_wait, e, w)
         try:
             if not told.wait(timeout):
                 raise _late()
         finally:
             if not told.is_set():
-                e.io.post(e.producer.forget, w)
+                e.io.post(_forget, e, w)
             if e.ledger:
                 e.ledger.write("wait", invoke, id=id, error=out[1] if told.is_set() else _late())
         if out[1] is not None:
@@ -203,14 +214,14 @@ class Client(base.BaseClient):
         """Read a task. NotFound: there is none with this id."""
         request = wire.message("GetRequest")(id=id)
         out: TaskInfo = self._unary(
-            "TaskService/Get", request, "GetResponse", lambda r: task_info(r.task), op="get", id=id
+            "TaskService/Get", request, "GetResponse", lambda r: task_info(r.task), place=of_task(id), op="get", id=id
         )
         return out
 
     def cancel(self, id: str, reason: str = "", *, force: bool = False) -> None:
         """Ask for the cancel of a task; with force its worker loses it at once."""
         request = wire.message("CancelRequest")(id=id, reason=reason, force=force, request_id=wire.random16())
-        self._unary("TaskService/Cancel", request, "CancelResponse", _nothing)
+        self._unary("TaskService/Cancel", request, "CancelResponse", _nothing, place=of_task(id))
 
     @property
     def raw(self) -> Raw:
@@ -231,9 +242,29 @@ class _Then:
         self.f(c, self.before)
 
 
+def of_task(id: str) -> Callable[[int], int]:
+    """Say which of several partitions a task is of."""
+    return lambda n: place.id_place(id, n)
+
+
+# Which producer a call goes to is looked up by the I/O thread: it changes when the number of partitions is learned.
+
+
 def _submit(e: engine.Engine, calls: list[Call]) -> None:
     for c in calls:
-        e.producer.submit(c)
+        e.producers.submit(c)
+
+
+def _abandon(e: engine.Engine, c: Call) -> None:
+    e.producers.abandon(c)
+
+
+def _wait(e: engine.Engine, w: Waiting) -> None:
+    e.producers.wait(w)
+
+
+def _forget(e: engine.Engine, w: Waiting) -> None:
+    e.producers.forget(w)
 
 
 def _nothing(r: Any) -> None:
@@ -248,11 +279,9 @@ def _late() -> MillraceError:
 
 def mark(e: BaseException, calls: list[Call]) -> None:
     """Note on what ends a caller whether one of its calls may be applied: outcome_of reads it."""
-    for c in calls:
-        c.gone = True
-    left = any(c.first is not None for c in calls)
+    left = [c.left() for c in calls]
     try:
-        e.millrace_outcome = "unknown" if left else "refused"  # type: ignore[attr-defined]
+        e.millrace_outcome = "unknown" if any(left) else "refused"  # type: ignore[attr-defined]
     except AttributeError:
         pass
 

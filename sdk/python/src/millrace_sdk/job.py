@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar, overload
 
 from . import codec as codecs
 from . import errors
-from ._core import place, wire
+from ._core import wire
 from ._otel import inject
 from .codec import Codec
 from .types import Retry, Unique
@@ -153,7 +153,7 @@ class Job(Generic[A, R]):
     # Tasks.
 
     def _spec(self, args: A, o: TaskOptions) -> Any:
-        """Make the message of a task; its id is made here, so that it can be sent again."""
+        """Make the message of a task. An id that is not given is made where the task is placed."""
         if self._template is None:
             spec = wire.TaskSpec(queue=self.queue, kind=self.name)
             _settle_settings(spec, self._settings)
@@ -163,7 +163,7 @@ class Job(Generic[A, R]):
             spec.payload, spec.content_type = codecs.encode_with(self.args_codec, args)
         except ValueError as e:
             raise errors.InvalidArgument(f"arguments of {self.name}: {e}", reason="invalid_args", field="args") from e
-        spec.id = o.get("id") or place.new_id()
+        spec.id = o.get("id") or ""
         if o:
             _settle_settings(spec, o)
             _settle_options(spec, o)

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 from . import errors
-from ._core import wire
+from ._core import place, wire
 from ._core.base import _UNSET
 from .tx import Changes, Key, key_bytes
 from .types import KVItem
@@ -39,6 +39,7 @@ class _Keyspace:
             request,
             "KVGetResponse",
             lambda r: KVItem(raw, r.value, r.rev, r.found),
+            place=lambda n: place.key_place(raw, n),
             op="kv_get",
             line=lambda r: {"value": _shown(r.value)},
             key=self._line(raw),

@@ -73,6 +73,10 @@ class Runtime:
     client: Any = None
     stopping: Signal
 
+    def partitions(self) -> int:
+        """Return how many partitions the namespace has."""
+        return 1
+
     def tx(self, t: Task[Any]) -> Any:
         """Begin a commit under the lease of the task."""
         raise NotImplementedError
@@ -150,7 +154,7 @@ class Task(Generic[A]):
     def fx(self) -> Effects:
         """The effects: they are applied exactly when the task completes, in the same entry of the log."""
         if self._fx is None:
-            self._fx = Effects()
+            self._fx = Effects(self.id, self._runtime.partitions)
         return self._fx
 
     def on_refused(self, f: Callable[[errors.MillraceError], Any]) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from . import _effects, codec, errors
-from ._core import wire
+from ._core import place, wire
 from ._core.lane import Attempt
 from ._run import Invocation
 from .aio import AsyncClient
@@ -112,7 +112,7 @@ def _begin(
 ) -> tuple[Run[Any], Invocation, Attempt]:
     """Make the attempt of a task that a test describes."""
     spec = job._spec(args, {})
-    spec.id, spec.tag = id or spec.id, tag
+    spec.id, spec.tag = id or place.new_id(), tag
     for name, value in (headers or {}).items():
         spec.headers.add(name=name, value=value)
     out, run, a = _begin_spec(job, spec, client, attempt, checkpoint or b"")
@@ -228,6 +228,8 @@ class _Records:
         self._items: dict[str, Any] = {}  # settles by the ids of tasks
 
     def take(self, specs: list[Any]) -> None:
+        for spec in specs:
+            spec.id = spec.id or place.new_id()
         self.specs += specs
 
     def apply(self, ops: list[Any]) -> list[Any]:
@@ -313,6 +315,9 @@ class Recorder(Client):
     def _engine(self) -> Any:
         raise errors.InvalidArgument("a Recorder has no server", reason="recorder")
 
+    def _partitions(self) -> int:
+        return 1
+
     def _add_specs(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
         self.records.take([s for _, s in pairs])
         return [self._handle(job, s.id, False) for job, s in pairs]
@@ -357,6 +362,9 @@ class AsyncRecorder(AsyncClient):
 
     def _engine(self) -> Any:
         raise errors.InvalidArgument("a Recorder has no server", reason="recorder")
+
+    def _partitions(self) -> int:
+        return 1
 
     async def _add_specs(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
         self.records.take([s for _, s in pairs])

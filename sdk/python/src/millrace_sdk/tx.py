@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import codec, convert, errors
-from ._core import wire
+from ._core import place, wire
 
 if TYPE_CHECKING:
     from .job import Prepared
@@ -22,11 +22,22 @@ def key_bytes(key: Key) -> bytes:
 
 
 class Changes:
-    """Collects checks and ops, in their order. Nothing is sent before the commit."""
+    """Collects checks and ops, in their order. Nothing is sent before the commit.
 
-    def __init__(self) -> None:
+    In a namespace of several partitions all of it is of one: that of the handler's task, or of the first op. A task's
+    tag or unique key says where it is, and a key's text between its first braces, or else all of it. What belongs
+    elsewhere is WrongPartition, before anything is sent.
+    """
+
+    def __init__(self, task: str = "") -> None:
         self._checks: list[Any] = []
         self._ops: list[Any] = []
+        self._task = task  # in whose partition all of it is
+        self._free: list[int] = []  # ops that create tasks whose ids wait for the number of partitions
+
+    def _partitions(self) -> int:
+        """Return how many partitions there are; 0: it is not known yet."""
+        return 1
 
     def __len__(self) -> int:
         return len(self._checks) + len(self._ops)
@@ -59,12 +70,20 @@ class Changes:
         return op
 
     def _create(self, p: Prepared) -> str:
-        self._op().task_create.CopyFrom(p.spec)
-        return str(p.spec.id)
+        n, spec = self._partitions(), p.spec
+        if n > 1:
+            place.create_in(spec, self._checks, self._ops, n, self._task, len(self._ops))
+        elif not spec.id:
+            spec.id = place.new_id()
+            if n == 0:
+                self._free.append(len(self._ops))
+        self._op().task_create.CopyFrom(spec)
+        return str(spec.id)
 
     def _clear(self) -> None:
         self._checks.clear()
         self._ops.clear()
+        self._free.clear()
 
     def _kinds(self) -> list[str]:
         return [op.WhichOneof("op") or "" for op in self._ops]
@@ -244,8 +263,16 @@ class TxQueue:
 class Effects(Changes):
     """The effects of a handler: they are applied exactly when the task completes, in the same entry of the log."""
 
+    def __init__(self, task: str = "", partitions: Callable[[], int] | None = None) -> None:
+        super().__init__(task)
+        self._of = partitions
+
+    def _partitions(self) -> int:
+        return self._of() if self._of is not None else 1
+
     def _encode(self) -> Any:
-        """Return the message; None without effects."""
+        """Return the message; None without effects. Effects of another partition than the task's are WrongPartition."""
         if not self._checks and not self._ops:
             return None
+        place.commit_place(self._checks, self._ops, self._partitions(), self._task)
         return wire.Effects(conditions=self._checks, ops=self._ops)

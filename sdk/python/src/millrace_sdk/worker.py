@@ -134,6 +134,9 @@ class _Runtime(Runtime):
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(1.0)
 
+    def partitions(self) -> int:
+        return self._engine.partitions
+
     # What the core calls.
 
     def begin(self, attempts: Sequence[Attempt]) -> None:
@@ -411,9 +414,10 @@ class Worker:
         r = self._runtime
         if r is None or r.core is None:
             return Health(False, 0, "the worker does not run")
-        session = r.core.lanes[0].session
-        text = "" if session.up else str(session.last_error or "not connected yet")
-        return Health(session.up, len(r.core.lanes[0].held), text)
+        lanes = list(r.core.lanes)
+        down = next((lane.session for lane in lanes if not lane.session.up), None)
+        text = "" if down is None else str(down.last_error or "not connected yet")
+        return Health(down is None, sum(len(lane.held) for lane in lanes), text)
 
     def _begin(self, user_loop: asyncio.AbstractEventLoop | None) -> concurrent.futures.Future[None]:
         if self._runtime is not None:
@@ -471,7 +475,7 @@ class Worker:
 class Health:
     """Whether a worker is served."""
 
-    connected: bool
+    connected: bool  # for every partition
     held: int  # tasks whose settle is not acknowledged
     error: str
 

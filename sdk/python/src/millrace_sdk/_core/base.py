@@ -10,8 +10,9 @@ from .. import errors
 from ..errors import MillraceError
 from ..types import At
 from . import engine as engines
-from . import faults, loop, wire
-from .producer import Call
+from . import faults, loop, place, wire
+from .producer import Call, Unplaced, in_order
+from .producers import refused
 
 T = TypeVar("T")
 _UNSET: Any = object()
@@ -46,12 +47,18 @@ class BaseClient:
             if self._closed:
                 raise faults.closed()
             if self._eng is None or self._eng.io is not io:
+                made = engines.Engine(io, self._options)
+                made.token = self._token
                 if self._eng is not None:
+                    made.learned(self._eng.partitions)
                     loop.drop(self._eng)
-                self._eng = engines.Engine(io, self._options)
-                self._eng.token = self._token
+                self._eng = made
                 io.closers.add(self)
             return self._eng
+
+    def _partitions(self) -> int:
+        """Return how many partitions the namespace has; 0: no server has said so yet."""
+        return self._eng.partitions if self._eng is not None else 0
 
     def abandon(self) -> None:
         """End all streams without waiting for anything: the process ends."""
@@ -86,7 +93,43 @@ class BaseClient:
     # Tasks.
 
     def _create(self, specs: Sequence[Any], atomic: bool, done: Callable[[Call], None]) -> list[Call]:
-        """Make the calls that add tasks, each of as many as fit in a frame."""
+        """Make the calls that add tasks."""
+        n = self._partitions()
+        if n > 1:
+            return self._create_placed(specs, n, atomic, done)
+        free = [i for i, spec in enumerate(specs) if not spec.id]
+        for i in free:
+            specs[i].id = place.new_id()
+        return self._gather(specs, atomic, done, free if n == 0 else None)
+
+    def _create_placed(
+        self, specs: Sequence[Any], partitions: int, atomic: bool, done: Callable[[Call], None]
+    ) -> list[Call]:
+        """Make the calls that add tasks, of one partition each."""
+        turn = self._engine().turn_of_free
+        if len(specs) == 1 or atomic:
+            if atomic:
+                home = place.together(specs, partitions, turn)
+            else:
+                home = place.task_place(specs[0], partitions, turn % partitions)
+            calls = self._gather(specs, atomic, done)
+            for c in calls:
+                c.partition = home
+            return calls
+        homes, wrong = place.spread(specs, partitions, turn)
+        calls = [refused(i, e, done) for i, e in wrong.items()]
+        for home, index in homes.items():
+            at = 0
+            for c in self._gather([specs[i] for i in index], False, done):
+                c.partition, c.index = home, index[at : at + len(c.items)]
+                at += len(c.items)
+                calls.append(c)
+        return calls
+
+    def _gather(
+        self, specs: Sequence[Any], atomic: bool, done: Callable[[Call], None], free: list[int] | None = None
+    ) -> list[Call]:
+        """Make calls of as many tasks as fit in a frame. free: they are open, and these have no id of their own."""
         calls: list[Call] = []
         ledger, invoke = self._options.ledger, 0
         if ledger is not None:
@@ -94,12 +137,18 @@ class BaseClient:
         items: list[bytes] = []
         mine: list[Any] = []
         size = 0
+        first = 0
 
         def cut() -> None:
+            nonlocal first
             these, end = mine[:], done
             if ledger is not None:
                 end = lambda c: (ledger_creates(ledger, invoke, these, c), done(c))  # type: ignore[assignment,func-returns-value]  # noqa: E731
-            calls.append(Call(items[:], commit=False, atomic=atomic, done=end))
+            c = Call(items[:], commit=False, atomic=atomic, done=end)
+            if free is not None:
+                c.open = Unplaced(these, [i - first for i in free if first <= i < first + len(these)])
+            calls.append(c)
+            first += len(these)
             items.clear()
             mine.clear()
 
@@ -141,15 +190,11 @@ class BaseClient:
         def finish() -> Any:
             handles: list[Any] = []
             wrong: list[MillraceError | None] = []
-            for c in calls:
-                for i in range(len(c.items)):
-                    e = c.error
-                    r = c.answer[i] if c.answer is not None else None
-                    if r is not None and e is None and r.HasField("error"):
-                        e = faults.from_wire(r.error)
-                    wrong.append(None if e is None else trimmed(e))
-                    job = pairs[len(handles)][0]
-                    handles.append(None if e is not None or r is None else self._handle(job, r.id, r.replayed))
+            for (job, _), (r, e, _) in zip(pairs, in_order(calls, len(pairs)), strict=True):
+                if r is not None and e is None and r.HasField("error"):
+                    e = faults.from_wire(r.error)
+                wrong.append(None if e is None else trimmed(e))
+                handles.append(None if e is not None or r is None else self._handle(job, r.id, r.replayed))
             if any(e is not None for e in wrong):
                 raise errors.BatchError(wrong, handles)
             return handles
@@ -194,6 +239,8 @@ class BaseClient:
         **line: str,
     ) -> Any:
         """Commit changes under a request id, so that it can be sent again; finish takes the answer and its place."""
+        n = self._partitions()
+        home = place.commit_place(changes._checks, changes._ops, n, fence[0] if fence is not None else "")
         request = wire.CommitRequest(conditions=changes._checks, ops=changes._ops, request_id=wire.random16())
         if fence is not None:
             request.fence.task, request.fence.token = fence
@@ -212,6 +259,9 @@ class BaseClient:
                 ledger.write(op, invoke, at=c.at, error=c.error, request_id=rid, replayed=replayed, **more, **line)
 
         call = Call([raw], commit=True, atomic=False, done=done)
+        call.partition = home
+        if n == 0:
+            call.open = Unplaced((), changes._free[:], request, fence[0] if fence is not None else "")
 
         def end() -> Any:
             if call.error is not None:
@@ -232,6 +282,7 @@ class BaseClient:
         timeout: Any = _UNSET,
         repeat: bool = True,
         stream: bool = False,
+        place: Callable[[int], int] | None = None,
         op: str = "",
         line: Callable[[Any], dict[str, Any]] | None = None,
         **fields: Any,
@@ -242,10 +293,10 @@ class BaseClient:
 
         async def run(e: engines.Engine) -> Any:
             if ledger is None or not op:
-                return await e.call(method, request, kind, t, repeat=repeat, stream=stream)
+                return await e.call(method, request, kind, t, repeat=repeat, stream=stream, place=place)
             invoke = ledger.now()
             try:
-                got = await e.call(method, request, kind, t, repeat=repeat, stream=stream)
+                got = await e.call(method, request, kind, t, repeat=repeat, stream=stream, place=place)
             except MillraceError as wrong:
                 ledger.write(op, invoke, error=wrong, **fields)
                 raise
@@ -257,16 +308,15 @@ class BaseClient:
 
 def ledger_creates(ledger: Any, invoke: int, specs: Sequence[Any], c: Call) -> None:
     """Write the lines of a call that added tasks."""
-    for i, spec in enumerate(specs):
-        e, more = c.error, {}
-        if e is None and c.answer is not None:
-            r = c.answer[i]
+    for spec, (r, e, at) in zip(specs, c.outcomes(), strict=True):
+        more = {}
+        if e is None and r is not None:
             if r.HasField("error"):
                 e = faults.from_wire(r.error)
             else:
                 more = {"replayed": r.replayed, "answer": r.id if r.id != spec.id else ""}
         ledger.write(
-            "create", invoke, at=c.at if e is None else None, error=e, id=spec.id, queue=spec.queue,
+            "create", invoke, at=at if e is None else None, error=e, id=spec.id, queue=spec.queue,
             key=spec.unique.key, **more,
         )  # fmt: skip
 

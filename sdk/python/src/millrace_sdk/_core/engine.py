@@ -14,12 +14,17 @@ from .. import errors
 from ..errors import MillraceError
 from . import faults, ledger, wire
 from .faults import StatusError
-from .leaders import Leaders
+from .leaders import ANYWHERE, Leaders
 from .loop import IOLoop, log
-from .producer import Producer
+from .place import id_place
+from .producer import Call
+from .producers import Producers
+from .silence import Silence
 from .transport import GrpcTransport, Transport
 
 WAITS_PER_CONNECTION = 900  # calls that one connection carries at once
+_HOPS = 3  # how often in a row a call goes to the leader that an error names, without a wait
+_LEAVE_AFTER = 60.0  # seconds for calls that are under way to a node that is no member any more
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Options:
     timeout: float | None = 30.0
     ledger: ledger.Ledger | None = None
     logger: logging.Logger = log
+    plain: bool = False  # plain text may go anywhere
     connect: Callable[[IOLoop, str], Transport] | None = field(default=None, compare=False)
 
 
@@ -58,6 +64,7 @@ def options(
     way = os.environ.get("MILLRACE_TRANSPORT", "auto")
     if way == "rest":
         raise errors.InvalidArgument("REST is not supported by this version", field="transport", reason="not_supported")
+    plain = tls is not None and not tls
     if tls is None:
         tls = not all(_local(a) for a in addresses)
     return Options(
@@ -68,6 +75,7 @@ def options(
         timeout,
         ledger.make(ledger_to),
         logger or log,
+        plain,
     )
 
 
@@ -92,12 +100,17 @@ class Engine:
         self.namespace = o.namespace
         self.ledger = o.ledger
         self.log = o.logger
-        self.leaders = Leaders(o.addresses)
+        self.leaders = Leaders(o.addresses, self.allows)
+        self.silence = Silence(self)
         self.closed = False
-        self.producer = Producer(self)
+        self.partitions = 0  # of the namespace; 0: not known yet
+        self.turn_of_free = wire.random_bits(16)  # modulo partitions: where tasks go that say no place
+        self.producers = Producers(self)
+        self.producer = self.producers.first
         self.workers: list[Any] = []  # those that run
         self._transports: dict[str, Transport] = {}
-        self._waits: list[tuple[Transport, int]] = []  # connections for calls that wait, with how many are open
+        # Connections for calls that wait, with their address and how many calls are open.
+        self._waits: list[tuple[str, Transport, int]] = []
         self._outage = 0.0
 
     # What sessions ask for.
@@ -113,24 +126,54 @@ class Engine:
         make = self.options.connect
         return make(self.io, address) if make else GrpcTransport(self.io, address, self.options.tls)
 
-    def endpoint(self, partition: int) -> tuple[str, Transport]:
-        """Return where the partition is, as far as is known."""
-        address = self.leaders.address(partition)
+    def allows(self, address: str) -> bool:
+        """Report whether to go to an address because a server says so: a token goes nowhere in clear text."""
+        host, _, port = address.rpartition(":")
+        return bool(host) and port.isdigit() and (bool(self.options.tls) or self.options.plain or _local(address))
+
+    def transport(self, address: str) -> Transport:
+        """Return the connections to an address."""
         found = self._transports.get(address)
         if found is None:
             found = self._transports[address] = self._connect(address)
-        return address, found
+        return found
 
-    def learned(self, partitions: int) -> bool:
-        """Take in how many partitions the namespace has, and report whether this version can serve it."""
-        return partitions <= 1
+    def endpoint(self, partition: int) -> tuple[str, Transport]:
+        """Return where the partition is, as far as is known."""
+        address = self.leaders.address(partition)
+        return address, self.transport(address)
 
-    def directory(self, partition: int, asked: str, entries: Sequence[Any], nodes: Sequence[str]) -> None:
-        """Take in who leads which partition."""
-        self.leaders.directory(partition, asked, entries, nodes)
+    def learned(self, partitions: int) -> None:
+        """Take in how many partitions the namespace has. It never loses any."""
+        n = max(partitions, 1)
+        if n <= self.partitions:
+            return
+        self.partitions = n
+        self.producers.learned(n)
+        for w in self.workers:
+            w.widen()
 
-    def reached(self, address: str) -> None:
+    async def learn(self, timeout: float | None) -> None:
+        """Wait until it is known how many partitions there are."""
+        told: asyncio.Future[MillraceError | None] = self.io.loop.create_future()
+        c = Call([], commit=False, atomic=False, done=lambda c: told.set_result(c.error))
+        c.deadline = None if timeout is None else wire.monotonic() + timeout
+        self.producers.learn(c)
+        wrong = await told
+        if wrong is not None:
+            raise wrong
+
+    def directory(self, asked: str, entries: Sequence[Any], nodes: Sequence[str]) -> None:
+        """Take in who leads which partition, and who the members are, as the node at an address says."""
+        self.leaders.directory(asked, entries, nodes)
+        self.silence.watch()
+        known = set(self.leaders.all())
+        for address in [a for a in self._transports if a not in known]:
+            self.io.loop.call_later(_LEAVE_AFTER, self._transports.pop(address).close)
+
+    def reached(self, partition: int, address: str) -> None:
         """Take in that a server has let a session in."""
+        self.leaders.reached(partition, address)
         if self._outage:
             self.log.warning("connected to %s again", address)
             self._outage = 0.0
@@ -149,7 +192,7 @@ class Engine:
     def set_token(self, token: str) -> None:
         """Replace the token, on open streams too."""
         self.token = token
-        self.producer.session.reauth(token)
+        self.producers.reauth(token)
         for w in self.workers:
             w.reauth(token)
 
@@ -164,29 +207,40 @@ class Engine:
         *,
         repeat: bool = True,
         stream: bool = False,
+        place: Callable[[int], int] | None = None,
     ) -> Any:
-        """Make a call, and repeat it while that helps. A call that must not be repeated ends unknown."""
+        """Make a call, and repeat it while that helps. A call that must not be repeated ends unknown.
+
+        place says of which of several partitions it is: it goes to the leader of that one.
+        """
         raw = request.SerializeToString()
         began = wire.monotonic()
         deadline = None if timeout is None else began + timeout
-        unsure, attempt, hops = False, 0, 0
+        unsure, attempt, hops, named = False, 0, 0, ""
+        owed = repeat and not stream and not method.endswith("/Wait")
         while True:
             if self.closed:
                 raise faults.closed()
-            address, transport = self.endpoint(0)
+            partition = self._partition(place)
+            address = named or self.leaders.address(partition)
+            transport = self.transport(address)
             left = None if deadline is None else deadline - wire.monotonic()
             if left is not None and left <= 0:
                 raise _timed_out(unsure)
             run = transport.server_stream if stream else transport.unary
             try:
-                return await run(method, raw, answer, self.metadata(), left)
+                carried = run(method, raw, answer, self.metadata(), left)
+                return await (self.silence.call(address, carried) if owed else carried)
             except StatusError as s:
                 e = faults.from_status(s)
             if deadline is not None and wire.monotonic() >= deadline and e.code == "DEADLINE_EXCEEDED":
                 raise _timed_out(True)
-            if self.turn(0, address, e) and hops < 3:
+            named = ""
+            if self.turn(partition, address, e) and hops < _HOPS:
                 hops += 1
+                named = e.leader if partition == ANYWHERE else ""
                 continue
+            hops = 0
             e = faults.sure(e, unsure, False)
             patient = faults.patience(e)
             if not repeat and e.outcome == "unknown":
@@ -200,6 +254,12 @@ class Engine:
             attempt += 1
             await asyncio.sleep(wait)
 
+    def _partition(self, place: Callable[[int], int] | None) -> int:
+        """Return the partition of a call; where there is one, all calls are of it."""
+        if self.partitions <= 1:
+            return 0
+        return ANYWHERE if place is None else place(self.partitions)
+
     async def wait_call(self, id: str) -> Any:
         """Wait for the end of a task by a call, on connections that carry nothing else. It returns the task."""
         request = wire.message("WaitRequest")(id=id).SerializeToString()
@@ -208,16 +268,16 @@ class Engine:
         while True:
             if self.closed:
                 raise faults.closed()
-            at = self._wait_connection()
-            address = self.leaders.address(0)
+            partition = self._partition(lambda n: id_place(id, n))
+            address = self.leaders.address(partition)
+            transport = self._wait_begins(address)
             try:
-                return (await self._waits[at][0].unary("TaskService/Wait", request, answer, self.metadata(), None)).task
+                return (await transport.unary("TaskService/Wait", request, answer, self.metadata(), None)).task
             except StatusError as s:
                 e = faults.from_status(s)
             finally:
-                transport, n = self._waits[at]
-                self._waits[at] = (transport, n - 1)
-            self.turn(0, address, e)
+                self._wait_ends(transport)
+            self.turn(partition, address, e)
             if e.code == "UNAVAILABLE" and not e.reason:
                 self._drop_waits()
             patient = faults.patience(e)
@@ -226,18 +286,25 @@ class Engine:
             await asyncio.sleep(faults.wait_before(e, min(attempt, 24)))
             attempt += 1
 
-    def _wait_connection(self) -> int:
-        for i, (transport, n) in enumerate(self._waits):
-            if n < WAITS_PER_CONNECTION:
-                self._waits[i] = (transport, n + 1)
-                return i
-        self._waits.append((self._connect(self.leaders.address(0)), 1))
-        return len(self._waits) - 1
+    def _wait_begins(self, address: str) -> Transport:
+        for i, (at, transport, n) in enumerate(self._waits):
+            if at == address and n < WAITS_PER_CONNECTION:
+                self._waits[i] = (at, transport, n + 1)
+                return transport
+        made = self._connect(address)
+        self._waits.append((address, made, 1))
+        return made
+
+    def _wait_ends(self, transport: Transport) -> None:
+        for i, (at, t, n) in enumerate(self._waits):
+            if t is transport:
+                self._waits[i] = (at, t, n - 1)
 
     def _drop_waits(self) -> None:
         """Forget idle connections of waits: the next ones go where the leader is by then."""
-        while self._waits and self._waits[-1][1] <= 0:
-            self._waits.pop()[0].close()
+        for _, transport, _ in [w for w in self._waits if w[2] <= 0]:
+            transport.close()
+        self._waits = [w for w in self._waits if w[2] > 0]
 
     # The end.
 
@@ -245,9 +312,10 @@ class Engine:
         """Refuse further calls, and wait for those under way, for some seconds at most."""
         if self.closed:
             return
-        await self.producer.close(within)
+        await self.producers.close(within)
         self.closed = True
-        for transport, _ in self._waits:
+        self.silence.stop()
+        for _, transport, _ in self._waits:
             transport.close()
         for t in self._transports.values():
             t.close()
@@ -255,10 +323,11 @@ class Engine:
     def abandon(self) -> None:
         """End all streams without waiting for anything."""
         self.closed = True
-        self.producer.session.stop()
+        self.producers.stop()
+        self.silence.stop()
         for w in list(self.workers):
             w.abandon()
-        for transport, _ in self._waits:
+        for _, transport, _ in self._waits:
             transport.close()
         for t in self._transports.values():
             t.close()

@@ -40,7 +40,7 @@ class Helper:
         self._pipe = self._process.stdin.fileno()
         os.set_blocking(self._pipe, False)
         self._waiting = bytearray()
-        self._told: tuple[str, str] | None = None
+        self._told: tuple[int, int, str] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tick()
 
@@ -64,14 +64,15 @@ class Helper:
             self._engine.log.warning("the process that renews leases did not start within %.0f s", _START_WITHIN)
 
     def _tick(self) -> None:
-        """Tell the helper that this process goes on, and where the server is."""
+        """Tell the helper that this process goes on, and where the partitions are led."""
         self._timer = self._engine.io.loop.call_later(_BEAT, self._tick)
-        address = self._engine.leaders.address(0)
-        if self._told != (address, self._engine.token):
-            self._told = (address, self._engine.token)
+        partitions, leaders = max(self._engine.partitions, 1), self._engine.leaders
+        now = (leaders.changes, partitions, self._engine.token)
+        if self._told != now:
+            self._told = now
             tls = self._engine.options.tls
             where = {
-                "address": address,
+                "addresses": [leaders.address(p) for p in range(partitions)],
                 "tls": bool(tls),
                 "roots": tls.decode() if isinstance(tls, bytes) else "",
                 "stall": self._stall,
@@ -94,7 +95,8 @@ class Helper:
     def hold(self, attempts: Sequence[Attempt]) -> None:
         """Tell of leases."""
         for t in attempts:
-            self._write(f"+{t.id} {t.token} {round(t.length * 1000)}")
+            partition = t.lane.session.partition if t.lane is not None else 0
+            self._write(f"+{t.id} {t.token} {round(t.length * 1000)} {partition}")
 
     def forget(self, t: Attempt) -> None:
         """Tell of the end of a lease."""

@@ -11,6 +11,7 @@ from .. import errors
 from ..errors import MillraceError
 from . import faults, wire
 from .session import Session, Window
+from .share import Share
 
 if TYPE_CHECKING:
     from .work import WorkerCore
@@ -216,7 +217,7 @@ class Lane:
         self.settles: deque[Attempt] = deque()
         self.control: deque[bytes] = deque()
         self._renewals: deque[_RenewFrame] = deque()
-        self.slots = core.slots
+        self.share = Share(0 if partition else core.slots)  # of the worker's slots
         self._subscribe = False  # the next frame is the subscription
         self._restate = False  # a frame tells the window: a server keeps the slot of a lease that it ended until then
         self._renew_timer: Any = None
@@ -241,10 +242,16 @@ class Lane:
             self.control.append(_DRAIN)
         self._subscribe, self._restate = not self.core.drains, False
         self._renew(wire.monotonic(), everything=True)
-        self.core.came_up()
+        self.core.came_up(self)
 
     def parted(self) -> None:
-        """Have nothing to do: leases outlive a stream."""
+        """Note that no server can give tasks: leases outlive a stream."""
+        self.share.up = False
+
+    def restate(self) -> None:
+        """Tell the server the window."""
+        self._restate = True
+        self.session.poke()
 
     def idle(self) -> bool:
         """Report whether nothing waits that must be written before the end."""
@@ -258,7 +265,7 @@ class Lane:
         if self._restate:
             self._restate = False
             frame = wire.ClientFrame()
-            frame.slots.sub, frame.slots.slots = 1, self.slots
+            frame.slots.sub, frame.slots.slots = 1, self.share.slots
             return bytes(frame.SerializeToString()), None
         if self.control:
             return self.control.popleft(), None
@@ -270,7 +277,7 @@ class Lane:
     def _subscription(self) -> bytes:
         frame = wire.ClientFrame()
         sub = frame.subscribe
-        sub.sub, sub.slots, sub.batch = 1, self.slots, 128
+        sub.sub, sub.slots, sub.batch = 1, self.share.slots, 128
         for q in self.core.queues:
             sub.queues.add(name=q)
         if self.core.lease:
@@ -287,6 +294,8 @@ class Lane:
             self.lose((lost.id, lost.token), lost.reason)
             self._restate = not self.core.drains
             self.session.poke()
+        elif kind == "available":
+            self.core.division.available(self)
         elif kind == "cancel":
             t = self.held.get((frame.cancel.id, frame.cancel.token))
             if t is not None:
@@ -314,6 +323,8 @@ class Lane:
         self.renew_by(renew)
         if begin:
             core.begin(begin)
+        if len(core.lanes) > 1:
+            core.division.filled(self, now)
         if core.drains:
             self.session.poke()
 
@@ -352,6 +363,8 @@ class Lane:
             n = more
         if not out:
             return None
+        if len(self.core.lanes) > 1:
+            self.core.division.freed()
         return wire.settle_frame(seq, [t.item for t in out]), _SettleFrame(self, out, n)
 
     def answered(self, t: Attempt, at: Any, r: Any, e: MillraceError | None) -> None:

@@ -1,29 +1,59 @@
-"""Which address a stream or a call goes to: one that was given, that of the leader, or of another member."""
+"""Where calls and streams go: who leads which partition, and which node is asked while that is not known."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..errors import MillraceError
 from . import faults, wire
 
+ANYWHERE = -1  # stands for the partition of what is about none, where there are several
+
 _UNLED_FOR, _UNLED_MOST = 0.3, 5.0  # seconds that a node without a leader is given, at first and at most
+_UNLED_APART = 10.0  # seconds between two such answers after which those before are forgotten
+_MEMBERS_MOST = 64  # members of a cluster that a client remembers
+
+
+class _Unled:
+    """What is known of nodes that know of no leader, one after the other."""
+
+    def __init__(self) -> None:
+        self._at = ""
+        self._since = self._last = 0.0
+        self._left = 0  # nodes in a row
+
+    def leave(self, asked: str, nodes: int, now: float) -> bool:
+        """Note that a node knows of no leader, and report whether to go to the next: later in each round."""
+        if nodes < 2:
+            return False
+        if now - self._last > _UNLED_APART:
+            self._at, self._since, self._left = asked, now, 0
+        elif asked != self._at:
+            self._at, self._since = asked, now
+        self._last = now
+        if now - self._since < min(_UNLED_FOR * (1 << min(self._left // nodes, 8)), _UNLED_MOST):
+            return False
+        self._left += 1
+        self._since = now
+        return True
 
 
 class Leaders:
-    """Knows where the partitions of a namespace are led."""
+    """Knows where the partitions of a namespace are led. allows says whether a token may go to an address."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], allows: Callable[[str], bool] = bool) -> None:
         self.given = list(addresses)
         self.nodes: list[str] = []
-        self._at = 0  # the address that is asked while no leader is known
+        self.changes = 0  # counts what moves a partition
+        self._allows = allows
         self._leads: dict[int, str] = {}
-        self._unled_at, self._unled_since, self._unled_last, self._left = "", 0.0, 0.0, 0
+        self._looks: dict[int, int] = {}  # by partition: the address that is asked while its leader is not known
+        self._unled: dict[int, _Unled] = {}
 
     def all(self) -> list[str]:
         """Return all addresses that are known, those that were given first."""
-        return self.given + [n for n in self.nodes if n not in self.given]
+        return list(dict.fromkeys([*self.given, *self.nodes, *self._leads.values()]))
 
     def address(self, partition: int) -> str:
         """Return where to go for a partition."""
@@ -31,56 +61,64 @@ class Leaders:
         if led:
             return led
         known = self.all()
-        return known[self._at % len(known)]
+        return known[self._looks.get(partition, 0) % len(known)]
 
-    def directory(self, partition: int, asked: str, entries: Sequence[Any], nodes: Sequence[str]) -> bool:
-        """Take in who leads which partition. An empty address is the node that says so."""
+    def led_by(self, address: str) -> int:
+        """Return a partition that a node leads; 0 if it is not known to lead one."""
+        return min((p for p, a in self._leads.items() if a == address), default=0)
+
+    def _lead(self, partition: int, address: str) -> None:
+        if self._leads.get(partition) != address:
+            self._leads[partition] = address
+            self.changes += 1
+
+    def directory(self, asked: str, entries: Sequence[Any], nodes: Sequence[str]) -> None:
+        """Take in who leads which partition, and who the members are. An empty address is the node that says so."""
         if nodes:
-            self.nodes = [n for n in nodes if n]
-        changed = False
+            self.nodes = [n for n in nodes if self._allows(n)][:_MEMBERS_MOST]
         for e in entries:
             address = e.address or asked
-            if address and self._leads.get(e.partition) != address:
-                self._leads[e.partition] = address
-                changed = True
-        return changed
+            if self._allows(address):
+                self._lead(e.partition, address)
 
     def reached(self, partition: int, address: str) -> None:
         """Take in that a partition is served there."""
-        self._leads[partition] = address
-        self._left = 0
+        self._lead(partition, address)
+        self._unled.pop(partition, None)
 
     def turn(self, partition: int, asked: str, e: MillraceError) -> bool:
-        """Take in what an error at an address says, and report whether to go to another one at once."""
-        if e.leader and e.leader != asked:
-            self._leads[partition] = e.leader
-            return True
+        """Take in what an error at an address says, and report whether to go to the leader that it names at once."""
+        if e.code == "NOT_LEADER" and e.leader:
+            if not self._allows(e.leader):
+                return False
+            if partition != ANYWHERE:
+                self._lead(partition, e.leader)
+            return e.leader != asked
         if e.code == "NOT_LEADER" or (e.code == "UNAVAILABLE" and e.reason == "no_leader"):
-            return self._unled(partition, asked)
-        if faults.patience(e) > 0 and e.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and not e.reason:
+            unled = self._unled.setdefault(partition, _Unled())
+            if unled.leave(asked, len(self.all()), wire.monotonic()):
+                self._next(partition, asked)
+        elif faults.patience(e) > 0 and e.code in ("UNAVAILABLE", "DEADLINE_EXCEEDED") and not e.reason:
             self._next(partition, asked)  # it was not reached, or broke: the others may know more
         return False
+
+    def left(self, address: str, partition: int, leader: str) -> None:
+        """Take in that a node is silent, and another one leads one of its partitions: the others are looked for."""
+        for p in [p for p, a in self._leads.items() if a == address]:
+            del self._leads[p]
+            self._look_on(p, address)
+        self._look_on(ANYWHERE, address)
+        self._lead(partition, leader)
 
     def _next(self, partition: int, asked: str) -> None:
         if self._leads.get(partition) == asked:
             del self._leads[partition]
-        known = self.all()
-        if len(known) > 1 and known[self._at % len(known)] == asked:
-            self._at = (self._at + 1) % len(known)
+            self.changes += 1
+        self._look_on(partition, asked)
 
-    def _unled(self, partition: int, asked: str) -> bool:
-        """A node that knows of no leader is left for the next one after a while, which is longer each round."""
-        known, now = len(self.all()), wire.monotonic()
-        if known < 2:
-            return False
-        if now - self._unled_last > 10.0:
-            self._unled_at, self._unled_since, self._left = asked, now, 0
-        elif asked != self._unled_at:
-            self._unled_at, self._unled_since = asked, now
-        self._unled_last = now
-        if now - self._unled_since < min(_UNLED_FOR * (1 << min(self._left // known, 8)), _UNLED_MOST):
-            return False
-        self._left += 1
-        self._unled_since = now
-        self._next(partition, asked)
-        return False
+    def _look_on(self, partition: int, asked: str) -> None:
+        known = self.all()
+        at = self._looks.get(partition, 0) % len(known)
+        if known[at] == asked:
+            self._looks[partition] = (at + 1) % len(known)
+            self.changes += 1

@@ -6,8 +6,10 @@ This is frozen, and the same in every client and server: the vectors of proto/co
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from .. import errors
 from . import wire
 
 _ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -101,12 +103,19 @@ def new_id() -> str:
     return format_id(fresh())
 
 
-def task_place(spec: Any, partitions: int) -> int | None:
-    """Return the partition of a task and write its id there. None: the id names another partition than the rest."""
+def task_place(spec: Any, partitions: int, home: int = -1) -> int:
+    """Return the partition of a task, by its tag, else its unique key, else its id, and write its id there.
+
+    What says no place goes to home, below 0 to a random one. An id that names another partition is WrongPartition.
+    """
     if partitions <= 1:
+        spec.id = spec.id or new_id()
         return 0
-    text = spec.tag or spec.unique.key
-    home = text_place(text.encode(), partitions) if text else -1
+    by, text = "tag", spec.tag
+    if not text:
+        by, text = "unique.key", spec.unique.key
+    if text:
+        home = text_place(text.encode(), partitions)
     if not spec.id:
         if home < 0:
             home = wire.random_bits(32) % partitions
@@ -115,11 +124,13 @@ def task_place(spec: Any, partitions: int) -> int | None:
     n = parse_id(spec.id)
     if n is None:
         return max(home, 0)  # the server says what is wrong
-    if home < 0:
-        home = id_home(n, partitions)
-    if id_partition(n) not in (0, home):
-        return None
-    spec.id = format_id(with_partition(n, home))
+    if not text:
+        by, home = "random bits", id_home(n, partitions)
+    at = id_partition(n)
+    if at == 0:  # open, or of partition 0 already
+        spec.id = format_id(with_partition(n, home))
+    elif at != home:
+        raise errors.WrongPartition(f"names partition {at}, and the task's {by} partition {home}", field="id")
     return home
 
 
@@ -131,3 +142,135 @@ def id_place(text: str, partitions: int) -> int:
     if n is None or id_partition(n) >= partitions:
         return -1
     return id_partition(n)
+
+
+def create_place(spec: Any, partitions: int) -> int:
+    """Return where a task says that it belongs; below 0: nowhere."""
+    text = spec.tag or spec.unique.key
+    if text:
+        return text_place(text.encode(), partitions)
+    n = parse_id(spec.id)
+    return -1 if n is None else id_home(n, partitions)
+
+
+def range_place(r: Any, partitions: int) -> int:
+    """Return the partition of a range of keys: by a tag in braces that all of them begin with; below 0: several."""
+    if partitions <= 1:
+        return 0
+    first, last = getattr(r, "from"), r.to
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    shared = r.prefix or first[:same]
+    _, opened, rest = shared.partition(b"{")
+    tag, closed, _ = rest.partition(b"}")
+    return text_place(tag, partitions) if opened and closed and tag else -1
+
+
+def op_place(op: Any, partitions: int) -> int:
+    """Return the partition that an op says it belongs to; below 0: none, or it is for the server to judge."""
+    kind = op.WhichOneof("op")
+    m: Any = getattr(op, kind) if kind else None
+    if kind in ("kv_put", "kv_delete", "kv_check", "kv_add"):
+        return key_place(m.key, partitions)
+    if kind == "kv_delete_range":
+        return range_place(m, partitions)
+    if kind == "vector_upsert":
+        return key_place(m.point.id.encode(), partitions)
+    if kind == "vector_delete":
+        return key_place(m.id.encode(), partitions)
+    if kind == "task_create":
+        return create_place(m, partitions)
+    if kind in ("task_complete", "task_fail", "task_snooze"):
+        return id_place(m.task.id, partitions)
+    if kind == "task_cancel":
+        return id_place(m.id, partitions)
+    if kind == "ref_transaction":
+        return text_place((m.tag or m.repo).encode(), partitions)
+    return -1
+
+
+def first_place(checks: Sequence[Any], ops: Sequence[Any], partitions: int) -> int:
+    """Return the partition that the first part of a commit says; below 0: none does."""
+    for op in ops:
+        home = op_place(op, partitions)
+        if home >= 0:
+            return home
+    return key_place(checks[0].key, partitions) if checks else -1
+
+
+def commit_place(checks: Sequence[Any], ops: Sequence[Any], partitions: int, task: str) -> int:
+    """Return the one partition of a commit: that of the task whose fence or effects it has, else of its first part.
+
+    Parts of another partition are WrongPartition; it names all ops that stray.
+    """
+    if partitions <= 1:
+        return 0
+    if task:
+        home = id_place(task, partitions)
+        if home < 0:
+            return 0  # the server says that there is no such lease
+    else:
+        home = first_place(checks, ops, partitions)
+    strays = [(i, p) for i, op in enumerate(ops) if (p := op_place(op, partitions)) not in (-1, home)]
+    if strays:
+        raise errors.WrongPartition(
+            f"outside the commit's partition {home}: " + ", ".join(f"ops[{i}] of partition {p}" for i, p in strays),
+            op=strays[0][0],
+            details={"ops": ",".join(str(i) for i, _ in strays)},
+        )
+    for i, c in enumerate(checks):
+        p = key_place(c.key, partitions)
+        if p != home:
+            raise errors.WrongPartition(
+                f"is of partition {p}, and the commit of partition {home}", op=-2 - i, field=f"conditions[{i}].key"
+            )
+    return max(home, 0)
+
+
+def create_in(spec: Any, checks: Sequence[Any], ops: Sequence[Any], partitions: int, task: str, at: int) -> None:
+    """Write the id of a task that op at of a commit creates: what says no place goes to the commit's partition."""
+    home = id_place(task, partitions) if task else first_place(checks, ops, partitions)
+    try:
+        task_place(spec, partitions, home)
+    except errors.WrongPartition as e:
+        e.op = at
+        raise
+
+
+RUN = 32  # tasks of a batch that nothing places go to one partition before the next one's turn: frames are fuller
+
+
+def spread(
+    specs: Sequence[Any], partitions: int, turn: int
+) -> tuple[dict[int, list[int]], dict[int, errors.MillraceError]]:
+    """Write the ids of tasks, and return their indexes by partition. Those that cannot be placed are in the second."""
+    homes: dict[int, list[int]] = {}
+    wrong: dict[int, errors.MillraceError] = {}
+    free = 0
+    for i, spec in enumerate(specs):
+        home = -1
+        if not (spec.id or spec.tag or spec.unique.key):
+            home = (turn + free // RUN) % partitions
+            free += 1
+        try:
+            homes.setdefault(task_place(spec, partitions, home), []).append(i)
+        except errors.WrongPartition as e:
+            e.field = f"tasks[{i}].{e.field}"
+            wrong[i] = e
+    return homes, wrong
+
+
+def together(specs: Sequence[Any], partitions: int, turn: int) -> int:
+    """Write the ids of tasks that are added all or none, and return their one partition; else WrongPartition."""
+    home = next((p for s in specs if (p := create_place(s, partitions)) >= 0), turn % partitions)
+    strays: list[str] = []
+    for i, spec in enumerate(specs):
+        try:
+            at = task_place(spec, partitions, home)
+            stray = at != home
+        except errors.WrongPartition:
+            at, stray = create_place(spec, partitions), True
+        if stray:
+            strays.append(f"tasks[{i}] of partition {at}")
+    if strays:
+        raise errors.WrongPartition(f"outside the batch's partition {home}: " + ", ".join(strays))
+    return home

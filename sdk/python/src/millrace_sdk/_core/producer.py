@@ -1,10 +1,10 @@
-"""The stream of a client's creates, commits and waits."""
+"""The stream of a client's creates, commits and waits to one partition."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import errors
@@ -24,8 +24,8 @@ class Call:
     """One create or commit of a caller that waits for it. Its state is the I/O thread's."""
 
     __slots__ = (
-        "answer", "at", "atomic", "began", "commit", "deadline", "done", "error", "first", "gone", "items", "key",
-        "size", "solo", "state", "tries", "unsure",
+        "answer", "at", "atomic", "began", "commit", "deadline", "done", "error", "first", "gone", "index", "items",
+        "key", "open", "partition", "parts", "size", "solo", "state", "tries", "unsure",
     )  # fmt: skip
 
     def __init__(self, items: list[bytes], *, commit: bool, atomic: bool, done: Callable[[Call], None]) -> None:
@@ -48,6 +48,46 @@ class Call:
         self.answer: Any = None  # the results of the specs, or that of the commit
         self.at: Any = None
         self.error: MillraceError | None = None
+        self.partition = 0
+        self.open: Unplaced | None = None  # what is placed once it is known how many partitions there are
+        self.index: list[int] | None = None  # where its items stand in the batch that it is of; None: as they are
+        self.parts: list[Call] | None = None  # what it was divided into, one for each partition
+
+    def left(self) -> bool:
+        """Note that the caller has left, and report whether the call had."""
+        self.gone = True
+        left = [p.left() for p in self.parts or ()]
+        return self.first is not None or any(left)
+
+    def outcomes(self) -> list[tuple[Any, MillraceError | None, Any]]:
+        """Return the result, the error and the place in the log of each item of a create that has ended."""
+        if self.parts is None:
+            answer = self.answer if self.answer is not None else [None] * len(self.items)
+            return [(r, self.error, self.at) for r in answer]
+        return in_order(self.parts, len(self.items))
+
+
+def in_order(calls: Sequence[Call], size: int) -> list[tuple[Any, MillraceError | None, Any]]:
+    """Return the outcomes of the items of a batch, which may have gone in several calls."""
+    out: list[tuple[Any, MillraceError | None, Any]] = [(None, None, None)] * size
+    at = 0
+    for c in calls:
+        for i, outcome in enumerate(c.outcomes()):
+            out[c.index[i] if c.index is not None else at] = outcome
+            at += 1
+    return out
+
+
+class Unplaced:
+    """What a call asks for, while it is not known how many partitions there are."""
+
+    __slots__ = ("commit", "free", "specs", "task")
+
+    def __init__(self, specs: Sequence[Any], free: Sequence[int], commit: Any = None, task: str = "") -> None:
+        self.specs = specs  # messages of tasks
+        self.free = free  # indexes of tasks, or of ops that create some, whose ids were not given
+        self.commit = commit  # or the message of a commit, under the lease of a task
+        self.task = task
 
 
 class _CreateFrame:
@@ -173,9 +213,9 @@ class Waiting:
 class Producer:
     """The role of a stream: creates and commits of all threads and loops, and the waits for tasks."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, partition: int = 0) -> None:
         self.engine = engine
-        self.session = Session(engine, self)
+        self.session = Session(engine, self, partition)
         self.creates: deque[Call] = deque()
         self.commits: deque[Call] = deque()
         self._gone = 0  # calls that ended in a queue, and lie there still
@@ -311,7 +351,26 @@ class Producer:
         if self._deadlines:
             self._set_timer(min(self._deadlines))
 
+    def take_open(self) -> list[Call]:
+        """Give away the calls that wait for the number of partitions."""
+        out: list[Call] = []
+        for queue in (self.creates, self.commits):
+            out += [c for c in queue if c.open is not None and c.state == QUEUED and c.first is None]
+            rest = [c for c in queue if c not in out]
+            queue.clear()
+            queue.extend(rest)
+        for c in out:
+            self._open.discard(c)
+            if c.key is not None:
+                self._unwatch(c)
+        return out
+
     # Waits.
+
+    def take_undecided(self) -> list[Waiting]:
+        """Give away the waits that came before the first answer of a server."""
+        out, self._undecided = self._undecided, []
+        return out
 
     def wait(self, w: Waiting) -> None:
         """Have a caller told of the end of a task."""
@@ -475,6 +534,7 @@ class Producer:
             n = more
         if not calls:
             return None
+        self.engine.turn_of_free += 1
         return wire.create_frame(seq, specs, calls[0].atomic), _CreateFrame(self, calls, n)
 
     def _leaves(self, c: Call, now: float) -> bool:

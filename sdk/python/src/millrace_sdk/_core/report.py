@@ -107,7 +107,9 @@ class Reporter:
                 return
             self._last = wire.monotonic()
             try:
-                await self._engine.call("TaskService/Report", r, wire.message("ReportResponse"), timeout)
+                home = self._t.lane.session.partition if self._t.lane is not None else 0
+                answer = wire.message("ReportResponse")
+                await self._engine.call("TaskService/Report", r, answer, timeout, place=lambda n: home)
             except MillraceError as e:
                 if e.outcome == "refused" and not e.ended_here:
                     self._unsent, self._ended = None, e

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from ..errors import MillraceError
 from . import faults, wire
 from .faults import StatusError
+from .silence import left_error
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -91,6 +92,9 @@ class Session:
         self.closing = False
         self.stopped: BaseException | None = None
         self.last_error: MillraceError | None = None
+        self.at = ""  # the address of the stream that is open, or opens
+        self.heard = 0.0  # when a frame came last
+        self.owed_since = 0.0  # when the first of the frames without an ack left
         self._stream: Stream | None = None
         self._goaway = False
         self._half_closed = False
@@ -109,12 +113,15 @@ class Session:
     def start(self, once: bool, on_fail: Callable[[MillraceError], None] | None = None) -> None:
         """Begin to serve. once ends the session at an error that opening again cannot mend, which on_fail is told."""
 
+        self.engine.silence.add(self)
+
         async def serve() -> None:
             try:
                 e = await self._run(once)
                 if e is not None and on_fail is not None:
                     on_fail(e)
             finally:
+                self.engine.silence.discard(self)
                 self.done.set()
                 if self._sweep is not None:
                     self._sweep.cancel()
@@ -127,6 +134,17 @@ class Session:
         if not self._writing and self.up:
             self._writing = True
             self.engine.io.loop.call_soon(self._write)
+
+    def owes(self) -> bool:
+        """Report whether the node owes an answer: an ack, or the welcome."""
+        return bool(self.frames) or not self.up
+
+    def leave(self) -> None:
+        """End the stream as if it had broken."""
+        if self._end is not None and not self._end.done():
+            self._end.set_result(left_error())
+            if self._stream is not None:
+                self._stream.cancel()
 
     def reauth(self, token: str) -> None:
         """Tell the open stream of a new token."""
@@ -246,6 +264,7 @@ class Session:
             return "", False, None
         engine = self.engine
         address, transport = engine.endpoint(self.partition)
+        self.at, self.owed_since = address, wire.monotonic()
         loop = engine.io.loop
         end: asyncio.Future[StatusError | None] = loop.create_future()
         self._end, self._welcome = end, loop.create_future()
@@ -276,9 +295,7 @@ class Session:
                     False,
                     StatusError(14, f"{address} did not answer within {WELCOME_WITHIN:.0f} s"),
                 )
-            refused = self._let_in(welcome.result(), address)
-            if refused is not None:
-                return address, False, refused
+            self._let_in(welcome.result(), address)
             if engine.token != token:
                 self._auth = engine.token
             self.up = True
@@ -286,30 +303,26 @@ class Session:
             return address, True, await end
         finally:
             self.up = False
+            self.at = ""
             self._stream = None
             if not end.done():
                 stream.cancel()
 
-    def _let_in(self, w: Any, address: str) -> StatusError | None:
-        if w.partitions > 1 and not self.engine.learned(w.partitions):
-            return StatusError(
-                12,
-                f"the namespace {self.engine.namespace} has {w.partitions} partitions: "
-                "this version of the library serves namespaces of one partition only",
-            )
-        self.engine.directory(self.partition, address, w.directory, w.nodes)
-        self.engine.reached(address)
+    def _let_in(self, w: Any, address: str) -> None:
+        self.engine.directory(address, w.directory, w.nodes)
+        self.engine.reached(self.partition, address)
+        self.engine.learned(w.partitions)
         n = w.limits
         d = DEFAULT_WINDOW
         self.limit = Window(n.unacked_items or d.items, n.unacked_bytes or d.bytes, n.unacked_commits or d.commits)
         self.waits_limit = n.waits or 4096
         self.features = frozenset(w.features)
         self.role.welcomed(w)
-        return None
 
     def _frames_came(self, end: asyncio.Future[StatusError | None], frames: list[Any]) -> None:
         if end is not self._end:
             return  # of a stream that was left
+        self.heard = wire.monotonic()
         try:
             self._take_frames(end, frames)
         except Exception:  # what was told is lost: another stream tells it again
@@ -334,7 +347,7 @@ class Session:
                 self.poke()
                 self.engine.io.loop.call_later(wire.GOAWAY_WITHIN, self._leave, end)
             elif kind == "directory":
-                self.engine.directory(self.partition, "", f.directory.partitions, f.directory.nodes)
+                self.engine.directory(self.at, f.directory.partitions, f.directory.nodes)
             elif kind is not None:
                 self.role.receive(f)
 
@@ -392,6 +405,8 @@ class Session:
                 return
             frame, out = made
             if out is not None:
+                if not self.frames:
+                    self.owed_since = wire.monotonic()
                 self.seq += 1
                 self.frames[self.seq] = out
                 n, u = out.size(), self.used

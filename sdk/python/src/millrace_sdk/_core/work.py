@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..errors import MillraceError
 from . import wire
 from .lane import OPEN, Attempt, Lane
+from .slots import Division
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -41,7 +42,7 @@ class Handlers(Protocol):
 
 
 class WorkerCore:
-    """Takes tasks and has them run, a bounded number at once. It runs once."""
+    """Takes tasks and has them run, a bounded number at once, over a lane for each partition. It runs once."""
 
     def __init__(
         self,
@@ -64,7 +65,8 @@ class WorkerCore:
         self.kinds = list(kinds)
         self.lease = lease
         self.drain_within = drain
-        self.lanes: list[Lane] = [Lane(self, 0)]
+        self.lanes: list[Lane] = [Lane(self, 0)]  # by partition; one until it tells how many there are
+        self.division = Division(self)
         self.drains = False
         self.over = False
         self._failed: MillraceError | None = None
@@ -80,7 +82,8 @@ class WorkerCore:
         """Take tasks until stop, then drain. It raises the error of a server that refuses the stream for good."""
         self.engine.workers.append(self)
         try:
-            self.lanes[0].session.start(True, self._lane_failed)
+            self._start(self.lanes[0])
+            self.widen()
             while not self._stop and self._failed is None:
                 self._changed.clear()
                 await self._changed.wait()
@@ -91,8 +94,19 @@ class WorkerCore:
         finally:
             self.over = True
             self.engine.workers.remove(self)
+            self.division.stop()
             for lane in self.lanes:
                 lane.stop_timers()
+
+    def _start(self, lane: Lane) -> None:
+        lane.session.start(True, lambda e: self._lane_failed(lane, e))
+
+    def widen(self) -> None:
+        """Have a lane for each partition that is known."""
+        while len(self.lanes) < self.engine.partitions and not self._stop and not self.over:
+            lane = Lane(self, len(self.lanes))
+            self.lanes.append(lane)
+            self._start(lane)
 
     def stop(self) -> None:
         """Begin to drain; a second call gives everything back at once."""
@@ -112,14 +126,23 @@ class WorkerCore:
         for lane in self.lanes:
             lane.session.stop()
 
-    def _lane_failed(self, e: MillraceError) -> None:
-        self._failed = e
+    def _lane_failed(self, lane: Lane, e: MillraceError) -> None:
+        """Take in that a lane ended for good: so does the worker; one that drains already finishes the others."""
+        if self.drains and len(self.lanes) > 1:
+            self._missed += len(lane.held)
+            self._lose(lane, "lost")
+        else:
+            self._failed = e
         self._changed.set()
 
     # What lanes and handlers say.
 
-    def came_up(self) -> None:
+    def came_up(self, lane: Lane) -> None:
         """Take in that a lane is served."""
+        if self.engine.partitions > 1:
+            self.widen()
+            lane.share.up = True
+            self.division.balance()
 
     def begin(self, attempts: list[Attempt]) -> None:
         """Give attempts to the handlers."""
@@ -130,6 +153,8 @@ class WorkerCore:
                     self._line(t, "deliver", ledger.now(), None, None)
         if self.helper is not None:
             self.helper.hold(attempts)
+        if len(self.lanes) > 1:
+            attempts = self.division.admit(attempts)
         self.handlers.begin(attempts)
 
     def finished(self, t: Attempt) -> None:
@@ -157,6 +182,8 @@ class WorkerCore:
             t.release()
         if t.lane is not None:
             t.lane.settle(t)
+        if self.division.waiting:
+            self.division.pump()
 
     def cancel(self, t: Attempt, reason: str) -> None:
         """Take in that a task's cancel was asked for, which may be told several times."""
@@ -184,6 +211,8 @@ class WorkerCore:
         """Take in that nothing more is to be done for an attempt."""
         if self.helper is not None:
             self.helper.forget(t)
+        if len(self.lanes) > 1:
+            self.division.freed()
         if self.drains:
             self._changed.set()
 
@@ -237,7 +266,7 @@ class WorkerCore:
                 self._give_back()
                 await self._drained(wire.RELEASE_WITHIN, patient=False)
         await asyncio.gather(*(lane.session.drain(CLOSE_WITHIN) for lane in self.lanes))
-        left = self._held()
+        left = self._held() + self._missed
         self._finish("stopped")
         if left:
             self.engine.log.warning("%d tasks were not settled before the end", left)
@@ -268,10 +297,14 @@ class WorkerCore:
         """End what is left."""
         self.over = True
         for lane in self.lanes:
-            for t in list(lane.held.values()):
-                t.lost = True
-                if t.stage == OPEN and not t.take():
-                    self.handlers.outlived(1)
-                    self.handlers.end(t, why, "")
-            lane.held.clear()
-            lane.stop_timers()
+            self._lose(lane, why)
+
+    def _lose(self, lane: Lane, why: str) -> None:
+        """End the attempts of a lane: nothing can be settled on it any more."""
+        for t in list(lane.held.values()):
+            t.lost = True
+            if t.stage == OPEN and not t.take():
+                self.handlers.outlived(1)
+                self.handlers.end(t, why, "")
+        lane.held.clear()
+        lane.stop_timers()
