@@ -20,6 +20,7 @@ class Stream:
 
     def __init__(self, frames: Iterator[Any], context: Any) -> None:
         self._context = context
+        self.hello: Any = None  # for a test that looks at it later
         self._in: queue.Queue[Any] = queue.Queue()
         self._out: queue.Queue[Any] = queue.Queue()
         threading.Thread(target=self._read, args=(frames,), daemon=True).start()
@@ -41,6 +42,10 @@ class Stream:
             name = f.WhichOneof("frame")
             if kind is None or kind == name:
                 return getattr(f, name)
+
+    def frame(self, within: float = WITHIN) -> Any:
+        """Return the next frame."""
+        return self._in.get(timeout=within)
 
     def quiet(self, seconds: float = 0.2) -> bool:
         """Report whether no frame comes for a while."""
@@ -76,8 +81,12 @@ class Stream:
     def greet(self, **welcome: Any) -> Any:
         """Take Hello, answer with Welcome, and return the Hello."""
         hello = self.recv("hello")
-        self.send(welcome={"partitions": 1} | welcome)
+        self.welcome(**welcome)
         return hello
+
+    def welcome(self, **welcome: Any) -> None:
+        """Answer with Welcome."""
+        self.send(welcome={"partitions": 1} | welcome)
 
 
 class Fake:
