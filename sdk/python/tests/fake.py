@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
@@ -24,6 +25,7 @@ class Stream:
         self._in: queue.Queue[Any] = queue.Queue()
         self._out: queue.Queue[Any] = queue.Queue()
         threading.Thread(target=self._read, args=(frames,), daemon=True).start()
+        context.add_callback(self.end)  # the thread that serves it must not outlive the stream
 
     def _read(self, frames: Iterator[Any]) -> None:
         try:
@@ -35,8 +37,9 @@ class Stream:
 
     def recv(self, kind: str | None = None, within: float = WITHIN) -> Any:
         """Return the content of the next frame; with a kind, of the next one of that kind. None: the client closed."""
+        end = time.monotonic() + within
         while True:
-            f = self._in.get(timeout=within)
+            f = self._in.get(timeout=max(end - time.monotonic(), 0))
             if f is None:
                 return None
             name = f.WhichOneof("frame")

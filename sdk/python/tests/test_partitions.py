@@ -411,6 +411,33 @@ def test_a_caller_that_leaves_a_divided_batch(nodes: Any) -> None:
     asyncio.run(run())
 
 
+def test_an_id_of_the_client_stays_as_it_is(nodes: Any, dial: Any) -> None:
+    ns = nodes(1, 0, 0)
+    c = dial(ns)
+    call = Background(lambda: note.add(c, "x", tag=tag_in(1, 2), id=c.new_id(tag=tag_in(1, 2))))
+    ns.stream(0, 0)
+    s = ns.stream(0, 1)
+    frame = s.recv("create")
+    created(s, frame)
+    call.end()
+    for given in ({"tag": tag_in(0, 2)}, {"unique": tag_in(1, 2)}, {}):
+        id = c.new_id(**given)
+        spec = wire.TaskSpec(id=id, tag=given.get("tag", ""))
+        spec.unique.key = given.get("unique", "")
+        place.task_place(spec, 2)
+        assert spec.id == id
+
+    async def run() -> str:
+        async with mr.AsyncClient(ns.all[0].url, token="secret", timeout=WITHIN) as a:
+            return await a.new_id(tag=tag_in(1, 2))
+
+    call = Background(lambda: asyncio.run(run()))
+    s = ns.stream(0, 0)
+    assert s.recv() is None
+    s.end()
+    assert place.id_place(call.end(), 2) == 1
+
+
 # Nodes that are gone, silent, or know of no leader.
 
 
@@ -573,7 +600,9 @@ class Windows:
 
     def take(self, partition: int, until: Callable[[int], bool]) -> int:
         """Take frames of a stream until its window is as wanted."""
+        end = wire.monotonic() + WITHIN
         while not until(self.now[partition]):
+            assert wire.monotonic() < end, self.now
             f = self.streams[partition].frame()
             kind = f.WhichOneof("frame")
             if kind in ("subscribe", "slots"):

@@ -9,7 +9,19 @@ from typing import Any, Generic, TypeVar
 
 from ._core import base, engine, loop, wire
 from ._core.producer import Call, Waiting
-from .client import _CLOSE_WITHIN, _abandon, _forget, _late, _nothing, _submit, _wait, mark, of_task, task_result
+from .client import (
+    _CLOSE_WITHIN,
+    _abandon,
+    _forget,
+    _id_of,
+    _late,
+    _nothing,
+    _submit,
+    _wait,
+    mark,
+    of_task,
+    task_result,
+)
 from .errors import MillraceError
 from .job import Job
 from .kv import AsyncKeyspace
@@ -178,6 +190,15 @@ class AsyncClient(base.BaseClient):
     def handle(self, job: Job[Any, R], id: str) -> AsyncHandle[R]:
         """Return the handle of a task that was added elsewhere."""
         return AsyncHandle(self, job, id, False)
+
+    async def new_id(self, *, tag: str = "", unique: str = "") -> str:
+        """Make an id for a task of that tag, or unique key: the task has it as it is, whatever partition it goes to.
+
+        The first time it waits for the server, in a namespace of one partition too.
+        """
+        if self._partitions() == 0:
+            await self._await(lambda e: e.learn(self._options.timeout), _nothing)
+        return _id_of(tag, unique, self._partitions())
 
     def tx(self) -> AsyncTx:
         """Begin a transaction."""

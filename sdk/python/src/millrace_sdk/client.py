@@ -198,6 +198,13 @@ class Client(base.BaseClient):
         """Return the handle of a task that was added elsewhere."""
         return Handle(self, job, id, False)
 
+    def new_id(self, *, tag: str = "", unique: str = "") -> str:
+        """Make an id for a task of that tag, or unique key: the task has it as it is, whatever partition it goes to.
+
+        The first time it waits for the server, in a namespace of one partition too.
+        """
+        return _id_of(tag, unique, self._learn())
+
     def tx(self) -> Tx:
         """Begin a transaction."""
         return Tx(self)
@@ -240,6 +247,13 @@ class _Then:
 
     def __call__(self, c: Call) -> None:
         self.f(c, self.before)
+
+
+def _id_of(tag: str, unique: str, partitions: int) -> str:
+    spec = wire.TaskSpec(tag=tag)
+    spec.unique.key = unique
+    place.task_place(spec, partitions)
+    return str(spec.id)
 
 
 def of_task(id: str) -> Callable[[int], int]:

@@ -50,7 +50,8 @@ class BaseClient:
                 made = engines.Engine(io, self._options)
                 made.token = self._token
                 if self._eng is not None:
-                    made.learned(self._eng.partitions)
+                    if self._eng.partitions:
+                        made.learned(self._eng.partitions)
                     loop.drop(self._eng)
                 self._eng = made
                 io.closers.add(self)
