@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import queue
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -758,3 +762,33 @@ def test_a_lane_that_is_refused_while_others_drain(nodes: Any, dial: Any) -> Non
     settled(streams[0], streams[0].recv("settle"))
     streams[0].end()
     w.run.end()
+
+
+def test_the_helper_renews_at_the_leader_of_each_partition(nodes: Any) -> None:
+    ns = nodes(2, 0, 1)
+    renewed: queue.Queue[tuple[int, list[str]]] = queue.Queue()
+
+    def play(node: int) -> None:
+        def heartbeat(request: bytes, context: Any) -> bytes:
+            m = wire.message("HeartbeatRequest").FromString(request)
+            renewed.put((node, [i.id for i in m.items]))
+            out: bytes = wire.message("HeartbeatResponse")(results=[{} for _ in m.items]).SerializeToString()
+            return out
+
+        ns.all[node].calls["Heartbeat"] = heartbeat
+
+    play(0)
+    play(1)
+    where = {"addresses": [f.url for f in ns.all], "tls": False, "roots": "", "stall": 60.0, "metadata": []}
+    lines = [f"!{json.dumps(where)}", "+a 1 600 0", "+b 2 600 1", "+c 3 600 1"]  # and then no beat
+    p = subprocess.Popen([sys.executable, "-m", "millrace_sdk._renew"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert p.stdin is not None and p.stdout is not None
+    with p, p.stdin:
+        assert p.stdout.readline() == b"ready\n"
+        p.stdin.write(("\n".join(lines) + "\n").encode())
+        p.stdin.flush()
+        got: set[tuple[int, str]] = set()
+        while len(got) < 3:
+            node, ids = renewed.get(timeout=WITHIN)
+            got |= {(node, id) for id in ids}
+    assert got == {(0, "a"), (1, "b"), (1, "c")}

@@ -98,10 +98,11 @@ class BaseClient:
         n = self._partitions()
         if n > 1:
             return self._create_placed(specs, n, atomic, done)
-        free = [i for i, spec in enumerate(specs) if not spec.id]
-        for i in free:
-            specs[i].id = place.new_id()
-        return self._gather(specs, atomic, done, free if n == 0 else None)
+        free = [i for i, spec in enumerate(specs) if not spec.id] if n == 0 else None
+        for spec in specs:
+            if not spec.id:
+                spec.id = place.new_id()
+        return self._gather(specs, atomic, done, free)
 
     def _create_placed(
         self, specs: Sequence[Any], partitions: int, atomic: bool, done: Callable[[Call], None]
