@@ -1,9 +1,13 @@
 package millrace
 
 import (
+	"bytes"
 	"encoding/json"
+	"flag"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,6 +23,49 @@ func vectors(t *testing.T, name string, into any) {
 	}
 	if err := json.Unmarshal(b, into); err != nil {
 		t.Fatalf("%s: %v", name, err)
+	}
+}
+
+var update = flag.Bool("update", false, "write the vectors again")
+
+// checkVectors holds a file of proto/conformance to what this package makes of the cases: with -update it is written.
+func checkVectors(t *testing.T, name, about string, parts map[string][]any) {
+	t.Helper()
+	var b bytes.Buffer
+	line := func(v any) {
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(v); err != nil {
+			t.Fatal(err)
+		}
+		b.Truncate(b.Len() - 1)
+	}
+	b.WriteString("{\n  \"about\": ")
+	line(about)
+	for _, part := range slices.Sorted(maps.Keys(parts)) {
+		b.WriteString(",\n  \"" + part + "\": [")
+		for i, v := range parts[part] {
+			if i > 0 {
+				b.WriteString(",")
+			}
+			b.WriteString("\n    ")
+			line(v)
+		}
+		b.WriteString("\n  ]")
+	}
+	b.WriteString("\n}\n")
+	path := filepath.Join("..", "..", "proto", "conformance", name)
+	if *update {
+		if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	have, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(have, b.Bytes()) {
+		t.Errorf("%s differs from what the tests make: run this test with -update, and look at what has changed", name)
 	}
 }
 

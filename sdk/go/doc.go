@@ -39,6 +39,7 @@
 //   - Namespaces and partitions: Client.CreateNamespace, Tag, JobOf.AddMany (Partitions).
 //   - Connect and stop: Dial, Client.SetToken, Transport, Worker.Run, Client.Close.
 //   - Errors and tests: Error, OutcomeOf, RunHandler.
+//   - Receive webhooks: VerifyWebhook.
 //
 // # How it works
 //

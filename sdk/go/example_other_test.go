@@ -6,8 +6,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"strings"
 	"time"
 
 	millrace "github.com/millrace/millrace/sdk/go"
@@ -148,6 +152,27 @@ func ExampleRepo_Update() {
 	_, err := repo.Update(ctx, millrace.VerifyRef("refs/heads/main", pushed), millrace.PointRef("refs/heads/current", "refs/heads/main"))
 	fmt.Println(errors.Is(err, millrace.ErrPrecondition), must(repo.Get(ctx, "refs/heads/current")).Target)
 	// Output: true refs/heads/v1
+}
+
+// A receiver checks the bytes of the body as they came, before they are parsed.
+func ExampleVerifyWebhook() {
+	secrets := []string{"whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="} // two of them while the sender changes its secret
+	receive := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		if err == nil {
+			err = millrace.VerifyWebhook(r.Header, body, secrets...)
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.WriteHeader(http.StatusNoContent) // the header webhook-id tells whether it was here before
+	}
+
+	w := httptest.NewRecorder()
+	receive(w, httptest.NewRequest(http.MethodPost, "/hook", strings.NewReader("{}")))
+	fmt.Println(w.Code, strings.TrimSpace(w.Body.String()))
+	// Output: 400 HEADER_MISSING: webhook-id: the header is missing
 }
 
 // Points are vectors with a payload. A search finds the nearest ones of those that pass its gate and its filter.
