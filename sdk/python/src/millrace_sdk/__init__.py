@@ -40,6 +40,7 @@ from .job import AddOptions, Job, TaskOptions, job
 from .task import Signal, Task
 from .tx import Changes, Effects
 from .types import At, Committed, KVItem, QueueStats, Retry, TaskInfo, Unique
+from .webhook import WebhookError, verify_webhook
 from .worker import Health, Settled, Worker
 
 __version__ = "0.1.0"
@@ -93,10 +94,12 @@ __all__ = [
     "Unauthenticated",
     "Unavailable",
     "Unique",
+    "WebhookError",
     "Worker",
     "WrongPartition",
     "WrongState",
     "job",
     "new_id",
     "outcome_of",
+    "verify_webhook",
 ]
