@@ -49,6 +49,7 @@ it.skipIf(!binary)("runs the guide (skipped where MILLRACE_BIN names no server)"
 	expect(lines).toContain("PRECONDITION_FAILED 0 refused");
 	expect(lines).toContain("dead fatal");
 	expect(lines).toContain("complete u?w=300 3");
+	expect(lines).toContain("HEADER_MISSING: webhook-id: the header is missing");
 });
 
 it.skipIf(!binary)("runs the README (skipped where MILLRACE_BIN names no server)", async () => {
