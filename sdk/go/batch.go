@@ -42,7 +42,7 @@ func (j *JobOf[A, R]) HandleBatch(w *Worker, n int, fn func(ctx context.Context,
 		var at []int // of given in tasks
 		for i, t := range tasks {
 			var a A
-			if err := decode(codec, t.Payload, &a); err != nil {
+			if err := decode(codec, t.Payload, t.ContentType, &a); err != nil {
 				failed[i] = Fatal(invalidArgsError{err})
 				continue
 			}

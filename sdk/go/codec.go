@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Codec turns arguments and results into bytes and back.
@@ -48,8 +49,9 @@ func encode(c Codec, v any) ([]byte, string, error) {
 	return b, c.ContentType(), nil
 }
 
-// decode is the reverse of encode; v is a pointer. Of no bytes a codec makes the zero value.
-func decode(c Codec, data []byte, v any) error {
+// decode is the reverse of encode; v is a pointer. Of no bytes a codec makes the zero value. The type of v decides how data is read, and
+// where it is any, contentType does.
+func decode(c Codec, data []byte, contentType string, v any) error {
 	switch x := v.(type) {
 	case *[]byte:
 		*x = data
@@ -60,6 +62,16 @@ func decode(c Codec, data []byte, v any) error {
 	case *json.RawMessage:
 		*x = data
 		return nil
+	case *any:
+		switch media := mediaType(contentType); {
+		case media == "" || media == "application/json" || strings.HasSuffix(media, "+json") || media == mediaType(c.ContentType()):
+		case strings.HasPrefix(media, "text/"):
+			*x = string(data)
+			return nil
+		default:
+			*x = slices.Clone(data)
+			return nil
+		}
 	}
 	if len(data) == 0 {
 		return nil
@@ -68,4 +80,10 @@ func decode(c Codec, data []byte, v any) error {
 		return fmt.Errorf("decode %T: %w", v, err)
 	}
 	return nil
+}
+
+// mediaType returns a content type without its parameters.
+func mediaType(contentType string) string {
+	media, _, _ := strings.Cut(contentType, ";")
+	return strings.ToLower(strings.TrimSpace(media))
 }

@@ -59,7 +59,7 @@ func (h *Handle[R]) result(info *TaskInfo) (R, error) {
 	if info.State != Completed {
 		return out, &TaskError{ID: info.ID, State: info.State, Reason: info.Reason, Code: info.ErrorCode, Message: info.ErrorMessage}
 	}
-	if err := decode(h.codec, info.Result, &out); err != nil {
+	if err := decode(h.codec, info.Result, info.ResultType, &out); err != nil {
 		return out, fmt.Errorf("result of %s %s: %w", h.job, h.ID, err)
 	}
 	return out, nil

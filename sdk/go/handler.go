@@ -29,7 +29,7 @@ func (j *JobOf[A, R]) handler(d Codec, fn func(ctx context.Context, t *Task, arg
 	codec := j.codecOr(d)
 	return func(ctx context.Context, t *Task) ([]byte, string, error) {
 		var args A
-		if err := decode(codec, t.Payload, &args); err != nil {
+		if err := decode(codec, t.Payload, t.ContentType, &args); err != nil {
 			return nil, "", Fatal(invalidArgsError{err})
 		}
 		result, err := fn(ctx, t, args)

@@ -50,7 +50,7 @@ func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx conte
 	out.Err, out.Settle = err, t.at.Op()
 	switch x := t.at.Item().Outcome.(type) {
 	case *millracev1.SettleItem_Complete:
-		out.Err = decode(j.codecOr(JSON), result, &out.Result)
+		out.Err = decode(j.codecOr(JSON), result, contentType, &out.Result)
 		out.Effects, out.Checks = effectLines(t.fx), checkLines(t.fx)
 	case *millracev1.SettleItem_Fail:
 		if err == nil {

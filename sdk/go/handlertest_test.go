@@ -110,14 +110,14 @@ func TestCodecsPassBytesAndTextAsTheyAre(t *testing.T) {
 		t.Errorf("bytes: got %q as %s, %v", b, ct, err)
 	}
 	var s string
-	if b, ct, err := encode(JSON, "plain"); err != nil || string(b) != "plain" || ct != typeText || decode(JSON, b, &s) != nil || s != "plain" {
+	if b, ct, err := encode(JSON, "plain"); err != nil || string(b) != "plain" || ct != typeText || decode(JSON, b, ct, &s) != nil || s != "plain" {
 		t.Errorf("text: got %q as %s, %v", b, ct, err)
 	}
 	var v struct{ N int64 }
-	if err := decode(JSON, nil, &v); err != nil {
+	if err := decode(JSON, nil, "", &v); err != nil {
 		t.Errorf("no bytes: %v, want the zero value", err)
 	}
-	if err := decode(JSON, []byte("{"), &v); err == nil {
+	if err := decode(JSON, []byte("{"), "", &v); err == nil {
 		t.Error("half an object was decoded")
 	}
 	payload := []byte("mutable")

@@ -40,7 +40,8 @@ type taskSettings struct {
 }
 
 // Job declares a kind of task by its name, [A-Za-z0-9][A-Za-z0-9._:-]{0,127}. Its queue has the same name unless Queue
-// says otherwise. []byte, string and json.RawMessage are passed as they are, other types by a codec.
+// says otherwise. []byte, string and json.RawMessage are passed as they are, other types by a codec. What has the type any is
+// read by its content type: text as a string, JSON and what has the type of the codec by the codec, all else as []byte.
 func Job[A, R any](name string) *JobOf[A, R] {
 	return &JobOf[A, R]{settings: taskSettings{kind: name, queue: name}}
 }

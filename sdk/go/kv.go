@@ -37,7 +37,7 @@ func (v Value) String() string { return string(v.Bytes) }
 
 // Decode decodes the value into a pointer, as Put encoded it: bytes, text and json.RawMessage as they are, others by the client's
 // codec.
-func (v Value) Decode(into any) error { return decode(v.codec, v.Bytes, into) }
+func (v Value) Decode(into any) error { return decode(v.codec, v.Bytes, "", into) }
 
 // Get reads key. It sees every write that was acknowledged before. An absent key is ErrNotFound.
 func (k KV) Get(ctx context.Context, key string, opts ...ReadOption) (Value, error) {
