@@ -197,15 +197,22 @@ def encode_with(c: Codec[Any], value: Any) -> tuple[bytes, str]:
             return value.encode(), TEXT_TYPE
         if isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value), BYTES_TYPE
-        of = codec_of(Any if isinstance(value, (list, dict, tuple)) else type(value))
+        try:
+            of = codec_of(Any if isinstance(value, (list, dict, tuple)) else type(value))
+        except TypeError as e:
+            raise ConvertError(str(e)) from e
         return (convert.text(convert.dump(value)) if isinstance(of, AnyCodec) else of.encode(value)), JSON_TYPE
     return c.encode(value), c.content_type
 
 
 def decode_with(c: Codec[Any], data: bytes, content_type: str) -> Any:
     """Read a value; without a declared type, by that of its content."""
-    if isinstance(c, AnyCodec) and content_type and "json" not in content_type:
-        return data.decode() if content_type.startswith("text/") else data
+    if isinstance(c, AnyCodec) and content_type != JSON_TYPE:
+        media = content_type.partition(";")[0].strip().lower()
+        if media.startswith("text/"):
+            return data.decode()
+        if media and media != JSON_TYPE and not media.endswith("+json"):
+            return data
     return c.decode(data)
 
 

@@ -1,6 +1,6 @@
 """Values of dataclasses, TypedDicts and builtins as JSON, checked by their types.
 
-JSON is as Go's encoding/json writes it: bytes are base64, times are RFC 3339, numbers have any length.
+JSON is the value that Go's encoding/json writes: bytes are base64, times are RFC 3339, numbers have any length.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import decimal
 import enum
 import json
 import pathlib
+import re
 import types
 import typing
 import uuid
@@ -41,6 +42,8 @@ def dump(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.datetime):
         text = value.isoformat()
+        if value.tzinfo is None:
+            raise ConvertError(f"the time {text} must have a time zone: other machines may have another one")
         return text[:-6] + "Z" if text.endswith("+00:00") else text
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
@@ -75,10 +78,19 @@ def text(value: Any) -> bytes:
         raise ConvertError(str(e)) from e
 
 
+def _constant(name: str) -> Any:
+    raise ConvertError(f"it must be JSON, which has no {name}")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_constant)
+
+
 def parse(data: bytes) -> Any:
-    """Read JSON."""
+    """Read JSON, which is UTF-8."""
     try:
-        return json.loads(data)
+        return _DECODER.decode(data.decode())
+    except ConvertError:
+        raise
     except (ValueError, RecursionError) as e:
         raise ConvertError(f"it must be JSON: {e}") from e
 
@@ -164,7 +176,12 @@ def _parsed(of: Callable[[str], Any], want: str) -> Load:
     return load
 
 
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+
+
 def _datetime(s: str) -> datetime.datetime:
+    if not _RFC3339.fullmatch(s):
+        raise ValueError
     if s.endswith(("Z", "z")):
         s = s[:-1] + "+00:00"
     head, dot, rest = s.partition(".")
