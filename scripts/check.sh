@@ -37,11 +37,12 @@ step() { # name, command...
 
 unchanged() { # generated code equals what would be generated now
 	cp -R gen "$bin/gen"
-	cp sdk/python/src/millrace_sdk/_core/contract.binpb "$bin/contract.binpb"
+	cp sdk/python/src/millrace_sdk/_core/{contract.binpb,rest.json} "$bin/"
 	cp -R sdk/typescript/src/gen "$bin/typescript"
 	cp NOTICE "$bin/NOTICE"
 	scripts/generate.sh || return 1
 	diff -r "$bin/gen" gen && cmp "$bin/contract.binpb" sdk/python/src/millrace_sdk/_core/contract.binpb &&
+		diff "$bin/rest.json" sdk/python/src/millrace_sdk/_core/rest.json &&
 		diff -r "$bin/typescript" sdk/typescript/src/gen && diff "$bin/NOTICE" NOTICE
 }
 

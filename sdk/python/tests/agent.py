@@ -488,8 +488,6 @@ class Agent:
         return await f(c)
 
     async def do_open(self, c: dict[str, Any]) -> Any:
-        if c.get("transport", "auto") == "rest":
-            raise Unsupported("rest")
         self.opened = c
         self.client = self.make()
         return {}
@@ -499,6 +497,8 @@ class Agent:
         given: dict[str, Any] = {"namespace": c.get("namespace"), "token": c.get("token"), "ledger": c.get("ledger")}
         if "timeout_ms" in c:
             given["timeout"] = c["timeout_ms"] / 1000
+        if "transport" in c:
+            given["transport"] = {"grpc": "stream"}.get(c["transport"], c["transport"])
         url = c.get("address") or ",".join(c["addresses"])
         return (mr.AsyncClient if self.is_async else mr.Client)(url, tls=False, **given)
 

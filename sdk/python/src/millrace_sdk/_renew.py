@@ -12,6 +12,8 @@ import json
 import os
 import threading
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 _TICK = 0.05  # seconds
@@ -80,6 +82,9 @@ class Helper:
         found = self._calls.get(address)
         if found is None:
             s = self._server
+            if s.get("rest"):
+                self._calls[address] = found = _over_rest(s)
+                return found
             options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 1000)]
             if s.get("tls"):
                 roots = s["roots"].encode() if s.get("roots") else None
@@ -87,7 +92,7 @@ class Helper:
             else:
                 channel = grpc.insecure_channel(address, options)
             answer = wire.message("HeartbeatResponse").FromString
-            found = channel.unary_unary("/millrace.v1.TaskService/Heartbeat", None, answer)
+            found = channel.unary_unary("/millrace.v1.TaskService/Heartbeat", None, answer).future
             self._calls[address] = found
         return found
 
@@ -103,16 +108,18 @@ class Helper:
             for id, token in leases:
                 request.items.add(id=id, token=int(token))
             to = self._to(addresses[min(partition, len(addresses) - 1)])
-            calls.append((leases, to.future(request.SerializeToString(), timeout=_CALL, metadata=metadata)))
+            calls.append((leases, to(request.SerializeToString(), timeout=_CALL, metadata=metadata)))
         for leases, call in calls:
             self._renewed(leases, call)
 
     def _renewed(self, leases: list[tuple[str, str]], call: Any) -> None:
         import grpc
 
+        from ._core.faults import StatusError
+
         try:
             got = call.result()
-        except grpc.RpcError:
+        except (grpc.RpcError, StatusError):
             with self._lock:  # tried again until the lease ends
                 for key in leases:
                     if key in self._leases:
@@ -129,7 +136,7 @@ class Helper:
         # Imported before the parent needs it, which waits for this line.
         import grpc  # noqa: F401
 
-        from ._core import wire  # noqa: F401
+        from ._core import rest, wire  # noqa: F401
 
         os.write(1, b"ready\n")
         threading.Thread(target=self.read, daemon=True).start()
@@ -138,6 +145,34 @@ class Helper:
             due = self.due()
             if due and self._server:
                 self.renew(due)
+
+
+def _over_rest(server: dict[str, Any]) -> Callable[..., Any]:
+    """Return the call of a heartbeat by a request of REST."""
+    from ._core import restjson, web, wire
+    from ._core.rest import RestTransport
+
+    url, roots = server["rest"], server["roots"].encode() if server.get("roots") else None
+    scheme, _, host = url.partition("://")
+    dialer = web.Dialer(lambda _: scheme == "https", roots)
+
+    def call(request: bytes, timeout: float, metadata: Sequence[tuple[str, str]]) -> Any:
+        m = wire.message("HeartbeatRequest").FromString(request)
+        q = RestTransport.caller(metadata).request(restjson.prepare("TaskService/Heartbeat", m))
+        a = dialer.send(host, q, web.Job(), timeout)
+        if not a.ok:
+            raise a.refusal()
+        got = wire.message("HeartbeatResponse")()
+        a.read(got)
+        return got
+
+    # A thread for each partition that waits: they are renewed at the same time.
+    pool = ThreadPoolExecutor(8, thread_name_prefix="millrace-renew")
+
+    def start(request: bytes, timeout: float, metadata: Sequence[tuple[str, str]]) -> Future[Any]:
+        return pool.submit(call, request, timeout, metadata)
+
+    return start
 
 
 if __name__ == "__main__":

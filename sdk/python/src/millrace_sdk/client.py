@@ -90,6 +90,10 @@ class Client(base.BaseClient):
     The first call connects. tls is True, or the certificates of authorities as PEM; it is the default beyond loopback
     addresses. timeout is that of each call, in seconds. It may be used by many threads, and after a fork: the child
     gets sessions of its own.
+
+    transport is "stream" for gRPC alone, "rest" for REST alone, or "auto", the default: REST while something on the way
+    lets no gRPC through. rest_url (host:port, or several) is where REST is, by default at url, and at port 7080 of the
+    same host if url has port 7081. The variables are MILLRACE_TRANSPORT and, with MILLRACE_URL, MILLRACE_REST_URL.
     """
 
     def __enter__(self) -> Client:

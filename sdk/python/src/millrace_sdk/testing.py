@@ -405,6 +405,7 @@ class DevServer:
     token: str
     pid: int
     directory: pathlib.Path
+    rest_url: str = ""  # host:port of REST
 
     def client(self, **options: Any) -> Client:
         """Return a client of the server."""
@@ -427,13 +428,24 @@ def dev_server(binary: str | None = None, *, timeout: float = 20.0) -> Iterator[
     with tempfile.TemporaryDirectory(prefix="millrace-") as name:
         base = pathlib.Path(name)
         ready, token = base / "ready", base / "token"
-        command = [program, "serve", "--dev", "--data", str(base / "data"), "--listen", "127.0.0.1:0", "--http", "off"]
-        command += ["--admin", "off", "--ready-file", str(ready), "--token-file", str(token), "--grace", "1s"]
+        command = [program, "serve", "--dev", "--data", str(base / "data"), "--listen", "127.0.0.1:0"]
+        command += [
+            "--http",
+            "127.0.0.1:0",
+            "--admin",
+            "off",
+            "--ready-file",
+            str(ready),
+            "--token-file",
+            str(token),
+            "--grace",
+            "1s",
+        ]
         with open(base / "log", "wb") as log:
             p = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
         try:
             told = _await_ready(p, ready, base / "log", timeout)
-            yield DevServer(told["grpc"], token.read_text().strip(), p.pid, base)
+            yield DevServer(told["grpc"], token.read_text().strip(), p.pid, base, told["http"])
         finally:
             p.terminate()
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 from .. import errors
 from ..errors import MillraceError
@@ -31,8 +31,10 @@ class BaseClient:
         timeout: float | None = 30.0,
         ledger: IO[Any] | str | None = None,
         logger: logging.Logger | None = None,
+        transport: Literal["auto", "stream", "rest"] | None = None,
+        rest_url: str | None = None,
     ) -> None:
-        self._options = engines.options(url, token, namespace, tls, timeout, ledger, logger)
+        self._options = engines.options(url, token, namespace, tls, timeout, ledger, logger, transport, rest_url)
         self._token = self._options.token
         self._eng: engines.Engine | None = None
         self._closed = False
@@ -60,6 +62,13 @@ class BaseClient:
     def _partitions(self) -> int:
         """Return how many partitions the namespace has; 0: no server has said so yet."""
         return self._eng.partitions if self._eng is not None else 0
+
+    @property
+    def transport(self) -> Literal["stream", "rest"]:
+        """How the client speaks to its server now: over gRPC with streams, or over REST."""
+        e = self._eng
+        over_rest = self._options.transport == "rest" if e is None else e.ways.rest is not None
+        return "rest" if over_rest else "stream"
 
     def abandon(self) -> None:
         """End all streams without waiting for anything: the process ends."""

@@ -21,6 +21,7 @@ from .producer import Call
 from .producers import Producers
 from .silence import Silence
 from .transport import GrpcTransport, Transport
+from .ways import MODES, Ways, rest_hosts
 
 WAITS_PER_CONNECTION = 900  # calls that one connection carries at once
 _HOPS = 3  # how often in a row a call goes to the leader that an error names, without a wait
@@ -40,6 +41,12 @@ class Options:
     logger: logging.Logger = log
     plain: bool = False  # plain text may go anywhere
     connect: Callable[[IOLoop, str], Transport] | None = field(default=None, compare=False)
+    transport: str = "stream"  # one of MODES
+    rest: tuple[str, ...] = ()  # host:port of the places where REST may be
+
+    def secure(self, address: str) -> bool:
+        """Report whether TLS is spoken at a place of REST."""
+        return bool(self.tls) or not (self.plain or _local(address))
 
 
 def options(
@@ -50,20 +57,24 @@ def options(
     timeout: float | None,
     ledger_to: Any,
     logger: logging.Logger | None,
+    transport: str | None = None,
+    rest_url: str | None = None,
 ) -> Options:
     """Apply what was given over the environment."""
     text = url or os.environ.get("MILLRACE_URL") or "127.0.0.1:7081"
     addresses = tuple(a.strip() for a in text.split(","))
-    for a in addresses:
-        host, colon, port = a.rpartition(":")
-        if not colon or not host or not port.isdigit():
-            raise errors.InvalidArgument(f"address {a!r} must be host:port", field="url")
+    rest = rest_hosts(rest_url or ("" if url else os.environ.get("MILLRACE_REST_URL", "")), addresses)
+    for name, places in (("url", addresses), ("rest_url", rest)):
+        for a in places:
+            host, colon, port = a.rpartition(":")
+            if not colon or not host or not port.isdigit():
+                raise errors.InvalidArgument(f"address {a!r} must be host:port", field=name)
     word = (token if token is not None else os.environ.get("MILLRACE_TOKEN", "")).strip()
     if any(not "!" <= c <= "~" for c in word):
         raise errors.InvalidArgument("the token must be one word of ASCII", field="token")
-    way = os.environ.get("MILLRACE_TRANSPORT", "auto")
-    if way == "rest":
-        raise errors.InvalidArgument("REST is not supported by this version", field="transport", reason="not_supported")
+    way = transport or os.environ.get("MILLRACE_TRANSPORT") or "auto"
+    if way not in MODES:
+        raise errors.InvalidArgument(f"transport {way!r} must be one of {', '.join(MODES)}", field="transport")
     plain = tls is not None and not tls
     if tls is None:
         tls = not all(_local(a) for a in addresses)
@@ -75,7 +86,9 @@ def options(
         timeout,
         ledger.make(ledger_to),
         logger or log,
-        plain,
+        transport=way,
+        rest=tuple(rest),
+        plain=plain,
     )
 
 
@@ -102,6 +115,7 @@ class Engine:
         self.log = o.logger
         self.leaders = Leaders(o.addresses, self.allows)
         self.silence = Silence(self)
+        self.ways = Ways(self)
         self.closed = False
         self.partitions = 0  # of the namespace; 0: not known yet
         self.turn_of_free = wire.random_bits(16)  # modulo partitions: where tasks go that say no place
@@ -140,6 +154,8 @@ class Engine:
 
     def endpoint(self, partition: int) -> tuple[str, Transport]:
         """Return where the partition is, as far as is known."""
+        if self.ways.rest is not None:
+            return self.ways.rest
         address = self.leaders.address(partition)
         return address, self.transport(address)
 
@@ -173,7 +189,9 @@ class Engine:
 
     def reached(self, partition: int, address: str) -> None:
         """Take in that a server has let a session in."""
-        self.leaders.reached(partition, address)
+        if not self.ways.is_rest(address):
+            self.leaders.reached(partition, address)
+        self.ways.answered(address)
         if self._outage:
             self.log.warning("connected to %s again", address)
             self._outage = 0.0
@@ -222,16 +240,26 @@ class Engine:
             if self.closed:
                 raise faults.closed()
             partition = self._partition(place)
-            address = named or self.leaders.address(partition)
-            transport = self.transport(address)
+            over_rest = self.ways.rest
+            if over_rest is not None:
+                address, transport = over_rest
+            else:
+                address = named or self.leaders.address(partition)
+                transport = self.transport(address)
             left = None if deadline is None else deadline - wire.monotonic()
             if left is not None and left <= 0:
                 raise _timed_out(unsure)
             run = transport.server_stream if stream else transport.unary
             try:
                 carried = run(method, raw, answer, self.metadata(), left)
-                return await (self.silence.call(address, carried) if owed else carried)
+                got = await (self.silence.call(address, carried) if owed and over_rest is None else carried)
+                self.ways.answered(address)
+                return got
             except StatusError as s:
+                unsent = self.ways.unsent(s)
+                if (repeat or unsent) and await self.ways.turned(address, s, left):
+                    unsure = unsure or not unsent
+                    continue
                 e = faults.from_status(s)
             if deadline is not None and wire.monotonic() >= deadline and e.code == "DEADLINE_EXCEEDED":
                 raise _timed_out(True)
@@ -268,6 +296,8 @@ class Engine:
         while True:
             if self.closed:
                 raise faults.closed()
+            if self.ways.rest is not None:
+                return (await self.call("TaskService/Wait", wire.message("WaitRequest")(id=id), answer, None)).task
             partition = self._partition(lambda n: id_place(id, n))
             address = self.leaders.address(partition)
             transport = self._wait_begins(address)
@@ -314,6 +344,7 @@ class Engine:
             return
         await self.producers.close(within)
         self.closed = True
+        self.ways.close()
         self.silence.stop()
         for _, transport, _ in self._waits:
             transport.close()
@@ -323,6 +354,7 @@ class Engine:
     def abandon(self) -> None:
         """End all streams without waiting for anything."""
         self.closed = True
+        self.ways.close()
         self.producers.stop()
         self.silence.stop()
         for w in list(self.workers):

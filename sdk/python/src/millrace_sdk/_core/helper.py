@@ -40,7 +40,7 @@ class Helper:
         self._pipe = self._process.stdin.fileno()
         os.set_blocking(self._pipe, False)
         self._waiting = bytearray()
-        self._told: tuple[int, int, str] | None = None
+        self._told: tuple[int, int, str, str] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._tick()
 
@@ -66,13 +66,14 @@ class Helper:
     def _tick(self) -> None:
         """Tell the helper that this process goes on, and where the partitions are led."""
         self._timer = self._engine.io.loop.call_later(_BEAT, self._tick)
-        partitions, leaders = max(self._engine.partitions, 1), self._engine.leaders
-        now = (leaders.changes, partitions, self._engine.token)
+        partitions, leaders, rest = max(self._engine.partitions, 1), self._engine.leaders, self._engine.ways.host
+        now = (leaders.changes, partitions, rest, self._engine.token)
         if self._told != now:
             self._told = now
             tls = self._engine.options.tls
             where = {
                 "addresses": [leaders.address(p) for p in range(partitions)],
+                "rest": rest,
                 "tls": bool(tls),
                 "roots": tls.decode() if isinstance(tls, bytes) else "",
                 "stall": self._stall,

@@ -209,6 +209,8 @@ class Session:
                 error = StatusError(14, f"a fault of this library: {wrong!r}")
             if welcomed:
                 attempt = 0
+            elif error is not None and await self._turned(address, error):
+                continue
             e = faults.from_status(error) if error is not None else None
             self.last_error = e
             self._put_back()
@@ -237,6 +239,11 @@ class Session:
                 await self._sleep(wire.jitter(0.05))
             attempt += 1
 
+    async def _turned(self, address: str, error: StatusError) -> bool:
+        """Report whether a stream on which no server answered is to be opened another way."""
+        answered = self._welcome is not None and self._welcome.done()
+        return self.stopped is None and not answered and await self.engine.ways.turned(address, error)
+
     async def _sleep(self, seconds: float) -> None:
         if self.stopped is None:
             try:
@@ -264,7 +271,8 @@ class Session:
             return "", False, None
         engine = self.engine
         address, transport = engine.endpoint(self.partition)
-        self.at, self.owed_since = address, wire.monotonic()
+        # Over REST it is at no node that could be left.
+        self.at, self.owed_since = "" if engine.ways.is_rest(address) else address, wire.monotonic()
         loop = engine.io.loop
         end: asyncio.Future[StatusError | None] = loop.create_future()
         self._end, self._welcome = end, loop.create_future()
