@@ -302,6 +302,8 @@ def _as_sync(c: Any) -> Client:
 class Worker:
     """Takes tasks of jobs and runs their handlers, slots of them at once.
 
+    In a namespace of several partitions the slots go where the work is.
+
     Sync handlers run in threads of the worker, async ones in an event loop of its own, or with run_async in the
     caller's. queues are those that tasks are taken from; default: those of the jobs. lease is seconds; default: each
     task's own. drain is for how many seconds handlers may go on after a stop. stall is for how long the loop of async
