@@ -110,18 +110,28 @@ func OnSettled(f func(s Settlement)) WorkerOption {
 	return workerFunc(func(o *workerOptions) { o.settled = f })
 }
 
-// invoke calls the handler; a panic becomes the error of all tasks.
-func (b *batchHandler) invoke(ctx context.Context, tasks []*Task) (results [][]byte, errs []error, err error) {
+// invoke calls the handler; a panic becomes the error of all tasks. outcome tells what became of the task i.
+func (b *batchHandler) invoke(ctx context.Context, tasks []*Task) (outcome func(i int) (result []byte, err error)) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &panicError{v, debug.Stack()}
+			err := &panicError{v, debug.Stack()}
+			outcome = func(int) ([]byte, error) { return nil, err }
 		}
 	}()
-	results, errs = b.run(ctx, tasks)
-	if err := tooMany(len(results), len(errs), len(tasks)); err != nil {
-		return nil, nil, err
+	n := len(tasks)
+	results, errs := b.run(ctx, tasks)
+	return func(i int) (result []byte, err error) {
+		if err := tooMany(len(results), len(errs), n); err != nil {
+			return nil, err
+		}
+		if i < len(results) {
+			result = results[i]
+		}
+		if i < len(errs) {
+			err = errs[i]
+		}
+		return result, err
 	}
-	return results, errs, nil
 }
 
 // Frames returns how many frames of creates and commits this client has sent on the streams that are open: calls gathered

@@ -71,7 +71,12 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dial: %w", err)
 	}
-	c := &Client{opts: o, workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
+	return newClient(o)
+}
+
+// newClient makes a client that goes by o.
+func newClient(o options) (c *Client, err error) {
+	c = &Client{opts: o, workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
 	c.hub = session.NewHub(session.Options{
 		Namespace: o.namespace, Address: o.address, Logger: o.logger, Ledger: ledger.New(o.ledger),
 		Error: func(f *fault.Fault) error { return errorOf(f) },

@@ -38,8 +38,9 @@
 //   - Git refs and search: Repo.Update, Collection.Search, Tx.Collection.
 //   - Namespaces and partitions: Client.CreateNamespace, Tag, JobOf.AddMany (Partitions).
 //   - Connect and stop: Dial, Client.SetToken, Transport, Worker.Run, Client.Close.
-//   - Errors and tests: Error, OutcomeOf, RunHandler.
 //   - Receive webhooks: VerifyWebhook.
+//   - Errors: Error, OutcomeOf.
+//   - Tests without a server: RunHandler, Recorder, Recorder.DrainOnWait.
 //
 // # How it works
 //

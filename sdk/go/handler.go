@@ -121,19 +121,20 @@ func invokeRefused(t *Task, refused *Error) (err error) {
 	return t.onRefused(t.at.Context(), refused)
 }
 
-// settle ends the attempt after the handler returned err.
-func (t *Task) settle(result []byte, contentType string, err error) {
+// settle ends the attempt after the handler returned err. It returns why the attempt does not complete; nil: it does.
+func (t *Task) settle(result []byte, contentType string, err error) error {
 	t.finish()
 	if err == nil && t.fx != nil && (t.fx.Len() > 0 || t.fx.err != nil) {
 		err = t.fx.check()
 	}
 	if err == nil {
 		if t.at.Complete(result, contentType, t.effects(), t.onRefused != nil) {
-			return
+			return nil
 		}
 		err = tooLarge("result", "frame_bytes", session.FrameBytes)
 	}
 	t.failed(err)
+	return err
 }
 
 // effects are what the completion carries; nil when there are none.

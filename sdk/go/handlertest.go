@@ -46,16 +46,24 @@ func RunHandler[A, R any](ctx context.Context, j *JobOf[A, R], fn func(ctx conte
 	t.at.Bare(ctx)
 	defer t.at.End(nil)
 	result, contentType, err := invoke(j.handler(JSON, fn), t)
-	t.settle(result, contentType, err)
-	out.Err, out.Settle = err, t.at.Op()
+	got := t.outcome(t.settle(result, contentType, err))
+	out = TestRun[R]{Err: got.Err, Settle: got.Settle, Fatal: got.Fatal, Delay: got.Delay, Effects: got.Effects, Checks: got.Checks}
+	if got.Settle == "complete" {
+		out.Err = decode(j.codecOr(JSON), got.Result, contentType, &out.Result)
+	}
+	return out
+}
+
+// outcome is what an attempt came to that settle has ended. err is what settle returned.
+func (t *Task) outcome(err error) TestRun[[]byte] {
+	out := TestRun[[]byte]{Err: err, Settle: t.at.Op()}
 	switch x := t.at.Item().Outcome.(type) {
 	case *millracev1.SettleItem_Complete:
-		out.Err = decode(j.codecOr(JSON), result, contentType, &out.Result)
-		out.Effects, out.Checks = effectLines(t.fx), checkLines(t.fx)
-	case *millracev1.SettleItem_Fail:
-		if err == nil {
-			out.Err = t.fx.check() // the effects were what failed
+		out.Result = x.Complete.Result
+		if t.fx != nil {
+			out.Effects, out.Checks = effectLines(t.fx.ops), checkLines(t.fx.conds)
 		}
+	case *millracev1.SettleItem_Fail:
 		out.Fatal, out.Delay = x.Fail.Fatal, x.Fail.RetryAfter.AsDuration()
 	case *millracev1.SettleItem_Snooze:
 		out.Delay = x.Snooze.Delay.AsDuration()

@@ -89,12 +89,9 @@ func (l *effectLine) moment(name string, at *timestamppb.Timestamp) {
 // end is the object.
 func (l *effectLine) end() json.RawMessage { return append(l.out.Bytes(), '}') }
 
-// effectLines are the changes of a transaction, in order: one line for each op, and one for each change of refs.
-func effectLines(tx *Tx) (out []json.RawMessage) {
-	if tx == nil {
-		return nil
-	}
-	for _, op := range tx.ops {
+// effectLines are ops in order: one line for each, and one for each change of refs.
+func effectLines(ops []*millracev1.Op) (out []json.RawMessage) {
+	for _, op := range ops {
 		if t := op.GetRefTransaction(); t != nil {
 			for _, c := range t.Changes {
 				out = append(out, refLine(t, c))
@@ -274,12 +271,9 @@ var compares = [...]string{
 	millracev1.KVCheck_NOT_EQUAL: "not_equal", millracev1.KVCheck_LESS: "less", millracev1.KVCheck_GREATER: "greater",
 }
 
-// checkLines are the conditions of a transaction.
-func checkLines(tx *Tx) (out []json.RawMessage) {
-	if tx == nil {
-		return nil
-	}
-	for _, c := range tx.conds {
+// checkLines are conditions, in order.
+func checkLines(conditions []*millracev1.KVCheck) (out []json.RawMessage) {
+	for _, c := range conditions {
 		l := new(effectLine)
 		l.field("keyspace", c.Keyspace)
 		l.bytes("key", c.Key)

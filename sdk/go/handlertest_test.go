@@ -82,6 +82,10 @@ func TestRunHandlerShowsHowAnAttemptEnds(t *testing.T) {
 		t.Errorf("got %+v, want a failure of the effects", bad)
 	}
 	panics := RunHandler(t.Context(), job, func(context.Context, *Task, string) (string, error) { panic("oh") }, "x", nil)
+	large := RunHandler(t.Context(), job, func(context.Context, *Task, string) (string, error) { return strings.Repeat("x", 5<<20), nil }, "x", nil)
+	if large.Settle != "fail" || !errors.Is(large.Err, ErrTooLarge) {
+		t.Errorf("got %s, %v, want a failure of the result", large.Settle, large.Err)
+	}
 	if panics.Settle != "fail" || !strings.Contains(panics.Err.Error(), "oh") {
 		t.Errorf("got %+v, want a failure by panic", panics)
 	}

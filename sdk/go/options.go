@@ -108,9 +108,12 @@ func cleanToken(s string) (string, error) {
 const defaultAddress = "127.0.0.1:" + grpcPort
 
 // newOptions applies opts over the environment and fills in what is missing.
-func newOptions(opts []Option) (options, error) {
+func newOptions(opts []Option) (options, error) { return optionsOver(os.Getenv, opts) }
+
+// optionsOver is newOptions over another environment.
+func optionsOver(env func(name string) string, opts []Option) (options, error) {
 	var o options
-	if name := os.Getenv("MILLRACE_TRANSPORT"); name != "" {
+	if name := env("MILLRACE_TRANSPORT"); name != "" {
 		var err error
 		if o.transport, err = parseTransport(name); err != nil {
 			return o, err
@@ -120,14 +123,14 @@ func newOptions(opts []Option) (options, error) {
 		opt.dial(&o)
 	}
 	if o.address == "" {
-		o.rest = cmp.Or(o.rest, os.Getenv("MILLRACE_REST_URL"))
+		o.rest = cmp.Or(o.rest, env("MILLRACE_REST_URL"))
 	}
-	o.address = cmp.Or(o.address, os.Getenv("MILLRACE_URL"), defaultAddress)
+	o.address = cmp.Or(o.address, env("MILLRACE_URL"), defaultAddress)
 	var err error
-	if o.token, err = cleanToken(cmp.Or(o.token, os.Getenv("MILLRACE_TOKEN"))); err != nil {
+	if o.token, err = cleanToken(cmp.Or(o.token, env("MILLRACE_TOKEN"))); err != nil {
 		return o, err
 	}
-	o.namespace = cmp.Or(o.namespace, os.Getenv("MILLRACE_NAMESPACE"), "default")
+	o.namespace = cmp.Or(o.namespace, env("MILLRACE_NAMESPACE"), "default")
 	if o.logger == nil {
 		o.logger = slog.Default()
 	}

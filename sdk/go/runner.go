@@ -31,7 +31,7 @@ func (r runner) Run(a *session.Attempt, refusal *fault.Fault) {
 	t := taskOf(a)
 	if refusal != nil {
 		result, contentType := a.Result()
-		t.settle(result, contentType, invokeRefused(t, errorOf(refusal)))
+		_ = t.settle(result, contentType, invokeRefused(t, errorOf(refusal))) // the settle tells the error
 		return
 	}
 	h := r.w.handlers[a.Kind]
@@ -45,7 +45,8 @@ func (r runner) Run(a *session.Attempt, refusal *fault.Fault) {
 		a.Snooze(unknownSnooze)
 		return
 	}
-	t.settle(invoke(h, t))
+	result, contentType, err := invoke(h, t)
+	_ = t.settle(result, contentType, err) // as above
 }
 
 // RunBatch calls the handler of a kind, and settles each task as its error says.
@@ -54,18 +55,11 @@ func (r runner) RunBatch(kind string, attempts []*session.Attempt) {
 	for i, a := range attempts {
 		tasks[i] = taskOf(a)
 	}
-	results, errs, err := r.w.batches[kind].invoke(r.w.engine.Base(), tasks)
+	outcome := r.w.batches[kind].invoke(r.w.engine.Base(), tasks)
 	for i, a := range attempts {
 		t := taskOf(a) // the handler may have changed its slice
-		var result []byte
-		if i < len(results) {
-			result = results[i]
-		}
-		failed := err
-		if failed == nil && i < len(errs) {
-			failed = errs[i]
-		}
-		t.settle(result, cmp.Or(t.ResultType, typeBytes), failed)
+		result, failed := outcome(i)
+		_ = t.settle(result, cmp.Or(t.ResultType, typeBytes), failed) // as above
 	}
 }
 
