@@ -41,7 +41,7 @@ def threads(c: mr.Client) -> None:
     tx = c.tx()
     tx.kv("n").put("a", 1, if_rev="3")  # wrong
     r = tx.commit()
-    r.revs + 1  # wrong
+    print(r.revs + 1)  # wrong
     print(a, b, n, x)
 
 

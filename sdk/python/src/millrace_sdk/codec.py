@@ -24,9 +24,11 @@ class Codec(Protocol[T]):
 
     def encode(self, value: T) -> bytes:
         """Write a value, after a check of it."""
+        ...
 
     def decode(self, data: bytes) -> T:
         """Read a value, with a check of it."""
+        ...
 
 
 class TextCodec:

@@ -233,14 +233,15 @@ def _make(tp: Any) -> Load:
     if isinstance(tp, typing.TypeVar):
         return _any
     if isinstance(tp, type):
-        if issubclass(tp, enum.Enum):
-            return _make_enum(tp)
-        if dataclasses.is_dataclass(tp):
-            return _make_dataclass(tp)
-        if typing.is_typeddict(tp):
-            return _make_typed_dict(tp)
-        if issubclass(tp, tuple) and hasattr(tp, "_fields"):
-            return _make_named_tuple(tp)
+        cls: Any = tp
+        if issubclass(cls, enum.Enum):
+            return _make_enum(cls)
+        if dataclasses.is_dataclass(cls):
+            return _make_dataclass(cls)
+        if typing.is_typeddict(cls):
+            return _make_typed_dict(cls)
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            return _make_named_tuple(cls)
     raise TypeError(f"{tp!r} cannot be read from JSON: use a dataclass, a TypedDict, builtins, pydantic or msgspec")
 
 
@@ -360,7 +361,7 @@ def _object(v: Any, at: str) -> dict[str, Any]:
     raise _bad(at, "an object", v)
 
 
-def _make_dataclass(tp: type) -> Load:
+def _make_dataclass(tp: Any) -> Load:
     hints = typing.get_type_hints(tp, include_extras=True)
     fields = [
         (

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -417,7 +417,7 @@ class DevServer:
 
 
 @contextlib.contextmanager
-def dev_server(binary: str | None = None, *, timeout: float = 20.0) -> Iterator[DevServer]:
+def dev_server(binary: str | None = None, *, timeout: float = 20.0) -> Generator[DevServer]:
     """Run a server in a temporary directory while the with block lasts.
 
     binary is the program; default: MILLRACE_BIN, else millrace in PATH.

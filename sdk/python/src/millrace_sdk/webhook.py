@@ -26,6 +26,7 @@ class Headers(Protocol):
 
     def items(self) -> Iterable[tuple[str, str]]:
         """Return names and values."""
+        ...
 
 
 class WebhookError(Exception):

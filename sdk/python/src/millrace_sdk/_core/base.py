@@ -152,9 +152,10 @@ class BaseClient:
 
         def cut() -> None:
             nonlocal first
-            these, end = mine[:], done
+            these = mine[:]
+            end: Callable[[Call], Any] = done
             if ledger is not None:
-                end = lambda c: (ledger_creates(ledger, invoke, these, c), done(c))  # type: ignore[assignment,func-returns-value]  # noqa: E731
+                end = lambda c: (ledger_creates(ledger, invoke, these, c), done(c))  # type: ignore[func-returns-value]  # noqa: E731
             c = Call(items[:], commit=False, atomic=atomic, done=end)
             if free is not None:
                 c.open = Unplaced(these, [i - first for i in free if first <= i < first + len(these)])
@@ -265,10 +266,11 @@ class BaseClient:
             rid = request.request_id.hex()
             more = {"id": fence[0], "token": str(fence[1])} if fence is not None else {}
 
-            def done(c: Call) -> None:
+            def told(c: Call) -> None:
                 replayed = c.error is None and c.answer.replayed
                 ledger.write(op, invoke, at=c.at, error=c.error, request_id=rid, replayed=replayed, **more, **line)
 
+            done = told
         call = Call([raw], commit=True, atomic=False, done=done)
         call.partition = home
         if n == 0:

@@ -60,7 +60,7 @@ class Reporter:
     async def checkpoint(self, data: bytes) -> None:
         """Save a checkpoint, and return when it is durable."""
         self._checkpoint = data
-        while self._unsent is not None or self._checkpoint is not None:
+        while self._unsent is not None or self._checkpoint is not None:  # pyright: ignore[reportUnnecessaryComparison]
             await self._send(_PATIENT)
 
     def pending(self) -> bool:

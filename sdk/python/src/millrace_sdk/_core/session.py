@@ -35,6 +35,7 @@ class Outgoing(Protocol):
 
     def size(self) -> Window:
         """Return what the frame takes of the window."""
+        ...
 
     def acked(self, ack: Any) -> None:
         """Take the answer, which is the end of the frame."""
@@ -72,6 +73,7 @@ class Role(Protocol):
 
     def idle(self) -> bool:
         """Report whether nothing waits to be written."""
+        ...
 
 
 class Session:

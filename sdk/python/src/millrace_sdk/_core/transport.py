@@ -32,6 +32,7 @@ class Stream(Protocol):
 
     def room(self) -> bool:
         """Report whether a frame is taken now; on_room tells when there is some again."""
+        ...
 
     def send(self, frame: bytes) -> None:
         """Send a frame."""
@@ -55,6 +56,7 @@ class Transport(Protocol):
         on_end: Callable[[StatusError | None], None],
     ) -> Stream:
         """Open a stream of frames on a connection of its own."""
+        ...
 
     async def unary(
         self,
@@ -75,6 +77,7 @@ class Transport(Protocol):
         timeout: float | None,
     ) -> list[Any]:
         """Call a method with a stream of answers, and return all of them."""
+        ...
 
     def close(self) -> None:
         """End all connections."""

@@ -30,7 +30,7 @@ COMPARES = {"exists": 1, "absent": 2, "equal": 3, "not_equal": 4, "less": 5, "gr
 def _load() -> tuple[Any, dict[str, Any]]:
     """Build the pool, and a table of its services by name."""
     files = descriptor_pb2.FileDescriptorSet()
-    files.ParseFromString((resources.files(__package__) / "contract.binpb").read_bytes())
+    files.ParseFromString((resources.files(__name__.rpartition(".")[0]) / "contract.binpb").read_bytes())
     pool = descriptor_pool.DescriptorPool()
     # The shape of an error's details in a status of gRPC, which is in no file of the contract.
     status = descriptor_pb2.FileDescriptorProto(

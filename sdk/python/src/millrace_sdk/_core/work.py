@@ -39,6 +39,7 @@ class Handlers(Protocol):
 
     def stalled(self, t: Attempt, now: float) -> bool:
         """Report whether the loop of a handler has not answered for so long that its leases are to end."""
+        ...
 
 
 class WorkerCore:
