@@ -107,6 +107,7 @@ step 'planted faults' planted_faults
 step 'what make test leaves out' left_out
 step 'simulator' simulator
 step 'SDKs as users install them' scripts/sdk-install.sh
+step 'types of the SDKs' scripts/sdk-types.sh
 bugs='planted bugs' # beside linters, which share no files with it
 measured "$bugs" env TAGS="$tags" scripts/mutants.sh >"$bin/bugs.log" 2>&1 &
 planted=$!

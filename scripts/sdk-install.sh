@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python SDK and the package of the TypeScript SDK, installs each into empty environments as users do, and runs the
 # example of its README there: Python 3.10, 3.11 and 3.13 as far as they are installed, and a project of ES modules and one of CommonJS on this
-# machine's Node. Nothing is compiled, and nothing of a package runs while it is installed.
+# machine's Node, on Node 22 and on Node 24, which npm has as packages and .cache/node keeps. Nothing is compiled, and nothing of a package runs
+# while it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -54,6 +55,17 @@ for version in 3.10 3.11 3.13; do
 	done=$((done + 1))
 done
 
+node_dir() { # version: installs that Node, unless it is there, and prints the folder of its program
+	local package dir=$root/.cache/node/$1
+	package=$(node -p '`node-${process.platform}-${process.arch}`')
+	if [ ! -x "$dir/node_modules/$package/bin/node" ]; then
+		mkdir -p "$dir"
+		echo '{"private":true}' >"$dir/package.json"
+		(cd "$dir" && npm install --silent --ignore-scripts --no-audit --no-fund --no-save --no-package-lock "$package@$1") >&2 || return 1
+	fi
+	echo "$dir/node_modules/$package/bin"
+}
+
 if [ -d sdk/typescript/node_modules ]; then
 	(cd sdk/typescript && npx tsdown --silent >/dev/null && npm pack --silent --ignore-scripts --pack-destination "$work" >/dev/null)
 	sed -n '/^```ts$/,/^```$/p' sdk/typescript/README.md | sed '1d;$d' | sed 's/job<string, string>/job/' >"$work/readme.mjs"
@@ -63,14 +75,26 @@ if [ -d sdk/typescript/node_modules ]; then
 		sed '/^import /d' "$work/readme.mjs"
 		echo '})();'
 	} >"$work/readme.cjs"
-	for kind in mjs cjs; do
-		mkdir "$work/$kind"
-		(cd "$work/$kind" && echo '{"private":true}' >package.json && npm install --silent --ignore-scripts --no-audit --no-fund "$work"/millrace-sdk-*.tgz && cp "$work/readme.$kind" .)
-		count=$(cd "$work/$kind" && npm ls --all --parseable | tail -n +2 | wc -l)
-		out=$(cd "$work/$kind" && timeout 20 node "readme.$kind")
-		[ "$out" = 'hello, ada' ] || { echo "sdk-install: $kind said: $out" >&2; exit 1; }
-		echo "sdk-install: Node $(node --version) $kind: $out; $count packages"
-		done=$((done + 1))
+	for version in own 22.23.3 24.21.0; do
+		bin=
+		if [ $version != own ] && ! bin=$(node_dir $version); then
+			echo "sdk-install: Node $version cannot be installed, and is left out"
+			continue
+		fi
+		for kind in mjs cjs; do
+			(
+				export PATH=${bin:+$bin:}$PATH # npm runs on the Node that it finds
+				mkdir -p "$work/$version/$kind" && cd "$work/$version/$kind"
+				echo '{"private":true}' >package.json
+				npm install --silent --ignore-scripts --no-audit --no-fund "$work"/millrace-sdk-*.tgz
+				cp "$work/readme.$kind" .
+				count=$(npm ls --all --parseable | tail -n +2 | wc -l)
+				out=$(timeout 20 node "readme.$kind")
+				[ "$out" = 'hello, ada' ] || { echo "sdk-install: $kind said: $out" >&2; exit 1; }
+				echo "sdk-install: Node $(node --version) $kind: $out; $count packages"
+			)
+			done=$((done + 1))
+		done
 	done
 fi
 echo "sdk-install: $done environments"

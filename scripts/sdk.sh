@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Lint, types and tests of the SDKs of Python and TypeScript; each runner prints its own summary. The scenarios, which hold all languages to
-# one behaviour, are tests of Go: test/sdk.
+# one behaviour, are tests of Go: test/sdk. Types are checked by mypy and TypeScript 7; the slower checks are in scripts/sdk-types.sh.
 #
 #   scripts/sdk.sh          all of it; a language that is not set up is left out, and is a failure where MILLRACE_SDK_REQUIRED is 1
 set -euo pipefail
@@ -21,7 +21,7 @@ fi
 if [ -x sdk/typescript/node_modules/.bin/vitest ]; then
 	(
 		cd sdk/typescript
-		npx biome check . ../../examples/typescript && npx tsc --noEmit && npx tsdown --config tsdown.agent.config.ts --silent && timeout -k 10 300 npx vitest run --reporter=dot
+		npx biome check . ../../examples/typescript && scripts/types.sh typescript-7 && npx tsdown --config tsdown.agent.config.ts --silent && timeout -k 10 300 npx vitest run --reporter=dot
 	) || status=1
 fi
 exit "$status"
