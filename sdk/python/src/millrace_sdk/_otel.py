@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import Any
 
 
@@ -20,17 +19,21 @@ def inject(headers: Any) -> None:
             headers.add(name=name, value=carrier[name])
 
 
-def attach(headers: Mapping[str, str]) -> Any:
+def attach(t: Any) -> Any:
     """Make the context of a task's headers the current one; what it returns is for detach."""
     api = sys.modules.get("opentelemetry.propagate")
-    context = sys.modules.get("opentelemetry.context")
-    if api is None or context is None or "traceparent" not in headers:
+    if api is None:
         return None
-    return context.attach(api.extract(dict(headers)))
+    context = sys.modules.get("opentelemetry.context")
+    if context is None or "traceparent" not in t.headers:
+        return None
+    return context.attach(api.extract(dict(t.headers)))
 
 
 def detach(token: Any) -> None:
     """End what attach began."""
+    if token is None:
+        return
     context = sys.modules.get("opentelemetry.context")
-    if token is not None and context is not None:
+    if context is not None:
         context.detach(token)

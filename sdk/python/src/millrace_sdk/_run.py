@@ -33,7 +33,7 @@ class Invocation:
         """Run a sync handler to its end."""
         token = None
         try:
-            token = attach(self._t.headers)
+            token = attach(self._t)
             refusal = self._refusal()
             if refusal is not None:
                 self._t._refused(refusal)  # type: ignore[misc]
@@ -49,7 +49,7 @@ class Invocation:
         """Run an async handler to its end."""
         token = None
         try:
-            token = attach(self._t.headers)
+            token = attach(self._t)
             refusal = self._refusal()
             if refusal is not None:
                 out = self._t._refused(refusal)  # type: ignore[misc]
@@ -78,9 +78,8 @@ class Invocation:
 
     def _complete(self) -> None:
         t = self._t
-        effects = t._fx._encode() if t._fx is not None else None
         data, kind = t._result
-        if self._attempt.complete(data, kind, effects, t._refused is not None) + 64 > wire.FRAME_BYTES:
+        if self._attempt.complete(data, kind, t._fx, t._refused is not None) + 64 > wire.FRAME_BYTES:
             self._attempt.fail("TOO_LARGE", "result and effects are larger than a frame", fatal=True)
 
     def raised(self, e: BaseException) -> None:
@@ -90,7 +89,7 @@ class Invocation:
             a.snooze(e.seconds)
         elif isinstance(e, errors.Release):
             a.release()
-        elif self._t.cancelled and isinstance(e, (asyncio.CancelledError, errors.Cancelled)):
+        elif self._t._is_cancelled() and isinstance(e, (asyncio.CancelledError, errors.Cancelled)):
             a.release()  # the worker settles as the reason asks for
         elif isinstance(e, errors.Fatal):
             a.fail(*_reported(e.error, e, e.code), fatal=True)

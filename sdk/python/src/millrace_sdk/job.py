@@ -103,6 +103,8 @@ class Job(Generic[A, R]):
         self._settings: dict[str, Any] = {k: v for k, v in given.items() if v is not None}
         self._template: bytes | None = None
         self._types: tuple[Any, Any] | None = None
+        self._asked: Callable[..., Any] | None = None  # the function that _is_async tells of
+        self._is_async = False
 
     def __repr__(self) -> str:
         return f"<Job {self.name}>"
@@ -140,9 +142,12 @@ class Job(Generic[A, R]):
     def is_async(self) -> bool:
         """Whether the handler is a coroutine function."""
         f = self.function
-        return f is not None and (
-            inspect.iscoroutinefunction(f) or inspect.iscoroutinefunction(getattr(f, "__call__", None))  # noqa: B004
-        )
+        if self._asked is not f:
+            self._is_async = f is not None and (
+                inspect.iscoroutinefunction(f) or inspect.iscoroutinefunction(getattr(f, "__call__", None))  # noqa: B004
+            )
+            self._asked = f
+        return self._is_async
 
     def __call__(self, t: Task[A], a: A) -> Any:
         """Call the handler, as any function."""

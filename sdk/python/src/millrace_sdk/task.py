@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import datetime
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping
 from typing import Any, Generic, TypeVar
 
@@ -94,34 +95,82 @@ class Runtime:
 class Task(Generic[A]):
     """One attempt at a task, as its handler sees it."""
 
+    # The library's own. What most tasks never need is made on first use, so that a task costs little.
+    _attempt: Any = None
+    _refused: Callable[[errors.MillraceError], Any] | None = None
+    _fx: Effects | None = None
+    _cancelled: Signal | None = None
+    _headers: Mapping[str, str] | None = None
+    _result: tuple[bytes, str] = (b"", "")  # of the handler, encoded
+    _running: Any = None  # the asyncio.Task of an async handler
+    _started = False
+
     def __init__(self, runtime: Runtime, m: Any) -> None:
         self._runtime = runtime
-        self._attempt: Any = None
-        self._refused: Callable[[errors.MillraceError], Any] | None = None
-        self._fx: Effects | None = None
+        self._m = m
+        self._began = time.time()
         self._checkpoint: bytes | None = m.checkpoint or None
-        self._result: tuple[bytes, str] = (b"", "")  # of the handler, encoded
-        self._running: Any = None  # the asyncio.Task of an async handler
-        self._started = False
         self.id: str = m.id
-        self.queue: str = m.queue
         self.kind: str = m.kind
         self.token: int = m.token  # of this attempt: it rises with each delivery
-        self.attempt: int = m.attempt  # from 1
-        self.max_attempts: int = m.max_attempts
-        self.failures: int = m.failures
-        self.crashes: int = m.crashes
-        self.priority: int = m.priority
-        self.tag: str = m.tag
         self.payload: bytes = m.payload
         self.content_type: str = m.content_type
-        self.headers: Mapping[str, str] = {h.name: h.value for h in m.headers}
-        self._created_ms, self._ready_ms, self._max_run_ms = m.created_ms, m.ready_ms, m.max_run_ms
-        self._began = datetime.datetime.now(datetime.timezone.utc)
-        self.cancelled = Signal()  # the task's cancel was asked for, or its lease is lost: end
 
     def __repr__(self) -> str:
         return f"<Task {self.kind} {self.id} attempt {self.attempt}>"
+
+    @property
+    def queue(self) -> str:
+        """The queue that the task is in."""
+        return str(self._m.queue)
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, from 1."""
+        return int(self._m.attempt)
+
+    @property
+    def max_attempts(self) -> int:
+        """How many attempts the task has in all."""
+        return int(self._m.max_attempts)
+
+    @property
+    def failures(self) -> int:
+        """How many attempts failed before."""
+        return int(self._m.failures)
+
+    @property
+    def crashes(self) -> int:
+        """How many attempts ended with their worker before."""
+        return int(self._m.crashes)
+
+    @property
+    def priority(self) -> int:
+        """The priority, 0 to 9; 9 is first."""
+        return int(self._m.priority)
+
+    @property
+    def tag(self) -> str:
+        """The tag of the task."""
+        return str(self._m.tag)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers of the task."""
+        if self._headers is None:
+            self._headers = {h.name: h.value for h in self._m.headers}
+        return self._headers
+
+    @property
+    def cancelled(self) -> Signal:
+        """Set when the task's cancel was asked for, or its lease is lost: the handler is to end."""
+        made = self._cancelled
+        if made is None:  # its handler and the I/O thread may get here at once: setdefault keeps the first signal
+            made = self.__dict__.setdefault("_cancelled", Signal())
+        return made
+
+    def _is_cancelled(self) -> bool:
+        return self._cancelled is not None and self._cancelled.is_set()
 
     @property
     def client(self) -> Any:
@@ -136,19 +185,18 @@ class Task(Generic[A]):
     @property
     def created_at(self) -> datetime.datetime:
         """When the task was created."""
-        return _of_ms(self._created_ms)
+        return _of_ms(self._m.created_ms)
 
     @property
     def ready_at(self) -> datetime.datetime | None:
         """From when on this attempt could run; None: from the creation of the task on."""
-        return _of_ms(self._ready_ms) if self._ready_ms else None
+        return _of_ms(self._m.ready_ms) if self._m.ready_ms else None
 
     @property
     def deadline(self) -> datetime.datetime | None:
         """When the attempt has to have ended, by max_run; None: there is no bound."""
-        if not self._max_run_ms:
-            return None
-        return self._began + datetime.timedelta(milliseconds=self._max_run_ms)
+        most = self._m.max_run_ms
+        return _of_ms(self._began * 1000 + most) if most else None
 
     @property
     def fx(self) -> Effects:
@@ -195,9 +243,9 @@ class Task(Generic[A]):
 
     def raise_if_cancelled(self) -> None:
         """Raise Cancelled if the task's cancel was asked for, its lease is lost, or the worker's drain is over."""
-        if self.cancelled:
+        if self._is_cancelled():
             raise errors.Cancelled(self.cancelled.reason)
 
 
-def _of_ms(ms: int) -> datetime.datetime:
+def _of_ms(ms: float) -> datetime.datetime:
     return datetime.datetime.fromtimestamp(ms / 1000, datetime.timezone.utc)

@@ -270,9 +270,10 @@ class Effects(Changes):
     def _partitions(self) -> int:
         return self._of() if self._of is not None else 1
 
-    def _encode(self) -> Any:
-        """Return the message; None without effects. Effects of another partition than the task's are WrongPartition."""
+    def _write(self, item: Any) -> None:
+        """Add them to a message that has a field for them. Effects of another partition than the task's are WrongPartition."""
         if not self._checks and not self._ops:
-            return None
+            return
         place.commit_place(self._checks, self._ops, self._partitions(), self._task)
-        return wire.Effects(conditions=self._checks, ops=self._ops)
+        item.effects.conditions.extend(self._checks)
+        item.effects.ops.extend(self._ops)

@@ -183,7 +183,7 @@ class _Runtime(Runtime):
         t = a.owner
         t._started = True
         run = Invocation(self._w._by_kind[a.kind], t, a)
-        if t.cancelled:  # it was to end before its first step
+        if t._is_cancelled():  # it was to end before its first step
             run.raised(asyncio.CancelledError())
         else:
             await run.acall()
@@ -210,6 +210,8 @@ class _Runtime(Runtime):
         self._pool.widen(more)
 
     def settled(self, t: Attempt, op: str, state: str, replayed: bool, e: MillraceError | None) -> None:
+        if e is None:
+            t.owner = None  # each refers to the other: freed so, they are no work for the garbage collector
         told = self._w._on_settled
         if told is not None:
             try:

@@ -25,36 +25,45 @@ _STATE_CODES = ("LEASE_LOST", "NOT_FOUND", "WRONG_STATE")
 class Attempt:
     """One attempt at a task. Its state is the I/O thread's; item and op are made where the handler runs."""
 
+    stage = OPEN
+    lost = False  # the lease is gone: nothing is sent any more
+    cancelled = False  # the task's cancel was asked for
+    stopped = False  # the handler was told to end as the worker's drain is over
+    released = False  # it was given back while its handler still runs
+    first: float | None = None  # when its settle left first
+    unsure = False
+    tries = 0
+    solo = False  # its settle gets a frame of its own
+    plainly = False  # a failure was refused, and replaced by one that every server takes
+    refusal: MillraceError | None = None
+    item = b""
+    op = ""  # complete, fail, stop, snooze or release
+    fatal = False
+    again = False  # a refusal of its effects goes to the handler
+    invoke = 0
+    owner: Any = None  # the handlers' own
+    reporter: Any = None
+
     def __init__(self, lane: Lane | None, m: Any, now: float) -> None:
         self.lane = lane
         self.message = m
-        self.key = (m.id, m.token)
         self.id: str = m.id
         self.token: int = m.token
-        self.number: int = m.attempt
-        self.queue: str = m.queue
+        self.key = (self.id, self.token)
         self.kind: str = m.kind
         self.length = max(m.lease_ms / 1000, 1.0)  # of the lease, in seconds
         self.renew_at = now + max(m.lease_left_ms / 1000 - self.length * 2 / 3, 0.0)
-        self.stage = OPEN
-        self.lost = False  # the lease is gone: nothing is sent any more
-        self.cancelled = False  # the task's cancel was asked for
-        self.stopped = False  # the handler was told to end as the worker's drain is over
-        self.released = False  # it was given back while its handler still runs
-        self.first: float | None = None  # when its settle left first
-        self.unsure = False
-        self.tries = 0
-        self.solo = False  # its settle gets a frame of its own
-        self.plainly = False  # a failure was refused, and replaced by one that every server takes
-        self.refusal: MillraceError | None = None
-        self.item = b""
-        self.op = ""  # complete, fail, stop, snooze or release
-        self.fatal = False
-        self.again = False  # a refusal of its effects goes to the handler
-        self.invoke = 0
-        self.owner: Any = None  # the handlers' own
-        self.reporter: Any = None
         self._ticket = [True]
+
+    @property
+    def number(self) -> int:
+        """Which attempt at the task it is, from 1."""
+        return int(self.message.attempt)
+
+    @property
+    def queue(self) -> str:
+        """The queue of the task."""
+        return str(self.message.queue)
 
     def take(self) -> bool:
         """Take the right to begin the handler, or to end the attempt before: one caller gets it."""
@@ -77,14 +86,17 @@ class Attempt:
 
     def _settle(self, op: str) -> Any:
         self.op = op
-        return wire.SettleItem(id=self.id, token=self.token)
+        item = wire.SettleItem()
+        item.id, item.token = self.id, self.token
+        return item
 
     def complete(self, result: bytes, content_type: str, effects: Any, again: bool) -> int:
-        """End the attempt with a result; what it returns is the encoded size."""
+        """End the attempt with a result and effects, which write themselves; what it returns is the encoded size."""
         item = self._settle("complete")
-        item.complete.result, item.complete.result_type = result, content_type
+        done = item.complete
+        done.result, done.result_type = result, content_type
         if effects is not None:
-            item.effects.CopyFrom(effects)
+            effects._write(item)
         self.again = again
         self.item = item.SerializeToString()
         return len(self.item)
@@ -307,14 +319,16 @@ class Lane:
         if core.over:
             return
         now = wire.monotonic()
+        held = self.held
         begin: list[Attempt] = []
         renew = math.inf
         for m in tasks:
-            if (m.id, m.token) in self.held:
-                continue
             t = Attempt(self, m, now)
-            self.held[t.key] = t
-            renew = min(renew, t.renew_at)
+            if t.key in held:
+                continue
+            held[t.key] = t
+            if t.renew_at < renew:
+                renew = t.renew_at
             if core.drains:
                 t.take()
                 self.give_back(t)
