@@ -28,16 +28,27 @@ class ConvertError(ValueError):
     """A value is not of its type."""
 
 
+_PLAIN = frozenset((str, int, float, bool, type(None)))  # what json writes as it is
+_names: dict[type, tuple[str, ...]] = {}  # of the fields of dataclasses
+
+
 def dump(value: Any) -> Any:
     """Turn a value into what the package json writes."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    names = _names.get(kind)
+    if names is not None:
+        return {n: dump(getattr(value, n)) for n in names}
+    if isinstance(value, (int, float, str)):
         return value.value if isinstance(value, enum.Enum) else value
     if isinstance(value, dict):
         return {_key(k): dump(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [dump(v) for v in value]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: dump(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        _names[kind] = tuple(f.name for f in dataclasses.fields(value))
+        return dump(value)
     if isinstance(value, (bytes, bytearray, memoryview)):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.datetime):
@@ -70,10 +81,13 @@ def _key(k: Any) -> str:
     raise ConvertError(f"a key of type {type(k).__name__} cannot be written as JSON")
 
 
+_write = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
 def text(value: Any) -> bytes:
     """Write what dump returns as JSON."""
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+        return _write(value).encode()
     except (TypeError, ValueError, UnicodeError) as e:
         raise ConvertError(str(e)) from e
 
@@ -83,10 +97,20 @@ def _constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_constant)
+_read = _DECODER.raw_decode
 
 
 def parse(data: bytes) -> Any:
     """Read JSON, which is UTF-8."""
+    try:  # without spaces around it, as it is most of the time
+        decoded = data.decode()
+        value, end = _read(decoded)
+        if end == len(decoded):
+            return value
+    except ConvertError:
+        raise
+    except (ValueError, RecursionError):
+        pass
     try:
         return _DECODER.decode(data.decode())
     except ConvertError:
