@@ -98,9 +98,23 @@ def fresh() -> int:
     return (time.time_ns() // 1_000_000) << 80 | (bits >> 64) << 64 | bits & _LOW
 
 
+# One character for each value of a random byte: five of its bits, and for the first one, below which the partition bits
+# begin, three.
+_TAIL = bytes(ord(_ALPHABET[b & 31]) for b in range(256))
+_TAIL_FIRST = [_ALPHABET[b & 7] for b in range(256)]
+_clock = (0, "")  # a time in milliseconds, and how ids made then begin
+
+
 def new_id() -> str:
-    """Make the id of a task, 26 characters whose order is that of their creation."""
-    return format_id(fresh())
+    """Make the id of a task, 26 characters whose order is that of their creation. Its partition bits are open."""
+    global _clock
+    now = time.time_ns() // 1_000_000
+    at, begin = _clock
+    if at != now:
+        begin = format_id(now << 80)[:12]
+        _clock = now, begin
+    tail = wire.random_bytes(14)
+    return begin + _TAIL_FIRST[tail[0]] + tail[1:].translate(_TAIL).decode()
 
 
 def task_place(spec: Any, partitions: int, home: int = -1) -> int:

@@ -183,6 +183,11 @@ def random_bits(n: int) -> int:
     return _random.getrandbits(n)
 
 
+def random_bytes(n: int) -> bytes:
+    """Draw bytes that differ in each process."""
+    return _random.randbytes(n)
+
+
 def jitter(most: float) -> float:
     """Draw a wait evenly from zero to the most."""
     return _random.uniform(0.0, most)
