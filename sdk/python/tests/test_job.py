@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import socket
+import threading
 from dataclasses import dataclass
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import millrace_sdk as mr
 from millrace_sdk._core import wire
 from millrace_sdk.testing import AsyncRecorder, Recorder, arun_handler, run_handler
+from millrace_sdk.worker import _Pool
 
 
 @dataclass
@@ -210,3 +213,32 @@ def test_signals() -> None:
 
 async def _await(s: mr.Signal) -> None:
     await s
+
+
+def test_every_handler_that_blocks_gets_a_thread() -> None:
+    """Handlers that wait for each other all run at once, and what comes later too."""
+    met = threading.Barrier(33, timeout=30)
+    pool = _Pool(32, lambda a: met.wait() and None)
+    for _ in range(2):
+        pool.submit(range(32))  # type: ignore[arg-type]
+        met.wait()
+    pool.close()
+
+
+def test_no_more_handlers_run_than_there_are_slots_until_one_outlives_its_task() -> None:
+    running: queue.SimpleQueue[int] = queue.SimpleQueue()
+    go_on = threading.Semaphore(0)
+
+    def run(a: int) -> None:
+        running.put(a)
+        go_on.acquire()
+
+    pool = _Pool(2, run)  # type: ignore[arg-type]
+    pool.submit(range(4))  # type: ignore[arg-type]
+    assert sorted((running.get(timeout=30), running.get(timeout=30))) == [0, 1]
+    assert running.empty()
+    pool.widen(1)
+    assert running.get(timeout=30) == 2
+    go_on.release(4)
+    assert running.get(timeout=30) == 3
+    pool.close()

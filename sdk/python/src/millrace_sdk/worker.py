@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import asyncio
 import concurrent.futures
 import contextvars
 import os
-import queue
 import signal
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -44,49 +45,86 @@ class Settled:
 
 
 class _Pool:
-    """Threads that run sync handlers. Nothing else runs in them, and user code cannot fill them."""
+    """Threads that run sync handlers. Nothing else runs in them, and user code cannot fill them.
 
-    def __init__(self, slots: int) -> None:
+    Attempts wait in one queue. At most one thread at a time is on its way to it: it sends the next one when it takes an
+    attempt and others are left. So handlers that return at once run one after another in few threads, without a wait
+    for the interpreter's lock between them, and those that block get as many threads as they need.
+    """
+
+    def __init__(self, slots: int, run: Callable[[Attempt], None]) -> None:
         self._most = slots
-        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._idle = 0
+        self._run = run
+        self._queue: deque[Attempt] = deque()
+        self._lock = threading.Lock()  # guards the fields below, and the queue's takers
+        self._idle: list[Any] = []  # a lock for each thread that waits; the last one to wait is the first to go on
         self._live = 0
+        self._coming = False  # a thread is on its way to the queue
+        self._closed = False
 
-    def submit(self, f: Callable[[], None]) -> None:
+    def submit(self, attempts: Iterable[Attempt]) -> None:
+        """Have attempts run."""
         with self._lock:
-            if self._idle > 0:
-                self._idle -= 1
-            elif self._live < self._most:
-                self._live += 1
-                threading.Thread(target=self._serve, name=f"millrace-handler-{self._live}", daemon=True).start()
-        self._queue.put(f)
+            self._queue.extend(attempts)
+            self._call()
+
+    def _call(self) -> None:
+        """Send a thread to the queue, if there is something for it; the lock is held."""
+        if self._coming or not self._queue:
+            return
+        if self._idle:
+            self._coming = True
+            self._idle.pop().release()
+        elif self._live < self._most:
+            name = f"millrace-handler-{self._live + 1}"
+            try:
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+            except RuntimeError:  # the system gives no more threads
+                if not self._live:
+                    raise
+                return
+            self._coming = True
+            self._live += 1
 
     def widen(self, more: int) -> None:
+        """Allow more threads, or fewer."""
         with self._lock:
             self._most += more
+            self._call()
 
     def _serve(self) -> None:
+        mine = _thread.allocate_lock()
+        mine.acquire()
+        came = True
         while True:
-            f = self._queue.get()
-            if f is None:
-                return
-            try:
-                f()
-            except BaseException:
-                loop.log.exception("a thread of handlers failed")
-            finally:
-                del f
             with self._lock:
-                self._idle += 1
-                if self._live > self._most and self._queue.empty():
-                    self._idle -= 1
+                if came:
+                    self._coming = came = False
+                if self._queue:
+                    a: Attempt | None = self._queue.popleft()
+                    self._call()
+                elif self._closed or self._live > self._most:
                     self._live -= 1
                     return
+                else:
+                    a = None
+                    self._idle.append(mine)
+            if a is None:
+                came = mine.acquire()
+                continue
+            try:
+                self._run(a)
+            except BaseException:
+                loop.log.exception("a thread of handlers failed")
+            del a
 
     def close(self) -> None:
-        for _ in range(self._live):
-            self._queue.put(None)
+        """End the threads, each when its handler has returned."""
+        with self._lock:
+            self._closed = True
+            for idle in self._idle:
+                idle.release()
+            self._idle.clear()
 
 
 class _Runtime(Runtime):
@@ -98,7 +136,7 @@ class _Runtime(Runtime):
         self._w = w
         self._engine = engine
         self._io = engine.io
-        self._pool = _Pool(w.slots)
+        self._pool = _Pool(w.slots, self._run_sync)
         self._context = contextvars.copy_context()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._gather: loop.Gather | None = None
@@ -141,6 +179,7 @@ class _Runtime(Runtime):
 
     def begin(self, attempts: Sequence[Attempt]) -> None:
         on_loop: list[Attempt] = []
+        in_threads: list[Attempt] = []
         for a in attempts:
             job = self._w._by_kind.get(a.kind)
             if job is None:
@@ -153,7 +192,9 @@ class _Runtime(Runtime):
             if job.is_async:
                 on_loop.append(a)
             else:
-                self._pool.submit(lambda a=a, job=job: self._run_sync(job, a))  # type: ignore[misc]
+                in_threads.append(a)
+        if in_threads:
+            self._pool.submit(in_threads)
         if on_loop and self._bridge is not None:
             self._bridge.post(self._start_tasks, on_loop)
 
@@ -166,10 +207,10 @@ class _Runtime(Runtime):
         if self.core is not None:
             self.core.finished(a)
 
-    def _run_sync(self, job: Job[Any, Any], a: Attempt) -> None:
+    def _run_sync(self, a: Attempt) -> None:
         if not a.take():
             return
-        self._context.copy().run(Invocation(job, a.owner, a).call)
+        self._context.copy().run(Invocation(self._w._by_kind[a.kind], a.owner, a).call)
         self._io.post(self._done, a)
 
     def _start_tasks(self, attempts: list[Attempt]) -> None:
