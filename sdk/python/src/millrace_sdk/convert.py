@@ -10,15 +10,13 @@ import binascii
 import collections.abc
 import dataclasses
 import datetime
-import decimal
 import enum
 import json
-import pathlib
 import re
+import sys
 import types
 import typing
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 Load = Callable[[Any, str], Any]
@@ -62,11 +60,19 @@ def dump(value: Any) -> Any:
         return value.total_seconds()
     if isinstance(value, enum.Enum):
         return dump(value.value)
-    if isinstance(value, (uuid.UUID, decimal.Decimal, pathlib.PurePath)):
+    if isinstance(value, _of_modules(_TEXTS)):
         return str(value)
     if isinstance(value, collections.abc.Mapping):
         return {_key(k): dump(v) for k, v in value.items()}
     raise ConvertError(f"a value of type {type(value).__name__} cannot be written as JSON")
+
+
+_TEXTS = (("uuid", "UUID"), ("decimal", "Decimal"), ("pathlib", "PurePath"))  # types whose values are shown as text
+
+
+def _of_modules(names: Sequence[tuple[str, str]]) -> tuple[Any, ...]:
+    """Return those of some types whose modules are imported."""
+    return tuple(found for m, name in names if (found := getattr(sys.modules.get(m), name, None)) is not None)
 
 
 def _key(k: Any) -> str:
@@ -74,7 +80,7 @@ def _key(k: Any) -> str:
         return k
     if isinstance(k, bool):
         return "true" if k else "false"
-    if isinstance(k, (int, uuid.UUID)):
+    if isinstance(k, (int, *_of_modules(_TEXTS[:1]))):
         return str(k)
     if isinstance(k, enum.Enum):
         return _key(k.value)
@@ -215,8 +221,6 @@ def _datetime(s: str) -> datetime.datetime:
     return datetime.datetime.fromisoformat(s)
 
 
-_decimal_of = _parsed(decimal.Decimal, "a decimal number")
-
 _SIMPLE: dict[Any, Load] = {
     Any: _any,
     object: _any,
@@ -233,10 +237,19 @@ _SIMPLE: dict[Any, Load] = {
     datetime.date: _parsed(datetime.date.fromisoformat, "a date such as 2006-01-02"),
     datetime.time: _parsed(datetime.time.fromisoformat, "a time of day"),
     datetime.timedelta: lambda v, at: datetime.timedelta(seconds=_float(v, at)),
-    uuid.UUID: _parsed(uuid.UUID, "a UUID"),
-    decimal.Decimal: lambda v, at: decimal.Decimal(str(v)) if isinstance(v, int) else _decimal_of(v, at),
-    pathlib.Path: lambda v, at: pathlib.Path(_str(v, at)),
 }
+
+
+def _of_imported(tp: Any) -> Load | None:
+    """Return what reads the types of modules that are not imported here: a program that has such a type did it."""
+    if tp in _of_modules((("uuid", "UUID"),)):
+        return _parsed(tp, "a UUID")
+    if tp in _of_modules((("pathlib", "Path"),)):
+        return lambda v, at: tp(_str(v, at))
+    if tp in _of_modules((("decimal", "Decimal"),)):
+        of_text = _parsed(tp, "a decimal number")
+        return lambda v, at: tp(str(v)) if isinstance(v, int) else of_text(v, at)
+    return None
 
 
 def _raise(e: Exception) -> Any:
@@ -245,6 +258,8 @@ def _raise(e: Exception) -> Any:
 
 def _make(tp: Any) -> Load:
     simple = _SIMPLE.get(tp) if isinstance(tp, (type, type(None))) or tp is Any else None
+    if simple is None and isinstance(tp, type):
+        simple = _of_imported(tp)
     if simple is not None:
         return simple
     origin = typing.get_origin(tp)

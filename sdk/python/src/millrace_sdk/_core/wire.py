@@ -7,10 +7,10 @@ thread that made it, and its size is known.
 from __future__ import annotations
 
 import os
+import pkgutil
 import random
 import time
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -30,7 +30,8 @@ COMPARES = {"exists": 1, "absent": 2, "equal": 3, "not_equal": 4, "less": 5, "gr
 def _load() -> tuple[Any, dict[str, Any]]:
     """Build the pool, and a table of its services by name."""
     files = descriptor_pb2.FileDescriptorSet()
-    files.ParseFromString((resources.files(__name__.rpartition(".")[0]) / "contract.binpb").read_bytes())
+    # Not by importlib.resources, which brings archives and temporary files into the memory of each worker.
+    files.ParseFromString(pkgutil.get_data(__name__.rpartition(".")[0], "contract.binpb") or b"")
     pool = descriptor_pool.DescriptorPool()
     # The shape of an error's details in a status of gRPC, which is in no file of the contract.
     status = descriptor_pb2.FileDescriptorProto(
