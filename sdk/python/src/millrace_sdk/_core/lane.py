@@ -166,14 +166,11 @@ class _SettleFrame:
             for t in self._attempts:
                 lane.answered(t, ack.at, None, faults.from_wire(ack.error))
             return
-        results = ack.settled
-        for i, t in enumerate(self._attempts):
-            if i >= len(results):
-                lacking = errors.Internal("the answer lacks results", outcome="unknown")
-                lane.answered(t, ack.at, None, lacking)
-            else:
-                r = results[i]
-                lane.answered(t, ack.at, r, faults.from_wire(r.error) if r.HasField("error") else None)
+        results, at = ack.settled, ack.at
+        for t, r in zip(self._attempts, results, strict=False):
+            lane.answered(t, at, r, faults.from_wire(r.error) if r.HasField("error") else None)
+        for t in self._attempts[len(results) :]:
+            lane.answered(t, at, None, errors.Internal("the answer lacks results", outcome="unknown"))
 
     def expire(self, before: float) -> float | None:
         return self._lane.expire_attempts(self._attempts, before)
@@ -360,39 +357,39 @@ class Lane:
     def _next_settles(self, seq: int) -> tuple[bytes, Any] | None:
         queue = self.settles
         out: list[Attempt] = []
-        n = Window()
+        size, left = 0, self.session.left()
         now = wire.monotonic()
         while queue:
             t = queue[0]
-            more = Window(n.items + 1, n.bytes + len(t.item) + 8, 0)
-            if out and (t.solo or out[0].solo or more.items > wire.FRAME_ITEMS or more.bytes > wire.FRAME_AIM):
+            more = size + len(t.item) + 8
+            if out and (t.solo or out[0].solo or len(out) >= wire.FRAME_ITEMS or more > wire.FRAME_AIM):
                 break
-            if not self.session.fits(more):
+            if len(out) >= left.items or more > left.bytes:
                 break
             queue.popleft()
             if t.first is None:
                 t.first = now
             t.stage = SETTLED
             out.append(t)
-            n = more
+            size = more
         if not out:
             return None
         if len(self.core.lanes) > 1:
             self.core.division.freed()
-        return wire.settle_frame(seq, [t.item for t in out]), _SettleFrame(self, out, n)
+        return wire.settle_frame(seq, [t.item for t in out]), _SettleFrame(self, out, Window(len(out), size, 0))
 
     def answered(self, t: Attempt, at: Any, r: Any, e: MillraceError | None) -> None:
         """Take the answer to one settle."""
         if self.held.get(t.key) is not t:
             return  # given up meanwhile
-        core, log = self.core, self.core.engine.log
+        core = self.core
         if e is None:
             op = "fail" if r.failed_instead else t.op
             core.write_line(t, op, at, None, replayed=r.replayed)
             self.drop(t)
             core.settled(t, op, wire.state(r.state), r.replayed, None)
             return
-        op, wait = t.op, faults.patience(e)
+        op, wait, log = t.op, faults.patience(e), core.engine.log
         if e.op is None and e.code in _STATE_CODES:
             log.info("the lease was lost before the attempt was settled: task %s, attempt %d: %s", t.id, t.number, e)
             core.write_line(t, op, at, faults.sure(e, t.unsure, False))

@@ -511,31 +511,31 @@ class Producer:
         queue = self.creates
         calls: list[Call] = []
         specs: list[bytes] = []
-        n = Window()
+        size, left = 0, self.session.left()
         now = wire.monotonic()
         while queue:
             c = queue[0]
             if c.state != QUEUED:
                 queue.popleft()
                 continue
-            more = Window(n.items + len(c.items), n.bytes + c.size, 0)
+            items, more = len(specs) + len(c.items), size + c.size
             if calls:
                 # What is all or nothing, or was in a frame that was refused as a whole, goes alone.
                 alone = c.solo or c.atomic or calls[0].solo or calls[0].atomic
-                if alone or more.items > wire.FRAME_ITEMS or more.bytes > wire.FRAME_AIM:
+                if alone or items > wire.FRAME_ITEMS or more > wire.FRAME_AIM:
                     break
-            if not self.session.fits(more):
+            if items > left.items or more > left.bytes:
                 break
             queue.popleft()
             if not self._leaves(c, now):
                 continue
             calls.append(c)
             specs += c.items
-            n = more
+            size = more
         if not calls:
             return None
         self.engine.turn_of_free += 1
-        return wire.create_frame(seq, specs, calls[0].atomic), _CreateFrame(self, calls, n)
+        return wire.create_frame(seq, specs, calls[0].atomic), _CreateFrame(self, calls, Window(len(specs), size, 0))
 
     def _leaves(self, c: Call, now: float) -> bool:
         """Take a call for a frame; false: its caller left before it did."""

@@ -28,6 +28,7 @@ class Window(NamedTuple):
 
 
 DEFAULT_WINDOW = Window(4096, 16 << 20, 64)
+_ANY = Window(1 << 62, 1 << 62, 1 << 62)
 
 
 class Outgoing(Protocol):
@@ -183,12 +184,17 @@ class Session:
             except asyncio.TimeoutError:
                 pass
 
-    def fits(self, n: Window) -> bool:
-        """Report whether the window has room. An empty one takes any frame."""
+    def left(self) -> Window:
+        """Return what the window has room for. An empty one takes any frame."""
         u, m = self.used, self.limit
-        return u == (0, 0, 0) or (
-            u.items + n.items <= m.items and u.bytes + n.bytes <= m.bytes and u.commits + n.commits <= m.commits
-        )
+        if not any(u):
+            return _ANY
+        return Window(m.items - u.items, m.bytes - u.bytes, m.commits - u.commits)
+
+    def fits(self, n: Window) -> bool:
+        """Report whether the window has room for a frame."""
+        r = self.left()
+        return n.items <= r.items and n.bytes <= r.bytes and n.commits <= r.commits
 
     def paused(self) -> bool:
         """Report whether the server asked to send no creates and commits now."""
