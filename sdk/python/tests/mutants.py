@@ -46,7 +46,9 @@ def loop_renew() -> None:
         if runtime._bridge is not None:
             runtime._bridge.post(back)
         else:
-            runtime._pool.submit(back)
+            pool, run = runtime._pool, runtime._run_sync
+            pool._run = lambda a: a() if callable(a) else run(a)
+            pool.submit([back])
 
     lane.Lane._renew_due = due  # type: ignore[method-assign]
 
