@@ -271,7 +271,7 @@ class Effects(Changes):
         return self._of() if self._of is not None else 1
 
     def _write(self, item: Any) -> None:
-        """Add them to a message that has a field for them. Effects of another partition than the task's are WrongPartition."""
+        """Add them to a message that has a field for them. Those of another partition are WrongPartition."""
         if not self._checks and not self._ops:
             return
         place.commit_place(self._checks, self._ops, self._partitions(), self._task)
