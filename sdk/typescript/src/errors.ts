@@ -44,6 +44,8 @@ export interface Fault {
 	leader?: string;
 	outcome: Outcome;
 	cause?: unknown;
+	/** Something answered that does not speak gRPC. */
+	foreign?: boolean;
 }
 
 /** Marks errors of this package, also those of another copy of it in the same process. */

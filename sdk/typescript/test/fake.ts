@@ -1,6 +1,8 @@
 // A server whose streams are played by a test.
+import * as http2 from "node:http2";
+import type { AddressInfo } from "node:net";
 import { BinaryWriter } from "@bufbuild/protobuf/wire";
-import * as grpc from "@grpc/grpc-js";
+import { framed, Messages } from "../src/core/grpc.js";
 import { ClientFrame, type Hello, ServerFrame, Welcome } from "../src/gen/millrace/v1/stream.js";
 import { HeartbeatRequest, HeartbeatResponse, Error as WireError } from "../src/gen/millrace/v1/task.js";
 import { Client } from "../src/index.js";
@@ -11,16 +13,18 @@ type ValueOf<F extends { frame: { $case: string; value: unknown } | undefined },
 	{ $case: K }
 >["value"];
 
-/** The error of a call that the contract describes, in the details of its status. */
-function refusal(fields: Record<string, unknown>): Partial<grpc.StatusObject> {
+/** The trailers of a call that ends with an error of the contract, which is in the details of its status. */
+function refusal(fields: Record<string, unknown>): http2.OutgoingHttpHeaders {
 	const w = new BinaryWriter();
 	w.uint32(26).fork();
 	w.uint32(10).string("type.googleapis.com/millrace.v1.Error");
 	w.uint32(18).bytes(WireError.encode(WireError.fromPartial(fields)).finish());
 	w.join();
-	const metadata = new grpc.Metadata();
-	metadata.set("grpc-status-details-bin", Buffer.from(w.finish()));
-	return { code: grpc.status.UNAVAILABLE, details: String(fields.code), metadata };
+	return {
+		"grpc-status": "14",
+		"grpc-message": encodeURIComponent(String(fields.code)),
+		"grpc-status-details-bin": Buffer.from(w.finish()).toString("base64"),
+	};
 }
 
 /** The server's side of one stream. */
@@ -29,8 +33,9 @@ export class FakeStream {
 	readonly #frames: ClientFrame[] = [];
 	readonly #waiting: { kind: string; take: (f: ClientFrame) => void }[] = [];
 	closed = false;
+	#ended = false;
 
-	constructor(readonly call: grpc.ServerDuplexStream<ClientFrame, ServerFrame>) {}
+	constructor(readonly call: http2.ServerHttp2Stream) {}
 
 	arrived(f: ClientFrame): void {
 		const i = this.#waiting.findIndex((w) => w.kind === f.frame?.$case);
@@ -54,7 +59,7 @@ export class FakeStream {
 	}
 
 	send<K extends Kind<ServerFrame>>($case: K, value: unknown): void {
-		this.call.write(ServerFrame.fromPartial({ frame: { $case, value } as never }));
+		this.call.write(framed(ServerFrame, ServerFrame.fromPartial({ frame: { $case, value } as never })));
 	}
 
 	welcome(fields: Record<string, unknown> = {}): void {
@@ -67,17 +72,30 @@ export class FakeStream {
 
 	/** Ends the stream with an error of the contract. */
 	refuse(fields: Record<string, unknown>): void {
-		this.call.emit("error", refusal(fields));
+		this.#end(refusal(fields));
 	}
 
 	/** Ends the stream as a broken connection does. */
 	cut(): void {
-		this.call.emit("error", { code: grpc.status.UNAVAILABLE, details: "cut" });
+		this.end(14, "cut");
+	}
+
+	/** Ends the stream with a status of gRPC. */
+	end(code = 0, message = ""): void {
+		this.#end({ "grpc-status": String(code), "grpc-message": encodeURIComponent(message) });
+	}
+
+	#end(trailers: http2.OutgoingHttpHeaders): void {
+		if (this.#ended || this.call.destroyed) return;
+		this.#ended = true;
+		this.call.on("wantTrailers", () => this.call.sendTrailers(trailers));
+		this.call.end();
 	}
 }
 
 export class Fake {
-	readonly #server = new grpc.Server();
+	readonly #server = http2.createServer();
+	readonly #sessions = new Set<http2.ServerHttp2Session>();
 	readonly #streams: FakeStream[] = [];
 	readonly #waiting: { partition: number | undefined; take: (s: FakeStream) => void }[] = [];
 	readonly #clients: Client[] = [];
@@ -89,57 +107,46 @@ export class Fake {
 
 	static async start(): Promise<Fake> {
 		const fake = new Fake();
-		fake.#server.addService(
-			{
-				open: {
-					path: "/millrace.v1.QueueStream/Open",
-					requestStream: true,
-					responseStream: true,
-					requestSerialize: (m: ClientFrame) => Buffer.from(ClientFrame.encode(m).finish()),
-					requestDeserialize: (b: Buffer) => ClientFrame.decode(b),
-					responseSerialize: (m: ServerFrame) => Buffer.from(ServerFrame.encode(m).finish()),
-					responseDeserialize: (b: Buffer) => ServerFrame.decode(b),
-				},
-			},
-			{
-				open: (call: grpc.ServerDuplexStream<ClientFrame, ServerFrame>) => fake.#open(call),
-			},
-		);
-		fake.#server.addService(
-			{
-				heartbeat: {
-					path: "/millrace.v1.TaskService/Heartbeat",
-					requestStream: false,
-					responseStream: false,
-					requestSerialize: (m: HeartbeatRequest) => Buffer.from(HeartbeatRequest.encode(m).finish()),
-					requestDeserialize: (b: Buffer) => HeartbeatRequest.decode(b),
-					responseSerialize: (m: HeartbeatResponse) => Buffer.from(HeartbeatResponse.encode(m).finish()),
-					responseDeserialize: (b: Buffer) => HeartbeatResponse.decode(b),
-				},
-			},
-			{
-				heartbeat: (
-					call: grpc.ServerUnaryCall<HeartbeatRequest, HeartbeatResponse>,
-					done: grpc.sendUnaryData<HeartbeatResponse>,
-				) => {
-					const error = fake.onHeartbeat(call.request);
-					if (error) done(refusal(error));
-					else done(null, HeartbeatResponse.fromPartial({ results: call.request.items.map(() => ({})) }));
-				},
-			},
-		);
-		const port = await new Promise<number>((resolve, reject) => {
-			fake.#server.bindAsync("127.0.0.1:0", grpc.ServerCredentials.createInsecure(), (e, p) =>
-				e ? reject(e) : resolve(p),
-			);
+		fake.#server.on("session", (session) => {
+			fake.#sessions.add(session);
+			session.on("close", () => fake.#sessions.delete(session));
 		});
-		fake.address = `127.0.0.1:${port}`;
+		fake.#server.on("stream", (stream, headers) => {
+			if (headers[":path"] === "/millrace.v1.QueueStream/Open") fake.#open(stream);
+			else if (headers[":path"] === "/millrace.v1.TaskService/Heartbeat") fake.#heartbeat(stream);
+			else
+				stream.respond(
+					{ ":status": 200, "content-type": "application/grpc", "grpc-status": "12" },
+					{ endStream: true },
+				);
+		});
+		await new Promise<void>((resolve) => fake.#server.listen(0, "127.0.0.1", resolve));
+		fake.address = `127.0.0.1:${(fake.#server.address() as AddressInfo).port}`;
 		return fake;
 	}
 
-	#open(call: grpc.ServerDuplexStream<ClientFrame, ServerFrame>): void {
+	#heartbeat(call: http2.ServerHttp2Stream): void {
+		const messages = new Messages((b) => {
+			const request = HeartbeatRequest.decode(b);
+			const error = this.onHeartbeat(request);
+			if (error) {
+				call.respond({ ":status": 200, "content-type": "application/grpc", ...refusal(error) }, { endStream: true });
+				return;
+			}
+			call.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
+			call.on("wantTrailers", () => call.sendTrailers({ "grpc-status": "0" }));
+			const results = request.items.map(() => ({}));
+			call.end(framed(HeartbeatResponse, HeartbeatResponse.fromPartial({ results })));
+		});
+		call.on("data", (b: Buffer) => messages.push(b));
+		call.on("error", () => {});
+	}
+
+	#open(call: http2.ServerHttp2Stream): void {
+		call.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
 		const s = new FakeStream(call);
-		call.on("data", (f: ClientFrame) => {
+		const messages = new Messages((b) => {
+			const f = ClientFrame.decode(b);
 			if (f.frame?.$case !== "hello") return s.arrived(f);
 			s.hello = f.frame.value;
 			if (this.onStream) return this.onStream(s);
@@ -147,9 +154,10 @@ export class Fake {
 			if (i >= 0) this.#waiting.splice(i, 1)[0]!.take(s);
 			else this.#streams.push(s);
 		});
+		call.on("data", (b: Buffer) => messages.push(b));
 		call.on("end", () => {
 			s.closed = true;
-			call.end();
+			s.end();
 		});
 		call.on("error", () => {});
 	}
@@ -175,7 +183,8 @@ export class Fake {
 	}
 
 	async close(): Promise<void> {
-		this.#server.forceShutdown();
+		this.#server.close();
+		for (const s of this.#sessions) s.destroy();
 		await Promise.all(this.#clients.map((c) => c.close()));
 	}
 }

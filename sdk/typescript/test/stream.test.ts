@@ -121,7 +121,7 @@ it("ends what waits when the stream cannot be opened", async () => {
 	const c = fake.client();
 	const p = one.add(c, 1).catch((e) => e);
 	const s = await fake.accept();
-	s.call.emit("error", { code: 16, details: "no token" });
+	s.end(16, "no token");
 	expect(await p).toMatchObject({ code: "UNAUTHENTICATED", outcome: "refused" });
 });
 
@@ -131,7 +131,7 @@ it("opens another stream after a goaway, and sends there what is not acknowledge
 	const s = await fake.welcome();
 	const f = await s.next("create");
 	s.send("goaway", { reason: "stopping" });
-	s.call.end();
+	s.end();
 	const t = await fake.welcome();
 	const again = await t.next("create");
 	expect(again.tasks[0]!.id).toBe(f.tasks[0]!.id);
@@ -248,6 +248,6 @@ it("tells a worker that is not let in by an error", async () => {
 	const w = new Worker(fake.client(), [one.handle(() => 1)], { drain: 1 });
 	const over = w.run({ signals: false }).catch((e) => e);
 	const s = await fake.accept();
-	s.call.emit("error", { code: 7, details: "no right to work" });
+	s.end(7, "no right to work");
 	expect(await over).toMatchObject({ code: "PERMISSION_DENIED" });
 });

@@ -181,6 +181,7 @@ export class Session {
 				endpoint.heard = performance.now();
 				this.#take(endpoint, f);
 			},
+			drained: () => this.#flush(),
 			end: over,
 		});
 		this.#stream = stream;
@@ -257,7 +258,7 @@ export class Session {
 	}
 
 	#flush(): void {
-		while (this.#state === "serving") {
+		while (this.#state === "serving" && !this.#stream!.full) {
 			const o = this.role.next({
 				items: this.#limits.items - this.#items,
 				bytes: this.#limits.bytes - this.#bytes,

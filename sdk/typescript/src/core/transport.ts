@@ -1,17 +1,14 @@
 // How a server is reached. The rest of the package knows this interface and nothing of gRPC.
-import { BinaryReader } from "@bufbuild/protobuf/wire";
-import * as grpc from "@grpc/grpc-js";
-import { type Code, type Fault, faultOf, MillraceError } from "../errors.js";
+import * as http2 from "node:http2";
+import { type Fault, MillraceError } from "../errors.js";
 import { ClientFrame, ServerFrame } from "../gen/millrace/v1/stream.js";
-import { Error as WireError } from "../gen/millrace/v1/task.js";
+import { Connection, type ConnectionOptions } from "./connection.js";
+import { type Codec, faultOfHttp, faultOfStatus, framed, Messages, maxMessage, timeoutText } from "./grpc.js";
+
+export type { TlsOptions } from "./connection.js";
+export type { Codec } from "./grpc.js";
 
 export const version = "0.1.0";
-
-/** The codec of a message, as the generated code has it. */
-export interface Codec<T> {
-	encode(message: T): { finish(): Uint8Array };
-	decode(bytes: Uint8Array): T;
-}
 
 /** A unary method. */
 export interface Method<Req, Res> {
@@ -23,6 +20,8 @@ export interface Method<Req, Res> {
 /** One stream of frames. */
 export interface FrameStream {
 	write(frame: ClientFrame): void;
+	/** Much waits to be sent: what need not be written now is better written after drained. */
+	readonly full: boolean;
 	/** Half-closes: nothing more is sent. */
 	end(): void;
 	cancel(): void;
@@ -30,6 +29,8 @@ export interface FrameStream {
 
 export interface StreamEvents {
 	frame(frame: ServerFrame): void;
+	/** The stream was full, and has sent all. */
+	drained(): void;
 	/** The stream is over; undefined: without an error. */
 	end(fault: Fault | undefined): void;
 }
@@ -48,206 +49,316 @@ export interface UnaryOptions {
 	signal?: AbortSignal | undefined;
 }
 
-export interface ChannelOptions {
-	address: string;
+export interface ChannelOptions extends ConnectionOptions {
 	token: () => string;
 	namespace: string;
-	tls: TlsOptions | undefined;
 }
 
-/** How TLS is spoken. Certificates and keys are PEM. */
-export interface TlsOptions {
-	ca?: Buffer | string;
-	cert?: Buffer | string;
-	key?: Buffer | string;
-	/** The name that the server's certificate must have; default: the host of the address. */
-	serverName?: string;
+/** Bytes that wait in a stream from which on it is full. */
+const fullAt = 256 << 10;
+/** Messages of a call that wait for their reader from which on the server is held up. */
+const unreadAt = 64;
+
+interface CallEvents {
+	message(bytes: Buffer): void;
+	end(fault: Fault | undefined): void;
+	drained?(): void;
 }
 
-const codes: Partial<Record<number, { code: Code; refused?: boolean }>> = {
-	3: { code: "INVALID_ARGUMENT", refused: true },
-	12: { code: "INVALID_ARGUMENT", refused: true },
-	11: { code: "INVALID_ARGUMENT", refused: true },
-	16: { code: "UNAUTHENTICATED", refused: true },
-	7: { code: "PERMISSION_DENIED", refused: true },
-	5: { code: "NOT_FOUND", refused: true },
-	6: { code: "ALREADY_EXISTS", refused: true },
-	9: { code: "PRECONDITION_FAILED", refused: true },
-	8: { code: "RESOURCE_EXHAUSTED" },
-	4: { code: "DEADLINE_EXCEEDED" },
-	1: { code: "DEADLINE_EXCEEDED" },
-	13: { code: "INTERNAL" },
-	15: { code: "DATA_LOSS" },
-};
+/** One call, of any kind, from its headers to its status. */
+class Call {
+	readonly #connection: Connection;
+	readonly #address: string;
+	readonly #events: CallEvents;
+	readonly stream: http2.ClientHttp2Stream;
+	#status: http2.IncomingHttpHeaders | undefined;
+	#over = false;
+	#timer: NodeJS.Timeout | undefined;
+	#signal: AbortSignal | undefined;
 
-/** Reads the error of the contract in the details of a status; undefined: there is none. */
-function detailOf(metadata: grpc.Metadata | undefined): WireError | undefined {
-	const raw = metadata?.get("grpc-status-details-bin")[0];
-	if (!raw || typeof raw === "string") return undefined;
-	const r = new BinaryReader(raw);
-	while (r.pos < r.len) {
-		const tag = r.uint32();
-		if (tag >>> 3 !== 3) {
-			r.skip(tag & 7);
-			continue;
+	constructor(
+		connection: Connection,
+		address: string,
+		headers: http2.OutgoingHttpHeaders,
+		o: UnaryOptions,
+		events: CallEvents,
+	) {
+		this.#connection = connection;
+		this.#address = address;
+		this.#events = events;
+		if (o.timeout !== undefined) headers["grpc-timeout"] = timeoutText(o.timeout);
+		const stream = connection.call(headers);
+		this.stream = stream;
+		const messages = new Messages((bytes) => {
+			if (!this.#over) events.message(bytes);
+		});
+		stream.on("response", (h) => {
+			if (h["grpc-status"] !== undefined) this.#status = h;
+			const fault = faultOfHttp(h);
+			if (fault) this.fail(fault);
+		});
+		stream.on("trailers", (h) => {
+			this.#status = h;
+		});
+		stream.on("data", (chunk: Buffer) => {
+			if (this.#over) return;
+			const wrong = messages.push(chunk);
+			if (wrong) this.fail({ code: "INTERNAL", message: wrong, outcome: "unknown" });
+		});
+		stream.on("end", () => {
+			if (!this.#status) return; // the stream was reset: close says why
+			if (messages.within && !faultOfStatus(this.#status))
+				this.fail({ code: "INTERNAL", message: "the answer ends within a message", outcome: "unknown" });
+			else this.#end(faultOfStatus(this.#status));
+		});
+		stream.on("error", () => {}); // close follows, and knows more
+		stream.on("close", () => this.#end(this.#status ? faultOfStatus(this.#status) : this.#broken()));
+		if (events.drained) stream.on("drain", () => this.#over || events.drained!());
+		if (o.timeout !== undefined) {
+			const late = o.timeout;
+			this.#timer = setTimeout(
+				() => this.fail({ code: "DEADLINE_EXCEEDED", message: `no answer within ${late} ms`, outcome: this.#outcome }),
+				Math.min(late, 2 ** 31 - 1),
+			);
 		}
-		const end = r.uint32() + r.pos;
-		let type = "";
-		let value: Uint8Array = Buffer.alloc(0);
-		while (r.pos < end) {
-			const t = r.uint32();
-			if (t >>> 3 === 1) type = r.string();
-			else if (t >>> 3 === 2) value = r.bytes();
-			else r.skip(t & 7);
+		if (o.signal) {
+			this.#signal = o.signal;
+			if (o.signal.aborted) queueMicrotask(this.#abort);
+			else o.signal.addEventListener("abort", this.#abort);
 		}
-		if (type.endsWith("/millrace.v1.Error")) return WireError.decode(value);
 	}
-	return undefined;
-}
 
-/** Makes a fault of an error of gRPC. Without an error of the contract nothing says whether a server has seen the call. */
-export function faultOfGrpc(e: grpc.ServiceError | grpc.StatusObject): Fault {
-	const detail = detailOf(e.metadata);
-	if (detail) return faultOf(detail);
-	const known = codes[e.code];
-	const f: Fault = {
-		code: known?.code ?? "UNAVAILABLE",
-		message: e.details || "the server is not reached",
-		outcome: known?.refused ? "refused" : "unknown",
+	/** What is known of a call without a status. */
+	get #outcome(): "refused" | "unknown" {
+		return this.#connection.reached ? "unknown" : "refused";
+	}
+
+	readonly #abort = (): void => {
+		const fault: Fault = { code: "DEADLINE_EXCEEDED", message: "the caller gave up", outcome: this.#outcome };
+		fault.cause = this.#signal!.reason;
+		this.fail(fault);
 	};
-	if (e.code === grpc.status.CANCELLED) f.cause = e;
-	return f;
+
+	/** Why a stream without a status is over. */
+	#broken(): Fault {
+		const c = this.#connection;
+		const fault: Fault = { code: "UNAVAILABLE", outcome: this.#outcome };
+		const code = this.stream.rstCode ?? 0;
+		if (!c.reached) fault.message = `the server ${this.#address} is not reached${c.why && `: ${c.why}`}`;
+		else if (c.foreign) fault.message = `the server ${this.#address} does not speak HTTP/2`;
+		else if (code === http2.constants.NGHTTP2_REFUSED_STREAM || (this.stream.id ?? 0) > c.lastCall) {
+			fault.message = "the server did not take the call";
+			fault.outcome = "refused";
+		} else fault.message = c.why ? `the connection ended: ${c.why}` : `the stream was reset with code ${code}`;
+		if (c.foreign) {
+			fault.foreign = true;
+			fault.outcome = "refused";
+		}
+		return fault;
+	}
+
+	#end(fault: Fault | undefined): void {
+		if (this.#over) return;
+		this.#over = true;
+		clearTimeout(this.#timer);
+		this.#signal?.removeEventListener("abort", this.#abort);
+		// A server may end a stream that this side has not ended.
+		if (!this.stream.closed) this.stream.close(http2.constants.NGHTTP2_NO_ERROR);
+		this.#events.end(fault);
+	}
+
+	/** Ends the call on this side. */
+	fail(fault: Fault | undefined): void {
+		if (this.#over) return;
+		this.stream.close(http2.constants.NGHTTP2_CANCEL);
+		this.#end(fault);
+	}
+
+	get over(): boolean {
+		return this.#over;
+	}
 }
 
-const bytes = <T>(c: Codec<T>) => ({
-	serialize: (m: T): Buffer => {
-		const b = c.encode(m).finish();
-		return Buffer.from(b.buffer, b.byteOffset, b.byteLength);
-	},
-	deserialize: (b: Buffer): T => c.decode(b),
-});
+/** Connections of one kind to one node: another one is made while all have as many calls as the server allows. */
+class Pool {
+	#all: Connection[] = [];
 
-const frames = { out: bytes(ClientFrame), in: bytes(ServerFrame) };
+	constructor(readonly o: ConnectionOptions) {}
 
-/** A channel over @grpc/grpc-js. */
+	take(): Connection {
+		for (const c of this.#all) if (c.usable && !c.full) return c;
+		this.#all = this.#all.filter((c) => c.usable);
+		const made = new Connection(this.o, () => {
+			// One is kept for the next call.
+			if (this.#all.length > 1) {
+				this.#all = this.#all.filter((c) => c !== made);
+				made.close();
+			}
+		});
+		this.#all.push(made);
+		return made;
+	}
+
+	close(): void {
+		for (const c of this.#all.splice(0)) c.close();
+	}
+}
+
+/** A channel over gRPC. Streams have connections of their own: a call that waits must not hold them up. */
 export class GrpcChannel implements Channel {
-	readonly #client: grpc.Client;
 	readonly #o: ChannelOptions;
+	readonly #streams: Pool;
+	readonly #calls: Pool;
 
 	constructor(o: ChannelOptions) {
 		this.#o = o;
-		const credentials = o.tls
-			? grpc.credentials.createSsl(
-					o.tls.ca ? Buffer.from(o.tls.ca) : null,
-					o.tls.key ? Buffer.from(o.tls.key) : null,
-					o.tls.cert ? Buffer.from(o.tls.cert) : null,
-				)
-			: grpc.credentials.createInsecure();
-		const options: grpc.ChannelOptions = {
-			"grpc.primary_user_agent": `millrace-typescript/${version}`,
-			"grpc.keepalive_time_ms": 10_000,
-			"grpc.keepalive_timeout_ms": 20_000,
-			"grpc.max_receive_message_length": 16 << 20,
-			"grpc.max_send_message_length": 16 << 20,
-			"grpc.initial_reconnect_backoff_ms": 25,
-			"grpc.min_reconnect_backoff_ms": 25,
-			"grpc.max_reconnect_backoff_ms": 250,
-			"grpc.use_local_subchannel_pool": 1,
-			"grpc.service_config_disable_resolution": 1,
-			"grpc.enable_retries": 0,
-			"grpc-node.flow_control_window": 4 << 20,
-		};
-		if (o.tls?.serverName) options["grpc.ssl_target_name_override"] = o.tls.serverName;
-		this.#client = new grpc.Client(o.address, credentials, options);
+		this.#streams = new Pool(o);
+		this.#calls = new Pool(o);
 	}
 
-	#metadata(): grpc.Metadata {
-		const m = new grpc.Metadata();
+	/** Begins a call. What is wrong with its headers ends it too. */
+	#begin(pool: Pool, path: string, o: UnaryOptions, events: CallEvents): Call | undefined {
+		const headers: http2.OutgoingHttpHeaders = {
+			":method": "POST",
+			":path": path,
+			"content-type": "application/grpc",
+			te: "trailers",
+			"user-agent": `millrace-typescript/${version}`,
+			"millrace-namespace": this.#o.namespace,
+		};
 		const token = this.#o.token();
-		if (token) m.set("authorization", `Bearer ${token}`);
-		m.set("millrace-namespace", this.#o.namespace);
-		return m;
+		if (token) headers.authorization = `Bearer ${token}`;
+		for (const [field, value] of [
+			["namespace", this.#o.namespace],
+			["token", token],
+		] as const) {
+			if (/^[\x20-\x7e]*$/.test(value)) continue;
+			const message = `${field}: must be printable ASCII`;
+			queueMicrotask(() => events.end({ code: "INVALID_ARGUMENT", field, message, outcome: "refused" }));
+			return undefined;
+		}
+		return new Call(pool.take(), this.#o.address, headers, o, events);
 	}
 
 	stream(path: string, events: StreamEvents): FrameStream {
-		const call = this.#client.makeBidiStreamRequest<ClientFrame, ServerFrame>(
+		const call = this.#begin(
+			this.#streams,
 			path,
-			frames.out.serialize,
-			frames.in.deserialize,
-			this.#metadata(),
+			{},
+			{
+				message: (b) => {
+					let frame: ServerFrame;
+					try {
+						frame = ServerFrame.decode(b);
+					} catch (e) {
+						call?.fail(unreadable(e));
+						return;
+					}
+					events.frame(frame);
+				},
+				end: (fault) => events.end(fault),
+				drained: () => events.drained(),
+			},
 		);
-		let over = false;
-		const end = (fault: Fault | undefined): void => {
-			if (over) return;
-			over = true;
-			events.end(fault);
-		};
-		call.on("data", (f: ServerFrame) => {
-			if (!over) events.frame(f);
-		});
-		call.on("error", (e: grpc.ServiceError) => end(faultOfGrpc(e)));
-		call.on("status", (s: grpc.StatusObject) => end(s.code === grpc.status.OK ? undefined : faultOfGrpc(s)));
 		return {
 			write: (f) => {
-				if (!over) call.write(f);
+				if (!call || call.over) return;
+				const b = framed(ClientFrame, f);
+				if (b.length - 5 > maxMessage) call.fail(tooLong(b));
+				else call.stream.write(b);
 			},
-			end: () => call.end(),
-			cancel: () => call.cancel(),
+			get full() {
+				return call !== undefined && call.stream.writableLength >= fullAt;
+			},
+			end: () => call?.stream.end(),
+			// Its caller says first why it cancels: the end comes afterwards.
+			cancel: () =>
+				queueMicrotask(() =>
+					call?.fail({ code: "DEADLINE_EXCEEDED", message: "the stream was cancelled", outcome: "unknown" }),
+				),
 		};
 	}
 
 	unary<Req, Res>(method: Method<Req, Res>, request: Req, options: UnaryOptions): Promise<Res> {
-		const req = bytes(method.request);
-		const res = bytes(method.response);
 		return new Promise<Res>((resolve, reject) => {
-			const more: grpc.CallOptions = {};
-			if (options.timeout !== undefined) more.deadline = Date.now() + options.timeout;
-			const call = this.#client.makeUnaryRequest<Req, Res>(
-				method.path,
-				req.serialize,
-				res.deserialize,
-				request,
-				this.#metadata(),
-				more,
-				(error, value) => {
-					options.signal?.removeEventListener("abort", abort);
-					if (error) reject(new MillraceError(faultOfGrpc(error)));
-					else resolve(value as Res);
+			let answer: Buffer | undefined;
+			const b = framed(method.request, request);
+			if (b.length - 5 > maxMessage) return reject(new MillraceError(tooLong(b)));
+			const call = this.#begin(this.#calls, method.path, options, {
+				message: (m) => {
+					answer = m;
 				},
-			);
-			function abort(): void {
-				call.cancel();
-			}
-			if (options.signal?.aborted) call.cancel();
-			else options.signal?.addEventListener("abort", abort);
+				end: (fault) => {
+					if (fault) reject(new MillraceError(fault));
+					else if (!answer)
+						reject(new MillraceError({ code: "INTERNAL", message: "the answer is empty", outcome: "unknown" }));
+					else {
+						try {
+							resolve(method.response.decode(answer));
+						} catch (e) {
+							reject(new MillraceError(unreadable(e)));
+						}
+					}
+				},
+			});
+			call?.stream.end(b);
 		});
 	}
 
 	async *read<Req, Res>(method: Method<Req, Res>, request: Req, options: UnaryOptions): AsyncGenerator<Res> {
-		const more: grpc.CallOptions = {};
-		if (options.timeout !== undefined) more.deadline = Date.now() + options.timeout;
-		const call = this.#client.makeServerStreamRequest<Req, Res>(
-			method.path,
-			bytes(method.request).serialize,
-			bytes(method.response).deserialize,
-			request,
-			this.#metadata(),
-			more,
-		);
-		const abort = (): void => call.cancel();
-		if (options.signal?.aborted) abort();
-		else options.signal?.addEventListener("abort", abort);
+		const come: Buffer[] = [];
+		let ended = false;
+		let fault: Fault | undefined;
+		let wake = (): void => {};
+		const b = framed(method.request, request);
+		if (b.length - 5 > maxMessage) throw new MillraceError(tooLong(b));
+		const call = this.#begin(this.#calls, method.path, options, {
+			message: (m) => {
+				if (come.push(m) >= unreadAt) call?.stream.pause();
+				wake();
+			},
+			end: (f) => {
+				ended = true;
+				fault = f;
+				wake();
+			},
+		});
+		call?.stream.end(b);
 		try {
-			for await (const message of call) yield message as Res;
-		} catch (e) {
-			throw new MillraceError(faultOfGrpc(e as grpc.ServiceError));
+			for (;;) {
+				for (const m of come.splice(0)) {
+					let value: Res;
+					try {
+						value = method.response.decode(m);
+					} catch (e) {
+						throw new MillraceError(unreadable(e));
+					}
+					yield value;
+				}
+				call?.stream.resume();
+				if (come.length > 0) continue;
+				if (ended) break;
+				await new Promise<void>((resolve) => {
+					wake = resolve;
+				});
+			}
+			if (fault) throw new MillraceError(fault);
 		} finally {
-			options.signal?.removeEventListener("abort", abort);
-			call.cancel();
+			call?.fail(undefined);
 		}
 	}
 
 	close(): void {
-		this.#client.close();
+		this.#streams.close();
+		this.#calls.close();
 	}
+}
+
+function unreadable(cause: unknown): Fault {
+	return { code: "INTERNAL", message: "the answer cannot be read", outcome: "unknown", cause };
+}
+
+function tooLong(b: Buffer): Fault {
+	const message = `a message of ${b.length - 5} bytes is longer than ${maxMessage}`;
+	return { code: "TOO_LARGE", message, limit: "message_bytes", max: maxMessage, outcome: "refused" };
 }
