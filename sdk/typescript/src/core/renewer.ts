@@ -1,5 +1,10 @@
-// Renews leases while the loop is blocked: a worker thread that is told of the leases and of the loop's beat. When the beat is late it
-// dials by itself and sends unary heartbeats. Its source is a text within the bundle, because bundlers break files of worker threads.
+// Renews leases while the loop is blocked: a worker thread that sees the leases and the loop's beat in shared memory. When the beat is
+// late it dials by itself and sends unary heartbeats. Its source is a text within the bundle, because bundlers break files of worker
+// threads. A message for each lease would cost more than all else that a task takes of the loop.
+//
+// A lease is a row of 64 bytes: as int32 its version, which is odd while the lease is held, its length in milliseconds, the
+// number of its kind and the length of the id; then a float64, the time when it was added; its token; the id; and, last, its partition. The loop alone
+// writes. A reader compares the version before and after.
 import { Worker } from "node:worker_threads";
 import type { Logger } from "./hub.js";
 import type { TlsOptions } from "./transport.js";
@@ -8,10 +13,29 @@ const source = `
 const { parentPort, workerData } = require("node:worker_threads");
 const http2 = require("node:http2");
 const beat = new BigInt64Array(workerData.beat);
-const leases = new Map();
+const tables = [], next = new Map();
 // By partition the address that its leases are renewed at; by address the connection.
 const places = new Map(), sessions = new Map();
 let busy = false, said = false;
+
+const open = (memory) => tables.push({ ints: new Int32Array(memory), times: new Float64Array(memory), tokens: new BigUint64Array(memory), bytes: Buffer.from(memory) });
+open(workerData.table);
+// All leases that are held now.
+function held() {
+	const out = [];
+	for (const t of tables) {
+		for (let i = 0, n = t.ints.length / 16; i < n; i++) {
+			const version = Atomics.load(t.ints, i * 16);
+			if ((version & 1) === 0) continue;
+			const l = {
+				lease: t.ints[i * 16 + 1], kind: t.ints[i * 16 + 2], partition: t.ints[i * 16 + 15], at: t.times[i * 8 + 2], token: t.tokens[i * 8 + 3],
+				id: t.bytes.latin1Slice(i * 64 + 32, i * 64 + 32 + t.ints[i * 16 + 3]),
+			};
+			if (Atomics.load(t.ints, i * 16) === version) out.push(l);
+		}
+	}
+	return out;
+}
 
 const varint = (out, n) => { n = BigInt(n); while (n > 127n) { out.push(Number(n & 127n) | 128); n >>= 7n; } out.push(Number(n)); };
 function request(items) {
@@ -102,9 +126,9 @@ async function renew(partition, due) {
 		const answer = await send(address, due);
 		if (answer.body) {
 			const lost = lostOf(answer.body, due);
-			for (const l of due) l.next = Date.now() + l.lease / 3;
-			for (const l of lost) leases.delete(l.id + l.token);
-			if (lost.length) parentPort.postMessage({ lost: lost.map((l) => [l.id, l.token]) });
+			for (const l of due) next.set(l.id + l.token, Date.now() + l.lease / 3);
+			for (const l of lost) next.set(l.id + l.token, Infinity);
+			if (lost.length) parentPort.postMessage({ lost: lost.map((l) => [l.id, String(l.token)]) });
 			return;
 		}
 		const all = workerData.addresses;
@@ -116,16 +140,22 @@ async function renew(partition, due) {
 }
 async function look() {
 	const now = Date.now(), late = now - Number(Atomics.load(beat, 0));
-	if (leases.size === 0 || busy || late < workerData.least) return;
+	if (busy || late < workerData.least) return;
+	const leases = held();
+	if (next.size > leases.length) {
+		const keys = new Set(leases.map((l) => l.id + l.token));
+		for (const key of next.keys()) if (!keys.has(key)) next.delete(key);
+	}
+	if (leases.length === 0) return;
 	if (late > workerData.stall) {
-		if (!said) parentPort.postMessage({ stalled: [...new Set([...leases.values()].map((l) => l.kind))] });
+		if (!said) parentPort.postMessage({ stalled: [...new Set(leases.map((l) => l.kind))] });
 		said = true;
 		return;
 	}
 	said = false;
 	const parts = new Map();
-	for (const l of leases.values()) {
-		if (late <= l.lease / 6 || now < l.next) continue;
+	for (const l of leases) {
+		if (late <= l.lease / 6 || now < (next.get(l.id + l.token) ?? l.at + l.lease / 3)) continue;
 		const due = parts.get(l.partition);
 		if (!due) parts.set(l.partition, [l]);
 		else if (due.length < 512) due.push(l);
@@ -139,8 +169,7 @@ parentPort.on("message", (m) => {
 	if (m.token !== undefined) workerData.token = m.token;
 	if (m.address) places.set(m.partition, m.address);
 	if (m.addresses) workerData.addresses = m.addresses;
-	for (const l of m.add ?? []) leases.set(l.id + l.token, { ...l, next: Date.now() + l.lease / 3 });
-	for (const key of m.del ?? []) leases.delete(key);
+	if (m.table) open(m.table);
 });
 setInterval(look, 50).unref();
 `;
@@ -157,14 +186,28 @@ export interface RenewerOptions {
 	lost(id: string, token: bigint): void;
 }
 
+/** Rows of one piece of shared memory. */
+const rows = 1024;
+
+/** A piece of shared memory, by what its rows have. */
+class Table {
+	readonly memory = new SharedArrayBuffer(rows * 64);
+	readonly ints = new Int32Array(this.memory);
+	readonly times = new Float64Array(this.memory);
+	readonly tokens = new BigUint64Array(this.memory);
+	readonly bytes = Buffer.from(this.memory);
+}
+
 /** A thread that renews what the loop holds, while the loop is blocked. */
 export class Renewer {
 	readonly #thread: Worker;
 	readonly #beat = new BigInt64Array(new SharedArrayBuffer(8));
 	readonly #timer: NodeJS.Timeout;
-	#add: { id: string; token: string; lease: number; kind: string; partition: number }[] = [];
-	#del: string[] = [];
-	#posted = false;
+	readonly #tables = [new Table()];
+	/** Rows that are free; the next one is the last. */
+	readonly #free = Array.from({ length: rows }, (_, i) => rows - 1 - i);
+	readonly #rows = new Map<string, number>();
+	readonly #kinds = new Map<string, number>();
 
 	constructor(o: RenewerOptions) {
 		this.#stamp();
@@ -177,16 +220,18 @@ export class Renewer {
 				token: o.token,
 				namespace: o.namespace,
 				beat: this.#beat.buffer,
+				table: this.#tables[0]!.memory,
 				least: 150,
 				stall: o.stall,
 			},
 		});
 		this.#thread.unref();
-		this.#thread.on("message", (m: { lost?: [string, string][]; stalled?: string[] }) => {
+		this.#thread.on("message", (m: { lost?: [string, string][]; stalled?: number[] }) => {
 			for (const [id, token] of m.lost ?? []) o.lost(id, BigInt(token));
 			if (m.stalled) {
+				const kinds = [...this.#kinds.keys()];
 				o.logger.error(
-					`millrace: the loop did not answer for ${o.stall} ms: leases were not renewed any more of ${m.stalled.join(", ")}`,
+					`millrace: the loop did not answer for ${o.stall} ms: leases were not renewed any more of ${m.stalled.map((i) => kinds[i]).join(", ")}`,
 				);
 			}
 		});
@@ -199,14 +244,48 @@ export class Renewer {
 		Atomics.store(this.#beat, 0, BigInt(Date.now()));
 	}
 
+	/** From now on a lease is renewed, unless the loop does it. Its task's former lease is not. */
 	add(id: string, token: bigint, lease: number, kind: string, partition: number): void {
-		this.#add.push({ id, token: String(token), lease, kind, partition });
-		this.#post();
+		this.#drop(id);
+		let index = this.#kinds.get(kind);
+		if (index === undefined) {
+			index = this.#kinds.size;
+			this.#kinds.set(kind, index);
+		}
+		if (this.#free.length === 0) this.#grow();
+		const row = this.#free.pop()!;
+		this.#rows.set(id, row);
+		const t = this.#tables[Math.floor(row / rows)]!;
+		const i = row % rows;
+		t.ints[i * 16 + 1] = Math.min(lease, 2 ** 31 - 1);
+		t.ints[i * 16 + 2] = index;
+		t.ints[i * 16 + 3] = t.bytes.write(id, i * 64 + 32, 28, "latin1");
+		t.ints[i * 16 + 15] = partition;
+		t.times[i * 8 + 2] = Date.now();
+		t.tokens[i * 8 + 3] = token;
+		Atomics.add(t.ints, i * 16, 1);
 	}
 
 	remove(id: string, token: bigint): void {
-		this.#del.push(id + String(token));
-		this.#post();
+		const row = this.#rows.get(id);
+		if (row === undefined) return;
+		if (this.#tables[Math.floor(row / rows)]!.tokens[(row % rows) * 8 + 3] === token) this.#drop(id);
+	}
+
+	#drop(id: string): void {
+		const row = this.#rows.get(id);
+		if (row === undefined) return;
+		Atomics.add(this.#tables[Math.floor(row / rows)]!.ints, (row % rows) * 16, 1);
+		this.#rows.delete(id);
+		this.#free.push(row);
+	}
+
+	#grow(): void {
+		const from = this.#tables.length * rows;
+		const t = new Table();
+		this.#tables.push(t);
+		for (let i = rows - 1; i >= 0; i--) this.#free.push(from + i);
+		this.#thread.postMessage({ table: t.memory });
 	}
 
 	/** Tells where the leases of a partition are renewed, and which nodes there are. */
@@ -216,18 +295,6 @@ export class Renewer {
 
 	setToken(token: string): void {
 		this.#thread.postMessage({ token });
-	}
-
-	// Told once per turn, before handlers run: a handler that blocks comes after the message.
-	#post(): void {
-		if (this.#posted) return;
-		this.#posted = true;
-		queueMicrotask(() => {
-			this.#posted = false;
-			this.#thread.postMessage({ add: this.#add, del: this.#del });
-			this.#add = [];
-			this.#del = [];
-		});
 	}
 
 	async close(): Promise<void> {
