@@ -11,7 +11,6 @@ import type { TlsOptions } from "./transport.js";
 
 const source = `
 const { parentPort, workerData } = require("node:worker_threads");
-const http2 = require("node:http2");
 const beat = new BigInt64Array(workerData.beat);
 const tables = [], next = new Map();
 // By partition the address that its leases are renewed at; by address the connection.
@@ -97,7 +96,8 @@ function leaderOf(details) {
 function send(address, items) {
 	let session = sessions.get(address);
 	if (!session || session.closed || session.destroyed) {
-		session = http2.connect(workerData.scheme + "://" + address, workerData.tls);
+		// Loaded when it is needed, which is seldom: it is most of what the thread takes to start.
+		session = require("node:http2").connect(workerData.scheme + "://" + address, workerData.tls);
 		session.on("error", () => {});
 		session.unref();
 		sessions.set(address, session);
