@@ -43,6 +43,9 @@ function invalidArgs(message: string): Fatal {
 	return new Fatal(Object.assign(new Error(message), { code: "invalid_args" }));
 }
 
+const isPromise = (v: unknown): v is PromiseLike<unknown> =>
+	typeof v === "object" && v !== null && typeof (v as PromiseLike<unknown>).then === "function";
+
 /** Runs a handler once. What it returns or throws is the outcome of the attempt. */
 export async function invoke(b: Binding, t: Task): Promise<{ result: unknown }> {
 	const o = b.job.options;
@@ -52,10 +55,13 @@ export async function invoke(b: Binding, t: Task): Promise<{ result: unknown }> 
 	} catch (e) {
 		throw invalidArgs(`the arguments cannot be read: ${messageOf(e)}`);
 	}
-	const v = await validate(o.input, args);
+	const checked = validate(o.input, args);
+	const v = checked instanceof Promise ? await checked : checked;
 	if ("problem" in v) throw invalidArgs(v.problem);
-	const result = await b.run(t, v.value);
-	const out = await validate(o.output, result);
+	const run = b.run(t, v.value);
+	const result = isPromise(run) ? await run : run;
+	const valid = validate(o.output, result);
+	const out = valid instanceof Promise ? await valid : valid;
 	if ("problem" in out) throw new Error(`the result is not valid: ${out.problem}`);
 	return { result };
 }

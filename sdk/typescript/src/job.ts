@@ -10,7 +10,7 @@ import {
 	UniqueOnConflict,
 	type Task as WireTask,
 } from "./gen/millrace/v1/task.js";
-import { type Schema, validate } from "./schema.js";
+import { type Schema, type Validated, validate } from "./schema.js";
 import type { Task } from "./task.js";
 import { toDuration, toTimestamp } from "./time.js";
 import type { Changes } from "./tx.js";
@@ -138,7 +138,8 @@ export class Job<In, Args, Out> {
 
 	/** Adds a task. */
 	async add(client: Client, args: In, o: AddOptions & CallOptions = {}): Promise<Handle<Out>> {
-		const spec = await this.spec(args, o);
+		const made = this.spec(args, o);
+		const spec = made instanceof Promise ? await made : made;
 		const r = await client.engine.create(spec, o);
 		return new Handle<Out>(client, r.id || spec.id, r.replayed, this.options.codec);
 	}
@@ -199,10 +200,13 @@ export class Job<In, Args, Out> {
 	}
 
 	/** @internal */
-	async spec(args: In, o: AddOptions): Promise<TaskSpec> {
-		const v = await validate(this.options.input as Schema<unknown, unknown> | undefined, args);
-		if ("problem" in v) throw invalid("args", v.problem);
-		return this.#fill(args, o);
+	spec(args: In, o: AddOptions): TaskSpec | Promise<TaskSpec> {
+		const made = (v: Validated<unknown>): TaskSpec => {
+			if ("problem" in v) throw invalid("args", v.problem);
+			return this.#fill(args, o);
+		};
+		const v = validate(this.options.input as Schema<unknown, unknown> | undefined, args);
+		return v instanceof Promise ? v.then(made) : made(v);
 	}
 
 	// What was given is stored, not what the schema made of it: the worker validates again.

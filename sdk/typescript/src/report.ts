@@ -20,7 +20,8 @@ export class Reporter {
 	#bytes = 0;
 	#dropped = 0n;
 	#timer: NodeJS.Timeout | undefined;
-	#last: Promise<void> = Promise.resolve();
+	/** The report that was sent last, which the next one waits for. */
+	#last: Promise<void> | undefined;
 	#over = false;
 
 	constructor(client: Client, id: string, token: bigint) {
@@ -75,7 +76,7 @@ export class Reporter {
 		this.#dropped = 0n;
 		this.#progress = undefined;
 		const place = (n: number): number => placeOfId(this.#id, n);
-		const sent = this.#last
+		const sent = (this.#last ?? Promise.resolve())
 			.then(() => this.#client.engine.call(methods.report, request, { timeout }, place))
 			.then(() => {});
 		this.#last = sent.catch((e: MillraceError) => {
@@ -88,10 +89,17 @@ export class Reporter {
 		return this.#send(bytes, timeout);
 	}
 
-	/** Sends what is left, for at most five seconds, before the attempt is settled. */
-	async finish(): Promise<void> {
+	/** Sends what is left, for at most five seconds, before the attempt is settled; undefined: nothing is left. */
+	finish(): Promise<void> | undefined {
 		clearTimeout(this.#timer);
-		if (this.#progress || this.#lines.length > 0) await this.#send(undefined, 5000).catch(() => {});
+		if (this.#progress || this.#lines.length > 0) {
+			return this.#send(undefined, 5000)
+				.catch(() => {})
+				.finally(() => {
+					this.#over = true;
+				});
+		}
 		this.#over = true;
+		return undefined;
 	}
 }

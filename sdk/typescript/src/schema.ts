@@ -14,13 +14,19 @@ export type Result<Output> =
 	| { readonly value: Output; readonly issues?: undefined }
 	| { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] };
 
-/** Validates a value; issues are told as one text. */
-export async function validate<T>(
+export type Validated<T> = { value: T } | { problem: string };
+
+/** Validates a value; issues are told as one text. A promise only where the schema makes one: each costs, for each task. */
+export function validate<T>(
 	schema: Schema<unknown, T> | undefined,
 	value: unknown,
-): Promise<{ value: T } | { problem: string }> {
+): Validated<T> | Promise<Validated<T>> {
 	if (!schema) return { value: value as T };
-	const r = await schema["~standard"].validate(value);
+	const r = schema["~standard"].validate(value);
+	return r instanceof Promise ? r.then(validated) : validated(r);
+}
+
+function validated<T>(r: Result<T>): Validated<T> {
 	if (!r.issues) return { value: r.value };
 	const problem = r.issues
 		.map((i) => {

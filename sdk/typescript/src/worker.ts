@@ -313,7 +313,8 @@ export class Worker {
 		} catch (e) {
 			settle = threw(t, e);
 		}
-		await t.reporter?.finish();
+		const left = t.reporter?.finish();
+		if (left) await left;
 		if (a.over || a.item) return; // the lease is lost, or the task was given back meanwhile
 		this.#settle(a, settle.item, settle.bytes);
 	}
