@@ -69,6 +69,30 @@ it("keeps within the window of the server", async () => {
 	expect((await all).length).toBe(5);
 });
 
+it("makes no frames while the last ones wait to be sent: what is added meanwhile shares one", async () => {
+	const c = fake.client();
+	const big = job<string, number>("big");
+	const first = one.add(c, 1);
+	const s = await fake.welcome();
+	const f = await s.next("create");
+	s.ack(f.seq, { created: f.tasks.map((t) => ({ id: t.id })) });
+	await first;
+	s.call.pause();
+	const all: Promise<unknown>[] = [big.add(c, "x".repeat(900_000))];
+	for (let i = 0; i < 5; i++) {
+		await new Promise((r) => setImmediate(r));
+		await new Promise((r) => setImmediate(r));
+		all.push(one.add(c, i));
+	}
+	s.call.resume();
+	for (const n of [1, 5]) {
+		const f = await s.next("create");
+		expect(f.tasks.length).toBe(n);
+		s.ack(f.seq, { created: f.tasks.map((t) => ({ id: t.id })) });
+	}
+	await Promise.all(all);
+});
+
 it("tells refused from unknown when the time is over", async () => {
 	const c = fake.client();
 	const never = one.add(c, 1, { timeout: 50 }).catch((e) => e);
