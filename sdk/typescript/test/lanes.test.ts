@@ -1,6 +1,7 @@
 // The lanes of a worker, whose partitions are played by a server.
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { idIn } from "../src/core/place.js";
+import { Session } from "../src/core/session.js";
 import { job, type Settlement, type Task, Worker } from "../src/index.js";
 import { Fake, type FakeStream } from "./fake.js";
 
@@ -8,7 +9,10 @@ let fake: Fake;
 beforeEach(async () => {
 	fake = await Fake.start();
 });
-afterEach(() => fake.close());
+afterEach(() => {
+	vi.restoreAllMocks();
+	return fake.close();
+});
 
 const one = job<number, number>("one");
 const assignment = (partition: number) => ({
@@ -42,23 +46,20 @@ it("never offers more slots than it has, while they travel over the partitions",
 	const all = new Promise<void>((resolve) => {
 		done = resolve;
 	});
-	fake.onStream = (s) => {
-		const set = (slots: number): void => {
-			windows.set(s.hello.partition, slots);
-			most = Math.max(
-				most,
-				[...windows.values()].reduce((x, y) => x + y, 0),
-			);
-			if (slots > 0) looked.add(s.hello.partition);
-			if (looked.size === 6) done();
-		};
-		const slots = async (): Promise<void> => {
-			for (;;) set((await s.next("slots")).slots);
-		};
-		void s.next("subscribe").then((f) => set(f.slots));
-		void slots();
-		s.welcome({ partitions: 6 });
-	};
+	// In the order in which frames leave: those of several streams may arrive in another one.
+	const { tell } = Session.prototype;
+	vi.spyOn(Session.prototype, "tell").mockImplementation(function (this: Session, frame) {
+		tell.call(this, frame);
+		if (frame?.$case !== "subscribe" && frame?.$case !== "slots") return;
+		windows.set(this.partition, frame.value.slots);
+		most = Math.max(
+			most,
+			[...windows.values()].reduce((x, y) => x + y, 0),
+		);
+		if (frame.value.slots > 0) looked.add(this.partition);
+		if (looked.size === 6) done();
+	});
+	fake.onStream = (s) => s.welcome({ partitions: 6 });
 	const w = new Worker(fake.client(), [one.handle(() => 1)], { slots: 2, drain: 1 });
 	const over = w.run({ signals: false });
 	await all;
@@ -199,7 +200,7 @@ it("lets the other partitions finish when one ends for good while it drains", as
 	const stopped = w.stop();
 	await streams[0].next("drain");
 	streams[1].cut();
-	(await fake.accept(1)).call.emit("error", { code: 7, details: "no right to work" });
+	(await fake.accept(1)).end(7, "no right to work");
 	while (w.health.running > 1) await turn();
 	for (const end of ends) end();
 	const f = await streams[0].next("settle");

@@ -7,12 +7,13 @@ import {
 	newId,
 	parseId,
 	partitionOf,
-	placedId,
+	placedLow,
 	placeOfCommit,
 	placeOfId,
 	placeOfKey,
 	placeOfRange,
 	placeTask,
+	withBits,
 } from "../src/core/place.js";
 import { awayBound, patience, serverBound } from "../src/core/retry.js";
 import { KVCheck, KVDeleteRange, Op, TaskSpec } from "../src/gen/millrace/v1/task.js";
@@ -49,8 +50,8 @@ describe("the vectors that all languages share", () => {
 			for (const [n, want] of Object.entries(v.placed_in)) expect(homeOf(id, Number(n))).toBe(want);
 		}
 		for (const v of file.placed) {
-			const open = { hi: (BigInt(v.ms) << 16n) | BigInt(v.random_high), lo: BigInt(`0x${v.random_low_hex}`) };
-			const id = placedId(open, v.partition, v.of);
+			const lo = placedLow(BigInt(`0x${v.random_low_hex}`), v.partition, v.of);
+			const id = withBits({ hi: (BigInt(v.ms) << 16n) | BigInt(v.random_high), lo }, v.partition);
 			expect(formatId(id)).toBe(v.text);
 			expect(partitionOf(id)).toBe(v.partition);
 			expect(homeOf(id, v.of)).toBe(v.partition);

@@ -32,7 +32,7 @@ it("renews all leases that are held while the loop is blocked, and none that was
 	const thread = new Thread(server, { eval: true, workerData: memory });
 	const [port] = (await once(thread, "message")) as [number];
 	const r = new Renewer({
-		address: `127.0.0.1:${port}`,
+		addresses: [`127.0.0.1:${port}`],
 		token: "t",
 		namespace: "n",
 		tls: undefined,
@@ -42,7 +42,7 @@ it("renews all leases that are held while the loop is blocked, and none that was
 	});
 	// More than one piece of shared memory has.
 	const ids = Array.from({ length: 3000 }, () => newId());
-	for (const [i, id] of ids.entries()) r.add(id, BigInt(i), 600, "k");
+	for (const [i, id] of ids.entries()) r.add(id, BigInt(i), 600, "k", 0);
 	for (const [i, id] of ids.entries()) {
 		if (i % 3 === 0) r.remove(id, BigInt(i));
 		else if (i % 3 === 1) r.remove(id, BigInt(i + 1)); // another lease of the same task, which is not held

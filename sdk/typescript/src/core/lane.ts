@@ -149,8 +149,7 @@ export class Lane implements Role {
 				const now = performance.now();
 				for (const t of f.frame.value.tasks) {
 					const before = this.held.get(t.id);
-					if (before?.assignment.token === t.token) continue; // it came twice
-					if (before) this.#back(before);
+					if (before) this.#back(before); // its lease is over
 					const lease = Number(t.leaseMs);
 					const a: Attempt = {
 						lane: this,

@@ -39,13 +39,8 @@ export const partitionOf = (id: TaskId): number => Number((id.hi >> 4n) & 0xfffn
 export const homeOf = (id: TaskId, partitions: number): number =>
 	partitions <= 1 ? 0 : Number(id.lo % BigInt(partitions));
 
-/** The id with partition bits and random bits that both name a partition. */
-export function placedId(id: TaskId, partition: number, partitions: number): TaskId {
-	return withBits({ hi: id.hi, lo: placedLow(id.lo, partition, partitions) }, partition);
-}
-
 /** The low random bits whose remainder is the partition. All else of them is kept. */
-function placedLow(lo: bigint, partition: number, partitions: number): bigint {
+export function placedLow(lo: bigint, partition: number, partitions: number): bigint {
 	if (partitions <= 1) return lo;
 	const p = BigInt(partitions);
 	let floor = lo - (lo % p);
@@ -53,7 +48,8 @@ function placedLow(lo: bigint, partition: number, partitions: number): bigint {
 	return floor + BigInt(partition);
 }
 
-const withBits = (id: TaskId, partition: number): TaskId => ({
+/** The id with other partition bits. */
+export const withBits = (id: TaskId, partition: number): TaskId => ({
 	hi: (id.hi & ~(0xfffn << 4n)) | (BigInt(partition & 0xfff) << 4n),
 	lo: id.lo,
 });

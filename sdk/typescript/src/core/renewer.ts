@@ -15,7 +15,7 @@ const beat = new BigInt64Array(workerData.beat);
 const tables = [], next = new Map();
 // By partition the address that its leases are renewed at; by address the connection.
 const places = new Map(), sessions = new Map();
-let busy = false, said = false;
+let busy = false, said = false, idle = false;
 
 const open = (memory) => tables.push({ ints: new Int32Array(memory), times: new Float64Array(memory), tokens: new BigUint64Array(memory), bytes: Buffer.from(memory) });
 open(workerData.table);
@@ -139,6 +139,7 @@ async function renew(partition, due) {
 	}
 }
 async function look() {
+	idle = false;
 	const now = Date.now(), late = now - Number(Atomics.load(beat, 0));
 	if (busy || late < workerData.least) return;
 	const leases = held();
@@ -146,7 +147,10 @@ async function look() {
 		const keys = new Set(leases.map((l) => l.id + l.token));
 		for (const key of next.keys()) if (!keys.has(key)) next.delete(key);
 	}
-	if (leases.length === 0) return;
+	if (leases.length === 0) {
+		idle = true;
+		return;
+	}
 	if (late > workerData.stall) {
 		if (!said) parentPort.postMessage({ stalled: [...new Set(leases.map((l) => l.kind))] });
 		said = true;
@@ -171,7 +175,11 @@ parentPort.on("message", (m) => {
 	if (m.addresses) workerData.addresses = m.addresses;
 	if (m.table) open(m.table);
 });
-setInterval(look, 50).unref();
+// Without leases there is less to look at: the shortest lease is a second, and is renewed when the beat is late by a sixth of it.
+(function tick() {
+	void look();
+	setTimeout(tick, idle ? 150 : 50).unref();
+})();
 `;
 
 export interface RenewerOptions {
@@ -202,7 +210,8 @@ class Table {
 export class Renewer {
 	readonly #thread: Worker;
 	readonly #beat = new BigInt64Array(new SharedArrayBuffer(8));
-	readonly #timer: NodeJS.Timeout;
+	/** Stamps the beat while leases are held. */
+	#timer: NodeJS.Timeout | undefined;
 	readonly #tables = [new Table()];
 	/** Rows that are free; the next one is the last. */
 	readonly #free = Array.from({ length: rows }, (_, i) => rows - 1 - i);
@@ -236,7 +245,17 @@ export class Renewer {
 			}
 		});
 		this.#thread.on("error", (e) => o.logger.error(`millrace: the renewing thread has failed: ${e.message}`));
-		this.#timer = setInterval(() => this.#stamp(), 50);
+	}
+
+	/** Keeps the beat until no lease is held. */
+	#beats(): void {
+		this.#stamp();
+		this.#timer = setInterval(() => {
+			this.#stamp();
+			if (this.#rows.size > 0) return;
+			clearInterval(this.#timer);
+			this.#timer = undefined;
+		}, 50);
 		this.#timer.unref();
 	}
 
@@ -252,6 +271,7 @@ export class Renewer {
 			index = this.#kinds.size;
 			this.#kinds.set(kind, index);
 		}
+		if (this.#timer === undefined) this.#beats();
 		if (this.#free.length === 0) this.#grow();
 		const row = this.#free.pop()!;
 		this.#rows.set(id, row);

@@ -398,6 +398,7 @@ export class Router {
 			const stream = channel.stream(streamPath, {
 				frame: (f) => done(f.frame?.$case === "welcome" ? address : ""),
 				end: (f) => done(f?.leader && this.#o.allows(f.leader) ? f.leader : ""),
+				drained: () => {},
 			});
 			const value = {
 				version: 1,
