@@ -41,7 +41,7 @@ type load struct {
 
 // cycle is create, claim and complete with one key written. The others are adds of 32 callers, adds in bulk, cycles by unary calls, and adds
 // one at a time.
-var loads = []load{{"cycle", 10_000}, {"add", 20_000}, {"add_many", 20_000}, {"unary", 500}, {"one", 1000}}
+var loads = []load{{"cycle", 30_000}, {"add", 20_000}, {"add_many", 20_000}, {"unary", 500}, {"one", 1000}}
 
 // callers is how many add at a time, and slots how many tasks a worker has at a time.
 const (
