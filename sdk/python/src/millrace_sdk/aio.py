@@ -82,6 +82,30 @@ class AsyncTx(Changes):
         return out
 
 
+class _Waiter:
+    """A coroutine that waits for the end of its calls."""
+
+    __slots__ = ("_g", "_left", "ended")
+
+    def __init__(self, g: loop.Gather, calls: int) -> None:
+        self._g = g
+        self._left = calls
+        self.ended: asyncio.Future[None] = g.loop.create_future()
+
+    def done(self, c: Call) -> None:
+        """Take in the end of one call, in the I/O thread."""
+        if c.note is not None:
+            c.note(c)
+        self._left -= 1
+        if self._left == 0:
+            self._g.bridge.post(_tell, self.ended)
+
+
+def _tell(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+
+
 class AsyncClient(base.BaseClient):
     """A client for event loops: ``async with AsyncClient() as c``. Its options are those of Client.
 
@@ -112,30 +136,16 @@ class AsyncClient(base.BaseClient):
             return finish()
         e = self._engine()
         g = loop.gather()
-        ended: asyncio.Future[None] = g.loop.create_future()
-        left = len(calls)
-
-        def told() -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        def one(before: Callable[[Call], None], c: Call) -> None:
-            nonlocal left
-            before(c)
-            left -= 1
-            if left == 0:
-                g.bridge.post(told)
-
+        waiter = _Waiter(g, len(calls))
         deadline = None if timeout is None else wire.monotonic() + timeout
         for c in calls:
             c.deadline = deadline
-            before = c.done
-            c.done = lambda c, before=before: one(before, c)  # type: ignore[misc]
+            c.done = waiter.done
         if timeout is not None and timeout <= 0:
             raise _late()
         g.post(_submit, e, calls)
         try:
-            await ended
+            await waiter.ended
         except BaseException as wrong:
             mark(wrong, calls)
             for c in calls:

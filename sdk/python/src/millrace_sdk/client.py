@@ -119,26 +119,16 @@ class Client(base.BaseClient):
         e = self._engine()
         if e.io.inside():
             raise errors.InvalidArgument("the I/O thread must not wait for itself", reason="io_thread")
-        lock = _thread.allocate_lock()
-        lock.acquire()
+        waiter = _Waiter(len(calls))
         deadline = None if timeout is None else wire.monotonic() + timeout
-        left = len(calls)
-
-        def one(c: Call, before: Callable[[Call], None]) -> None:
-            nonlocal left
-            before(c)
-            left -= 1
-            if left == 0:
-                lock.release()
-
         for c in calls:
             c.deadline = deadline
-            c.done = _Then(one, c.done)
+            c.done = waiter.done
         if timeout is not None and timeout <= 0:
             raise _late()
         e.io.post(_submit, e, calls)
         try:
-            lock.acquire()
+            waiter.lock.acquire()
         except BaseException as wrong:  # such as KeyboardInterrupt
             mark(wrong, calls)
             for c in calls:
@@ -240,17 +230,23 @@ class Client(base.BaseClient):
         return Raw(self)
 
 
-class _Then:
-    """The end of a call of a thread."""
+class _Waiter:
+    """A thread that waits for the end of its calls: its lock is free then."""
 
-    __slots__ = ("before", "f")
+    __slots__ = ("left", "lock")
 
-    def __init__(self, f: Callable[[Call, Callable[[Call], None]], None], before: Callable[[Call], None]) -> None:
-        self.f = f
-        self.before = before
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+        self.lock = _thread.allocate_lock()
+        self.lock.acquire()
 
-    def __call__(self, c: Call) -> None:
-        self.f(c, self.before)
+    def done(self, c: Call) -> None:
+        """Take in the end of one call, in the I/O thread."""
+        if c.note is not None:
+            c.note(c)
+        self.left -= 1
+        if self.left == 0:
+            self.lock.release()
 
 
 def _id_of(tag: str, unique: str, partitions: int) -> str:

@@ -102,20 +102,18 @@ class BaseClient:
 
     # Tasks.
 
-    def _create(self, specs: Sequence[Any], atomic: bool, done: Callable[[Call], None]) -> list[Call]:
+    def _create(self, specs: Sequence[Any], atomic: bool) -> list[Call]:
         """Make the calls that add tasks."""
         n = self._partitions()
         if n > 1:
-            return self._create_placed(specs, n, atomic, done)
+            return self._create_placed(specs, n, atomic)
         free = [i for i, spec in enumerate(specs) if not spec.id] if n == 0 else None
         for spec in specs:
             if not spec.id:
                 spec.id = place.new_id()
-        return self._gather(specs, atomic, done, free)
+        return self._gather(specs, atomic, free)
 
-    def _create_placed(
-        self, specs: Sequence[Any], partitions: int, atomic: bool, done: Callable[[Call], None]
-    ) -> list[Call]:
+    def _create_placed(self, specs: Sequence[Any], partitions: int, atomic: bool) -> list[Call]:
         """Make the calls that add tasks, of one partition each."""
         turn = self._engine().turn_of_free
         if len(specs) == 1 or atomic:
@@ -123,63 +121,51 @@ class BaseClient:
                 home = place.together(specs, partitions, turn)
             else:
                 home = place.task_place(specs[0], partitions, turn % partitions)
-            calls = self._gather(specs, atomic, done)
+            calls = self._gather(specs, atomic)
             for c in calls:
                 c.partition = home
             return calls
         homes, wrong = place.spread(specs, partitions, turn)
-        calls = [refused(i, e, done) for i, e in wrong.items()]
+        calls = [refused(i, e) for i, e in wrong.items()]
         for home, index in homes.items():
             at = 0
-            for c in self._gather([specs[i] for i in index], False, done):
+            for c in self._gather([specs[i] for i in index], False):
                 c.partition, c.index = home, index[at : at + len(c.items)]
                 at += len(c.items)
                 calls.append(c)
         return calls
 
-    def _gather(
-        self, specs: Sequence[Any], atomic: bool, done: Callable[[Call], None], free: list[int] | None = None
-    ) -> list[Call]:
+    def _gather(self, specs: Sequence[Any], atomic: bool, free: list[int] | None = None) -> list[Call]:
         """Make calls of as many tasks as fit in a frame. free: they are open, and these have no id of their own."""
         calls: list[Call] = []
-        ledger, invoke = self._options.ledger, 0
-        if ledger is not None:
-            invoke = ledger.now()
+        ledger = self._options.ledger
+        invoke = ledger.now() if ledger is not None else 0
         items: list[bytes] = []
-        mine: list[Any] = []
-        size = 0
-        first = 0
+        size = first = 0
 
-        def cut() -> None:
-            nonlocal first
-            these = mine[:]
-            end: Callable[[Call], Any] = done
-            if ledger is not None:
-                end = lambda c: (ledger_creates(ledger, invoke, these, c), done(c))  # type: ignore[func-returns-value]  # noqa: E731
-            c = Call(items[:], commit=False, atomic=atomic, done=end)
+        def cut(end: int) -> None:
+            these = specs[first:end]
+            c = Call(items, commit=False, atomic=atomic, note=_noted(ledger, invoke, these))
             if free is not None:
-                c.open = Unplaced(these, [i - first for i in free if first <= i < first + len(these)])
+                c.open = Unplaced(these, [i - first for i in free if first <= i < end])
             calls.append(c)
-            first += len(these)
-            items.clear()
-            mine.clear()
 
-        for spec in specs:
+        for i, spec in enumerate(specs):
             raw = spec.SerializeToString()
-            if len(raw) + 64 > wire.FRAME_BYTES:
-                raise errors.TooLarge(f"the task takes {len(raw)} bytes", limit="frame_bytes", max=wire.FRAME_BYTES)
-            if items and not atomic and (len(items) >= wire.FRAME_ITEMS or size + len(raw) > wire.FRAME_AIM):
-                cut()
-                size = 0
+            n = len(raw)
+            if n + 64 > wire.FRAME_BYTES:
+                raise errors.TooLarge(f"the task takes {n} bytes", limit="frame_bytes", max=wire.FRAME_BYTES)
+            if items and not atomic and (len(items) >= wire.FRAME_ITEMS or size + n > wire.FRAME_AIM):
+                cut(i)
+                items, size, first = [], 0, i
             items.append(raw)
-            mine.append(spec)
-            size += len(raw)
-        cut()
+            size += n
+        cut(len(specs))
         return calls
 
     def _add(self, job: Any, args: Any, o: dict[str, Any]) -> Any:
         spec = job._spec(args, o)
-        calls = self._create([spec], False, _ignore)
+        calls = self._create([spec], False)
 
         def finish() -> Any:
             c = calls[0]
@@ -197,7 +183,7 @@ class BaseClient:
         return self._add_specs([(job, s) for s in specs], o)
 
     def _add_specs(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
-        calls = self._create([s for _, s in pairs], False, _ignore) if pairs else []
+        calls = self._create([s for _, s in pairs], False) if pairs else []
 
         def finish() -> Any:
             handles: list[Any] = []
@@ -222,7 +208,7 @@ class BaseClient:
         return self._add_specs_atomic([(job, s) for s in specs], o)
 
     def _add_specs_atomic(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
-        calls = self._create([s for _, s in pairs], True, _ignore) if pairs else []
+        calls = self._create([s for _, s in pairs], True) if pairs else []
 
         def finish() -> Any:
             handles: list[Any] = []
@@ -260,18 +246,17 @@ class BaseClient:
         if len(raw) + 64 > wire.FRAME_BYTES:
             raise errors.TooLarge(f"the commit takes {len(raw)} bytes", limit="frame_bytes", max=wire.FRAME_BYTES)
         ledger = self._options.ledger
-        done: Callable[[Call], None] = _ignore
+        note: Callable[[Call], None] | None = None
         if ledger is not None:
             invoke = ledger.now()
             rid = request.request_id.hex()
             more = {"id": fence[0], "token": str(fence[1])} if fence is not None else {}
 
-            def told(c: Call) -> None:
+            def note(c: Call) -> None:
                 replayed = c.error is None and c.answer.replayed
                 ledger.write(op, invoke, at=c.at, error=c.error, request_id=rid, replayed=replayed, **more, **line)
 
-            done = told
-        call = Call([raw], commit=True, atomic=False, done=done)
+        call = Call([raw], commit=True, atomic=False, note=note)
         call.partition = home
         if n == 0:
             call.open = Unplaced((), changes._free[:], request, fence[0] if fence is not None else "")
@@ -319,6 +304,11 @@ class BaseClient:
         return self._await(run, finish)
 
 
+def _noted(ledger: Any, invoke: int, specs: Sequence[Any]) -> Callable[[Call], None] | None:
+    """Return what writes the lines of a call that adds tasks; None without a ledger."""
+    return None if ledger is None else lambda c: ledger_creates(ledger, invoke, specs, c)
+
+
 def ledger_creates(ledger: Any, invoke: int, specs: Sequence[Any], c: Call) -> None:
     """Write the lines of a call that added tasks."""
     for spec, (r, e, at) in zip(specs, c.outcomes(), strict=True):
@@ -341,10 +331,6 @@ def trimmed(e: MillraceError) -> MillraceError:
         if closed:
             e.field = rest.lstrip(".")
     return e
-
-
-def _ignore(c: Call) -> None:
-    pass
 
 
 def at_of(at: Any) -> At:

@@ -172,7 +172,8 @@ class Engine:
     async def learn(self, timeout: float | None) -> None:
         """Wait until it is known how many partitions there are."""
         told: asyncio.Future[MillraceError | None] = self.io.loop.create_future()
-        c = Call([], commit=False, atomic=False, done=lambda c: told.set_result(c.error))
+        c = Call([], commit=False, atomic=False)
+        c.done = lambda c: told.set_result(c.error)
         c.deadline = None if timeout is None else wire.monotonic() + timeout
         self.producers.learn(c)
         wrong = await told

@@ -194,16 +194,19 @@ def _call_all(calls: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> None:
             log.exception("a call in the I/O thread failed")
 
 
-_gathers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Gather] = weakref.WeakKeyDictionary()
+_gathers: dict[asyncio.AbstractEventLoop, Gather] = {}
 
 
 def gather() -> Gather:
     """Return what hands over between the running event loop and the I/O thread."""
-    loop = asyncio.get_running_loop()
-    g = _gathers.get(loop)
+    running = asyncio.get_running_loop()
+    g = _gathers.get(running)
     target = io()
     if g is None or g.io is not target:
-        g = _gathers[loop] = Gather(loop, target)
+        for other in list(_gathers):
+            if other.is_closed():
+                _gathers.pop(other, None)
+        g = _gathers[running] = Gather(running, target)
     return g
 
 

@@ -25,14 +25,17 @@ class Call:
 
     __slots__ = (
         "answer", "at", "atomic", "began", "commit", "deadline", "done", "error", "first", "gone", "index", "items",
-        "key", "open", "partition", "parts", "size", "solo", "state", "tries", "unsure",
+        "key", "note", "open", "partition", "parts", "size", "solo", "state", "tries", "unsure",
     )  # fmt: skip
 
-    def __init__(self, items: list[bytes], *, commit: bool, atomic: bool, done: Callable[[Call], None]) -> None:
+    def __init__(
+        self, items: list[bytes], *, commit: bool, atomic: bool, note: Callable[[Call], None] | None = None
+    ) -> None:
         self.items = items  # encoded: specs, or one commit
         self.commit = commit
         self.atomic = atomic
-        self.done = done  # called once, by the I/O thread
+        self.note = note  # called by done, before its caller goes on
+        self.done: Callable[[Call], None] = _unheard  # called once, by the I/O thread
         self.size = sum(map(len, items)) + 8 * len(items) + 16
         self.state = QUEUED
         self.unsure = False  # it may have been applied
@@ -88,6 +91,10 @@ class Unplaced:
         self.free = free  # indexes of tasks, or of ops that create some, whose ids were not given
         self.commit = commit  # or the message of a commit, under the lease of a task
         self.task = task
+
+
+def _unheard(c: Call) -> None:
+    """Tell nothing: a call whose caller does not wait yet."""
 
 
 class _CreateFrame:

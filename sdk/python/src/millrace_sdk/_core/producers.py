@@ -146,14 +146,17 @@ class Producers:
 
 def part_of(specs: Sequence[Any], index: list[int], partition: int, done: Callable[[Call], None]) -> Call:
     """Make the call for those tasks of a batch that are of one partition."""
-    out = Call([specs[i].SerializeToString() for i in index], commit=False, atomic=False, done=done)
+    out = Call([specs[i].SerializeToString() for i in index], commit=False, atomic=False)
+    out.done = done
     out.index, out.partition = index, partition
     return out
 
 
-def refused(at: int, e: MillraceError, done: Callable[[Call], None]) -> Call:
+def refused(at: int, e: MillraceError, done: Callable[[Call], None] | None = None) -> Call:
     """Make the call for a task of a batch that cannot be placed: it has ended."""
-    out = Call([b""], commit=False, atomic=False, done=done)
+    out = Call([b""], commit=False, atomic=False)
+    if done is not None:
+        out.done = done
     out.index, out.error, out.state = [at], e, ENDED
     return out
 
