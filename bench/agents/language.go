@@ -30,7 +30,7 @@ type Language struct {
 // Languages are all of them. root is the folder of the repository, goAgent the program that the Go agent was built to.
 func Languages(root, goAgent string) []Language {
 	python := first(os.Getenv("MILLRACE_PYTHON"), filepath.Join(root, ".cache", "py", "bin", "python"), filepath.Join(root, "sdk", "python", ".venv", "bin", "python"))
-	pythonAgent := filepath.Join(root, "sdk", "python", "tests", "agent.py")
+	pythonAgent := filepath.Join(root, "sdk", "python", "tests", "run_agent.py")
 	nodeAgent := first(os.Getenv("MILLRACE_NODE_AGENT"), filepath.Join(root, "sdk", "typescript", "test-dist", "agent.mjs"))
 	node, _ := exec.LookPath("node")
 	return []Language{

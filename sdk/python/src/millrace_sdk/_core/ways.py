@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from . import wire
 from .faults import StatusError
-from .rest import RestTransport
-from .web import Dialer, Web
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .rest import RestTransport
     from .transport import Transport
 
 MODES = ("auto", "stream", "rest")
@@ -58,6 +57,10 @@ class Ways:
 
     def _made(self) -> RestTransport:
         if self._rest is None:
+            # Here, as most programs never use it.
+            from .rest import RestTransport
+            from .web import Dialer, Web
+
             o = self._engine.options
             dialer = Dialer(o.secure, o.tls if isinstance(o.tls, bytes) else None)
             self._rest = RestTransport(self._engine.io, Web(self._engine.io, o.rest, dialer))
