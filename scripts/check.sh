@@ -59,7 +59,8 @@ left_out() { # tests that keep both processors busy for a minute and more, and f
 	# The first two share the processors: the bench's result is not held against anything, and the other one mostly compiles.
 	go test -count=1 -tags "$tags" -timeout 10m -run '^Test(TheSmokeProfile|VulnerabilitiesAreFound)' ./test/e2e ./internal/lint &&
 		go test -count=1 -tags "$tags" -timeout 10m ./bench/load &&
-		MILLRACE_SDK_KILLS=3 MILLRACE_SDK_SEED=$drawn go test -count=1 -tags "$tags" -timeout 10m -run '^TestPlantedBugs|^TestKills' ./test/sdk &&
+		MILLRACE_SDK_KILLS=3 MILLRACE_SDK_SEED=$drawn MILLRACE_SDK_COUNTS=3 MILLRACE_SDK_TIMEOUTS=100 go test -count=1 -tags "$tags" -timeout 15m \
+			-run '^TestPlantedBugs|^TestKills|^TestCounts|^TestTimeouts' ./test/sdk &&
 		# Long scenarios mostly wait.
 		MILLRACE_SDK_LONG=only go test -count=1 -tags "$tags" -timeout 15m -parallel 8 -run '^TestScenario$' ./test/sdk
 }

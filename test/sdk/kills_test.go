@@ -162,21 +162,33 @@ func (k *kills) worker() *agents.Agent {
 	return a
 }
 
+// serve starts the server, and the proxy in front of it.
+func (k *kills) serve(ctx context.Context) {
+	k.t.Helper()
+	var err error
+	if k.server, err = proc.New(ctx, proc.Options{Binary: program, Dir: filepath.Join(k.dir, "server")}, "default"); err != nil {
+		k.t.Fatal(err)
+	}
+	if _, err := k.server.Start(ctx); err != nil {
+		k.t.Fatal(err)
+	}
+	if k.front, err = proc.NewProxy(k.server.Address()); err != nil {
+		k.server.Kill()
+		k.t.Fatal(err)
+	}
+}
+
+// end ends what serve started.
+func (k *kills) end() {
+	_ = k.front.Close()
+	k.server.Kill()
+}
+
 // play adds tasks and has strike do its worst between bursts of them until it reports false; then it judges.
 func (k *kills) play(ctx context.Context, strike func() bool) {
 	t := k.t
-	var err error
-	if k.server, err = proc.New(ctx, proc.Options{Binary: program, Dir: filepath.Join(k.dir, "server")}, "default"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := k.server.Start(ctx); err != nil {
-		t.Fatal(err)
-	}
-	defer k.server.Kill()
-	if k.front, err = proc.NewProxy(k.server.Address()); err != nil {
-		t.Fatal(err)
-	}
-	defer k.front.Close() //nolint:errcheck // the end of the test
+	k.serve(ctx)
+	defer k.end()
 	producer := k.agent()
 	defer producer.Close()
 	k.workers = make([]*agents.Agent, killsWorker)
