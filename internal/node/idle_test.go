@@ -1,6 +1,7 @@
 package node
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -112,7 +113,13 @@ func TestAnIdleNodeAppendsNothingAndWakesOnlyToTick(t *testing.T) {
 		})
 	}
 	// One task far away: a timer that is not due must not wake anybody either.
-	l.must(&core.TaskCreate{ID: taskID(1), Queue: "later", Delay: 24 * 3_600_000})
+	p := l.propose(core.Commit{Ops: []core.Op{&core.TaskCreate{ID: taskID(1), Queue: "later", Delay: 24 * 3_600_000}}})
+	if p.Err != nil {
+		t.Fatal(p.Err)
+	}
+	for l.node.Status().AppliedIndex < p.At.Index { // the answer comes before the status tells
+		runtime.Gosched()
+	}
 	clock.step(loopTick)
 	clock.step(loopTick)
 	entries, index, wakes := l.log.Stats().Entries, l.node.Status().AppliedIndex, clock.wakes.Load()
