@@ -61,6 +61,7 @@ left_out() { # tests that keep both processors busy for a minute and more, and f
 		go test -count=1 -tags "$tags" -timeout 10m ./bench/load &&
 		MILLRACE_SDK_KILLS=3 MILLRACE_SDK_SEED=$drawn MILLRACE_SDK_COUNTS=3 MILLRACE_SDK_TIMEOUTS=100 go test -count=1 -tags "$tags" -timeout 15m \
 			-run '^TestPlantedBugs|^TestKills|^TestCounts|^TestTimeouts' ./test/sdk &&
+		(cd sdk/python && MILLRACE_BIN=$PWD/../../.cache/millrace ../../.cache/py/bin/pytest -p no:cacheprovider tests/test_partition_server.py) &&
 		# Long scenarios mostly wait.
 		MILLRACE_SDK_LONG=only go test -count=1 -tags "$tags" -timeout 15m -parallel 8 -run '^TestScenario$' ./test/sdk
 }

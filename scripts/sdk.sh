@@ -9,19 +9,26 @@ status=0
 scripts/sdk-setup.sh || status=1
 mkdir -p .cache
 go build -trimpath -tags "${TAGS:-invariants}" -o .cache/millrace ./cmd/millrace
-export MILLRACE_BIN=$PWD/.cache/millrace
+export MILLRACE_BIN=$PWD/.cache/millrace NO_COLOR=1
 
-if [ -x .cache/py/bin/pytest ]; then
-	py=$PWD/.cache/py/bin
-	(
-		cd sdk/python
-		"$py/ruff" format --check -q . ../../examples/python && "$py/ruff" check -q . ../../examples/python && "$py/mypy" --no-error-summary && timeout -k 10 300 "$py/pytest" -p no:cacheprovider
-	) || status=1
-fi
-if [ -x sdk/typescript/node_modules/.bin/vitest ]; then
-	(
-		cd sdk/typescript
-		npx biome check . ../../examples/typescript && scripts/types.sh typescript-7 && npx tsdown --config tsdown.agent.config.ts --silent && timeout -k 10 300 npx vitest run --reporter=dot
-	) || status=1
-fi
+python() {
+	[ -x .cache/py/bin/pytest ] || return 0
+	local py=$PWD/.cache/py/bin
+	cd sdk/python
+	"$py/ruff" format --check -q . ../../examples/python && "$py/ruff" check -q . ../../examples/python && "$py/mypy" --no-error-summary && timeout -k 10 300 "$py/pytest" -p no:cacheprovider
+}
+
+typescript() {
+	[ -x sdk/typescript/node_modules/.bin/vitest ] || return 0
+	cd sdk/typescript
+	npx biome check . ../../examples/typescript && scripts/types.sh typescript-7 && npx tsdown --config tsdown.agent.config.ts --silent && timeout -k 10 300 npx vitest run --reporter=dot
+}
+
+# Both at once: their tests mostly wait.
+out=$(mktemp)
+trap 'rm -f "$out"' EXIT
+(typescript) >"$out" 2>&1 &
+(python) || status=1
+wait $! || status=1
+cat "$out"
 exit "$status"

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import io
 import json
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -256,6 +257,12 @@ def finished_once(c: mr.Client, s: Spread, load: Load) -> None:
         assert c.kv(s.name).get(f"{{user/{n}}}/done").text() == "1", n
 
 
+_check = pytest.mark.skipif(
+    os.environ.get("MILLRACE_CHECK") != "1", reason="MILLRACE_CHECK=1 runs it: scenarios do much of the same"
+)
+
+
+@_check
 @pytest.mark.parametrize("how", ["kill", "pause"])
 def test_a_leader_that_ends_or_hangs_under_load(three: Cluster, how: str) -> None:
     s = Spread()
@@ -275,6 +282,7 @@ def test_a_leader_that_ends_or_hangs_under_load(three: Cluster, how: str) -> Non
     three.await_ready(node)
 
 
+@_check
 def test_nodes_that_restart_in_turn(three: Cluster) -> None:
     s = Spread(is_async=True)
     with three.client(namespace="four") as c, three.client(namespace="four") as w, working(w, s.job, slots=2):
