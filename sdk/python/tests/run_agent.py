@@ -2,4 +2,5 @@
 
 import agent
 
-agent.main()
+if __name__ == "__main__":  # processes that multiprocessing starts import this file too
+    agent.main()
