@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Writes src/gen from the contract. buf must be on PATH; the plugin is ts-proto of node_modules.
+# Writes src/gen from the contract. buf must be on PATH; the plugin is ts-proto of node_modules. rest.ts is made of what
+# sdk/python/scripts/contract.py has written before.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(mktemp -d)
@@ -21,3 +22,4 @@ for file in google/protobuf/duration google/protobuf/timestamp millrace/v1/strea
 	mkdir -p "src/gen/$(dirname "$file")"
 	cp "$out/gen/$file.ts" "src/gen/$file.ts"
 done
+node scripts/rest.mjs

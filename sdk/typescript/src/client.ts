@@ -1,6 +1,7 @@
 import { Hub, type Logger } from "./core/hub.js";
 import { placeOfId } from "./core/place.js";
 import type { Method, TlsOptions } from "./core/transport.js";
+import { restHosts, type Transport } from "./core/ways.js";
 import { Engine } from "./engine.js";
 import { invalid, millis, type Span } from "./errors.js";
 import { CancelRequest, GetRequest } from "./gen/millrace/v1/task.js";
@@ -23,6 +24,16 @@ export interface ClientOptions {
 	tls?: TlsOptions | boolean;
 	/** How long a call may take that names no timeout of its own. Default: 30 seconds. */
 	timeout?: Span;
+	/**
+	 * auto: gRPC with its streams, and REST while something on the way lets no gRPC through; or stream or rest alone. Default:
+	 * MILLRACE_TRANSPORT, then auto.
+	 */
+	transport?: Transport;
+	/**
+	 * host:port of the REST routes, or several with commas. Default: MILLRACE_REST_URL if the address does not come from url; then the server's
+	 * address, which may be that of a proxy for both, and port 7080 of the same host if that address has port 7081.
+	 */
+	restUrl?: string;
 	/** Default: the console. */
 	logger?: Logger;
 	/** Is given one line of JSON for each call that ended. */
@@ -65,13 +76,13 @@ const local = (address: string): boolean => {
 	return host === "localhost" || host.startsWith("127.") || host === "[::1]";
 };
 
-function addressesOf(url: string): string[] {
+function addressesOf(url: string, field = "url"): string[] {
 	return url.split(",").map((part) => {
 		const address = part
 			.trim()
 			.replace(/^https?:\/\//, "")
 			.replace(/\/$/, "");
-		if (!/^.+:\d+$/.test(address)) throw invalid("url", `${JSON.stringify(part)} must be host:port`);
+		if (!/^.+:\d+$/.test(address)) throw invalid(field, `${JSON.stringify(part)} must be host:port`);
 		return address;
 	});
 }
@@ -88,6 +99,11 @@ export class Client {
 		const addresses = addressesOf(o.url ?? env.MILLRACE_URL ?? "127.0.0.1:7081");
 		const token = (o.token ?? env.MILLRACE_TOKEN ?? "").trim();
 		if (/[^\x21-\x7e]/.test(token)) throw invalid("token", "must be one word of ASCII");
+		const transport = o.transport ?? (env.MILLRACE_TRANSPORT || "auto");
+		if (!["auto", "stream", "rest"].includes(transport)) throw invalid("transport", "must be auto, stream or rest");
+		// The variable goes with MILLRACE_URL.
+		const named = o.restUrl ?? (o.url === undefined ? env.MILLRACE_REST_URL || undefined : undefined);
+		const rest = restHosts(named === undefined ? undefined : addressesOf(named, "restUrl"), addresses);
 		let tls: TlsOptions | undefined;
 		if (typeof o.tls === "object") tls = o.tls;
 		else if (o.tls ?? !addresses.every(local)) tls = {};
@@ -98,6 +114,8 @@ export class Client {
 			tls,
 			plain: (address) => o.tls === false || local(address),
 			logger: o.logger ?? console,
+			transport: transport as Transport,
+			rest,
 		});
 		this.engine = new Engine(
 			this.#hub,
@@ -109,6 +127,11 @@ export class Client {
 	/** @internal */
 	get hub(): Hub {
 		return this.#hub;
+	}
+
+	/** The way in use: streams of gRPC, or REST. */
+	get transport(): "stream" | "rest" {
+		return this.#hub.ways.rest ? "rest" : "stream";
 	}
 
 	/** A commit: add changes, then commit it. */

@@ -46,6 +46,8 @@ export interface Fault {
 	cause?: unknown;
 	/** Something answered that does not speak gRPC. */
 	foreign?: boolean;
+	/** A server ended a call of gRPC with it. */
+	told?: boolean;
 }
 
 /** Marks errors of this package, also those of another copy of it in the same process. */

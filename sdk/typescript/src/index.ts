@@ -4,6 +4,7 @@ export type { Codec } from "./content.js";
 export type { Logger } from "./core/hub.js";
 export { newId } from "./core/place.js";
 export type { Method, TlsOptions } from "./core/transport.js";
+export type { Transport } from "./core/ways.js";
 export {
 	BatchError,
 	type Code,

@@ -116,6 +116,7 @@ export class Worker {
 			host: hostname().slice(0, 128),
 		};
 		const lease = this.#o.lease === undefined ? undefined : millis(this.#o.lease);
+		const turn = (): void => this.#renewer?.turn(hub.ways.rest?.web.url ?? "");
 		this.#lanes = new Lanes(
 			hub,
 			{ info, queues: this.#queues, slots: this.#slots, lease },
@@ -124,7 +125,10 @@ export class Worker {
 				lost: (a) => this.#lost(a),
 				cancel: (a, reason) => this.#cancelled(a, reason),
 				settled: (a, fault, replayed, at) => this.#settled(a, fault, replayed, at),
-				welcomed: (lane) => this.#renewer?.reach(lane.partition, lane.session.address, hub.router.nodes),
+				welcomed: (lane) => {
+					this.#renewer?.reach(lane.partition, lane.session.address, hub.router.nodes);
+					turn();
+				},
 				failed: (lane, fault) => this.#failed(lane, fault),
 			},
 		);
@@ -138,6 +142,7 @@ export class Worker {
 			lost: (id, token) => this.#lanes?.lose(id, token),
 		});
 		const forget = hub.onToken(() => this.#renewer?.setToken(hub.token));
+		const forgetTurns = hub.ways.onTurn(turn);
 		const signalled = (): void => {
 			if (this.#hurry) return;
 			if (this.#draining) {
@@ -168,6 +173,7 @@ export class Worker {
 			clearInterval(alive);
 			this.#client.leave(this);
 			forget();
+			forgetTurns();
 			if (onSignal) for (const s of ["SIGTERM", "SIGINT"] as const) process.off(s, signalled);
 			process.off("unhandledRejection", onRejection);
 			o.signal?.removeEventListener("abort", abort);

@@ -238,12 +238,12 @@ process.on("SIGTERM", () => {
 async function carryOut(s: Fields): Promise<unknown> {
 	switch (s.do) {
 		case "open": {
-			if (s.transport === "rest") throw new Unsupported();
 			client = new Client({
 				url: (s.address as string) ?? (s.addresses as string[]).join(","),
 				token: s.token as string,
 				namespace: s.namespace as string,
 				...(s.timeout_ms === undefined ? {} : { timeout: s.timeout_ms as number }),
+				...(s.transport === undefined ? {} : { transport: s.transport as "auto" | "stream" | "rest" }),
 				...(s.ledger ? { ledger: (line: string) => appendFileSync(s.ledger as string, line) } : {}),
 				logger: { warn: (text) => say({ event: "log", text }), error: (text) => say({ event: "log", text }) },
 			});

@@ -155,7 +155,7 @@ export function faultOfStatus(headers: IncomingHttpHeaders): Fault | undefined {
 	if (code === status.ok) return undefined;
 	const detail = headers["grpc-status-details-bin"];
 	const told = detail === undefined ? undefined : detailOf(one(detail));
-	if (told) return faultOf(told);
+	if (told) return { ...faultOf(told), told: true };
 	const f = faultOfCode(code, plain(one(headers["grpc-message"])));
 	if (code === status.unimplemented) f.foreign = true;
 	return f;

@@ -1,8 +1,11 @@
 // What all streams and calls of a client share: where the servers are, the token, and the log.
 import type { Fault } from "../errors.js";
 import type { Welcome } from "../gen/millrace/v1/stream.js";
+import { RestChannel } from "./rest.js";
 import { type Endpoint, Router } from "./router.js";
-import { GrpcChannel, type TlsOptions } from "./transport.js";
+import { GrpcChannel, type TlsOptions, version } from "./transport.js";
+import { type Transport, Ways } from "./ways.js";
+import { Web } from "./web.js";
 
 /** Takes what the client has to say. The console fits. */
 export interface Logger {
@@ -18,12 +21,16 @@ export interface HubOptions {
 	/** Whether the client may speak plain text to an address that a server names. */
 	plain(address: string): boolean;
 	logger: Logger;
+	transport: Transport;
+	/** host:port of each place where REST may be. */
+	rest: string[];
 }
 
 export class Hub {
 	readonly namespace: string;
 	readonly logger: Logger;
 	readonly router: Router;
+	readonly ways: Ways;
 	readonly tls: TlsOptions | undefined;
 	readonly plain: (address: string) => boolean;
 	token: string;
@@ -38,11 +45,26 @@ export class Hub {
 		this.token = o.token;
 		this.tls = o.tls;
 		this.plain = o.plain;
+		const grpc = (address: string): GrpcChannel =>
+			new GrpcChannel({ address, token: () => this.token, namespace: this.namespace, tls: this.tls });
+		this.ways = new Ways({
+			mode: o.transport,
+			addresses: () => this.router.nodes,
+			grpc,
+			rest: () => {
+				const secure = (host: string): boolean => this.tls !== undefined || !this.plain(host);
+				const web = new Web({ hosts: o.rest, secure, tls: this.tls });
+				const agent = `millrace-typescript/${version}`;
+				return new RestChannel({ web, agent, token: () => this.token, namespace: this.namespace });
+			},
+			logger: o.logger,
+		});
 		this.router = new Router({
 			addresses: o.addresses,
 			namespace: o.namespace,
-			connect: (address) =>
-				new GrpcChannel({ address, token: () => this.token, namespace: this.namespace, tls: this.tls }),
+			connect: (address) => this.ways.connect(address),
+			// Over REST each request goes where its leader is, and is as slow as it is.
+			knock: (address) => (this.ways.rest ? undefined : grpc(address)),
 			allows: (address) => /^.+:\d+$/.test(address) && (this.tls !== undefined || this.plain(address)),
 			warn: (message) => this.logger.warn(message),
 		});
@@ -79,6 +101,7 @@ export class Hub {
 	}
 
 	close(): void {
+		this.ways.close();
 		this.router.close();
 	}
 }

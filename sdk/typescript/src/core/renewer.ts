@@ -1,5 +1,5 @@
 // Renews leases while the loop is blocked: a worker thread that sees the leases and the loop's beat in shared memory. When the beat is
-// late it dials by itself and sends unary heartbeats. Its source is a text within the bundle, because bundlers break files of worker
+// late it dials by itself and sends unary heartbeats, of gRPC or REST. Its source is a text within the bundle, because bundlers break files of worker
 // threads. A message for each lease would cost more than all else that a task takes of the loop.
 //
 // A lease is a row of 64 bytes: as int32 its version, which is odd while the lease is held, its length in milliseconds, the
@@ -119,16 +119,55 @@ function send(address, items) {
 		call.end(request(items));
 	});
 }
+// The same by a request of REST. The answer says which are lost; undefined: there is none.
+function post(url, items, hops) {
+	return new Promise((resolve) => {
+		const body = JSON.stringify({ items: items.map((l) => ({ id: l.id, token: String(l.token) })) });
+		const headers = { "content-type": "application/json", "content-length": body.length };
+		if (workerData.token) headers.authorization = "Bearer " + workerData.token;
+		const call = require(url.protocol === "https:" ? "node:https" : "node:http").request(url, { method: "POST", headers, ...workerData.tls });
+		call.setTimeout(5000, () => call.destroy());
+		call.on("error", () => resolve());
+		call.on("response", (r) => {
+			const parts = [];
+			r.on("error", () => resolve());
+			r.on("data", (d) => parts.push(d));
+			r.on("end", () => {
+				try {
+					if (r.statusCode === 307 && r.headers.location && hops < 3) {
+						const to = new URL(r.headers.location, url);
+						const hosts = [url.hostname, ...workerData.addresses.map((a) => new URL("http://" + a).hostname)];
+						// The token goes in clear text to hosts alone that are known.
+						if (to.protocol === url.protocol && (to.protocol === "https:" || hosts.includes(to.hostname))) return resolve(post(to, items, hops + 1));
+					}
+					if (r.statusCode !== 200) return resolve();
+					const results = JSON.parse(Buffer.concat(parts).toString()).results;
+					resolve(items.filter((l, i) => results[i] && results[i].lost));
+				} catch {
+					resolve();
+				}
+			});
+		});
+		call.end(body);
+	});
+}
+function renewed(due, lost) {
+	for (const l of due) next.set(l.id + l.token, Date.now() + l.lease / 3);
+	for (const l of lost) next.set(l.id + l.token, Infinity);
+	if (lost.length) parentPort.postMessage({ lost: lost.map((l) => [l.id, String(l.token)]) });
+}
 // Renews leases of one partition. Where it is not led, it is looked for: at the leader that an answer names, else at the next node.
 async function renew(partition, due) {
+	if (workerData.rest) {
+		const lost = await post(new URL(workerData.rest + "/v1/tasks:heartbeat?ns=" + encodeURIComponent(workerData.namespace)), due, 0);
+		if (lost) renewed(due, lost);
+		return;
+	}
 	for (let hops = 0; ; hops++) {
 		const address = places.get(partition) ?? workerData.addresses[0];
 		const answer = await send(address, due);
 		if (answer.body) {
-			const lost = lostOf(answer.body, due);
-			for (const l of due) next.set(l.id + l.token, Date.now() + l.lease / 3);
-			for (const l of lost) next.set(l.id + l.token, Infinity);
-			if (lost.length) parentPort.postMessage({ lost: lost.map((l) => [l.id, String(l.token)]) });
+			renewed(due, lostOf(answer.body, due));
 			return;
 		}
 		const all = workerData.addresses;
@@ -171,6 +210,7 @@ async function look() {
 }
 parentPort.on("message", (m) => {
 	if (m.token !== undefined) workerData.token = m.token;
+	if (m.rest !== undefined) workerData.rest = m.rest;
 	if (m.address) places.set(m.partition, m.address);
 	if (m.addresses) workerData.addresses = m.addresses;
 	if (m.table) open(m.table);
@@ -311,6 +351,11 @@ export class Renewer {
 	/** Tells where the leases of a partition are renewed, and which nodes there are. */
 	reach(partition: number, address: string, addresses: string[]): void {
 		this.#thread.postMessage({ partition, address, addresses });
+	}
+
+	/** Tells where REST is, as a URL; empty: leases are renewed over gRPC. */
+	turn(rest: string): void {
+		this.#thread.postMessage({ rest });
 	}
 
 	setToken(token: string): void {

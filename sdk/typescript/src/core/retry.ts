@@ -29,10 +29,12 @@ export function patience(f: Pick<Fault, "code" | "reason">): number {
 	return 0;
 }
 
-export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
+/** Waits. hold: the process lives on meanwhile. */
+export const sleep = (ms: number, signal?: AbortSignal, hold = true): Promise<void> =>
 	new Promise((resolve) => {
 		if (signal?.aborted) return resolve();
 		const timer = setTimeout(done, ms);
+		if (!hold) timer.unref();
 		function done(): void {
 			clearTimeout(timer);
 			signal?.removeEventListener("abort", done);

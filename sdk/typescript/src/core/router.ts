@@ -149,6 +149,8 @@ export interface RouterOptions {
 	addresses: readonly string[];
 	namespace: string;
 	connect(address: string): Channel;
+	/** A channel to look for the leader where a node is silent; undefined: nothing is looked for now. */
+	knock(address: string): Channel | undefined;
 	/** Whether the client goes to an address because a server says so: a token goes nowhere in clear text that is asked to be secret. */
 	allows(address: string): boolean;
 	warn(message: string): void;
@@ -384,7 +386,8 @@ export class Router {
 	/** Opens a stream as a session would, and ends it when it is let in. Returns who leads; empty: not known. */
 	#knock(address: string, partition: number): Promise<string> {
 		return new Promise((resolve) => {
-			const channel = this.#o.connect(address);
+			const channel = this.#o.knock(address);
+			if (!channel) return resolve("");
 			let over = false;
 			const done = (leader: string): void => {
 				if (over) return;

@@ -1,4 +1,4 @@
-// How a server is reached. The rest of the package knows this interface and nothing of gRPC.
+// How a server is reached. The rest of the package knows this interface and nothing of gRPC or REST.
 import * as http2 from "node:http2";
 import { type Fault, MillraceError } from "../errors.js";
 import { ClientFrame, ServerFrame } from "../gen/millrace/v1/stream.js";
@@ -47,6 +47,8 @@ export interface UnaryOptions {
 	/** Milliseconds from now on; undefined: no bound. */
 	timeout?: number | undefined;
 	signal?: AbortSignal | undefined;
+	/** Hears of the fault of the call, with what its error does not have. */
+	failed?: (fault: Fault) => void;
 }
 
 export interface ChannelOptions extends ConnectionOptions {
@@ -289,8 +291,10 @@ export class GrpcChannel implements Channel {
 					answer = m;
 				},
 				end: (fault) => {
-					if (fault) reject(new MillraceError(fault));
-					else if (!answer)
+					if (fault) {
+						options.failed?.(fault);
+						reject(new MillraceError(fault));
+					} else if (!answer)
 						reject(new MillraceError({ code: "INTERNAL", message: "the answer is empty", outcome: "unknown" }));
 					else {
 						try {
@@ -342,7 +346,10 @@ export class GrpcChannel implements Channel {
 					wake = resolve;
 				});
 			}
-			if (fault) throw new MillraceError(fault);
+			if (fault) {
+				options.failed?.(fault);
+				throw new MillraceError(fault);
+			}
 		} finally {
 			call?.fail(undefined);
 		}
