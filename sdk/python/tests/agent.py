@@ -383,6 +383,7 @@ class Script:
 
     def _step(self, t: mr.Task[Any], step: dict[str, Any]) -> None:
         if "gate" in step:
+            say({"event": "gate", "id": t.id, "name": step["gate"]})
             gate = self._agent.gate(step["gate"])
             while not gate.wait(0.02):
                 t.raise_if_cancelled()
@@ -402,6 +403,7 @@ class Script:
 
     async def _astep(self, t: mr.Task[Any], step: dict[str, Any]) -> None:
         if "gate" in step:
+            say({"event": "gate", "id": t.id, "name": step["gate"]})
             gate = self._agent.gate(step["gate"])
             while not gate.is_set():
                 await asyncio.sleep(0.01)

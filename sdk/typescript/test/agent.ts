@@ -130,8 +130,10 @@ async function step(s: Fields, t: Task, args: unknown, codec: string): Promise<{
 			t.fx.reset();
 			for (const o of s.on_refused as Fields[]) apply(o, t.fx);
 		});
-	} else if (s.gate) await Promise.race([gate(s.gate as string).promise, aborted(t.signal)]);
-	else if (s.sleep_ms !== undefined) await sleep(s.sleep_ms as number, t.signal);
+	} else if (s.gate) {
+		say({ event: "gate", id: t.id, name: s.gate });
+		await Promise.race([gate(s.gate as string).promise, aborted(t.signal)]);
+	} else if (s.sleep_ms !== undefined) await sleep(s.sleep_ms as number, t.signal);
 	else if (s.block_ms !== undefined) {
 		const late = Date.now() + (s.block_ms as number);
 		while (Date.now() < late);

@@ -187,6 +187,7 @@ func (h *handler) step(ctx context.Context, t *millrace.Task, s *stepSpec, args 
 			return applyAll(s.OnRefused, t.Effects())
 		})
 	case s.Gate != "":
+		h.a.say(map[string]any{"event": "gate", "id": t.ID, "name": s.Gate})
 		select {
 		case <-h.a.gate(s.Gate):
 		case <-ctx.Done():
