@@ -14,14 +14,14 @@ type ValueOf<F extends { frame: { $case: string; value: unknown } | undefined },
 >["value"];
 
 /** The trailers of a call that ends with an error of the contract, which is in the details of its status. */
-function refusal(fields: Record<string, unknown>): http2.OutgoingHttpHeaders {
+function refusal(fields: Record<string, unknown>, status = 14): http2.OutgoingHttpHeaders {
 	const w = new BinaryWriter();
 	w.uint32(26).fork();
 	w.uint32(10).string("type.googleapis.com/millrace.v1.Error");
 	w.uint32(18).bytes(WireError.encode(WireError.fromPartial(fields)).finish());
 	w.join();
 	return {
-		"grpc-status": "14",
+		"grpc-status": String(status),
 		"grpc-message": encodeURIComponent(String(fields.code)),
 		"grpc-status-details-bin": Buffer.from(w.finish()).toString("base64"),
 	};
@@ -102,6 +102,8 @@ export class Fake {
 	address = "";
 	/** Takes streams before accept does. */
 	onStream: ((s: FakeStream) => void) | undefined;
+	/** The fields of the error that other calls end with, and its status; undefined: they are not known. */
+	onCall: (() => { fields: Record<string, unknown>; status: number }) | undefined;
 	/** Answers heartbeats: with results, or with the fields of an error. */
 	onHeartbeat: (r: HeartbeatRequest) => Record<string, unknown> | undefined = () => undefined;
 
@@ -114,11 +116,11 @@ export class Fake {
 		fake.#server.on("stream", (stream, headers) => {
 			if (headers[":path"] === "/millrace.v1.QueueStream/Open") fake.#open(stream);
 			else if (headers[":path"] === "/millrace.v1.TaskService/Heartbeat") fake.#heartbeat(stream);
-			else
-				stream.respond(
-					{ ":status": 200, "content-type": "application/grpc", "grpc-status": "12" },
-					{ endStream: true },
-				);
+			else {
+				const told = fake.onCall?.();
+				const trailers = told ? refusal(told.fields, told.status) : { "grpc-status": "12" };
+				stream.respond({ ":status": 200, "content-type": "application/grpc", ...trailers }, { endStream: true });
+			}
 		});
 		await new Promise<void>((resolve) => fake.#server.listen(0, "127.0.0.1", resolve));
 		fake.address = `127.0.0.1:${(fake.#server.address() as AddressInfo).port}`;

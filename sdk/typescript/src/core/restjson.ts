@@ -185,7 +185,7 @@ export function spanText(d: Pair): string {
 	return `${all < 0n ? "-" : ""}${size / 1_000_000_000n}${fraction(size % 1_000_000_000n)}s`;
 }
 
-/** Writes a Timestamp as RFC 3339 has it. One that is no date is left to the server to refuse. */
+/** Writes a Timestamp as RFC 3339 has it. One beyond all dates is left to the server to refuse. */
 export function timeText(t: Pair): string {
 	const seconds = Number(t.seconds);
 	if (seconds < -62_135_596_800 || seconds > 253_402_300_799) return `${t.seconds} s since 1970`;

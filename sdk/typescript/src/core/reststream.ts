@@ -532,7 +532,7 @@ export class RestStream implements FrameStream {
 		}
 	}
 
-	/** Waits for free slots; undefined: there is no more to claim. */
+	/** Waits for free slots; undefined: claims are over. */
 	async #nextClaim(u: Claims): Promise<ClaimRequest | undefined> {
 		for (;;) {
 			u.clear();
