@@ -112,7 +112,7 @@ func (f Figure) Runs() int { return len(f.values) }
 func (f Figure) Values() []float64 { return slices.Clone(f.values) }
 
 // Median returns the middle value, or the mean of the two middle ones.
-func (f Figure) Median() float64 { return median(f.values) }
+func (f Figure) Median() float64 { return Median(f.values) }
 
 // Min returns the least value.
 func (f Figure) Min() float64 {
@@ -137,7 +137,7 @@ func (f Figure) MAD() float64 {
 	for i, v := range f.values {
 		d[i] = math.Abs(v - m)
 	}
-	return median(d)
+	return Median(d)
 }
 
 // Spread returns (max − min) ÷ median; 0 for one run or a median of 0.
@@ -273,8 +273,8 @@ func (f *Figure) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// median returns the middle value, or the mean of the two middle ones; 0 for none.
-func median(values []float64) float64 {
+// Median returns the middle value, or the mean of the two middle ones; 0 for none.
+func Median(values []float64) float64 {
 	if len(values) == 0 {
 		return 0
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/millrace/millrace/bench"
 )
 
 // What a worker may take in the long run: of one processor while it has no tasks, in percent; of memory more than after the first tenth,
@@ -13,11 +15,6 @@ const (
 	growth    = 1.2
 	firstTask = 50
 )
-
-// most adds a line whose figure must not be larger than a bound.
-func (r *Result) most(language, figure, unit string, value, bound float64) {
-	r.Lines = append(r.Lines, Line{Language: language, Figure: figure, Unit: unit, Value: value, Bound: bound, Met: value <= bound})
-}
 
 // grow has one process carry out tasks, and compares its memory at the end with that after the first tenth of them.
 func (r *Result) grow(l Language, tasks int, address, token string) error {
@@ -38,7 +35,7 @@ func (r *Result) grow(l Language, tasks int, address, token string) error {
 			first = a.Memory()
 		}
 	}
-	r.most(l.Name, fmt.Sprintf("RSS after %d tasks, of that after %d", tasks, tasks/parts), "×", a.Memory()/first, growth)
+	r.most(l.Name, fmt.Sprintf("RSS after %d tasks, of that after %d", tasks, tasks/parts), "×", a.Memory()/first, growth, 0)
 	return nil
 }
 
@@ -70,19 +67,19 @@ func (r *Result) idle(ctx context.Context, chosen []Language, d time.Duration, a
 			return fmt.Errorf("%s: %w", l.Name, err)
 		}
 	}
-	if err := rest(ctx, settles); err != nil {
+	if err := bench.Pause(ctx, settles); err != nil {
 		return err
 	}
 	for _, x := range all {
 		x.cpu, x.rss = x.a.CPU(), x.a.Memory()
 	}
-	if err := rest(ctx, d); err != nil {
+	if err := bench.Pause(ctx, d); err != nil {
 		return err
 	}
 	for _, x := range all {
 		used := x.a.CPU() - x.cpu
-		r.most(x.l.Name, "CPU of a worker without tasks for "+d.String(), "%", 100*used.Seconds()/d.Seconds(), idleCPU)
-		r.most(x.l.Name, "RSS at the end, of that at the beginning", "×", x.a.Memory()/x.rss, growth)
+		r.most(x.l.Name, "CPU of a worker without tasks for "+d.String(), "%", 100*used.Seconds()/d.Seconds(), idleCPU, 0)
+		r.most(x.l.Name, "RSS at the end, of that at the beginning", "×", x.a.Memory()/x.rss, growth, 0)
 		begun := time.Now()
 		c, err := x.a.Do("add", map[string]any{"job": "idle-" + x.l.Name, "args": "1"})
 		if err != nil {
@@ -91,22 +88,10 @@ func (r *Result) idle(ctx context.Context, chosen []Language, d time.Duration, a
 		if _, err := x.a.Await(func(event map[string]any) bool { return event["event"] == "begin" }, askWithin); err != nil {
 			return fmt.Errorf("%s: %w", x.l.Name, err)
 		}
-		r.most(x.l.Name, "first task after that, from its add to its handler", "ms", time.Since(begun).Seconds()*1000, firstTask)
+		r.most(x.l.Name, "first task after that, from its add to its handler", "ms", time.Since(begun).Seconds()*1000, firstTask, 0)
 		if _, err := Answered(c, askWithin); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// rest waits for d, or until ctx ends.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -291,15 +291,7 @@ func (r *Result) middle(language, load string, of func(Run) float64) float64 {
 			v = append(v, of(x))
 		}
 	}
-	return median(v)
-}
-
-func median(v []float64) float64 {
-	if len(v) == 0 {
-		return 0
-	}
-	slices.Sort(v)
-	return v[len(v)/2]
+	return bench.Median(v)
 }
 
 // bounds are what must hold for a language, and what is aimed at: cycles as a share of Go's, processor time of a cycle as a multiple of
@@ -312,6 +304,16 @@ var must = map[string]bounds{
 	"typescript":   {0.5, 0.7, 3.5, 2.5, 20, 12, 80},
 	"python-async": {0.3, 0.5, 5, 3.5, 15, 10, 50},
 	"python":       {0.15, 0.3, 10, 7, 15, 10, 50},
+}
+
+// least adds a line whose figure must not be below a bound; aim 0: there is none.
+func (r *Result) least(language, figure, unit string, value, bound, aim float64) {
+	r.Lines = append(r.Lines, Line{Language: language, Figure: figure, Unit: unit, Value: value, Bound: bound, Aim: aim, More: true, Met: value >= bound})
+}
+
+// most adds a line whose figure must not be above a bound; aim 0: there is none.
+func (r *Result) most(language, figure, unit string, value, bound, aim float64) {
+	r.Lines = append(r.Lines, Line{Language: language, Figure: figure, Unit: unit, Value: value, Bound: bound, Aim: aim, Met: value <= bound})
 }
 
 // judge makes the lines.
@@ -327,25 +329,19 @@ func (r *Result) judge(chosen []Language) {
 		if !ok {
 			continue
 		}
-		least := func(figure, unit string, value, bound, aim float64) {
-			r.Lines = append(r.Lines, Line{Language: l.Name, Figure: figure, Unit: unit, Value: value, Bound: bound, Aim: aim, More: true, Met: value >= bound})
-		}
-		most := func(figure, unit string, value, bound, aim float64) {
-			r.Lines = append(r.Lines, Line{Language: l.Name, Figure: figure, Unit: unit, Value: value, Bound: bound, Aim: aim, Met: value <= bound})
-		}
-		least("cycles, of Go's", "×", r.middle(l.Name, "cycle", rate)/goRate, b.rate, b.rateAim)
-		most("client CPU per cycle, of Go's", "×", r.middle(l.Name, "cycle", cpu)/goCPU, b.cpu, b.cpuAim)
-		most("client CPU per task of add_many", "µs", r.middle(l.Name, "add_many", cpu), b.many, b.manyAim)
-		least("client CPU of a unary cycle, of the stream's", "×", r.middle(l.Name, "unary", cpu)/r.middle(l.Name, "cycle", cpu), 6, 10)
-		most("p50 of one add at a time, over Go's", "ms", (r.middle(l.Name, "one", p50)-goOne)/1000, 0.6, 0.3)
+		r.least(l.Name, "cycles, of Go's", "×", r.middle(l.Name, "cycle", rate)/goRate, b.rate, b.rateAim)
+		r.most(l.Name, "client CPU per cycle, of Go's", "×", r.middle(l.Name, "cycle", cpu)/goCPU, b.cpu, b.cpuAim)
+		r.most(l.Name, "client CPU per task of add_many", "µs", r.middle(l.Name, "add_many", cpu), b.many, b.manyAim)
+		r.least(l.Name, "client CPU of a unary cycle, of the stream's", "×", r.middle(l.Name, "unary", cpu)/r.middle(l.Name, "cycle", cpu), 6, 10)
+		r.most(l.Name, "p50 of one add at a time, over Go's", "ms", (r.middle(l.Name, "one", p50)-goOne)/1000, 0.6, 0.3)
 		var first, rss []float64
 		for _, x := range r.Begins {
 			if x.Language == l.Name {
 				first, rss = append(first, x.FirstCall), append(rss, x.RSS)
 			}
 		}
-		most("start until the first add is answered", "s", median(first), 0.3, 0)
-		most("RSS of an idle worker", "MiB", median(rss), b.rss, 0)
+		r.most(l.Name, "start until the first add is answered", "s", bench.Median(first), 0.3, 0)
+		r.most(l.Name, "RSS of an idle worker", "MiB", bench.Median(rss), b.rss, 0)
 	}
 }
 
