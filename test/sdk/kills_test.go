@@ -294,6 +294,21 @@ func (k *kills) client(ctx context.Context) *millrace.Client {
 	return c
 }
 
+// tasks are all of the queue.
+func (k *kills) tasks(ctx context.Context, c *millrace.Client) (all []*millrace.TaskInfo) {
+	k.t.Helper()
+	for page := ""; ; {
+		tasks, next, err := c.List(ctx, millrace.ListQuery{Queue: "work", Limit: 500, Cursor: page})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		all = append(all, tasks...)
+		if page = next; page == "" {
+			return all
+		}
+	}
+}
+
 // drained waits until no task waits or runs.
 func (k *kills) drained(ctx context.Context) {
 	k.t.Helper()
@@ -357,23 +372,14 @@ func (k *kills) judge(ctx context.Context) {
 	defer c.Close() //nolint:errcheck // it only reads
 	var final []check.TaskState
 	completed := 0
-	for page := ""; ; {
-		tasks, next, err := c.List(ctx, millrace.ListQuery{Queue: "work", Limit: 500, Cursor: page})
-		if err != nil {
-			t.Fatal(err)
+	for _, x := range k.tasks(ctx, c) {
+		state, _ := check.ParseState(x.State.String())
+		final = append(final, check.TaskState{ID: x.ID, Queue: x.Queue, State: state, Attempt: uint32(x.Attempt)})
+		if state == check.Completed {
+			completed++
 		}
-		for _, x := range tasks {
-			state, _ := check.ParseState(x.State.String())
-			final = append(final, check.TaskState{ID: x.ID, Queue: x.Queue, State: state, Attempt: uint32(x.Attempt)})
-			if state == check.Completed {
-				completed++
-			}
-			if k.gentle && (x.Failures > 0 || x.Crashes > 0) {
-				t.Errorf("task %s has %d failures and %d crashes", x.ID, x.Failures, x.Crashes)
-			}
-		}
-		if page = next; page == "" {
-			break
+		if k.gentle && (x.Failures > 0 || x.Crashes > 0) {
+			t.Errorf("task %s has %d failures and %d crashes", x.ID, x.Failures, x.Crashes)
 		}
 	}
 	for _, r := range []*check.Report{check.TotalQueue(calls, final, check.TotalOptions{}), check.LeaseExclusivity(calls)} {

@@ -38,17 +38,8 @@ func TestTimeoutsTellTheTruth(t *testing.T) {
 			c := k.client(t.Context())
 			defer c.Close() //nolint:errcheck // it only reads
 			is := map[string]bool{}
-			for page := ""; ; {
-				tasks, next, err := c.List(t.Context(), millrace.ListQuery{Queue: "work", Limit: 500, Cursor: page})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, x := range tasks {
-					is[x.ID] = true
-				}
-				if page = next; page == "" {
-					break
-				}
+			for _, x := range k.tasks(t.Context(), c) {
+				is[x.ID] = true
 			}
 			count := map[string]int{}
 			for id, outcome := range told {
