@@ -1,13 +1,7 @@
 /**
  * A client over REST by fetch, for edge and serverless runtimes: it adds tasks, commits, waits, and reads keys. It uses nothing of Node.
  */
-export {
-	type VerifyOptions,
-	verifyWebhook,
-	type WebhookCode,
-	WebhookError,
-	type WebhookHeaders,
-} from "./webhook.js";
+export * from "./webhook.js";
 
 /** An error of the REST interface. */
 export class RestError extends Error {

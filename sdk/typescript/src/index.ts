@@ -34,11 +34,5 @@ export { methods } from "./methods.js";
 export type { Schema } from "./schema.js";
 export { Task } from "./task.js";
 export { Changes, type Committed, type Condition, type KeyRange, type Point, Tx, type TxKV } from "./tx.js";
-export {
-	type VerifyOptions,
-	verifyWebhook,
-	type WebhookCode,
-	WebhookError,
-	type WebhookHeaders,
-} from "./webhook.js";
+export * from "./webhook.js";
 export { type Settlement, Worker, type WorkerOptions } from "./worker.js";

@@ -27,6 +27,21 @@ function refusal(fields: Record<string, unknown>, status = 14): http2.OutgoingHt
 	};
 }
 
+/** A task of the job one, as a server assigns it. */
+export const assignment = (id: string, more: Record<string, unknown> = {}) => ({
+	id,
+	token: 7n,
+	attempt: 1,
+	queue: "one",
+	kind: "one",
+	payload: Buffer.from("1"),
+	contentType: "application/json",
+	leaseMs: 60_000n,
+	leaseLeftMs: 60_000n,
+	maxAttempts: 5,
+	...more,
+});
+
 /** The server's side of one stream. */
 export class FakeStream {
 	hello!: Hello;

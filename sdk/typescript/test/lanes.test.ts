@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import { idIn } from "../src/core/place.js";
 import { Session } from "../src/core/session.js";
 import { job, type Settlement, type Task, Worker } from "../src/index.js";
-import { Fake, type FakeStream } from "./fake.js";
+import { assignment, Fake, type FakeStream } from "./fake.js";
 
 let fake: Fake;
 beforeEach(async () => {
@@ -15,18 +15,6 @@ afterEach(() => {
 });
 
 const one = job<number, number>("one");
-const assignment = (partition: number) => ({
-	id: idIn(partition, 2),
-	token: 7n,
-	attempt: 1,
-	queue: "one",
-	kind: "one",
-	payload: Buffer.from("1"),
-	contentType: "application/json",
-	leaseMs: 60_000n,
-	leaseLeftMs: 60_000n,
-	maxAttempts: 5,
-});
 const turn = (): Promise<void> => new Promise((r) => setImmediate(r));
 
 /** A worker of two partitions, each of which is let in. */
@@ -104,7 +92,7 @@ it("begins no more handlers than it has slots, and gives back what no slot comes
 		{ slots: 2, onSettled: (s: Settlement) => settled.push(s) },
 	);
 	// A server that has not heard yet that its window is smaller.
-	const tasks = [0, 0, 1, 1, 1].map(assignment);
+	const tasks = [0, 0, 1, 1, 1].map((p) => assignment(idIn(p, 2)));
 	streams[0].send("assign", { sub: 1, tasks: tasks.slice(0, 2) });
 	while (begun.length < 2) await turn();
 	streams[1].send("assign", { sub: 1, tasks: tasks.slice(2, 4) });
@@ -137,7 +125,7 @@ it("stops a task at once whose cancel comes before a slot is free", async () => 
 		},
 		{ slots: 2 },
 	);
-	const tasks = [0, 0, 1].map(assignment);
+	const tasks = [0, 0, 1].map((p) => assignment(idIn(p, 2)));
 	streams[0].send("assign", { sub: 1, tasks: tasks.slice(0, 2) });
 	streams[1].send("assign", { sub: 1, tasks: tasks.slice(2) });
 	while (w.health.running < 3) await turn();
@@ -158,7 +146,7 @@ it("resumes and drains each partition by itself", async () => {
 			}),
 		{ slots: 2, drain: 5000 },
 	);
-	const tasks = [0, 1].map(assignment);
+	const tasks = [0, 1].map((p) => assignment(idIn(p, 2)));
 	for (const p of [0, 1] as const) streams[p].send("assign", { sub: 1, tasks: [tasks[p]] });
 	while (w.health.running < 2) await turn();
 	streams[1].cut();
@@ -194,7 +182,7 @@ it("lets the other partitions finish when one ends for good while it drains", as
 		{ slots: 2, drain: 20_000 },
 	);
 	const ended = over.catch((e) => e);
-	const tasks = [0, 1].map(assignment);
+	const tasks = [0, 1].map((p) => assignment(idIn(p, 2)));
 	for (const p of [0, 1] as const) streams[p].send("assign", { sub: 1, tasks: [tasks[p]] });
 	while (ends.length < 2) await turn();
 	const stopped = w.stop();

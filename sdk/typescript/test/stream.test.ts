@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { job, MillraceError, outcomeOf, Worker } from "../src/index.js";
-import { Fake, type FakeStream } from "./fake.js";
+import { assignment, Fake, type FakeStream } from "./fake.js";
 
 let fake: Fake;
 beforeEach(async () => {
@@ -9,19 +9,6 @@ beforeEach(async () => {
 afterEach(() => fake.close());
 
 const one = job<number, number>("one");
-const assignment = (id: string, more: Record<string, unknown> = {}) => ({
-	id,
-	token: 7n,
-	attempt: 1,
-	queue: "one",
-	kind: "one",
-	payload: Buffer.from("1"),
-	contentType: "application/json",
-	leaseMs: 60_000n,
-	leaseLeftMs: 60_000n,
-	maxAttempts: 5,
-	...more,
-});
 const A = "01HF7YAT000000000000000085";
 
 it("sends a create again on the next stream, under the same id and before what is newer", async () => {
