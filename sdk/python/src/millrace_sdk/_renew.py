@@ -74,26 +74,12 @@ class Helper:
         return out
 
     def _to(self, address: str) -> Any:
-        """Return the call to a node."""
-        import grpc
-
-        from ._core import wire
-
-        found = self._calls.get(address)
+        """Return the call to a node, or to the one place of REST where that is in use."""
+        s = self._server
+        place = s.get("rest") or address
+        found = self._calls.get(place)
         if found is None:
-            s = self._server
-            if s.get("rest"):
-                self._calls[address] = found = _over_rest(s)
-                return found
-            options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 1000)]
-            if s.get("tls"):
-                roots = s["roots"].encode() if s.get("roots") else None
-                channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(roots), options)
-            else:
-                channel = grpc.insecure_channel(address, options)
-            answer = wire.message("HeartbeatResponse").FromString
-            found = channel.unary_unary("/millrace.v1.TaskService/Heartbeat", None, answer).future
-            self._calls[address] = found
+            found = self._calls[place] = _over_rest(s) if s.get("rest") else _over_grpc(s, address)
         return found
 
     def renew(self, due: dict[int, list[tuple[str, str]]]) -> None:
@@ -145,6 +131,23 @@ class Helper:
             due = self.due()
             if due and self._server:
                 self.renew(due)
+
+
+def _over_grpc(server: dict[str, Any], address: str) -> Callable[..., Any]:
+    """Return the call of a heartbeat by gRPC."""
+    import grpc
+
+    from ._core import wire
+
+    options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 1000)]
+    if server.get("tls"):
+        roots = server["roots"].encode() if server.get("roots") else None
+        channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(roots), options)
+    else:
+        channel = grpc.insecure_channel(address, options)
+    answer = wire.message("HeartbeatResponse").FromString
+    call: Callable[..., Any] = channel.unary_unary("/millrace.v1.TaskService/Heartbeat", None, answer).future
+    return call
 
 
 def _over_rest(server: dict[str, Any]) -> Callable[..., Any]:
