@@ -18,7 +18,7 @@ import (
 // runs the handlers of a worker on it. Nothing is dialled, and the environment has no part in it. It may be used by many goroutines.
 //
 // It judges tasks and keys as a server does: ids and unique keys, IfAbsent, IfRev, Check, the bounds of KV.Add, Tx.Fence, all of a Tx or
-// nothing. It has one partition, and judges neither limits nor rights. There is no time in it: Drain does not wait for In, Snooze or
+// nothing. It has one partition, and judges neither limits nor rights. Time does not pass in it: Drain does not wait for In, Snooze or
 // RetryIn, and a unique key stays taken. It keeps changes of refs and of collections, and pauses of queues, for Effects, and does
 // nothing with them. What else only a server does, such as lists, searches, reads of refs and claims, is ErrInvalid with the reason
 // recorder. Worker.Run ends with that error too: Drain takes its place.

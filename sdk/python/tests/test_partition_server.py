@@ -238,7 +238,7 @@ class Load:
                 self._more.notify_all()
 
     def more(self, n: int = 100) -> None:
-        """Wait until so many more tasks are added."""
+        """Wait until that many more tasks are added."""
         with self._more:
             want = len(self.handles) + n
             assert self._more.wait_for(lambda: len(self.handles) >= want or self.wrong, WITHIN)

@@ -112,7 +112,7 @@ def end_elsewhere(s: Stream, leader: str) -> None:
 def test_each_partition_has_a_stream_to_its_leader(nodes: Any, dial: Any) -> None:
     ns = nodes(2, 0, 1, 0, 1)
     c = dial(ns)
-    call = add(c, tag=tag_in(3, 4))  # nobody knows yet how many partitions there are
+    call = add(c, tag=tag_in(3, 4))  # the client does not know yet how many partitions there are
     first = ns.stream(0, 0)
     s = ns.stream(1, 3)
     frame = s.recv("create")

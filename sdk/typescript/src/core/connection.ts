@@ -94,7 +94,7 @@ export class Connection {
 	}
 
 	#dialTls(to: { host: string; port: number }, o: TlsOptions): net.Socket {
-		// An address is no name to ask for.
+		// TLS asks for names, not for IP addresses.
 		const name = o.serverName ?? (net.isIP(to.host) ? undefined : to.host);
 		const socket = tls.connect({
 			...to,

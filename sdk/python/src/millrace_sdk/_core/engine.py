@@ -25,7 +25,7 @@ from .ways import MODES, Ways, rest_hosts
 
 WAITS_PER_CONNECTION = 900  # calls that one connection carries at once
 _HOPS = 3  # how often in a row a call goes to the leader that an error names, without a wait
-_LEAVE_AFTER = 60.0  # seconds for calls that are under way to a node that is no member any more
+_LEAVE_AFTER = 60.0  # seconds for calls that are under way to a node that has left the cluster
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def span_text(d: Any) -> str:
 
 
 def time_text(t: Any) -> str:
-    """Write a Timestamp as RFC 3339 has it. One that is no date is left to the server to refuse."""
+    """Write a Timestamp as RFC 3339 has it. The server refuses one that is not a date."""
     try:
         day = _EPOCH + datetime.timedelta(seconds=t.seconds)
     except OverflowError:

@@ -2,7 +2,7 @@
 
 A node that hangs keeps its connections, and pings take half a minute to tell. After a second or two another node leads.
 So while a node is silent the others are asked who leads; if they name another one, what is under way there ends, and is
-repeated where they say. A client that knows of one node alone has nobody to ask, and no timer.
+repeated where they say. A client that knows of one node alone cannot ask another one, and has no timer.
 """
 
 from __future__ import annotations
