@@ -252,9 +252,11 @@ class BaseClient:
             rid = request.request_id.hex()
             more = {"id": fence[0], "token": str(fence[1])} if fence is not None else {}
 
-            def note(c: Call) -> None:
+            def written(c: Call) -> None:
                 replayed = c.error is None and c.answer.replayed
                 ledger.write(op, invoke, at=c.at, error=c.error, request_id=rid, replayed=replayed, **more, **line)
+
+            note = written
 
         call = Call([raw], commit=True, atomic=False, note=note)
         call.partition = home

@@ -110,6 +110,7 @@ class Waits:
             if id not in self._ids:
                 continue
             task: Any = None
+            place: Any = None
             wait = 0.0
             if not self._turn:
                 wait = poll.wait if web.pool().roomy() else min(poll.wait, POLL_CROWDED)

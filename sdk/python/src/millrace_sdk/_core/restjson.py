@@ -16,10 +16,11 @@ import struct
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cache
-from importlib import resources
 from json import decoder
 from typing import Any, NamedTuple
 from urllib.parse import quote
+
+from . import wire
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _SPAN = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
@@ -39,7 +40,7 @@ class BadRequest(ValueError):
 @cache
 def tables() -> Any:
     """Return the tables."""
-    return json.loads((resources.files(__package__) / "rest.json").read_bytes())
+    return json.loads(wire.file("rest.json"))
 
 
 def words_of(enum: Any) -> list[str]:
@@ -169,7 +170,8 @@ def _value(f: _Field, v: Any) -> str:
             return _quote(time_text(v))
         case "prose":  # text for people, of which REST refuses one character that the contract allows
             return json.dumps(v.replace("\0", "\ufffd"))
-    return json.dumps(v)
+        case _:
+            return json.dumps(v)
 
 
 def span_text(d: Any) -> str:

@@ -33,6 +33,7 @@ class Debtor(Protocol):
 
     def owes(self) -> bool:
         """Report whether the node owes it an answer."""
+        ...
 
     def leave(self) -> None:
         """End what is under way, as if the connection had broken."""

@@ -353,13 +353,14 @@ class Dialer:
     def send(self, host: str, q: Request, job: Job, within: float) -> Answer:
         """Send a request to a host and where it redirects, and return the answer. It raises RestError."""
         secure = self.secure(host)
+        answer = self._once(host, secure, q, job, within)
         for hop in range(_REDIRECTS + 1):
-            answer = self._once(host, secure, q, job, within)
             to = self._redirect(answer, host, secure)
             if to is None or hop == _REDIRECTS:
                 break
             host, path = to
             q = q._replace(path=path)
+            answer = self._once(host, secure, q, job, within)
         return answer
 
     def _redirect(self, a: Answer, host: str, secure: bool) -> tuple[str, str] | None:

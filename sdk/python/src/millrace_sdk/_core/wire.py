@@ -27,11 +27,16 @@ OUTCOMES = ("", "completed", "failed", "timeout", "crashed", "snoozed", "release
 COMPARES = {"exists": 1, "absent": 2, "equal": 3, "not_equal": 4, "less": 5, "greater": 6}
 
 
+def file(name: str) -> bytes:
+    """Read a file of this package."""
+    # Not by importlib.resources, which brings archives and temporary files into the memory of each worker.
+    return pkgutil.get_data(__name__.rpartition(".")[0], name) or b""
+
+
 def _load() -> tuple[Any, dict[str, Any]]:
     """Build the pool, and a table of its services by name."""
     files = descriptor_pb2.FileDescriptorSet()
-    # Not by importlib.resources, which brings archives and temporary files into the memory of each worker.
-    files.ParseFromString(pkgutil.get_data(__name__.rpartition(".")[0], "contract.binpb") or b"")
+    files.ParseFromString(file("contract.binpb"))
     pool = descriptor_pool.DescriptorPool()
     # The shape of an error's details in a status of gRPC, which is in no file of the contract.
     status = descriptor_pb2.FileDescriptorProto(
