@@ -1,0 +1,102 @@
+import createClient, { type Middleware } from "openapi-fetch";
+import { ApiError, asApiError, errorOf } from "./errors";
+import type { components, paths } from "./schema";
+
+export type Schemas = components["schemas"];
+
+/** What every request carries, set once the session is known. It is kept in memory only. */
+const state = { csrf: "", ns: "default", index: new Map<string, string>(), onSignedOut: () => {} };
+
+export function setCsrf(csrf: string): void {
+	state.csrf = csrf;
+}
+
+export function setNamespace(ns: string): void {
+	state.ns = ns;
+}
+
+export function onSignedOut(f: () => void): void {
+	state.onSignedOut = f;
+}
+
+/** sessionHeader is the header beside which the session's cookie counts. */
+export function sessionHeader(): Record<string, string> {
+	return { "Millrace-Session": state.csrf };
+}
+
+/** withPlace adds the namespace to a path, and lets the node forward what another must serve: a page cannot follow a redirect to it. */
+export function withPlace(path: string, ns = state.ns): string {
+	const url = new URL(path, location.origin);
+	if (!url.searchParams.has("ns")) url.searchParams.set("ns", ns);
+	url.searchParams.set("forward", "1");
+	return url.pathname + url.search;
+}
+
+const place: Middleware = {
+	onRequest({ request }) {
+		const made = new Request(new URL(withPlace(request.url), location.origin), request);
+		made.headers.set("Millrace-Session", state.csrf);
+		return made;
+	},
+	onResponse({ response }) {
+		if (response.status === 401) state.onSignedOut();
+	},
+};
+
+/** api calls the routes of the contract, typed. Pass what it returns to `call`. */
+export const api = createClient<paths>({ baseUrl: location.origin, credentials: "same-origin", cache: "no-store" });
+api.use(place);
+
+interface Answer<T> {
+	data?: T;
+	error?: unknown;
+	response: Response;
+}
+
+/** call waits for an answer and returns its body, or throws an ApiError. */
+export async function call<T>(answer: Promise<Answer<T>>): Promise<T> {
+	let a: Answer<T>;
+	try {
+		a = await answer;
+	} catch (e) {
+		throw asApiError(e);
+	}
+	if (a.error !== undefined || !a.response.ok) throw errorOf(a.response.status, a.error);
+	return a.data as T;
+}
+
+/** Raw is the head of a payload, a result or a value, as its bytes. */
+export interface Raw {
+	bytes: Uint8Array;
+	/** Bytes in all; more than bytes.length where only the head was asked for. */
+	size: number;
+	type: string;
+	headers: Headers;
+}
+
+/** raw reads bytes as they are stored. */
+export async function raw(path: string): Promise<Raw> {
+	let response: Response;
+	try {
+		response = await fetch(withPlace(path), {
+			headers: sessionHeader(),
+			credentials: "same-origin",
+			cache: "no-store",
+		});
+	} catch (e) {
+		throw asApiError(e);
+	}
+	if (response.status === 401) state.onSignedOut();
+	if (!response.ok) throw errorOf(response.status, await response.json().catch(() => undefined));
+	const bytes = new Uint8Array(await response.arrayBuffer());
+	const size = Number(response.headers.get("Millrace-Size") ?? bytes.length);
+	return { bytes, size, type: response.headers.get("Millrace-Type") ?? "", headers: response.headers };
+}
+
+/** newRequestId names a write, so that it may be asked for again. */
+export function newRequestId(): string {
+	const bytes = crypto.getRandomValues(new Uint8Array(16));
+	return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+export { ApiError };

@@ -1,0 +1,46 @@
+import { useQuery } from "@tanstack/react-query";
+import { useParams } from "@tanstack/react-router";
+import { sessionHeader, withPlace } from "./api/client";
+
+/** useNamespace is the namespace of the address, or the one that was shown last. */
+export function useNamespace(): string {
+	const { ns } = useParams({ strict: false }) as { ns?: string };
+	return ns ?? lastNamespace();
+}
+
+const key = "millrace.namespace";
+
+export function lastNamespace(): string {
+	try {
+		return sessionStorage.getItem(key) ?? localStorage.getItem(key) ?? "default";
+	} catch {
+		return "default";
+	}
+}
+
+export function keepNamespace(ns: string): void {
+	try {
+		sessionStorage.setItem(key, ns);
+		localStorage.setItem(key, ns);
+	} catch {
+		// Storage is off: a new tab begins in "default".
+	}
+}
+
+/** useNamespaces are the names of the namespaces that the session may see. */
+export function useNamespaces(): string[] {
+	const query = useQuery({
+		queryKey: ["namespaces"],
+		staleTime: 60_000,
+		queryFn: async () => {
+			const response = await fetch(withPlace("/v1/namespaces"), {
+				headers: sessionHeader(),
+				credentials: "same-origin",
+			});
+			if (!response.ok) return [];
+			const answer = (await response.json()) as { namespaces?: { name: string }[] };
+			return (answer.namespaces ?? []).map((n) => n.name);
+		},
+	});
+	return query.data ?? [];
+}

@@ -1,0 +1,23 @@
+import { expect, test } from "vitest";
+import { hex, indented, textOf, visible } from "./bytes";
+
+const encode = (s: string) => new TextEncoder().encode(s);
+
+test("JSON is laid out by its own characters", () => {
+	expect(indented('{"b":9007199254740993,"a":-0,"a":[1e400,{}, []]}')).toBe(
+		'{\n  "b": 9007199254740993,\n  "a": -0,\n  "a": [\n    1e400,\n    {},\n    []\n  ]\n}',
+	);
+	expect(indented('"a\\"b{,"')).toBe('"a\\"b{,"');
+	expect(indented("{")).toBeUndefined();
+});
+
+test("bytes that are not text are shown in hex only", () => {
+	expect(textOf(new Uint8Array([0xff, 0xfe]), true)).toBeUndefined();
+	expect(textOf(encode("ä").subarray(0, 1), false)).toBe("");
+	expect(textOf(encode("ä").subarray(0, 1), true)).toBeUndefined();
+	expect(hex(encode("ab\n"))).toBe("000000  61 62 0a                                         ab·");
+});
+
+test("control characters can be seen, newlines stay", () => {
+	expect(visible("a\u0000b\nc\u007f")).toBe("a␀b\nc␡");
+});

@@ -1,0 +1,179 @@
+import { useQuery } from "@tanstack/react-query";
+import { useMemo, useState } from "react";
+import { type Raw, raw, sessionHeader, withPlace } from "../api/client";
+import { asApiError } from "../api/errors";
+import { size } from "../format";
+import { Copy, Failed, Loading } from "./basic";
+
+/** A page shows this many bytes; the rest can be saved. */
+const head = 65_536;
+
+type View = "text" | "json" | "hex";
+
+/** textOf reads bytes as UTF-8; undefined where they are not. */
+export function textOf(bytes: Uint8Array, whole: boolean): string | undefined {
+	try {
+		// The head of a longer text may end in the middle of a character.
+		return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes, { stream: !whole });
+	} catch {
+		return undefined;
+	}
+}
+
+/** hex writes 16 bytes a line: offset, bytes, and what can be read of them. */
+export function hex(bytes: Uint8Array): string {
+	const lines: string[] = [];
+	for (let i = 0; i < bytes.length; i += 16) {
+		const part = [...bytes.subarray(i, i + 16)];
+		const codes = part.map((b) => b.toString(16).padStart(2, "0")).join(" ");
+		const text = part.map((b) => (b >= 32 && b < 127 ? String.fromCharCode(b) : "·")).join("");
+		lines.push(`${i.toString(16).padStart(6, "0")}  ${codes.padEnd(47)}  ${text}`);
+	}
+	return lines.join("\n");
+}
+
+/**
+ * indented lays JSON out by its own characters: numbers, the order of keys and keys that come twice stay as they were written. undefined
+ * where the text is not JSON.
+ */
+export function indented(text: string): string | undefined {
+	try {
+		JSON.parse(text);
+	} catch {
+		return undefined;
+	}
+	let out = "";
+	let depth = 0;
+	let i = 0;
+	const line = () => `\n${"  ".repeat(depth)}`;
+	while (i < text.length) {
+		const c = text[i]!;
+		if (c === '"') {
+			const from = i++;
+			while (text[i] !== '"') i += text[i] === "\\" ? 2 : 1;
+			out += text.slice(from, ++i);
+			continue;
+		}
+		i++;
+		if (c === "{" || c === "[") {
+			while (/\s/.test(text[i] ?? "")) i++;
+			if (text[i] === "}" || text[i] === "]") {
+				out += c + text[i++];
+				continue;
+			}
+			depth++;
+			out += c + line();
+		} else if (c === "}" || c === "]") {
+			depth--;
+			out += line() + c;
+		} else if (c === ",") out += c + line();
+		else if (c === ":") out += ": ";
+		else if (!/\s/.test(c)) out += c;
+	}
+	return out;
+}
+
+/** visible shows control characters, which a page would swallow. */
+export function visible(text: string): string {
+	// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+	return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (c) =>
+		String.fromCodePoint(0x2400 + (c === "\u007f" ? 0x21 : c.charCodeAt(0))),
+	);
+}
+
+/** Bytes shows what is stored at a raw route: as text, as JSON or in hex, its head only, with the whole to save. */
+export function Bytes({ path, name, pick }: { path: string; name: string; pick?: (r: Raw) => Raw }) {
+	const url = `${path}${path.includes("?") ? "&" : "?"}max=${head}`;
+	const query = useQuery({ queryKey: ["raw", url], queryFn: () => raw(url) });
+	if (query.error) return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what={name} />;
+	if (!query.data) return <Loading what={name} />;
+	const got = pick ? pick(query.data) : query.data;
+	return <BytesView bytes={got.bytes} size={got.size} type={got.type} name={name} path={path} />;
+}
+
+/** BytesView shows bytes that are there already. `path` is where the whole can be saved from. */
+export function BytesView({
+	bytes,
+	size: all,
+	type,
+	name,
+	path,
+}: {
+	bytes: Uint8Array;
+	size: number;
+	type: string;
+	name: string;
+	path?: string;
+}) {
+	const whole = bytes.length >= all;
+	const text = useMemo(() => textOf(bytes, whole), [bytes, whole]);
+	const json = useMemo(() => (whole && text !== undefined ? indented(text) : undefined), [text, whole]);
+	const [chosen, choose] = useState<View>();
+	const view = chosen ?? (json !== undefined ? "json" : text !== undefined ? "text" : "hex");
+	const views: [View, boolean][] = [
+		["json", json !== undefined],
+		["text", text !== undefined],
+		["hex", true],
+	];
+	const shown = view === "json" ? (json ?? "") : view === "text" ? visible(text ?? "") : hex(bytes.subarray(0, 16_384));
+	if (all === 0) return <p className="dim">{name}: 0 bytes</p>;
+	return (
+		<div className="bytes">
+			<div className="bytes-head">
+				<fieldset className="segments">
+					<legend className="sr">View of {name}</legend>
+					{views.map(([v, can]) => (
+						<button key={v} type="button" aria-pressed={v === view} disabled={!can} onClick={() => choose(v)}>
+							{v === "json" ? "JSON" : v}
+						</button>
+					))}
+				</fieldset>
+				<span className="dim">
+					{size(all)}
+					{type ? ` · ${type}` : ""}
+					{whole ? "" : ` · the first ${size(bytes.length)} are shown`}
+					{view === "hex" && bytes.length > 16_384 ? " · 16 KiB in hex" : ""}
+				</span>
+				<Sha bytes={whole ? bytes : undefined} />
+				{text !== undefined ? <Copy text={text}>copy</Copy> : null}
+				{path ? (
+					<button type="button" className="quiet" onClick={() => save(path, name)}>
+						save
+					</button>
+				) : null}
+			</div>
+			{/* biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reached by the keyboard */}
+			<section className="bytes-body" tabIndex={0} aria-label={name}>
+				<pre>{shown}</pre>
+			</section>
+		</div>
+	);
+}
+
+function Sha({ bytes }: { bytes: Uint8Array | undefined }) {
+	const query = useQuery({
+		queryKey: ["sha", bytes],
+		enabled: !!bytes && !!crypto.subtle,
+		queryFn: async () => {
+			const sum = new Uint8Array(await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>));
+			return Array.from(sum, (b) => b.toString(16).padStart(2, "0")).join("");
+		},
+	});
+	if (!query.data) return null;
+	return (
+		<span className="dim mono" title={`sha256 ${query.data}`}>
+			sha256 {query.data.slice(0, 8)}…
+		</span>
+	);
+}
+
+/** save writes the whole of a raw route to a file. */
+export async function save(path: string, name: string): Promise<void> {
+	const response = await fetch(withPlace(path), { headers: sessionHeader(), credentials: "same-origin" });
+	const url = URL.createObjectURL(await response.blob());
+	const a = document.createElement("a");
+	a.href = url;
+	a.download = name.replaceAll(/[^\w.-]+/g, "_");
+	a.click();
+	setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

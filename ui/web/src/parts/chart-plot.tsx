@@ -1,0 +1,55 @@
+import { useEffect, useRef } from "react";
+import UPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { useSettings } from "../settings";
+import type { ChartProps } from "./chart";
+
+const hues = ["--running", "--completed", "--dead", "--blocked", "--scheduled", "--accent"];
+
+/** Plot is the drawing of a chart. It is a file of its own, which is read when a chart is shown. */
+export default function Plot({ times, series, unit }: ChartProps) {
+	const box = useRef<HTMLDivElement>(null);
+	const { theme } = useSettings();
+	useEffect(() => {
+		const el = box.current!;
+		const style = getComputedStyle(el);
+		const colour = (name: string) => style.getPropertyValue(name).trim();
+		// The canvas does not know light-dark(): the browser resolves the colour first.
+		const probe = document.createElement("span");
+		el.append(probe);
+		const resolved = (name: string) => {
+			probe.style.color = colour(name);
+			return getComputedStyle(probe).color;
+		};
+		const grid = { stroke: resolved("--line"), width: 1 };
+		const axis = { stroke: resolved("--dim"), grid, ticks: { ...grid, size: 4 }, font: "11px system-ui" };
+		const plot = new UPlot(
+			{
+				width: el.clientWidth,
+				height: 180,
+				legend: { live: true },
+				cursor: { drag: { x: false, y: false } },
+				axes: [axis, { ...axis, size: 56, values: (_, v) => v.map((n) => `${n.toLocaleString("en-US")}${unit}`) }],
+				series: [
+					{},
+					...series.map((s, i) => ({
+						label: s.name,
+						stroke: resolved(hues[i % hues.length]!),
+						width: 1.5,
+						spanGaps: false,
+					})),
+				],
+			},
+			[times.map((t) => t / 1000), ...series.map((s) => s.values)],
+			el,
+		);
+		probe.remove();
+		const watch = new ResizeObserver(() => plot.setSize({ width: el.clientWidth, height: 180 }));
+		watch.observe(el);
+		return () => {
+			watch.disconnect();
+			plot.destroy();
+		};
+	}, [times, series, unit, theme]);
+	return <div className="plot" ref={box} aria-hidden="true" />;
+}

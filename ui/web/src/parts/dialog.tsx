@@ -1,0 +1,140 @@
+import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import type { ApiError } from "../api/errors";
+import { useSession } from "../session";
+import { Button, Failed } from "./basic";
+
+/** Dialog is a native dialog: it traps the focus and gives it back. */
+export function Dialog({
+	title,
+	onClose,
+	children,
+	wide,
+}: {
+	title: string;
+	onClose: () => void;
+	children: ReactNode;
+	wide?: boolean;
+}) {
+	const ref = useRef<HTMLDialogElement>(null);
+	const id = useId();
+	const { label } = useSession();
+	useEffect(() => {
+		const d = ref.current!;
+		d.showModal();
+		return () => d.close();
+	}, []);
+	return (
+		<dialog
+			ref={ref}
+			aria-labelledby={id}
+			className={wide ? "wide" : ""}
+			onCancel={(e) => {
+				e.preventDefault();
+				onClose();
+			}}
+		>
+			<header>
+				<h2 id={id}>{title}</h2>
+				{label ? <span className="env">{label}</span> : null}
+			</header>
+			{children}
+		</dialog>
+	);
+}
+
+interface ConfirmProps {
+	title: string;
+	/** What will happen. */
+	what: ReactNode;
+	/** What cannot be undone. */
+	lost?: ReactNode;
+	/** Scopes that it takes, of which one is needed. */
+	needs: string;
+	/** Word of the button that does it, such as "Force release". */
+	verb: string;
+	/** Where given, this text must be typed first: a count or a name. */
+	type?: string | undefined;
+	/** Asks for a reason. */
+	reason?: boolean;
+	/** Further fields. */
+	children?: ReactNode;
+	/** What keeps the button disabled. */
+	blocked?: boolean;
+	onClose: () => void;
+	/** Does it. The dialog closes when it is done, and shows an error of it. */
+	onConfirm: (reason: string) => Promise<unknown>;
+}
+
+/** Confirm says what will happen, what cannot be undone and which scope it takes, before it is done. The default button is Keep. */
+export function Confirm(props: ConfirmProps) {
+	const [reason, setReason] = useState("");
+	const [typed, setTyped] = useState("");
+	const [busy, setBusy] = useState(false);
+	const [error, setError] = useState<ApiError>();
+	const typeId = useId();
+	const ready =
+		!props.blocked && (props.type === undefined || typed.trim().replaceAll(",", "") === props.type.replaceAll(",", ""));
+	const confirm = async () => {
+		if (busy || !ready) return; // a double click sends one request
+		setBusy(true);
+		setError(undefined);
+		try {
+			await props.onConfirm(reason.trim());
+			props.onClose();
+		} catch (e) {
+			setError(e as ApiError);
+			setBusy(false);
+		}
+	};
+	return (
+		<Dialog title={props.title} onClose={props.onClose}>
+			<form
+				onSubmit={(e) => {
+					e.preventDefault();
+					confirm();
+				}}
+			>
+				<div className="what">{props.what}</div>
+				{props.lost ? <p className="lost">{props.lost}</p> : null}
+				{props.children}
+				{props.reason ? (
+					<label className="field">
+						Reason, for those who ask later
+						<input value={reason} onChange={(e) => setReason(e.target.value)} maxLength={256} autoComplete="off" />
+					</label>
+				) : null}
+				{props.type === undefined ? null : (
+					<label className="field" htmlFor={typeId}>
+						<span>
+							Type <strong className="mono">{props.type}</strong> to go on
+						</span>
+						<input
+							id={typeId}
+							value={typed}
+							onChange={(e) => setTyped(e.target.value)}
+							autoComplete="off"
+							spellCheck={false}
+						/>
+					</label>
+				)}
+				{error ? (
+					<>
+						<p>
+							{error.outcome === "refused" ? "Nothing was changed." : "It may have been applied. Asking again is safe."}
+						</p>
+						<Failed error={error} />
+					</>
+				) : null}
+				<footer>
+					<span className="dim">takes the scope {props.needs.replace("|", " or ")}</span>
+					<Button kind="main" onClick={props.onClose} autoFocus={props.type === undefined && !props.reason}>
+						Keep
+					</Button>
+					<Button kind="danger" needs={props.needs} disabled={!ready || busy} onClick={confirm}>
+						{busy ? "…" : error?.outcome === "unknown" ? "Ask again" : props.verb}
+					</Button>
+				</footer>
+			</form>
+		</Dialog>
+	);
+}

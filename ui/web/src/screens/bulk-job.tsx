@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function BulkJob() {
+	return (
+		<Page title="BulkJob" name="BulkJob">
+			{null}
+		</Page>
+	);
+}

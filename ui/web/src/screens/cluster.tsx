@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function Cluster() {
+	return (
+		<Page title="Cluster" name="Cluster">
+			{null}
+		</Page>
+	);
+}

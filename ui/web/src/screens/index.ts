@@ -1,0 +1,15 @@
+export { Bulk } from "./bulk";
+export { BulkJob } from "./bulk-job";
+export { Cluster } from "./cluster";
+export { Dead } from "./dead";
+export { Keys } from "./keys";
+export { Keyspaces } from "./keyspaces";
+export { Queue } from "./queue";
+export { Queues } from "./queues";
+export { Repo } from "./repo";
+export { Repos } from "./repos";
+export { SearchPage } from "./search";
+export { Settings } from "./settings";
+export { Task } from "./task";
+export { Tasks } from "./tasks";
+export { Workers } from "./workers";

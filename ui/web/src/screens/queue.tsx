@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function Queue() {
+	return (
+		<Page title="Queue" name="Queue">
+			{null}
+		</Page>
+	);
+}

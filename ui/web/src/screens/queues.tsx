@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function Queues() {
+	return (
+		<Page title="Queues" name="Queues">
+			{null}
+		</Page>
+	);
+}

@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function Repos() {
+	return (
+		<Page title="Repos" name="Repos">
+			{null}
+		</Page>
+	);
+}

@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function Settings() {
+	return (
+		<Page title="Settings" name="Settings">
+			{null}
+		</Page>
+	);
+}

@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function Tasks() {
+	return (
+		<Page title="Tasks" name="Tasks">
+			{null}
+		</Page>
+	);
+}

@@ -1,0 +1,9 @@
+import { Page } from "../parts/basic";
+
+export function Workers() {
+	return (
+		<Page title="Workers" name="Workers">
+			{null}
+		</Page>
+	);
+}

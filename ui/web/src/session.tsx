@@ -1,0 +1,154 @@
+import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useState } from "react";
+import { onSignedOut, sessionHeader, setCsrf } from "./api/client";
+import { type ApiError, asApiError, errorOf } from "./api/errors";
+import { endLive } from "./live/live";
+
+/** Session is who is signed in, and where. */
+export interface Session {
+	principal: string;
+	tenant: string;
+	scopes: string[];
+	repos?: string[];
+	expires_at?: string;
+	csrf: string;
+	node: string;
+	cluster_id: string;
+	version: string;
+	durability: string;
+	insecure?: boolean;
+	/** Label of the environment, such as PRODUCTION. */
+	label?: string;
+	/** Colour of the label, as a word of CSS. */
+	label_color?: string;
+	services: string[];
+}
+
+interface State {
+	session: Session | undefined;
+	/** Why there is no session, other than that a sign-in is due. */
+	error: ApiError | undefined;
+	busy: boolean;
+	signIn(with_: { token: string } | { code: string }): Promise<void>;
+	signOut(): Promise<void>;
+	retry(): void;
+}
+
+const Context = createContext<State | undefined>(undefined);
+
+/** ask calls /v1/session. */
+async function ask(
+	method: "GET" | "POST" | "DELETE",
+	header: Record<string, string>,
+	body?: unknown,
+): Promise<Session | undefined> {
+	let response: Response;
+	try {
+		response = await fetch("/v1/session", {
+			method,
+			credentials: "same-origin",
+			cache: "no-store",
+			headers: body === undefined ? header : { ...header, "Content-Type": "application/json" },
+			...(body === undefined ? {} : { body: JSON.stringify(body) }),
+		});
+	} catch (e) {
+		throw asApiError(e);
+	}
+	const answer: unknown = await response.json().catch(() => undefined);
+	if (!response.ok) throw errorOf(response.status, answer);
+	return answer as Session | undefined;
+}
+
+/** takeCode returns the code of a link that signs in once, and removes it from the address and from the history at once. */
+function takeCode(): string | undefined {
+	const m = /^#code=([\w-]+)$/.exec(location.hash);
+	if (location.hash) history.replaceState(history.state, "", location.pathname + location.search);
+	return m?.[1];
+}
+
+export function SessionProvider({ children }: { children: ReactNode }) {
+	const [session, setSession] = useState<Session>();
+	const [error, setError] = useState<ApiError>();
+	const [busy, setBusy] = useState(true);
+	const [tries, setTries] = useState(0);
+
+	const enter = useCallback((s: Session | undefined) => {
+		setCsrf(s?.csrf ?? "");
+		setSession(s);
+		setError(undefined);
+	}, []);
+	useEffect(() => {
+		const code = takeCode();
+		let gone = false;
+		setBusy(true);
+		const first = code ? ask("POST", {}, { code }) : ask("GET", { "Millrace-Session": "hello" });
+		first
+			// Who is signed in already and opens an old link stays signed in.
+			.catch((e: ApiError) =>
+				code && e.status === 401
+					? ask("GET", { "Millrace-Session": "hello" }).catch(() => Promise.reject(e))
+					: Promise.reject(e),
+			)
+			.then((s) => !gone && enter(s))
+			.catch((e: ApiError) => {
+				if (gone) return;
+				setSession(undefined);
+				setError(code || e.status !== 401 ? e : undefined);
+			})
+			.finally(() => !gone && setBusy(false));
+		return () => {
+			gone = true;
+		};
+	}, [tries, enter]);
+
+	useEffect(() => {
+		onSignedOut(() => {
+			endLive();
+			enter(undefined);
+		});
+	}, [enter]);
+
+	const value = useMemo<State>(
+		() => ({
+			session,
+			error,
+			busy,
+			async signIn(with_) {
+				setBusy(true);
+				try {
+					enter(await ask("POST", {}, with_));
+				} catch (e) {
+					setError(asApiError(e));
+				} finally {
+					setBusy(false);
+				}
+			},
+			async signOut() {
+				endLive();
+				await ask("DELETE", sessionHeader()).catch(() => undefined);
+				enter(undefined);
+			},
+			retry: () => setTries((n) => n + 1),
+		}),
+		[session, error, busy, enter],
+	);
+	return <Context value={value}>{children}</Context>;
+}
+
+export function useSessionState(): State {
+	const state = useContext(Context);
+	if (!state) throw new Error("useSessionState must be used inside SessionProvider");
+	return state;
+}
+
+/** useSession is the session of a page that is shown only to who is signed in. */
+export function useSession(): Session {
+	const { session } = useSessionState();
+	if (!session) throw new Error("useSession must be used on a page behind the sign-in");
+	return session;
+}
+
+/** useMay tells whether the session has one of the scopes of a list, such as "task:operate|admin". Buttons are a comfort: the server decides. */
+export function useMay(): (scopes: string | undefined) => boolean {
+	const { scopes } = useSession();
+	return useCallback((want) => !want || want.split("|").some((s) => scopes.includes(s)), [scopes]);
+}
