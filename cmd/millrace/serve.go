@@ -136,7 +136,8 @@ func (o *serveOptions) flags(f *pflag.FlagSet) {
 	f.Int64Var(&o.LogQuota, "log-quota", 0, "bytes of log to keep for nodes that are behind; a node that needs older entries gets a snapshot; default 4 GiB, or a tenth of a smaller disk")
 	f.StringVar(&o.maxObject, "git-object", "100MiB", "size limit of one git object in a push, such as a file's content")
 	f.StringVar(&o.Git, "git", "git", "git program that serves git clients: a path, or a name to look up in PATH")
-	f.Var((*listValue)(&o.Services), "services", "services to enable, such as queue,refs: a list of queue (required), kv, refs and search; a disabled service has no routes and no methods; default all")
+	f.Var((*listValue)(&o.Services), "services", "services to enable, such as queue,refs: a list of queue (required), kv, refs, search and ui; a disabled service has no routes and no methods; default all")
+	f.StringVar(&o.UILabel, "ui-label", "", "text that each page of the web interface shows, such as PRODUCTION, and after a comma its colour, such as red or #c00: so that an operator sees which server it is")
 	f.Int64Var(&o.SnapshotRate, "snapshot-rate", 64<<20, "limit in bytes per second at which this node fetches snapshots")
 	// Search.
 	f.StringVar(&o.EmbeddersFile, "embedders", "", "YAML file of the embedders, which make vectors of texts; default: only the built-in one, which counts words")

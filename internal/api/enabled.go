@@ -14,6 +14,8 @@ const (
 	ServiceKV     = "kv"
 	ServiceRefs   = "refs"
 	ServiceSearch = "search"
+	// ServiceUI is the web interface, and the sessions of browsers. It has no methods.
+	ServiceUI = "ui"
 )
 
 // serviceNames are those names by service.
@@ -22,7 +24,9 @@ var serviceNames = map[core.Service]string{
 }
 
 // AllServices are those names. Queues cannot be disabled.
-func AllServices() []string { return []string{ServiceQueue, ServiceKV, ServiceRefs, ServiceSearch} }
+func AllServices() []string {
+	return []string{ServiceQueue, ServiceKV, ServiceRefs, ServiceSearch, ServiceUI}
+}
 
 // optional are the prefixes of methods of the services that can be disabled.
 var optional = map[string][]string{

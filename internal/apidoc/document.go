@@ -15,7 +15,8 @@ import (
 // about is what the document says first: what all routes have in common.
 const about = `A durable work queue whose side effects commit with the task.
 
-Every request but that of this document needs a token: "Authorization: Bearer ...". The namespace is the query
+Every request but that of this document and that of who signs in needs a token: "Authorization: Bearer ...". A browser may have a session in
+place of it. x-millrace-scope lists the scopes that a route needs, all of them; with any of x-millrace-scope-or it is open too. The namespace is the query
 parameter ns, by default "default".
 
 Durations are text such as "90s"; times are RFC 3339. Numbers that are handed back or compared (token, index, rev,
@@ -29,6 +30,11 @@ what that answer saw.
 
 An error is {"error": {...}}. Its outcome is "refused" when nothing was changed. It is "unknown" when the request may
 have been applied: repeat it under the same id, token, key or request id.`
+
+// sessions tells what a cookie is good for.
+const sessions = `The cookie of a session of a browser, which POST /v1/session sets. Its name begins with millrace_, or with
+__Host-millrace_ over TLS. It is looked at only together with the header Millrace-Session, which has the csrf of the session, on a request of a page of
+this server, and not where there is a token.`
 
 // document makes the whole of it, as an object that keeps the order of its fields. Schemas are made as routes name them; since a schema of requests is stricter than one of answers,
 // and a name has one schema, those of all requests are made first.
@@ -71,7 +77,10 @@ func document(c *contract.Contract, routes []*rest.Route) (object, error) {
 			{"schemas", made},
 			{"responses", refusals()},
 			{"headers", headers()},
-			{"securitySchemes", object{{"token", object{{"type", "http"}, {"scheme", "bearer"}}}}},
+			{"securitySchemes", object{
+				{"token", object{{"type", "http"}, {"scheme", "bearer"}}},
+				{"session", object{{"type", "apiKey"}, {"in", "cookie"}, {"name", "millrace"}, {"description", sessions}}},
+			}},
 		}},
 	}, nil
 }
@@ -149,7 +158,15 @@ func operation(s *schemas, r *rest.Route) field {
 		if scopes == nil {
 			scopes = []string{}
 		}
-		op = append(op, field{"security", []any{object{{"token", scopes}}}})
+		security := []any{object{{"token", scopes}}}
+		// A code is made of a token alone.
+		if r.BySession() {
+			security = append(security, object{{"session", scopes}})
+		}
+		op = append(op, field{"security", security}, field{"x-millrace-scope", scopes})
+		if or := r.OrScopes(); len(or) > 0 {
+			op = append(op, field{"x-millrace-scope-or", or})
+		}
 	}
 	return field{strings.ToLower(r.Method), op.with("x-grpc", r.Native)}
 }

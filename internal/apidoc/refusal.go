@@ -32,7 +32,9 @@ func refused(r *rest.Route) []int {
 		switch status {
 		case http.StatusMethodNotAllowed:
 			return true
-		case http.StatusUnauthorized, http.StatusForbidden:
+		case http.StatusUnauthorized:
+			return public && !r.SignsIn
+		case http.StatusForbidden:
 			return public
 		}
 		return false
@@ -96,6 +98,7 @@ func headers() object {
 		{"Content-Disposition", text("attachment: a browser saves the content and does not show it.")},
 		{"ETag", text("The version, for If-Match.")},
 		{"Location", text("The address of the task that was made; or the leader's address for the same request.")},
+		{"Set-Cookie", text("The cookie of the session, or that there is none any more.")},
 		{"Retry-After", text("After how many seconds to try again.")},
 		{"Www-Authenticate", text("Bearer: a token is needed.")},
 	}
@@ -113,7 +116,7 @@ func headersOf(names ...string) object {
 // answerHeaders are those of an answer other than an error.
 func answerHeaders(r *rest.Route, status int) object {
 	if status == http.StatusNoContent {
-		return nil
+		return headersOf(r.Headers...)
 	}
 	// The table is shared by all that read it.
 	names := slices.Clone(r.Headers)

@@ -11,7 +11,8 @@ import (
 	"github.com/millrace/millrace/internal/rest"
 )
 
-// byHand are the schemas that the contract knows nothing of: those of another API's requests, answers and errors.
+// byHand are the schemas that the contract knows nothing of: those of sessions, which only REST has, and those of another API's requests,
+// answers and errors.
 var byHand = map[string]object{
 	// As OpenAI's documentation has them: names and types are not ours to choose.
 	"EmbeddingsRequest": {
@@ -82,6 +83,54 @@ var byHand = map[string]object{
 		}},
 		{"required", []string{"id", "object", "created", "owned_by"}},
 	},
+	"SignIn": {
+		{"type", "object"},
+		{"description", "One of both."},
+		{"properties", object{
+			{"token", object{{"type", "string"}, {"minLength", 1}}},
+			{"code", object{{"type", "string"}, {"minLength", 1}, {"description", "Of POST /v1/session:code, or of the link that the server has printed."}}},
+		}},
+		{"minProperties", 1},
+		{"maxProperties", 1},
+		{"additionalProperties", false},
+	},
+	"Session": {
+		{"type", "object"},
+		{"description", "Who is signed in, and what this server is."},
+		{"properties", object{
+			{"principal", object{{"type", "string"}}},
+			{"tenant", object{{"type", "string"}}},
+			{"scopes", texts("What the token allows.")},
+			{"repos", texts("Patterns of namespace/repository that scopes of refs count for; empty: all of the tenant.")},
+			{"queues", texts("Patterns of queues that scopes of tasks and admin count for; empty: all of the tenant.")},
+			{"expires_at", moment().with("description", "When the session ends at the latest; of a token: when it ends, and left out where it does not.")},
+			{"csrf", object{{"type", "string"}, {"description", "What requests of the session have as Millrace-Session; left out where a token was sent."}}},
+			{"node", object{{"type", "string"}}},
+			{"cluster_id", object{{"type", "string"}, {"description", "Of the cluster, or of the data directory of a server by itself."}}},
+			{"version", object{{"type", "string"}}},
+			{"durability", object{{"type", "string"}, {"enum", []string{"fsync", "none"}}}},
+			{"insecure", object{{"type", "boolean"}, {"description", "Pages and tokens come in plain text over a network."}}},
+			{"label", object{
+				{"type", "object"},
+				{"description", "What each page shows, so that an operator sees which server it is; left out where the server has none."},
+				{"properties", object{
+					{"text", object{{"type", "string"}}},
+					{"colour", object{{"type", "string"}, {"description", "A word of CSS, or # and 3 or 6 hexadecimal digits."}}},
+				}},
+				{"required", []string{"text"}},
+			}},
+			{"services", texts("What is open here: queue and any of kv, refs, search and ui.")},
+		}},
+		{"required", []string{"principal", "tenant", "scopes", "repos", "queues", "node", "cluster_id", "version", "durability", "insecure", "services"}},
+	},
+	"SessionCode": {
+		{"type", "object"},
+		{"properties", object{
+			{"code", object{{"type", "string"}, {"description", "It signs in once."}}},
+			{"expires_in", duration()},
+		}},
+		{"required", []string{"code", "expires_in"}},
+	},
 	"EmbeddingsFailure": {
 		{"type", "object"},
 		{"description", "An error as OpenAI's API has it. code is the reason of ours, or its code; param is its field."},
@@ -97,6 +146,11 @@ var byHand = map[string]object{
 		}}}},
 		{"required", []string{"error"}},
 	},
+}
+
+// texts is the schema of a list of texts.
+func texts(description string) object {
+	return object{{"type", "array"}, {"items", object{{"type", "string"}}}, {"description", description}}
 }
 
 // schemas makes those that routes name, and all that these refer to. A schema of the contract has the name of its message, or that of

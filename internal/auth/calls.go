@@ -26,11 +26,12 @@ type Lookup interface {
 	Lookup(token string, now time.Time) (Principal, bool)
 }
 
-// Holder is the holder of a token, with the token.
+// Holder is the holder of a token, with the token or with the session that stands for it.
 type Holder struct {
 	Principal
-	Token string
-	From  string // the client's address, for logs; empty: it is not known
+	Token   string
+	From    string   // the client's address, for logs; empty: it is not known
+	Session *Session // nil: the token was sent
 }
 
 // MaxText bounds the text of a token that a client sends, in bytes, before it is hashed.
@@ -47,7 +48,7 @@ func Find(tokens Lookup, token, from string, now time.Time, refused func(who Pri
 		refused(who, from)
 		return Holder{}, false
 	}
-	return Holder{who, token, from}, true
+	return Holder{Principal: who, Token: token, From: from}, true
 }
 
 // Rights are what a call needs to go on.
@@ -215,7 +216,10 @@ func (c *Call) look(tokens Lookup, now time.Time, seen map[string]found) bool {
 	defer c.mu.Unlock()
 	old := c.holder.Load()
 	f, ok := seen[old.Token]
-	if !ok {
+	switch {
+	case old.Session != nil:
+		f.who, f.live = old.Session.Holder(now)
+	case !ok:
 		f.who, f.live = tokens.Lookup(old.Token, now)
 		seen[old.Token] = f
 	}
@@ -223,7 +227,7 @@ func (c *Call) look(tokens Lookup, now time.Time, seen map[string]found) bool {
 		return false
 	}
 	if f.who.Scopes != old.Scopes || !slices.Equal(f.who.Repos, old.Repos) || !slices.Equal(f.who.Queues, old.Queues) {
-		c.holder.Store(&Holder{f.who, old.Token, old.From})
+		c.holder.Store(&Holder{f.who, old.Token, old.From, old.Session})
 	}
 	return true
 }

@@ -215,7 +215,11 @@ func (s *Static) Count(now time.Time) (n, expired int) {
 // Lookup returns who holds token, and whether it can be used at now: not one that is unknown, has expired or was removed from
 // the file. Of the last two it returns whose they were.
 func (s *Static) Lookup(token string, now time.Time) (Principal, bool) {
-	sum := sha256.Sum256([]byte(token))
+	return s.Row(sha256.Sum256([]byte(token)), now)
+}
+
+// Row is Lookup of the token that has a hash.
+func (s *Static) Row(sum [sha256.Size]byte, now time.Time) (Principal, bool) {
 	t := s.table.Load()
 	if who, ok := t.find(sum); ok {
 		return who, who.live(now)

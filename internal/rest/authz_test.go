@@ -128,6 +128,11 @@ func goodServerRequests() map[string]sampleRequest {
 		"GET /v1/tenant":            {path: "/v1/tenant"},
 		"GET /v1/tenants/{tenant}":  {path: "/v1/tenants/acme"},
 		"PUT /v1/tenants/{tenant}":  {path: "/v1/tenants/acme", body: `{"key_bytes":5}`},
+		"POST /v1/session":          {path: "/v1/session", body: `{"token":"acme/all"}`},
+		"GET /v1/session":           {path: "/v1/session"},
+		"DELETE /v1/session":        {path: "/v1/session"},
+		"POST /v1/session:code":     {path: "/v1/session:code"},
+		"POST /v1/sessions:end":     {path: "/v1/sessions:end"},
 	}
 }
 
@@ -244,7 +249,7 @@ func TestEveryRESTRouteReachesItsOwnTenantAlone(t *testing.T) {
 		r.n.AddTask(r.t, tenant, apitest.ID(1))
 	}
 	eachRoute(t, func(rt *Route, s sampleRequest) {
-		if rt.rule.Public || rt.Path == "/v1/status" || strings.HasPrefix(rt.Path, "/v1/embed") || strings.HasPrefix(rt.Path, "/v1/models") || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") {
+		if rt.rule.Public || rt.Path == "/v1/status" || strings.HasPrefix(rt.Path, "/v1/embed") || strings.HasPrefix(rt.Path, "/v1/models") || strings.HasPrefix(rt.Path, "/v1/cluster") || strings.HasPrefix(rt.Path, "/v1/tenant") || rt.ofSessions {
 			return // they reach no partition
 		}
 		for i, tenant := range turns {

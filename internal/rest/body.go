@@ -27,6 +27,9 @@ const firstRead = 16 * kib
 // body reads the request's body, as far as limits of size and time let it.
 func (c *restCall) body() ([]byte, error) {
 	limit := c.s.Limits.RESTBodyBytes
+	if c.route.most > 0 {
+		limit = min(limit, c.route.most)
+	}
 	if c.r.ContentLength == 0 {
 		return nil, nil
 	}
@@ -183,10 +186,12 @@ const (
 
 // Values of headers that do not change. All answers share them: package http does not write to them.
 var (
-	contentJSON   = []string{"application/json"}
-	contentBytes  = []string{"application/octet-stream"}
-	noSniff       = []string{"nosniff"}
-	noStore       = []string{"no-store"}
+	contentJSON  = []string{"application/json"}
+	contentBytes = []string{"application/octet-stream"}
+	noSniff      = []string{"nosniff"}
+	noStore      = []string{"no-store"}
+	// dataPolicy keeps a browser that is led to an answer from showing it as a page of this origin, whose cookie it has.
+	dataPolicy    = []string{"default-src 'none'; sandbox; frame-ancestors 'none'"}
 	nobodyIsThere = []string{"Bearer"}
 )
 
@@ -198,6 +203,7 @@ func (c *restCall) head(status int, contentType []string, length int) {
 	// cache may keep it.
 	h["X-Content-Type-Options"] = noSniff
 	h["Cache-Control"] = noStore
+	h["Content-Security-Policy"] = dataPolicy
 	if contentType != nil {
 		h["Content-Type"] = contentType
 		h["Content-Length"] = []string{strconv.Itoa(length)}

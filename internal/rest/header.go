@@ -66,6 +66,8 @@ func (c *restCall) checkHeaders() core.Fact {
 			if len(values) > 1 {
 				return edge.Invalid(name, "must be given only once")
 			}
+		// It belongs to who asks: it was looked at with the cookie, or a token makes it needless.
+		case name == headerSession && c.h.o.Sessions != nil && len(values) == 1:
 		// Package http answers 100-continue by itself.
 		case name == "Expect" && !strings.EqualFold(strings.Join(values, ","), "100-continue"):
 			return edge.Invalid(name, "must be 100-continue")

@@ -65,7 +65,7 @@ var (
 	passedOn   = []string{"Authorization", "Content-Type", "Accept"}
 	passedBack = []string{
 		"Content-Type", "Location", "Etag", "Retry-After", "Www-Authenticate", headerIndex, headerRev,
-		"X-Content-Type-Options", "Cache-Control", headerSize, headerType, headerDisposition,
+		"X-Content-Type-Options", "Cache-Control", "Content-Security-Policy", headerSize, headerType, headerDisposition,
 	}
 )
 
@@ -106,6 +106,10 @@ func (c *restCall) forward(to *url.URL) error {
 		if v := c.r.Header.Values(name); len(v) > 0 {
 			req.Header[http.CanonicalHeaderKey(name)] = v
 		}
+	}
+	// A session goes on as the node has it, which has held the request to its page. A key of this node alone opens nothing there.
+	if c.who.Session != nil {
+		req.Header[headerSealed], req.Header[headerSession] = []string{c.who.Session.Seal()}, []string{c.who.Session.CSRF}
 	}
 	// The leader notes the client's address, not that of this node.
 	req.Header[headerClient] = []string{c.r.RemoteAddr}

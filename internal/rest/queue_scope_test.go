@@ -19,6 +19,9 @@ var queueScopeOpen = map[string]string{
 	"GET /v1/queues":                  `"queues":[]`,
 	"GET /v1/bulk":                    `"jobs":[]`,
 	"GET /v1/workers":                 `"workers":[]`,
+	"GET /v1/session":                 `"queues":["web","ci.*"]`,
+	"DELETE /v1/session":              "", // a cookie
+	"POST /v1/session:code":           `"code":`,
 	"POST /v1/commit":                 "", // of keys
 	"GET /v1/namespace":               "",
 	"POST /v1/namespace":              "",

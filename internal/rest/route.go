@@ -40,6 +40,8 @@ type Route struct {
 	Answer string
 	// Lines is the name of the schema of each line, of an answer where lines are asked for.
 	Lines string
+	// SignsIn says that the body has a token or what stands for one, so that a request without a header of one may be refused.
+	SignsIn bool
 	// Streams says that the answer is server-sent events, which go on for minutes.
 	Streams bool
 	// Status lists the statuses of answers other than errors, the most frequent first.
@@ -55,6 +57,10 @@ type Route struct {
 	rights auth.Rights
 	// waits says that the request may wait for a task, or for its end: it gets more time.
 	waits bool
+	// ofSessions says that the route is of sessions of browsers: a server without them does not have it.
+	ofSessions bool
+	// most bounds the body in bytes; 0: the limit rest_body does.
+	most int64
 	// fields are those that the body may have: a test holds the document to them.
 	fields []string
 	// handle serves a request that was let in. An error is the answer, unless one was begun.
@@ -144,6 +150,12 @@ func setRules(routes []*Route) error {
 
 // Scopes says who may call a route: the scopes that a token needs, all of them. public says that it needs no token.
 func (r *Route) Scopes() (names []string, public bool) { return r.rule.Scope.Names(), r.rule.Public }
+
+// OrScopes lists scopes any of which opens the route too.
+func (r *Route) OrScopes() []string { return r.rule.Or.Names() }
+
+// BySession says that a session will do in place of a token.
+func (r *Route) BySession() bool { return !r.rule.Public && r.Path != codePath }
 
 // name is the route's name in tables and logs.
 func (r *Route) name() string { return r.Method + " " + r.Path }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -12,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"google.golang.org/grpc/metadata"
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
@@ -28,6 +27,10 @@ import (
 type Options struct {
 	// Git serves git clients, below /git/; nil: nothing does.
 	Git http.Handler
+	// Pages are the files of the web interface, below /ui/; nil, or without an index.html: nothing is served there.
+	Pages fs.FS
+	// Sessions are those of browsers; nil: there are none.
+	Sessions *Sessions
 	// Forward says what happens to a request for another node that says nothing itself: it is
 	// forwarded, or else its caller is sent to that node.
 	Forward bool
@@ -52,6 +55,10 @@ type Server struct {
 	http   *http.Server
 	secure *http.Server
 	routes router
+	// pages are the web interface; nil: there is none.
+	pages *pages
+	// attempts bounds who fails to sign in.
+	attempts *auth.Attempts
 	// live tells streams of events what changes.
 	live *live.Hub
 	// bodies is how many bytes of request bodies are held; RESTBodiesBytes bounds it.
@@ -76,14 +83,20 @@ const (
 
 // New makes the HTTP side. It fails when a route has no rule that says who may use it.
 func New(s *api.Server, o Options) (*Server, error) {
-	h := &Server{s: s, o: o, outcomes: make(map[*Route]*edge.Ended)}
+	h := &Server{s: s, o: o, outcomes: make(map[*Route]*edge.Ended), attempts: auth.NewAttempts(s.Clock)}
+	if o.Pages != nil {
+		var err error
+		if h.pages, err = newPages(o.Pages); err != nil {
+			return nil, err
+		}
+	}
 	h.live = live.New(live.Options{Source: eventSource{h}, Clock: s.Clock, Rand: env.SystemRand{}, Life: s.Life})
 	routes := routes()
 	if err := setRules(routes); err != nil {
 		return nil, err
 	}
 	for _, r := range routes {
-		if !s.Enabled(r.Native) {
+		if !s.Enabled(r.Native) || r.ofSessions && o.Sessions == nil {
 			continue
 		}
 		if !r.checkRepeats() {
@@ -225,6 +238,10 @@ func (h *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.o.Git.ServeHTTP(w, r)
 		return
 	}
+	if h.pages != nil && toPages(r) {
+		c.showPage()
+		return
+	}
 	// Deferred, so that a panic of a handler gives back all that its request held.
 	defer func() {
 		h.bodies.Add(-c.held)
@@ -256,7 +273,7 @@ func (c *restCall) serve() (err error) {
 	}
 	c.route = route
 	if !route.rule.Public {
-		if c.who, fact = c.s.Authenticate(metadata.MD{"authorization": c.r.Header["Authorization"]}, c.r.RemoteAddr); fact != nil {
+		if fact = c.authenticate(); fact != nil {
 			return fact
 		}
 		c.conn.Begin()

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"io"
@@ -10,7 +11,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/env"
 )
 
 // restRig is a rig that serves REST too, on a real socket: package http relies on deadlines that those in memory lack.
@@ -54,11 +57,20 @@ func newRESTRig(t *testing.T, l edge.Limits) *restRig {
 // frontOf is the REST side of a rig.
 func frontOf(t *testing.T, r *rig) *Server {
 	t.Helper()
-	h, err := New(r.s, Options{})
+	h, err := New(r.s, Options{Sessions: sessionsOf(r)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return h
+}
+
+// sessionsOf are the sessions of a rig's tokens.
+func sessionsOf(r *rig) *Sessions {
+	return &Sessions{
+		Table:  auth.NewSessions(auth.SessionOptions{Tokens: r.auth, Clock: r.clock, Rand: env.NewSeededRand(7)}),
+		Cookie: "millrace_test", End: func(context.Context) error { return nil },
+		About: About{Node: "n1", Cluster: "c", Version: "v1", Durability: "fsync", Label: "TEST", Colour: "red", Services: []string{"queue", "ui"}},
+	}
 }
 
 // newClient returns a client with connections of its own.
@@ -81,6 +93,9 @@ func (r *restRig) request(method, path, token, body string, more ...string) *htt
 	}
 	if token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if path == "/v1/session" && body != "" {
+		req.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i < len(more); i += 2 {
 		req.Header.Add(more[i], more[i+1])

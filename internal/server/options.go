@@ -112,6 +112,8 @@ func (o Options) check() error {
 		return o.Limits.Check()
 	case o.checkServices() != nil:
 		return o.checkServices()
+	case o.checkLabel() != nil:
+		return o.checkLabel()
 	case (o.TLSCert == "") != (o.TLSKey == ""):
 		return errors.New("tls-cert and tls-key belong together")
 	case o.Tokens == nil && o.TokensFile == "":

@@ -90,7 +90,8 @@ type Options struct {
 	Reserve         int64    // free bytes kept on the disk; default min(1 % of it, 1 GiB)
 	MaxObject       int64    // bytes of one object of a push; default 100 MiB
 	Git             string   // the program that packs and walks objects; default git, looked for in PATH. Without it git clients are refused
-	Services        []string // whose doors are open: queue and any of kv, refs and search; none: all
+	Services        []string // whose doors are open: queue and any of kv, refs, search and ui; none: all
+	UILabel         string   // TEXT or TEXT,COLOUR: what each page of the web interface shows, so that an operator sees which server it is
 	Version         string
 	Limits          edge.Limits // of the gRPC edge; a zero one means its default
 	Cluster         config.Cluster
@@ -143,11 +144,12 @@ type Running struct {
 
 	stopAnnouncing func() // nil until it is begun, or without a cluster
 
-	objects *gitobj.Area // of repositories
-	git     *githttp.Server
-	api     *api.Server
-	rest    *rest.Server // over HTTP
-	embed   *embedders
+	objects  *gitobj.Area // of repositories
+	git      *githttp.Server
+	api      *api.Server
+	rest     *rest.Server   // over HTTP
+	sessions *auth.Sessions // of browsers; nil: the web interface is closed
+	embed    *embedders
 	// The calls of clients that are under way; a call ends when its token is removed.
 	calls    *auth.Calls      // of clients, under way
 	refusals *auth.Refusals   // of tokens
@@ -231,6 +233,7 @@ func (r *Running) open(ctx context.Context) error {
 		return errors.Join(err, lis.Close())
 	}
 	r.rest, err = rest.New(r.api, rest.Options{
+		Pages: r.pages(), Sessions: r.browserSessions(),
 		Git: r.gitHandler(), Forward: o.Forward, Peers: r.forwarder(), PeerOf: r.peerOf, WebOf: r.webOf,
 	})
 	if err != nil {

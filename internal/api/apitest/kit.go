@@ -2,6 +2,7 @@ package apitest
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"strings"
 	"sync"
@@ -124,6 +125,16 @@ type Auth struct {
 	Mu sync.Mutex
 	// Revoked are the tokens that were ended, by their text.
 	Revoked map[string]bool
+	// seen are the tokens that were looked up, by their hash.
+	seen map[[sha256.Size]byte]string
+}
+
+// Row finds a token by its hash, once it was looked up by its text.
+func (a *Auth) Row(hash [sha256.Size]byte, now time.Time) (auth.Principal, bool) {
+	a.Mu.Lock()
+	token := a.seen[hash]
+	a.Mu.Unlock()
+	return a.Lookup(token, now)
 }
 
 // Lookup reads who holds a token from its text: TENANT/SCOPES, with /LIFE behind it, and /queues=PATTERNS joined by a plus sign.
@@ -131,6 +142,10 @@ func (a *Auth) Lookup(token string, now time.Time) (auth.Principal, bool) {
 	a.step()
 	a.Mu.Lock()
 	defer a.Mu.Unlock()
+	if a.seen == nil {
+		a.seen = make(map[[sha256.Size]byte]string)
+	}
+	a.seen[sha256.Sum256([]byte(token))] = token
 	tenant, rest, ok := strings.Cut(token, "/")
 	if !ok || a.Revoked[token] {
 		return auth.Principal{}, false
