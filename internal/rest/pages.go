@@ -42,50 +42,60 @@ type page struct {
 	kind string
 	// body is the file; small is the same, compressed, or nil where that is not smaller.
 	body, small []byte
-	// version names the content.
-	version string
+	// tag names the content, for the ETag.
+	tag string
 }
 
 // pages serves the web interface. All files are in memory: they are a part of the program.
 type pages struct {
 	files map[string]*page
+	// version names the content of all files together.
+	version string
 }
 
 // newPages reads all files. It returns nil where there is no index.html: then the program has no web interface.
 func newPages(files fs.FS) (*pages, error) {
-	p := &pages{files: make(map[string]*page)}
+	bodies := make(map[string][]byte)
+	sum := sha256.New()
 	err := fs.WalkDir(files, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		b, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		p.files[name] = newPage(name, b)
-		return nil
+		bodies[name], err = fs.ReadFile(files, name)
+		fmt.Fprintf(sum, "%s %d\n", name, len(bodies[name]))
+		sum.Write(bodies[name])
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the files of the web interface: %w", err)
 	}
-	index := p.files[indexPage]
-	if index == nil {
+	if bodies[indexPage] == nil {
 		return nil, nil //nolint:nilnil // a program without a web interface is not a failure
 	}
-	// The index names each file with its version, so that a browser keeps the file for good and still sees a new one.
-	for name, f := range p.files {
-		if name != indexPage {
-			index.body = bytes.ReplaceAll(index.body, []byte(PagesPrefix+name+`"`), []byte(PagesPrefix+name+"?v="+f.version+`"`))
+	// The files name each other with one version for all of them, so that a browser keeps a file for good, still sees a new one,
+	// and runs each script once: two names of one script would be two scripts.
+	version := base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:12])
+	var names []string
+	for name := range bodies {
+		for _, quote := range []string{`"`, "'", "`"} {
+			names = append(names, PagesPrefix+name+quote, PagesPrefix+name+"?v="+version+quote, "./"+name+quote, "./"+name+"?v="+version+quote)
 		}
 	}
-	p.files[indexPage] = newPage(indexPage, index.body)
+	versioned := strings.NewReplacer(names...)
+	p := &pages{files: make(map[string]*page), version: version}
+	for name, body := range bodies {
+		if ext := path.Ext(name); ext == ".html" || ext == ".js" {
+			body = []byte(versioned.Replace(string(body)))
+		}
+		p.files[name] = newPage(name, body)
+	}
 	return p, nil
 }
 
 // newPage makes a page of a file.
 func newPage(name string, body []byte) *page {
 	sum := sha256.Sum256(body)
-	f := &page{kind: pageTypes[path.Ext(name)], body: body, version: base64.RawURLEncoding.EncodeToString(sum[:12])}
+	f := &page{kind: pageTypes[path.Ext(name)], body: body, tag: base64.RawURLEncoding.EncodeToString(sum[:12])}
 	if f.kind == "" {
 		f.kind = "application/octet-stream"
 	}
@@ -160,18 +170,18 @@ func (c *restCall) showPage() {
 // file answers with a file, or says that the client has it.
 func (c *restCall) file(f *page) {
 	h := c.w.Header()
-	body, tag := f.body, `"`+f.version+`"`
+	body, tag := f.body, `"`+f.tag+`"`
 	h["Vary"] = []string{"Accept-Encoding"}
 	if f.small != nil && takesGzip(c.r.Header.Get("Accept-Encoding")) {
-		body, tag = f.small, `"`+f.version+`-gz"`
+		body, tag = f.small, `"`+f.tag+`-gz"`
 		h["Content-Encoding"] = []string{"gzip"}
 	}
 	h["Etag"] = []string{tag}
 	h["Cache-Control"] = []string{"no-cache"}
-	if c.r.URL.Query().Get("v") == f.version {
+	if c.r.URL.Query().Get("v") == c.h.pages.version {
 		h["Cache-Control"] = []string{"public, max-age=31536000, immutable"}
 	}
-	if hasTag(c.r.Header.Get("If-None-Match"), f.version) {
+	if hasTag(c.r.Header.Get("If-None-Match"), f.tag) {
 		delete(h, "Content-Encoding")
 		c.w.WriteHeader(http.StatusNotModified)
 		return
@@ -198,11 +208,11 @@ func takesGzip(header string) bool {
 	return false
 }
 
-// hasTag reports whether If-None-Match names a version, compressed or not.
-func hasTag(header, version string) bool {
+// hasTag reports whether If-None-Match names a content, compressed or not.
+func hasTag(header, want string) bool {
 	for one := range strings.SplitSeq(header, ",") {
 		tag := strings.TrimSuffix(strings.Trim(strings.TrimPrefix(strings.TrimSpace(one), "W/"), `"`), "-gz")
-		if tag == version || tag == "*" {
+		if tag == want || tag == "*" {
 			return true
 		}
 	}

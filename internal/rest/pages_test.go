@@ -84,6 +84,29 @@ func TestTheWebInterfaceIsServed(t *testing.T) {
 	}
 }
 
+// Two names of one script would be two scripts for a browser, each with a state of its own.
+func TestFilesNameEachOtherByOneVersion(t *testing.T) {
+	p, err := newPages(fstest.MapFS{
+		"index.html": {Data: []byte(`<script type="module" src="/ui/app.js"></script>`)},
+		"app.js":     {Data: []byte("import(`./pages.js`);import('./chart.js');\"./other.js\"")},
+		"pages.js":   {Data: []byte(`import{a}from"./app.js";`)},
+		"chart.js":   {Data: []byte(`import{b}from"./app.js";`)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := "?v=" + p.version
+	for name, want := range map[string]string{
+		"index.html": `<script type="module" src="/ui/app.js` + v + `"></script>`,
+		"app.js":     "import(`./pages.js" + v + "`);import('./chart.js" + v + "');\"./other.js\"",
+		"pages.js":   `import{a}from"./app.js` + v + `";`,
+	} {
+		if got := string(p.files[name].body); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+}
+
 func TestFilesAreCompressedForWhoTakesThat(t *testing.T) {
 	r := newPagesRig(t)
 	a := r.send(r.request("GET", "/ui/app.js", "", "", "Accept-Encoding", "br, gzip"))

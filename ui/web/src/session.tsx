@@ -16,10 +16,8 @@ export interface Session {
 	version: string;
 	durability: string;
 	insecure?: boolean;
-	/** Label of the environment, such as PRODUCTION. */
-	label?: string;
-	/** Colour of the label, as a word of CSS. */
-	label_color?: string;
+	/** Label of the environment, such as PRODUCTION, and its colour as CSS writes it. */
+	label?: { text: string; colour?: string };
 	services: string[];
 }
 

@@ -90,8 +90,8 @@ export function Shell() {
 					millrace
 				</Link>
 				{session.label ? (
-					<span className="env" style={session.label_color ? { background: session.label_color } : undefined}>
-						{session.label}
+					<span className="env" style={session.label.colour ? { background: session.label.colour } : undefined}>
+						{session.label.text}
 					</span>
 				) : null}
 				<NamespaceMenu ns={ns} path={path} />

@@ -1616,6 +1616,74 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/session": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tell who is signed in, and what this server is.
+         * @description Tell who is signed in, and what this server is.
+         */
+        get: operations["getSession"];
+        put?: never;
+        /**
+         * Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie.
+         * @description Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie. It lasts 12 hours, and ends with its token. Of one address 10 attempts may fail in a minute. A code signs in once: such a request cannot be repeated with the same code. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postSession"];
+        /**
+         * Take the cookie of the session away from the browser.
+         * @description Take the cookie of the session away from the browser. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        delete: operations["deleteSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/session:code": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Make a code that signs the holder of the token in once, within 60 seconds, at the node that has made it.
+         * @description Make a code that signs the holder of the token in once, within 60 seconds, at the node that has made it. It takes the token itself: a session is refused. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postSessionCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions:end": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End all sessions of all tenants and nodes, the caller's too.
+         * @description End all sessions of all tenants and nodes, the caller's too. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postSessionsEnd"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -2837,6 +2905,12 @@ export interface components {
              * @description of keys and values put in all keyspaces, of all nodes together; 0 = no bound
              */
             key_bytes_per_second?: number;
+        };
+        /** @description One of both. */
+        SignIn: {
+            token?: string;
+            /** @description Of POST /v1/session:code, or of the link that the server has printed. */
+            code?: string;
         };
         /** @description Error is the one shape of an error, on every transport. */
         Error: {
@@ -4332,6 +4406,50 @@ export interface components {
             /** @description what this server has that version 1 of the protocol began without, sorted: cancel, expires, labels, ... */
             features?: string[];
         };
+        /** @description Who is signed in, and what this server is. */
+        Session: {
+            principal: string;
+            tenant: string;
+            /** @description What the token allows. */
+            scopes: string[];
+            /** @description Patterns of namespace/repository that scopes of refs count for; empty: all of the tenant. */
+            repos: string[];
+            /** @description Patterns of queues that scopes of tasks and admin count for; empty: all of the tenant. */
+            queues: string[];
+            /**
+             * Format: date-time
+             * @description When the session ends at the latest; of a token: when it ends, and left out where it does not.
+             */
+            expires_at?: string;
+            /** @description What requests of the session have as Millrace-Session; left out where a token was sent. */
+            csrf?: string;
+            node: string;
+            /** @description Of the cluster, or of the data directory of a server by itself. */
+            cluster_id: string;
+            version: string;
+            /** @enum {string} */
+            durability: "fsync" | "none";
+            /** @description Pages and tokens come in plain text over a network. */
+            insecure: boolean;
+            /** @description What each page shows, so that an operator sees which server it is; left out where the server has none. */
+            label?: {
+                text: string;
+                /** @description A word of CSS, or # and 3 or 6 hexadecimal digits. */
+                colour?: string;
+            };
+            /** @description What is open here: queue and any of kv, refs, search and ui. */
+            services: string[];
+        };
+        SessionCode: {
+            /** @description It signs in once. */
+            code: string;
+            /**
+             * @example 90s
+             * @example 1.5s
+             * @example 1h30m
+             */
+            expires_in: string;
+        };
         /** @description Codes and their statuses: INVALID_ARGUMENT 400, TOO_LARGE 413, UNAUTHENTICATED 401, PERMISSION_DENIED 403, NOT_FOUND 404, ALREADY_EXISTS 409, LEASE_LOST 409, WRONG_STATE 409, PRECONDITION_FAILED 412, WRONG_PARTITION 422, RATE_LIMITED 429, RESOURCE_EXHAUSTED 429, NOT_LEADER 307, UNAVAILABLE 503, DEADLINE_EXCEEDED 504, INTERNAL 500, DATA_LOSS 500, INVALID_ARGUMENT 405, TOO_LARGE 431, RESOURCE_EXHAUSTED 507. */
         ErrorAnswer: {
             error: components["schemas"]["Error"];
@@ -4495,6 +4613,8 @@ export interface components {
         ETag: string;
         /** @description The address of the task that was made; or the leader's address for the same request. */
         Location: string;
+        /** @description The cookie of the session, or that there is none any more. */
+        "Set-Cookie": string;
         /** @description After how many seconds to try again. */
         "Retry-After": string;
         /** @description Bearer: a token is needed. */
@@ -10639,6 +10759,265 @@ export interface operations {
             };
             307: components["responses"]["Status307"];
             400: components["responses"]["Status400"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getSession: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: {
+                /** @description The csrf of the session; or hello, of a page that does not have it any more. */
+                "Millrace-Session"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postSession: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SignIn"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Set-Cookie": components["headers"]["Set-Cookie"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Session"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    deleteSession: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    "Set-Cookie": components["headers"]["Set-Cookie"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postSessionCode: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionCode"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postSessionsEnd: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description No Content */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
             404: components["responses"]["Status404"];
             409: components["responses"]["Status409"];
             412: components["responses"]["Status412"];

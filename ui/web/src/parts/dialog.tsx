@@ -35,7 +35,7 @@ export function Dialog({
 		>
 			<header>
 				<h2 id={id}>{title}</h2>
-				{label ? <span className="env">{label}</span> : null}
+				{label ? <span className="env">{label.text}</span> : null}
 			</header>
 			{children}
 		</dialog>
