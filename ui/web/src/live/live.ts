@@ -59,9 +59,9 @@ export class Live {
 	}
 
 	close(): void {
-		this.closed = true;
 		this.shown.clear();
 		this.say();
+		this.closed = true;
 		this.abortLock.abort();
 		this.stream?.abort();
 		clearInterval(this.sayTimer);
@@ -123,15 +123,20 @@ export class Live {
 		return this.paused || this.hidden ? [] : [...this.shown.keys()].sort();
 	}
 
+	private post(m: Message): void {
+		if (!this.closed) this.channel.postMessage(m);
+	}
+
 	private say(): void {
 		const want: Message = { type: "want", tab: this.tab, topics: this.topics() };
-		if (!this.closed || want.topics.length === 0) this.channel.postMessage(want);
+		this.post(want);
 		this.hear(want);
 	}
 
 	private lead(): void {
+		if (this.closed) return;
 		this.leading = true;
-		this.channel.postMessage({ type: "lead" } satisfies Message);
+		this.post({ type: "lead" } satisfies Message);
 		this.say();
 	}
 
@@ -165,8 +170,8 @@ export class Live {
 		const added = topics.filter((t) => !before.includes(t) && this.known.has(t));
 		if (added.length > 0 && tab !== this.tab) {
 			const frames = added.map((t) => asFrame(t, this.known.get(t)!));
-			this.channel.postMessage({ type: "state", tab, frames } satisfies Message);
-			this.channel.postMessage({ type: "status", status: this.status } satisfies Message);
+			this.post({ type: "state", tab, frames } satisfies Message);
+			this.post({ type: "status", status: this.status } satisfies Message);
 		}
 		// Pages change their topics one by one.
 		this.agreeTimer ??= setTimeout(() => {
@@ -222,13 +227,13 @@ export class Live {
 				const frame = JSON.parse(event.data) as Frame;
 				this.failures = 0;
 				this.take(frame);
-				this.channel.postMessage({ type: "frame", frame } satisfies Message);
+				this.post({ type: "frame", frame } satisfies Message);
 			}
 		}
 	}
 
 	private tell(status: Status): void {
-		this.channel.postMessage({ type: "status", status } satisfies Message);
+		this.post({ type: "status", status } satisfies Message);
 		if (!this.paused) this.setStatus(status);
 	}
 

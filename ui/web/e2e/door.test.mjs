@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { closeBrowser, context, open, server, skip, tab } from "./rig.mjs";
+
+after(closeBrowser);
+
+test("a link signs in once, and nothing secret stays where scripts find it", { skip }, async (t) => {
+	const s = await server(t);
+	const link = await s.link();
+	const c = await context(t);
+	const page = await tab(t, c, [401]);
+	await page.goto(link);
+	await page.getByRole("heading", { name: "Overview" }).waitFor();
+	assert.equal(new URL(page.url()).hash, "");
+	const kept = await page.evaluate(() =>
+		JSON.stringify([
+			document.cookie,
+			{ ...localStorage },
+			{ ...sessionStorage },
+			document.documentElement.outerHTML,
+			location.href,
+		]),
+	);
+	const cookies = await c.cookies();
+	assert.equal(cookies.length, 1);
+	assert.ok(cookies[0]?.httpOnly && cookies[0].sameSite === "Strict");
+	for (const secret of [s.token, cookies[0].value, link.split("=")[1] ?? "?"])
+		assert.ok(!kept.includes(secret), "a secret is within reach of scripts");
+	assert.equal(await page.evaluate(() => document.cookie), "");
+
+	await page.reload();
+	await page.getByRole("heading", { name: "Overview" }).waitFor();
+
+	const other = await tab(t, await context(t), [401]);
+	await other.goto(link);
+	await other.getByRole("alert").waitFor();
+	assert.match(await other.getByRole("alert").innerText(), /UNAUTHENTICATED/);
+});
+
+test("a token signs in, a wrong one does not, and signing out ends the session", { skip }, async (t) => {
+	const s = await server(t);
+	const page = await tab(t, await context(t), [401]);
+	await page.goto(`${s.url}/`);
+	assert.equal(new URL(page.url()).pathname, "/ui/");
+	await page.getByLabel("Token").fill("mr_wrong");
+	await page.getByRole("button", { name: "Sign in" }).click();
+	await page.getByRole("alert").waitFor();
+	await page.getByLabel("Token").fill(s.token);
+	await page.getByRole("button", { name: "Sign in" }).click();
+	await page.getByRole("heading", { name: "Overview" }).waitFor();
+	await page.getByRole("button", { name: / of / }).click();
+	await page.getByRole("menuitem", { name: "Sign out" }).click();
+	await page.getByLabel("Token").waitFor();
+	await page.reload();
+	await page.getByLabel("Token").waitFor();
+});
+
+test("each script is read once, and the first screen takes few requests", { skip }, async (t) => {
+	const s = await server(t);
+	const c = await context(t);
+	const page = await tab(t, c);
+	/** @type {string[]} */
+	const urls = [];
+	page.on("request", (r) => urls.push(new URL(r.url()).pathname));
+	await page.goto(await s.link());
+	await page.getByRole("heading", { name: "Overview" }).waitFor();
+	await page.goto(`${s.url}/ui/default/queues`);
+	await page.getByRole("heading", { level: 1 }).waitFor();
+	assert.equal(urls.filter((u) => u === "/ui/app.js").length, 2, "once for each of the two pages that were opened");
+	assert.equal(urls.filter((u) => u === "/ui/pages.js").length, 1);
+});
+
+test("letters lead from place to place, and do nothing in a field", { skip }, async (t) => {
+	const s = await server(t);
+	const page = await open(t, s);
+	await page.keyboard.press("g");
+	await page.keyboard.press("q");
+	await page.getByRole("heading", { level: 1, name: /Queues/ }).waitFor();
+	await page.keyboard.press("ControlOrMeta+k");
+	await page.getByRole("combobox").fill("gq?");
+	assert.match(page.url(), /queues$/);
+	await page.getByRole("combobox").fill("work");
+	await page.keyboard.press("Enter");
+	await page.getByRole("heading", { level: 1, name: /Workers/ }).waitFor();
+});

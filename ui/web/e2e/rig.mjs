@@ -1,0 +1,247 @@
+// What the tests in a browser are made of: a real server on free ports, a real browser, and pages that fail a test where the browser
+// complains. See README of node:test for `t`.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { chromium } from "playwright-core";
+
+const binary = process.env["MILLRACE_BIN"] ?? resolve(import.meta.dirname, "../../../.cache/millrace");
+const browserPath = process.env["MILLRACE_CHROMIUM"] ?? "/usr/bin/chromium";
+const axePath = resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js");
+
+/** The reason to skip all tests of this kind; false where nothing is missing. CI must not skip them. */
+export const skip = missing();
+
+function missing() {
+	const what = [binary, browserPath].filter((p) => !existsSync(p)).join(" and ");
+	if (!what) return false;
+	if (process.env["MILLRACE_SDK_REQUIRED"] === "1") throw new Error(`${what} must be there`);
+	return `${what} is missing`;
+}
+
+/** A millrace process in development mode, with a directory of its own. */
+export class Server {
+	/** @param {string} dir @param {string[]} flags */
+	constructor(dir, flags) {
+		this.dir = dir;
+		this.flags = flags;
+		this.url = "";
+		this.grpc = "";
+		this.token = "";
+		this.out = "";
+		/** @type {import("node:child_process").ChildProcess | undefined} */
+		this.process = undefined;
+	}
+
+	async start() {
+		const listen = this.grpc || "127.0.0.1:0";
+		const http = this.url ? this.url.slice("http://".length) : "127.0.0.1:0";
+		const file = join(this.dir, "token");
+		const fixed = [
+			"serve",
+			"--dev",
+			"--data",
+			join(this.dir, "data"),
+			"--token-file",
+			file,
+			"--listen",
+			listen,
+			"--http",
+			http,
+			"--admin",
+			"off",
+		];
+		const p = spawn(binary, [...fixed, ...this.flags], { stdio: ["ignore", "pipe", "pipe"] });
+		this.process = p;
+		this.out = "";
+		for (const s of [p.stdout, p.stderr]) s.on("data", (d) => (this.out += d));
+		await new Promise((done, fail) => {
+			const look = () => {
+				const grpc = /^millrace serves .* on (\S+)/m.exec(this.out);
+				const rest = /^REST on (\S+)/m.exec(this.out);
+				if (!grpc || !rest) return;
+				this.grpc = /** @type {string} */ (grpc[1]);
+				this.url = `http://${rest[1]}`;
+				done(undefined);
+			};
+			p.stdout.on("data", look);
+			p.stderr.on("data", look);
+			p.once("exit", (code) => fail(new Error(`the server ended with ${code}:\n${this.out}`)));
+		});
+		this.token = readFileSync(file, "utf8").trim();
+		return this;
+	}
+
+	/** @param {NodeJS.Signals} signal */
+	async stop(signal = "SIGTERM") {
+		const p = this.process;
+		if (!p || p.exitCode !== null || p.signalCode !== null) return;
+		const ended = new Promise((done) => p.once("exit", done));
+		p.kill(signal);
+		await ended;
+	}
+
+	/**
+	 * Calls a route with the token of the server.
+	 * @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [headers]
+	 * @returns {Promise<any>}
+	 */
+	async call(method, path, body, headers = {}) {
+		const raw = typeof body === "string" || body instanceof Uint8Array;
+		const response = await fetch(this.url + path, {
+			method,
+			headers: {
+				Authorization: `Bearer ${this.token}`,
+				...(raw ? {} : { "Content-Type": "application/json" }),
+				...headers,
+			},
+			...(body === undefined ? {} : { body: raw ? /** @type {BodyInit} */ (body) : JSON.stringify(body) }),
+		});
+		const text = await response.text();
+		if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
+		try {
+			return JSON.parse(text);
+		} catch {
+			return text;
+		}
+	}
+
+	/** @param {string} queue @param {unknown} payload @param {Record<string, unknown>} [more] @returns {Promise<string>} id of the task */
+	async create(queue, payload, more = {}) {
+		return (await this.call("POST", "/v1/tasks", { queue, kind: `${queue}.run`, payload, ...more })).id;
+	}
+
+	/** @param {string} queue @param {string} [worker] @returns {Promise<any>} the assignment */
+	async claim(queue, worker = "w-1") {
+		const answer = await this.call("POST", "/v1/tasks:claim", { queues: [queue], max: 1, worker, wait: "5s" });
+		const list = answer.assignments ?? answer.tasks ?? [];
+		assert.equal(list.length, 1, `nothing to claim in ${queue}`);
+		return list[0];
+	}
+
+	/** A link that signs in once. */
+	async link() {
+		const { code } = await this.call("POST", "/v1/session:code");
+		return `${this.url}/ui/#code=${code}`;
+	}
+
+	/** Starts a millrace command that talks to this server, such as ["work", ...]. @param {string[]} args */
+	command(args) {
+		return spawn(binary, args, {
+			stdio: ["ignore", "pipe", "pipe"],
+			env: {
+				...process.env,
+				MILLRACE_URL: `http://${this.grpc}`,
+				MILLRACE_SERVER: this.grpc,
+				MILLRACE_TOKEN: this.token,
+			},
+		});
+	}
+}
+
+/** Starts a server, which ends with the test. @param {import("node:test").TestContext} t @param {string[]} flags */
+export async function server(t, ...flags) {
+	const dir = mkdtempSync(join(tmpdir(), "millrace-ui-"));
+	const s = new Server(dir, flags);
+	t.after(async () => {
+		await s.stop("SIGKILL");
+		rmSync(dir, { recursive: true, force: true });
+	});
+	return s.start();
+}
+
+/** @type {Promise<import("playwright-core").Browser> | undefined} */
+let shared;
+
+/** The browser of this process. */
+export function browser() {
+	shared ??= chromium.launch({
+		executablePath: browserPath,
+		args: [
+			"--no-sandbox",
+			"--disable-gpu",
+			"--disable-quic",
+			"--no-first-run",
+			"--disable-background-networking",
+			"--disable-component-update",
+			"--disable-sync",
+		],
+	});
+	return shared;
+}
+
+/** Closes the browser. Call it in an `after` of each file. */
+export async function closeBrowser() {
+	await (await shared)?.close();
+	shared = undefined;
+}
+
+/**
+ * Opens a context of its own (cookies, storage, tabs).
+ * @param {import("node:test").TestContext} t
+ * @param {import("playwright-core").BrowserContextOptions} [options]
+ */
+export async function context(t, options = {}) {
+	const c = await (await browser()).newContext({ viewport: { width: 1280, height: 800 }, ...options });
+	c.setDefaultTimeout(20_000);
+	t.after(() => c.close());
+	return c;
+}
+
+/**
+ * Opens a tab whose errors, refusals of the policy and calls to other hosts fail the test at its end. A test that provokes refusals of
+ * the server names their statuses.
+ * @param {import("node:test").TestContext} t @param {import("playwright-core").BrowserContext} c @param {number[]} [allowed]
+ */
+export async function tab(t, c, allowed = []) {
+	const page = await c.newPage();
+	/** @type {string[]} */
+	const wrong = [];
+	page.on("console", (m) => {
+		if (m.type() !== "error" && m.type() !== "warning") return;
+		if (/Failed to load resource/.test(m.text())) return; // told by its status, below
+		wrong.push(`${m.type()}: ${m.text()}`);
+	});
+	page.on("pageerror", (e) => wrong.push(`exception: ${e.message}`));
+	page.on("response", (r) => {
+		if (r.status() >= 400 && !allowed.includes(r.status()))
+			wrong.push(`${r.status()} ${r.request().method()} ${r.url()}`);
+	});
+	page.on("request", (r) => {
+		const host = new URL(r.url()).hostname;
+		if (!r.url().startsWith("blob:") && host !== "127.0.0.1" && host !== "localhost")
+			wrong.push(`a call to ${r.url()}`);
+	});
+	t.after(() => assert.deepEqual(wrong, [], "what the browser complained of"));
+	return page;
+}
+
+/** Signs in by a link and opens a path below /ui/. @param {import("node:test").TestContext} t @param {Server} s @param {string} path @param {{ allowed?: number[], context?: import("playwright-core").BrowserContext }} [o] */
+export async function open(t, s, path = "", o = {}) {
+	const c = o.context ?? (await context(t));
+	const page = await tab(t, c, o.allowed);
+	await page.goto(await s.link());
+	await page.getByRole("navigation", { name: "Places" }).waitFor();
+	if (path) await page.goto(`${s.url}/ui/${path}`);
+	await page.getByRole("heading", { level: 1 }).waitFor();
+	return page;
+}
+
+/** Fails where axe finds something serious or critical on the page. @param {import("playwright-core").Page} page @param {string} what */
+export async function accessible(page, what) {
+	const axe = readFileSync(axePath, "utf8");
+	// Through the debugger, which the page's policy does not bind.
+	await page.evaluate(`${axe};undefined`);
+	const found = await page.evaluate(async () => {
+		// @ts-expect-error axe is what was put there
+		const r = await window.axe.run(document, { resultTypes: ["violations"] });
+		return r.violations
+			.filter((/** @type {any} */ v) => v.impact === "serious" || v.impact === "critical")
+			.map(
+				(/** @type {any} */ v) => `${v.id}: ${v.nodes.map((/** @type {any} */ n) => n.html.slice(0, 160)).join(" | ")}`,
+			);
+	});
+	assert.deepEqual(found, [], `${what}: findings of axe`);
+}
