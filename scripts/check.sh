@@ -39,11 +39,12 @@ unchanged() { # generated code equals what would be generated now
 	cp -R gen "$bin/gen"
 	cp sdk/python/src/millrace_sdk/_core/{contract.binpb,rest.json} "$bin/"
 	cp -R sdk/typescript/src/gen "$bin/typescript"
+	cp -R ui/dist "$bin/dist"
 	cp NOTICE "$bin/NOTICE"
 	scripts/generate.sh || return 1
 	diff -r "$bin/gen" gen && cmp "$bin/contract.binpb" sdk/python/src/millrace_sdk/_core/contract.binpb &&
 		diff "$bin/rest.json" sdk/python/src/millrace_sdk/_core/rest.json &&
-		diff -r "$bin/typescript" sdk/typescript/src/gen && diff "$bin/NOTICE" NOTICE
+		diff -r "$bin/typescript" sdk/typescript/src/gen && diff -r "$bin/dist" ui/dist && diff "$bin/NOTICE" NOTICE
 }
 
 planted_faults() { # the tests that builds with points for faults alone have; all others have run without these points

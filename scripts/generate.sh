@@ -40,6 +40,9 @@ scripts/sdk-setup.sh
 .cache/py/bin/python sdk/python/scripts/contract.py "$bin/contract.binpb"
 PATH="$bin:$PATH" sdk/typescript/scripts/generate.sh
 
+# The types of the contract that the web UI uses, and its built files.
+scripts/ui.sh generate
+
 # NOTICE and the bill of materials: the modules that the program links, as go.mod pins them, and their licenses.
 go test -count=1 -tags "$tags" ./internal/lint -run '^TestTheNoticeAndTheBillOfMaterials' -update
 

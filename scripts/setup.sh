@@ -29,14 +29,14 @@ may() { # command, Debian package, what is left out without it
 }
 
 need git git 'repositories are served by it'
-may chromium chromium 'no test opens the report of a measurement in a browser'
+may chromium chromium 'no test opens the web UI, nor the report of a measurement, in a browser'
 if ! scripts/clients.sh >/dev/null; then
 	if [ -n "${CI:-}" ]; then
 		exit 1
 	fi
 	echo 'setup: without these git clients, no test drives them'
 fi
-may npm npm 'no reader makes TypeScript of the OpenAPI document, and the SDK of TypeScript is left out'
+may npm npm 'no reader makes TypeScript of the OpenAPI document, and the SDK of TypeScript and the web UI are left out'
 may python3 python3-venv 'the SDK of Python is left out'
 if [ "${1:-}" = race ]; then
 	need gcc 'gcc' 'the race detector is linked by it'

@@ -34,6 +34,10 @@ openapi=$((SECONDS - lint))
 scripts/sdk.sh || status=1
 sdk=$((SECONDS - lint - openapi))
 
+# After the SDKs, whose part builds the server.
+scripts/ui.sh || status=1
+ui=$((SECONDS - lint - openapi - sdk))
+
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
 (cd tools && go build -o "$bin/testcount" ./testcount)
@@ -51,7 +55,8 @@ export TESTCOUNT_CPU=$bin/cpu
 	part lint "$lint"
 	part openapi "$openapi"
 	part sdk "$sdk"
-	part tests $((SECONDS - lint - openapi - sdk))
+	part ui "$ui"
+	part tests $((SECONDS - lint - openapi - sdk - ui))
 	exit "$failed"
 } | "$bin/testcount" -cpu "$TESTCOUNT_CPU" -budgets scripts/budgets.txt || status=1
 exit "$status"
