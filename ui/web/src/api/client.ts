@@ -44,7 +44,11 @@ const place: Middleware = {
 };
 
 /** api calls the routes of the contract, typed. Pass what it returns to `call`. */
-export const api = createClient<paths>({ baseUrl: globalThis.location?.origin ?? "", credentials: "same-origin", cache: "no-store" });
+export const api = createClient<paths>({
+	baseUrl: globalThis.location?.origin ?? "",
+	credentials: "same-origin",
+	cache: "no-store",
+});
 api.use(place);
 
 interface Answer<T> {

@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { after, test } from "node:test";
+import { closeBrowser, context, open, server, skip, tab } from "./rig.mjs";
+
+after(closeBrowser);
+
+/** Counts the event streams that a page opens and ends. @param {import("playwright-core").Page} page @param {{ open: number }} count */
+function streams(page, count) {
+	const mine = new Set();
+	page.on("request", (r) => {
+		if (!r.url().includes("/v1/events")) return;
+		mine.add(r);
+		count.open++;
+	});
+	const end = (/** @type {import("playwright-core").Request} */ r) => {
+		if (mine.delete(r)) count.open--;
+	};
+	page.on("requestfinished", end);
+	page.on("requestfailed", end);
+	page.on("close", () => {
+		count.open -= mine.size;
+		mine.clear();
+	});
+}
+
+test("what changes on the server is seen, and eight tabs share one stream", { skip }, async (t) => {
+	const s = await server(t);
+	await s.create("mail", { n: 1 });
+	const c = await context(t);
+	const count = { open: 0 };
+	c.on("page", (p) => streams(p, count));
+	const first = await open(t, s, "default/queues", { context: c });
+	await first.getByRole("button", { name: /live/ }).and(first.locator(".live-live")).waitFor();
+	const pages = [first];
+	for (let i = 0; i < 7; i++) {
+		const page = await tab(t, c);
+		await page.goto(`${s.url}/ui/default/queues`);
+		pages.push(page);
+	}
+	for (const page of pages) {
+		await page.locator(".live-live").waitFor();
+		await page.getByRole("row", { name: /mail/ }).waitFor();
+	}
+	assert.equal(count.open, 1, "streams of eight tabs");
+	await s.create("later", { n: 2 });
+	// The tab that reads is the first one. It goes, and another one takes its place.
+	await pages.shift()?.close();
+	await s.call("POST", "/v1/queues/mail:pause", { reason: "noon" });
+	for (const page of pages) await page.getByRole("row", { name: /mail.*⏸|⏸.*mail/ }).waitFor();
+	assert.equal(count.open, 1, "streams after the reading tab was closed");
+});
+
+test("a hidden tab ends its stream, and goes on when it is seen again", { skip }, async (t) => {
+	const s = await server(t);
+	const count = { open: 0 };
+	const c = await context(t);
+	c.on("page", (p) => streams(p, count));
+	const page = await tab(t, c);
+	await page.clock.install();
+	await page.goto(await s.link());
+	await page.locator(".live-live").waitFor();
+	const show = (/** @type {boolean} */ hidden) =>
+		page.evaluate((h) => {
+			Object.defineProperty(document, "hidden", { configurable: true, get: () => h });
+			document.dispatchEvent(new Event("visibilitychange"));
+		}, hidden);
+	const ended = page.waitForEvent("requestfailed", (r) => r.url().includes("/v1/events"));
+	await show(true);
+	await page.clock.runFor(61_000);
+	await ended;
+	assert.equal(count.open, 0);
+	const again = page.waitForRequest((r) => r.url().includes("/v1/events"));
+	await show(false);
+	await page.clock.runFor(1000);
+	await again;
+});
+
+test("a page comes back by itself when the server does", { skip }, async (t) => {
+	const s = await server(t);
+	const page = await open(t, s, "", { allowed: [502, 503] });
+	await page.locator(".live-live").waitFor();
+	await s.stop();
+	await page.locator(".live-failing").waitFor();
+	await s.start();
+	await page.locator(".live-live").waitFor({ timeout: 60_000 });
+});

@@ -1,0 +1,46 @@
+// Writes a screenshot of every screen, in both themes and three widths, to the folder shots: for people to look at. Run it by
+// scripts/ui.sh shots. The data is made by work of several kinds on a real server.
+import { mkdirSync } from "node:fs";
+import { resolve } from "node:path";
+import { fill } from "./fill.mjs";
+import { closeBrowser, context, tab } from "./rig.mjs";
+
+/** @type {(() => unknown)[]} */
+const ends = [];
+const t = /** @type {any} */ ({ after: (/** @type {() => unknown} */ f) => ends.push(f) });
+const out = resolve(import.meta.dirname, "../shots");
+mkdirSync(out, { recursive: true });
+try {
+	const { server: s, paths } = await fill(t);
+	for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
+		for (const width of [360, 1280, 2560]) {
+			const c = await context(t, { colorScheme, viewport: { width, height: width === 360 ? 740 : 800 } });
+			const page = await tab(t, c, [400, 401, 403, 404]);
+			await page.goto(`${s.url}/ui/`);
+			await page.getByLabel("Token").waitFor();
+			await page.screenshot({ path: `${out}/sign-in-${width}-${colorScheme}.png` });
+			await page.goto(await s.link());
+			await page.locator(".live-live").waitFor();
+			for (const [name, path] of Object.entries(paths)) {
+				await page.goto(`${s.url}/ui/${path}`);
+				await page.waitForLoadState("load");
+				await page.getByRole("heading", { level: 1 }).waitFor();
+				await page.waitForTimeout(1200);
+				await page.screenshot({ path: `${out}/${name}-${width}-${colorScheme}.png` });
+			}
+			await page.keyboard.press("?");
+			await page.waitForTimeout(200);
+			await page.screenshot({ path: `${out}/shortcuts-${width}-${colorScheme}.png` });
+			await c.close();
+		}
+	}
+} finally {
+	await closeBrowser();
+	for (const f of ends.reverse()) {
+		try {
+			await f();
+		} catch (e) {
+			console.error(String(e).slice(0, 2000));
+		}
+	}
+}
