@@ -81,6 +81,8 @@ type demoFlags struct {
 	limit int
 	// Kills nothing.
 	calm bool
+	// Serves on at the end.
+	ui bool
 }
 
 // demoCmd makes the command that shows a crash of a worker and of a server without a lost or
@@ -93,7 +95,10 @@ func (a *app) demoCmd() *cobra.Command {
 		Long: `Demo starts a server in a temporary directory and makes one task per .go file of a source tree. Two
 worker processes check the format of each file and hash it; the verdict is the task's result and, in
 the same log entry, the key sum/<path>. Half-way one worker and then the server are killed with
-SIGKILL and started again. At the end every result and key is compared with a direct walk.`,
+SIGKILL and started again. At the end every result and key is compared with a direct walk.
+
+The link that it prints shows the work in a browser while it goes on. With --ui the server goes on at the end, until
+the command is interrupted.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			d := &demo{a: a, f: f}
@@ -103,6 +108,7 @@ SIGKILL and started again. At the end every result and key is compared with a di
 	c.Flags().StringVar(&f.source, "source", "", "source tree; default that of the local Go installation")
 	c.Flags().StringVar(&f.data, "data", "", "data directory, kept afterwards; default a temporary one, which is removed")
 	c.Flags().IntVar(&f.limit, "limit", 0, "use at most this many files; 0 = all")
+	c.Flags().BoolVar(&f.ui, "ui", false, "print a new link at the end, and serve the web interface until interrupted")
 	c.Flags().BoolVar(&f.calm, "calm", false, "do not kill the server and the worker")
 	return c
 }
@@ -146,6 +152,8 @@ type demo struct {
 	// which stays the same over the kill.
 	token string
 	addr  string
+	// web is the address of its REST listener, which may change over the kill.
+	web string
 
 	// The processes that run now. A killed one is replaced here.
 	server  *exec.Cmd
@@ -213,7 +221,26 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return err
 	}
 	total := time.Since(start)
-	return d.prove(ctx, client, handles, figures{creates: creates, working: took, total: total})
+	if err := d.prove(ctx, client, handles, figures{creates: creates, working: took, total: total}); err != nil || !d.f.ui {
+		return err
+	}
+	return d.serveOn(ctx)
+}
+
+// serveOn prints a link and waits for the signal that ends the command.
+func (d *demo) serveOn(ctx context.Context) error {
+	link, lasts, err := fetchLink(ctx, "http://"+d.web, d.token)
+	if err != nil {
+		return err
+	}
+	if err := d.a.print(map[string]string{"url": link, "expires_in": lasts}, func(w io.Writer) {
+		fmt.Fprintf(w, "the web interface goes on until Ctrl-C; signs in once: %s\n", link)
+	}); err != nil {
+		return err
+	}
+	d.a.serves = true
+	<-ctx.Done()
+	return nil
 }
 
 // prepare finds the files and chooses the data directory. Without --source it asks the go command
@@ -278,9 +305,9 @@ func (d *demo) startServer(ctx context.Context, listen string) error {
 	if err != nil {
 		return err
 	}
-	// Only the gRPC listener is started. The server prints one line of JSON when it serves.
+	// The server prints one line of JSON when it serves.
 	cmd := exec.Command(exe, "serve", "--dev", "--json", "--data", filepath.Join(d.dir, "data"), "--token-file",
-		d.tokenFile(), "--listen", listen, "--http", "off", "--admin", "off", "--name", "demo")
+		d.tokenFile(), "--listen", listen, "--http", "127.0.0.1:0", "--admin", "off", "--name", "demo")
 	cmd.Stderr, cmd.SysProcAttr = d.a.err, childAttributes()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -296,11 +323,16 @@ func (d *demo) startServer(ctx context.Context, listen string) error {
 	}
 	var ready struct {
 		Address string `json:"grpc"`
+		HTTP    string `json:"http"`
+		SignIn  string `json:"sign_in"`
 	}
 	if err := json.Unmarshal(line, &ready); err != nil {
 		return fmt.Errorf("server said %q: %w", line, err)
 	}
-	d.addr = ready.Address
+	d.addr, d.web = ready.Address, ready.HTTP
+	if !d.a.json {
+		fmt.Fprintf(d.a.out, "web interface, signs in once within a minute: %s\n", ready.SignIn)
+	}
 	b, err := os.ReadFile(d.tokenFile())
 	d.token = strings.TrimSpace(string(b))
 	return errors.Join(err, ctx.Err())

@@ -348,7 +348,7 @@ func unreadOf(flags *pflag.FlagSet) (out []unread) {
 // announce tells that the server serves. It writes the ready file under another name and renames
 // it, so that a reader never sees a part of it. A failure to print is ignored, a failure to write
 // the file ends the server: a supervisor may wait for it. The token is printed only if no file
-// keeps it.
+// keeps it. In development mode a link signs a browser in; it is never in a file.
 func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 	// The form of the ready file and of the output with --json. Addresses are those that the
 	// listeners have, with the ports that were chosen.
@@ -360,7 +360,8 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 		Socket  string `json:"socket,omitempty"`
 		PID     int    `json:"pid"`
 		Data    string `json:"data"`
-	}{s.Address, s.HTTPAddress, s.AdminAddress, s.MetricsAddress, s.SocketPath, os.Getpid(), o.Dir}
+		SignIn  string `json:"sign_in,omitempty"`
+	}{s.Address, s.HTTPAddress, s.AdminAddress, s.MetricsAddress, s.SocketPath, os.Getpid(), o.Dir, ""}
 	if o.readyFile != "" {
 		b, err := json.Marshal(ready)
 		if err != nil {
@@ -374,10 +375,20 @@ func (a *app) announce(o *serveOptions, s *server.Running, token string) error {
 			return err
 		}
 	}
+	if token != "" {
+		link, err := s.SignInLink(token)
+		if err != nil {
+			return err
+		}
+		ready.SignIn = link // it is good once: no file keeps it
+	}
 	_ = a.print(ready, func(w io.Writer) { // the reader may be gone: the server goes on serving
 		fmt.Fprintf(w, "millrace serves %s on %s (durability %s)\n", o.Dir, s.Address, o.Durability)
 		if s.HTTPAddress != "" {
 			fmt.Fprintf(w, "REST on %s (see /v1/openapi.json)\n", s.HTTPAddress)
+		}
+		if ready.SignIn != "" {
+			fmt.Fprintf(w, "web interface, signs in once within a minute (millrace ui makes another link): %s\n", ready.SignIn)
 		}
 		if s.AdminAddress != "" {
 			fmt.Fprintf(w, "metrics, health and profiles on http://%s\n", s.AdminAddress)

@@ -180,6 +180,9 @@ func (o Options) checkAdmin() error {
 	return nil
 }
 
+// Loopback reports whether a host is an address of this machine only.
+func Loopback(host string) bool { return loopback(host) }
+
 // loopback reports whether a host is an address of this machine only.
 func loopback(host string) bool {
 	if host == "localhost" {
