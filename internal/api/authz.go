@@ -67,14 +67,16 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.QueueService/GetNamespace":    namespaceRule,
 	"/millrace.v1.QueueService/SetNamespace":    edge.Needs(auth.Admin),
 
-	"/millrace.v1.BulkService/Start":   operates, // and to delete, Admin
-	"/millrace.v1.BulkService/Redrive": operates,
-	"/millrace.v1.BulkService/List":    edge.Needs(auth.TaskRead),
-	"/millrace.v1.BulkService/Get":     edge.Needs(auth.TaskRead),
-	"/millrace.v1.BulkService/Cancel":  operates,
-	"/millrace.v1.ErrorService/List":   edge.Needs(auth.TaskRead),
-	"/millrace.v1.WorkerService/List":  edge.Needs(auth.TaskRead),
-	"/millrace.v1.WorkerService/Quiet": operates,
+	"/millrace.v1.BulkService/Start":       operates, // and to delete, Admin
+	"/millrace.v1.BulkService/Redrive":     operates,
+	"/millrace.v1.BulkService/List":        edge.Needs(auth.TaskRead),
+	"/millrace.v1.BulkService/Get":         edge.Needs(auth.TaskRead),
+	"/millrace.v1.BulkService/Cancel":      operates,
+	"/millrace.v1.ErrorService/List":       edge.Needs(auth.TaskRead),
+	"/millrace.v1.OverviewService/Get":     edge.Needs(auth.TaskRead), // nodes, tokens and keyspaces by their own scopes
+	"/millrace.v1.OverviewService/History": edge.Needs(auth.TaskRead), // of a node: Cluster too
+	"/millrace.v1.WorkerService/List":      edge.Needs(auth.TaskRead),
+	"/millrace.v1.WorkerService/Quiet":     operates,
 
 	// Bounds of tenants are set by an operator, and may be read by the tenant's admin.
 	"/millrace.v1.TenantService/Get": edge.Needs(auth.Admin).OrAny(auth.TenantAdmin), // of another: tenant:admin only

@@ -83,35 +83,16 @@ func (s *Server) LiveQueue(ctx context.Context, in Space, name string) (*pb.Queu
 
 // LiveQueues reads the counters of the first queues by name, of all partitions together. A namespace that is not there has none.
 func (s *Server) LiveQueues(ctx context.Context, in Space, limit int) ([]*pb.QueueStats, []core.At, error) {
-	c, all, at, err := s.liveQueues(ctx, in, limit)
+	c, all, at, err := s.liveQueues(ctx, in, limit, nil)
 	if err != nil || c == nil {
 		return nil, at, err
 	}
 	return c.showQueues(ctx, all), at, nil
 }
 
-// Overview is the queues of a namespace together.
-type Overview struct {
-	Queues, Paused int            // how many there are, and are paused
-	Sum            *pb.QueueStats // their counters
-}
-
-// LiveOverview is LiveQueues with all in sum.
-func (s *Server) LiveOverview(ctx context.Context, in Space, limit int) (o Overview, at []core.At, err error) {
-	_, all, at, err := s.liveQueues(ctx, in, limit)
-	var q core.QueueStats
-	for i := range all {
-		if all[i].Paused.Since != 0 {
-			o.Paused++
-		}
-		sum(&q, &all[i])
-	}
-	o.Queues, o.Sum = len(all), showStats(&q)
-	return o, at, err
-}
-
-// liveQueues reads what LiveQueues shows. Without a namespace there is no call.
-func (s *Server) liveQueues(ctx context.Context, in Space, limit int) (c *call, all []core.QueueStats, at []core.At, err error) {
+// liveQueues reads what LiveQueues shows. Without a namespace there is no call. each is told of the queues of each partition, one partition
+// at a time; it may be nil.
+func (s *Server) liveQueues(ctx context.Context, in Space, limit int, each func([]core.QueueStats)) (c *call, all []core.QueueStats, at []core.At, err error) {
 	c, err = s.beginLive(ctx, in)
 	if err != nil {
 		if edge.UnknownNamespace(err) {
@@ -122,12 +103,16 @@ func (s *Server) liveQueues(ctx context.Context, in Space, limit int) (c *call, 
 	var mu sync.Mutex // guards all
 	at, err = c.liveEach(func(p core.Partition) (core.At, error) {
 		one, at, err := s.node.queues.Queues(ctx, p, "", limit, asLive)
-		if err == nil {
-			mu.Lock()
-			all = mergeQueues(all, one, limit)
-			mu.Unlock()
+		if err != nil {
+			return at, err
 		}
-		return at, err
+		mu.Lock()
+		defer mu.Unlock()
+		if each != nil {
+			each(one)
+		}
+		all = mergeQueues(all, one, limit)
+		return at, nil
 	})
 	return c, all, at, err
 }

@@ -18,6 +18,12 @@ type HistoryBackend interface {
 	// QueueRates returns what a queue did per second in the last minute, and its completions in each of the last half minutes. ok
 	// says whether the rates are known.
 	QueueRates(tenant core.TenantID, namespace core.NamespaceID, queue string) (rates history.Rates, spark []uint32, ok bool)
+	// Recent returns what a queue did in the last minutes; ok says whether that is known.
+	Recent(tenant core.TenantID, namespace core.NamespaceID, queue string) (recent history.Recent, ok bool)
+	// History returns all series of a queue, of a namespace or of the node; ok says whether there are any.
+	History(k history.Key, day bool) (lines []history.Line, ok bool)
+	// NodeAt tells where a node is, by its number: here, or at an address.
+	NodeAt(node uint64) (address string, here, known bool)
 }
 
 // showQueues shows queues with what their counters do not tell: rates, workers and limits.
@@ -26,17 +32,15 @@ func (c *call) showQueues(ctx context.Context, stats []core.QueueStats) []*pb.Qu
 	if len(stats) == 0 {
 		return out
 	}
-	workers, known := c.workersOf(ctx)
+	workers := c.workersOf(ctx)
 	for i := range stats {
 		q := showStats(&stats[i])
 		rates, spark, ok := c.queueRates(q.Queue)
 		if ok {
-			q.Rates = &pb.QueueRates{
-				Created: shownRate(rates.Created), Completed: shownRate(rates.Completed), Failed: shownRate(rates.Failed), Crashed: shownRate(rates.Crashed),
-			}
+			q.Rates = showRates(rates)
 		}
-		if known {
-			n := workers[q.Queue]
+		if workers.queues != nil {
+			n := workers.queues[q.Queue]
 			q.Workers = &n
 		}
 		q.Spark, q.Limits = spark, showLimits(&stats[i].Config)
@@ -69,6 +73,8 @@ type workerCount struct {
 	at time.Duration
 	// By queue; nil: a leader did not tell, or the first count is under way. It is not changed.
 	queues map[string]uint32
+	// slots are those of all workers together, and used those that have tasks.
+	slots, used uint64
 }
 
 // workerCounts are the counts of a node, of its doors together.
@@ -80,18 +86,20 @@ type workerCounts struct {
 
 // begin returns the count that there is of a namespace. stale says that the caller is to count again; all others have the old count until
 // it has.
-func (w *workerCounts) begin(k workerSpace, now time.Duration) (queues map[string]uint32, stale bool) {
+func (w *workerCounts) begin(k workerSpace, now time.Duration) (count workerCount, stale bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	old, there := w.spaces[k]
 	if there && now-old.at < workersFor {
-		return old.queues, false
+		return old, false
 	}
 	if w.spaces == nil || len(w.spaces) >= maxWorkerCounts {
 		w.spaces = make(map[workerSpace]workerCount)
 	}
-	w.spaces[k] = workerCount{now, old.queues}
-	return nil, true
+	next := old
+	next.at = now
+	w.spaces[k] = next
+	return workerCount{at: now}, true
 }
 
 // end keeps a count.
@@ -103,24 +111,34 @@ func (w *workerCounts) end(k workerSpace, count workerCount) {
 	}
 }
 
-// workersOf counts who serves each queue, as it was at most workersFor ago. known is false when a leader did not tell.
-func (c *call) workersOf(ctx context.Context) (workers map[string]uint32, known bool) {
+// workersOf counts who serves each queue, as it was at most workersFor ago. Without queues a leader did not tell.
+func (c *call) workersOf(ctx context.Context) workerCount {
 	k, now := workerSpace{c.t.part.Tenant, c.t.part.Namespace}, c.s.o.Clock.Boot()
-	workers, stale := c.s.counted.begin(k, now)
+	count, stale := c.s.counted.begin(k, now)
 	if !stale {
-		return workers, workers != nil
+		return count
 	}
 	list, partial := c.s.o.Backend.Workers(ctx, c.partitions)
 	if !partial {
-		workers = make(map[string]uint32)
+		count.queues = make(map[string]uint32)
 		for i := range list {
-			for _, queue := range list[i].Queues {
-				workers[queue]++
+			w := &list[i]
+			for _, queue := range w.Queues {
+				count.queues[queue]++
 			}
+			count.slots += uint64(w.Slots)
+			count.used += uint64(w.Running)
 		}
 	}
-	c.s.counted.end(k, workerCount{now, workers})
-	return workers, !partial
+	c.s.counted.end(k, count)
+	return count
+}
+
+// showRates shows rates, rounded.
+func showRates(r history.Rates) *pb.QueueRates {
+	return &pb.QueueRates{
+		Created: shownRate(r.Created), Completed: shownRate(r.Completed), Failed: shownRate(r.Failed), Crashed: shownRate(r.Crashed),
+	}
 }
 
 // shownRate rounds a rate to thousandths.

@@ -55,18 +55,18 @@ func TestWorkersOfQueuesAreNotCountedForEachCall(t *testing.T) {
 	if _, stale := w.begin(k, time.Hour); !stale {
 		t.Error("what was never counted is known")
 	}
-	if queues, stale := w.begin(k, time.Hour); stale || queues != nil {
-		t.Errorf("while it is counted: %v, %v", queues, stale)
+	if count, stale := w.begin(k, time.Hour); stale || count.queues != nil {
+		t.Errorf("while it is counted: %v, %v", count, stale)
 	}
-	w.end(k, workerCount{time.Hour, map[string]uint32{"q": 1}})
-	if queues, stale := w.begin(k, time.Hour+workersFor-1); stale || queues["q"] != 1 {
-		t.Errorf("a count that is new: %v, %v", queues, stale)
+	w.end(k, workerCount{at: time.Hour, queues: map[string]uint32{"q": 1}, slots: 3})
+	if count, stale := w.begin(k, time.Hour+workersFor-1); stale || count.queues["q"] != 1 || count.slots != 3 {
+		t.Errorf("a count that is new: %v, %v", count, stale)
 	}
 	if _, stale := w.begin(k, time.Hour+workersFor); !stale {
 		t.Error("a count that is old is kept")
 	}
-	if queues, stale := w.begin(k, time.Hour+workersFor); stale || queues["q"] != 1 {
-		t.Errorf("others have no count meanwhile: %v, %v", queues, stale)
+	if count, stale := w.begin(k, time.Hour+workersFor); stale || count.queues["q"] != 1 {
+		t.Errorf("others have no count meanwhile: %v, %v", count, stale)
 	}
 	for i := range 2 * maxWorkerCounts {
 		w.begin(workerSpace{3, core.NamespaceID(i)}, time.Hour)

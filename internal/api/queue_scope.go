@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/edge"
 )
@@ -37,6 +38,12 @@ func (s *Server) reachesQueue(ctx context.Context, name string) core.Fact {
 // is about all queues. A task and a job of another queue are answered as if they were not there.
 func (s *Server) Hears(ctx context.Context, kind, name string) error {
 	who, ok := edge.CallerOf(ctx)
+	if kind == "cluster" { // it is of no queue
+		if !who.Scopes.Has(auth.Cluster) {
+			return core.Denied{Scope: auth.Cluster.String()}
+		}
+		return nil
+	}
 	if ok && who.AllQueues() {
 		return nil
 	}

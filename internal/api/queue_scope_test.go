@@ -38,6 +38,8 @@ var queueScopes = map[string]string{
 	"/millrace.v1.TaskService/Logs":             unknown,
 	"/millrace.v1.TaskService/Report":           leaseLost,
 	"/millrace.v1.ErrorService/List":            denied,
+	"/millrace.v1.OverviewService/Get":          tellsNone,
+	"/millrace.v1.OverviewService/History":      denied,
 	"/millrace.v1.TaskService/Wait":             unknown,
 	"/millrace.v1.TaskService/Watch":            unknown,
 	"/millrace.v1.TaskService/Claim":            denied,
@@ -87,6 +89,8 @@ func queueScopeNothing(out proto.Message) bool {
 		return out.GetResults()[0].GetError().GetCode() == "NOT_FOUND"
 	case *pb.ListQueuesResponse:
 		return len(out.GetQueues()) == 0 && out.GetCursor() == ""
+	case *pb.Overview:
+		return out.GetQueueCount() == 0 && len(out.GetQueues()) == 0
 	case *pb.ListBulkResponse:
 		return len(out.GetJobs()) == 0
 	case *pb.ListWorkersResponse:

@@ -104,6 +104,9 @@ type Server struct {
 	keys *keyCounts // counts what is done in keyspaces
 	// counted is who serves the queues of namespaces.
 	counted workerCounts
+	// seen is how the cluster was a moment ago, and noticed when something was first found to need attention.
+	seen    clusterSeen
+	noticed noticed
 	// turn counts claims that may take from any partition, so that each begins at another one.
 	turn atomic.Uint64
 	// searches gives searches their turns; embedding bounds the vectors that are being made; searched
@@ -230,6 +233,7 @@ func (s *Server) services() []service {
 		{&pb.TenantService_ServiceDesc, s.Tenants()},
 		{&pb.WorkerService_ServiceDesc, s.Workers()},
 		{&pb.ErrorService_ServiceDesc, s.Errors()},
+		{&pb.OverviewService_ServiceDesc, s.Overviews()},
 		{&healthpb.Health_ServiceDesc, &healthService{s: s}},
 	}
 }

@@ -10,6 +10,7 @@ package auth
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
@@ -17,6 +18,8 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -210,6 +213,20 @@ func (s *Static) Count(now time.Time) (n, expired int) {
 		}
 	}
 	return t.n, expired
+}
+
+// Ending lists the holders of a tenant's tokens that end after now and up to until, by name.
+func (s *Static) Ending(tenant string, now, until time.Time) (out []Principal) {
+	for _, rows := range s.table.Load().rows {
+		for i := range rows {
+			p := &rows[i].who
+			if p.Tenant == tenant && !p.Expires.IsZero() && now.Before(p.Expires) && !p.Expires.After(until) {
+				out = append(out, *p)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Principal) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.Expires.Compare(b.Expires)) })
+	return out
 }
 
 // Lookup returns who holds token, and whether it can be used at now: not one that is unknown, has expired or was removed from

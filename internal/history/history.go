@@ -1,4 +1,5 @@
-// Package history keeps in memory what the counters of queues were: each ten seconds for an hour, and each five minutes for a day.
+// Package history keeps in memory what the counters of queues, and of the node, were: each ten seconds for an hour, and each five minutes
+// for a day.
 //
 // It has no clock and no goroutine: who samples names the times. Time is divided into steps, counted from the zero of the boot
 // clock, so that steps of the wall clock move nothing. See DESIGN.md.
@@ -43,15 +44,43 @@ const (
 	Crashed
 	Ready
 	Running
+	Dead
 	seriesKept
 	flows = Ready
 )
+
+// The series of the node, in the places of those of a queue.
+const (
+	Entries      = Created   // written to its log
+	Syncs        = Completed // of its log
+	LogKiB       = Failed    // written to its log
+	Mutations    = Crashed   // written to its store
+	DiskFreeMiB  = Ready
+	MemoryMiB    = Running // taken by the process
+	LogOnDiskMiB = Dead
+)
+
+// seriesNames are what clients call the series, of a queue and of the node.
+var seriesNames = [...][seriesKept]string{
+	{"created", "completed", "failed", "crashed", "ready", "running", "dead"},
+	{"entries", "fsyncs", "log_kib", "mutations", "disk_free_mib", "memory_mib", "log_on_disk_mib"},
+}
+
+// SeriesNames are what clients call the series of queues, or of the node, by Series.
+func SeriesNames(node bool) []string {
+	if node {
+		return seriesNames[1][:]
+	}
+	return seriesNames[0][:]
+}
 
 // Key names a queue. An empty Queue is all queues of the namespace together.
 type Key struct {
 	Tenant    core.TenantID
 	Namespace core.NamespaceID
 	Queue     string
+	// Node is the node itself, which has series of its own: the other fields are zero.
+	Node bool
 }
 
 // Counters are what is sampled, by Series: the first four count from the first task on.
@@ -230,6 +259,7 @@ func (h *History) End() {
 			if l.kept != nil {
 				h.filled--
 			}
+		case l.kept != nil && k.Node: // it makes room for no queue
 		case l.kept != nil:
 			with = append(with, l)
 		case l.busy > 0 || tooMany: // one that does nothing takes no series from others
@@ -326,6 +356,14 @@ func (h *History) Spark(k Key, now time.Duration) []uint32 {
 	return out
 }
 
+// Steps is how many steps an hour has, or a day of coarse ones.
+func Steps(day bool) int {
+	if day {
+		return coarseSteps
+	}
+	return steps
+}
+
 // Line is one series of a queue.
 type Line struct {
 	// The length of its steps.
@@ -354,4 +392,74 @@ func (h *History) Read(k Key, s Series, day bool) (l Line, ok bool) {
 	first := int((step + 1) % int64(len(ring)))
 	l.Values = append(append(make([]uint32, 0, len(ring)), ring[first:]...), ring[:first]...)
 	return l, true
+}
+
+// Recent is what a queue did lately, as its series tell.
+type Recent struct {
+	// Rise is by how much its dead tasks rose within RecentFor, and RiseSince when that began, by the wall clock at the last sample.
+	Rise      uint64
+	RiseSince time.Time
+	// Ended and Crashed are its attempts of the last minute: all that ended, and those that crashed.
+	Ended, Crashed uint64
+	// CrashedSince is when the crashes of RecentFor began that come up to now with less than a minute in between; zero: there are none.
+	CrashedSince time.Time
+}
+
+// RecentFor is how far Recent looks back.
+const RecentFor = recentSteps * Step
+
+const recentSteps = 60
+
+// Recent returns what a queue did lately; false: nothing is known of it.
+func (h *History) Recent(k Key, now time.Duration) (r Recent, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := h.of(k, now)
+	if kept == nil {
+		return r, false
+	}
+	begun := func(step int64) time.Time { return h.wall.Add(time.Duration(step)*Step - h.at) }
+	for _, s := range [...]Series{Completed, Failed, Crashed} {
+		sum, _ := kept.sum(s, h.step-rateSteps, h.step)
+		r.Ended += sum
+	}
+	r.Crashed, _ = kept.sum(Crashed, h.step-rateSteps, h.step)
+	first := max(h.step-recentSteps+1, 0)
+	least := uint64(Missing)
+	for s := first; s <= h.step; s++ {
+		n := uint64(kept.fine[Dead][s%steps])
+		if n == Missing {
+			continue
+		}
+		// Of equal lows the last one counts: the rise began after it.
+		if n <= least {
+			least, r.RiseSince = n, begun(s+1)
+		}
+		r.Rise = n - least
+	}
+	if r.Rise == 0 {
+		r.RiseSince = time.Time{}
+	}
+	last := int64(-1)
+	for s := h.step; s >= first && (last < 0 || last-s <= rateSteps); s-- {
+		if n := kept.fine[Crashed][s%steps]; n != Missing && n > 0 {
+			last = s
+			r.CrashedSince = begun(s)
+		} else if last < 0 && h.step-s >= rateSteps {
+			break
+		}
+	}
+	return r, true
+}
+
+// All returns all series of a queue, by Series, as Read does.
+func (h *History) All(k Key, day bool) ([]Line, bool) {
+	out := make([]Line, seriesKept)
+	for s := range out {
+		var ok bool
+		if out[s], ok = h.Read(k, Series(s), day); !ok {
+			return nil, false
+		}
+	}
+	return out, true
 }

@@ -209,3 +209,54 @@ func BenchmarkSample(b *testing.B) {
 		h.End()
 	}
 }
+
+// TestRecentTellsOfDeadTasksAndCrashes looks back over the last ten minutes.
+func TestRecentTellsOfDeadTasksAndCrashes(t *testing.T) {
+	h, q := New(1<<20), Key{Queue: "q"}
+	begun := time.Unix(1_000_000, 0)
+	take := func(step int, dead, crashed, completed uint64) Recent {
+		t.Helper()
+		at := time.Duration(step) * Step
+		sampleAt(h, at, map[string]Counters{"q": {Completed: completed, Crashed: crashed, Dead: dead}})
+		r, ok := h.Recent(q, at)
+		if !ok {
+			t.Fatalf("nothing is known at step %d", step)
+		}
+		return r
+	}
+	if r := take(0, 7, 100, 100); r != (Recent{}) {
+		t.Errorf("what was there before the first sample counts: %+v", r)
+	}
+	take(1, 5, 100, 110)
+	take(2, 9, 103, 120)
+	r := take(3, 8, 104, 130)
+	want := Recent{Rise: 3, RiseSince: begun.Add(2 * Step), Ended: 34, Crashed: 4, CrashedSince: begun.Add(2 * Step)}
+	if r != want {
+		t.Errorf("after the third step it is %+v, want %+v", r, want)
+	}
+	for i := range recentSteps + 2 {
+		r = take(4+i, 8, 104, 130)
+	}
+	if r != (Recent{}) {
+		t.Errorf("what is more than ten minutes old counts: %+v", r)
+	}
+	if _, ok := h.Recent(Key{Queue: "other"}, 0); ok {
+		t.Error("a queue that is not there is known")
+	}
+}
+
+// TestTheNodeKeepsItsSeries offers its place to queues that do more.
+func TestTheNodeKeepsItsSeries(t *testing.T) {
+	h := New(1 << 20)
+	for step := range 4 {
+		h.Begin(time.Duration(step)*Step, time.Unix(0, 0))
+		h.Add(Key{Node: true}, Counters{Entries: uint64(step)})
+		for i := range 2 * h.maxSeries {
+			h.Add(Key{Queue: fmt.Sprint(i)}, Counters{Created: uint64(step * (i + 10) * 1000)})
+		}
+		h.End()
+	}
+	if lines, ok := h.All(Key{Node: true}, false); !ok || lines[Entries].Values[steps-1] != 1 {
+		t.Error("the node has no series")
+	}
+}

@@ -41,6 +41,7 @@ type Topic struct {
 	Namespace string
 	Name      string        // as clients write it, such as queue:mail
 	Every     time.Duration // how often it is read
+	Sight     uint8         // what its listeners may see besides, as its source knows it: others have another topic
 }
 
 // Row is one row of a topic. Rows are compared by their bytes.

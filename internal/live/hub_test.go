@@ -60,8 +60,8 @@ func (f *fake) count() int {
 }
 
 var (
-	mail  = Topic{"acme", "default", "queue:mail", Every}
-	other = Topic{"other", "default", "queue:mail", Every}
+	mail  = Topic{Tenant: "acme", Namespace: "default", Name: "queue:mail", Every: Every}
+	other = Topic{Tenant: "other", Namespace: "default", Name: "queue:mail", Every: Every}
 )
 
 // begin makes a hub in the bubble of a test, whose clock is its own.
@@ -340,7 +340,7 @@ func TestTopicsWithoutListenersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := begin(t)
 		for i := range 3 * MaxIdle {
-			l := listen(t, h, "", Topic{"acme", "default", fmt.Sprint("task:", i), EveryTask})
+			l := listen(t, h, "", Topic{Tenant: "acme", Namespace: "default", Name: fmt.Sprint("task:", i), Every: EveryTask})
 			l.Close()
 			l.Close() // no more than once
 		}
@@ -353,7 +353,7 @@ func TestTopicsWithoutListenersAreBounded(t *testing.T) {
 			t.Errorf("%d topics are read, and %d are known", n, MaxIdle)
 		}
 		// One that is listened to stays, and does not count.
-		l := listen(t, h, "", Topic{"acme", "default", "task:1", EveryTask})
+		l := listen(t, h, "", Topic{Tenant: "acme", Namespace: "default", Name: "task:1", Every: EveryTask})
 		time.Sleep(Lingers + time.Second)
 		if n := h.Topics(); n != 1 || h.idle != 0 {
 			t.Errorf("%d topics, %d without listeners, while one has some", n, h.idle)

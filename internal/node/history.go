@@ -3,6 +3,7 @@ package node
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -36,6 +37,10 @@ func (n *Node) sampleHistory(now time.Duration) {
 	})
 	n.history.Begin(now, n.o.Clock.Wall())
 	defer n.history.End()
+	n.history.Add(history.Key{Node: true}, n.sampleSelf())
+	for _, s := range n.shards {
+		s.view.pace.take(now, s.view.applied.Load())
+	}
 	sum := make(map[string]history.Counters, n.sampledQueues) // of one namespace at a time
 	n.sampledQueues = 0
 	for len(all) > 0 {
@@ -57,6 +62,21 @@ func (n *Node) sampleHistory(now time.Duration) {
 		}
 		n.history.Add(history.Key{Tenant: first.Tenant, Namespace: first.Namespace}, total)
 	}
+}
+
+// sampleSelf returns the counters of the node itself.
+func (n *Node) sampleSelf() (c history.Counters) {
+	const kib, mib = 1 << 10, 1 << 20
+	log, st := n.o.Log.Stats(), n.o.Store.Stats()
+	c[history.Entries], c[history.Syncs], c[history.LogKiB], c[history.Mutations] = log.Entries, log.Syncs, log.Bytes/kib, st.Mutations
+	c[history.LogOnDiskMiB] = log.SegmentBytes / mib
+	if free, _, err := n.o.FS.Disk(n.o.Dir); err == nil {
+		c[history.DiskFreeMiB] = free / mib
+	}
+	if n.o.Resident != nil {
+		c[history.MemoryMiB] = n.o.Resident() / mib
+	}
+	return c
 }
 
 // sample adds the counters of a partition, by queue. Those of queues that were removed have no name.
@@ -82,6 +102,7 @@ func (a sampled) sampleSome(at uint32, sum map[string]history.Counters) (next ui
 		c[history.Crashed] += t.Crashed
 		c[history.Ready] += t.States[core.Ready]
 		c[history.Running] += t.States[core.Running]
+		c[history.Dead] += t.States[core.Dead]
 		sum[name] = c
 	})
 }
@@ -91,6 +112,47 @@ func (s *shard) knownPartitions() []core.Partition {
 	s.applier.machineMu.RLock()
 	defer s.applier.machineMu.RUnlock()
 	return s.applier.machine.Partitions()
+}
+
+// History returns all series of a queue, of a namespace or of this node, as this node has seen them.
+func (n *Node) History(k history.Key, day bool) ([]history.Line, bool) { return n.history.All(k, day) }
+
+// NodeAt tells where a node is, by its number: here, or at the address that clients reach it by.
+func (n *Node) NodeAt(node uint64) (address string, here, known bool) {
+	if node == n.o.Node {
+		return "", true, true
+	}
+	list := n.who().list
+	for i := range list {
+		if list[i].Node == node {
+			return list[i].API, false, list[i].API != ""
+		}
+	}
+	return "", false, false
+}
+
+// Recent returns what a queue did lately; ok says whether that is known.
+func (n *Node) Recent(tenant core.TenantID, namespace core.NamespaceID, queue string) (r history.Recent, ok bool) {
+	return n.history.Recent(history.Key{Tenant: tenant, Namespace: namespace, Queue: queue}, n.o.Clock.Boot())
+}
+
+// entryPace is how many entries a shard applied per second between the last two samples.
+type entryPace struct {
+	// The last sample: when, by the boot clock, and what was applied. Only the goroutine that samples has them.
+	at      time.Duration
+	applied uint64
+	// Entries per second times 1,000; negative: not known.
+	milli atomic.Int64
+}
+
+// take takes a sample.
+func (p *entryPace) take(now time.Duration, applied uint64) {
+	rate := int64(-1)
+	if p.at > 0 && now > p.at && applied >= p.applied {
+		rate = int64(float64(applied-p.applied) * 1000 / (now - p.at).Seconds())
+	}
+	p.at, p.applied = now, applied
+	p.milli.Store(rate)
 }
 
 // QueueRates returns what a queue did in the last minute and in each of the last half minutes, by this node's replicas; an empty queue:

@@ -109,6 +109,8 @@ type Options struct {
 	SearchBytes int64
 	// Bytes of what the counters of queues were; default 8 MiB.
 	HistoryBytes int64
+	// Tells how many bytes of memory the process takes; nil: that is not known.
+	Resident func() uint64
 	// Keep no index: this node answers no search.
 	NoSearch bool
 	// vnni, avx2 or purego; default the fastest that the machine has.

@@ -90,6 +90,8 @@ type shardView struct {
 	reached atomic.Pointer[[]uint64]
 	// unled says that the replica had heard of no leader for a while at its last tick.
 	unled atomic.Bool
+	// pace is how many entries it applies per second.
+	pace entryPace
 }
 
 // now is shard time, as this replica reckons it. Only a leader's time decides anything.

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -103,6 +104,72 @@ func (n *Node) Stats() Stats {
 		st.Shards = append(st.Shards, s.stats())
 	}
 	return st
+}
+
+// Disk tells how large the disk of the data is, how much of it is free, and what new work must leave free, in bytes. ok is false where
+// the system does not tell.
+func (n *Node) Disk() (size, free, reserve uint64, ok bool) {
+	free, size, err := n.o.FS.Disk(n.o.Dir)
+	return size, free, n.diskReserve(), err == nil
+}
+
+// PlacedPartition is a partition by the names of what it is of.
+type PlacedPartition struct {
+	Tenant, Namespace string
+	Index             uint16
+}
+
+// ShardContent is what lies on a shard.
+type ShardContent struct {
+	// How many partitions there are. In a cluster of very many namespaces those are left out that nothing was written to yet.
+	Count int
+	// Some of them, by name.
+	Partitions []PlacedPartition
+}
+
+const (
+	// namedPartitions bounds the partitions that are named of each shard.
+	namedPartitions = 100
+	// namedSpaces bounds the namespaces that are looked at for that.
+	namedSpaces = 1000
+)
+
+// errNamed ends the walk over namespaces.
+var errNamed = errors.New("enough partitions are named")
+
+// Content tells what lies on each shard, by number, as this node has applied it.
+func (n *Node) Content() ([]ShardContent, error) {
+	out := make([]ShardContent, len(n.shards))
+	seen := 0
+	err := n.eachNamespace(func(tenant string, ns core.NamespaceInfo) error {
+		if seen++; seen > namedSpaces {
+			return errNamed
+		}
+		for _, p := range ns.Partitions {
+			at := int(p.Shard)
+			if at >= len(out) {
+				continue
+			}
+			if out[at].Count++; len(out[at].Partitions) < namedPartitions {
+				out[at].Partitions = append(out[at].Partitions, PlacedPartition{tenant, ns.Name, p.Partition.Index})
+			}
+		}
+		return nil
+	})
+	if !errors.Is(err, errNamed) {
+		return out, err
+	}
+	for i, s := range n.shards {
+		out[i].Count = max(out[i].Count, s.writtenPartitions())
+	}
+	return out, nil
+}
+
+// writtenPartitions counts the partitions that the machine knows.
+func (s *shard) writtenPartitions() int {
+	s.applier.machineMu.RLock()
+	defer s.applier.machineMu.RUnlock()
+	return s.applier.machine.CountPartitions()
 }
 
 // Full reports whether new work is refused for want of disk space.

@@ -318,6 +318,10 @@ type Standing struct {
 	Last uint64
 	// Changes of who leads, seen since the start.
 	Changes uint64
+	// Index up to which the state survives a power cut without the log.
+	Durable uint64
+	// Entries applied per second in about the last 10 s; negative: not known.
+	Pace float64
 	// The configuration as applied here, by replica.
 	Conf replog.Conf
 }
@@ -337,5 +341,6 @@ func (s *shard) stand() Standing {
 	return Standing{
 		First: s.n.o.Log.State(s.id).First, Shard: s.id, Leader: s.n.who().nodeOf(s.view.leader.Load()), Conf: *s.view.conf.Load(), Serves: s.view.ready.Load(), Term: s.standing.term.Load(), Applied: applied,
 		Commit: max(s.standing.commit.Load(), applied), Last: max(s.standing.last.Load(), applied), Changes: s.standing.changes.Load(),
+		Durable: s.store.Durable(), Pace: float64(s.view.pace.milli.Load()) / 1000,
 	}
 }

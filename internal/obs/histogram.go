@@ -59,6 +59,31 @@ func (d Distribution) Count() (n uint64) {
 	return n
 }
 
+// Since is what was counted between an earlier reading of the same histogram and this one. The zero value is a reading of none.
+func (d Distribution) Since(earlier Distribution) Distribution {
+	out := Distribution{Bounds: d.Bounds, Counts: make([]uint64, len(d.Counts)), Sum: d.Sum - earlier.Sum}
+	copy(out.Counts, d.Counts)
+	for i := range min(len(earlier.Counts), len(out.Counts)) {
+		out.Counts[i] -= earlier.Counts[i]
+	}
+	return out
+}
+
+// Quantile is the number that a share q of the observed ones does not exceed, about: within a bucket they are taken to lie evenly. What
+// is beyond all bounds counts as the last one.
+func (d Distribution) Quantile(q float64) float64 {
+	left := q * float64(d.Count())
+	from := 0.0
+	for i, bound := range d.Bounds {
+		if n := float64(d.Counts[i]); n > 0 && left <= n {
+			return from + (bound-from)*left/n
+		}
+		left -= float64(d.Counts[i])
+		from = bound
+	}
+	return from
+}
+
 // metric is the distribution as Prometheus wants it: each bucket with all that is below it.
 func (d Distribution) metric(desc *prometheus.Desc) prometheus.Metric {
 	below := make(map[float64]uint64, len(d.Bounds))

@@ -111,6 +111,8 @@ func goodRESTRequests() map[string]sampleRequest {
 func goodWatchRequests() map[string]sampleRequest {
 	return map[string]sampleRequest{
 		"GET /v1/errors":                  {path: "/v1/errors"},
+		"GET /v1/overview":                {path: "/v1/overview"},
+		"GET /v1/history":                 {path: "/v1/history?queue=mail&series=created&span=1h"},
 		"GET /v1/workers":                 {path: "/v1/workers"},
 		"POST /v1/workers/{worker}:quiet": {path: "/v1/workers/w:quiet", body: `{"on":true}`},
 	}

@@ -2175,6 +2175,22 @@ func writeClusterStatusResponse(w *jsonWriter, m *pb.ClusterStatusResponse) {
 		w.Quote(x)
 	}
 	w.Close(']')
+	w.Key("links")
+	w.Open('[')
+	for _, x := range m.GetLinks() {
+		w.Open('{')
+		writeClusterLink(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Key("if_lost")
+	w.Open('[')
+	for _, x := range m.GetIfLost() {
+		w.Open('{')
+		writeClusterLoss(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
 }
 
 func writeClusterNode(w *jsonWriter, m *pb.ClusterNode) {
@@ -2206,6 +2222,27 @@ func writeClusterNode(w *jsonWriter, m *pb.ClusterNode) {
 		w.Close('}')
 	}
 	w.Close(']')
+	if x := m.GetDisk(); x != nil {
+		w.Key("disk")
+		w.Open('{')
+		writeClusterDisk(w, x)
+		w.Close('}')
+	}
+	if x := m.GetFsyncUs(); x != nil {
+		w.Key("fsync_us")
+		w.Open('{')
+		writeSyncTimes(w, x)
+		w.Close('}')
+	}
+	if x := m.GetMemory(); x != nil {
+		w.Key("memory")
+		w.Open('{')
+		writeClusterMemory(w, x)
+		w.Close('}')
+	}
+	w.time("cert_ends_at", m.GetCertEndsAt())
+	w.time("started_at", m.GetStartedAt())
+	w.OptStr("durability", m.GetDurability())
 }
 
 func writeClusterReplica(w *jsonWriter, m *pb.ClusterReplica) {
@@ -2216,6 +2253,24 @@ func writeClusterReplica(w *jsonWriter, m *pb.ClusterReplica) {
 	w.Count("committed", m.GetCommitted())
 	w.Count("applied", m.GetApplied())
 	w.Count("lag", m.GetLag())
+	w.Count("durable", m.GetDurable())
+}
+
+func writeClusterDisk(w *jsonWriter, m *pb.ClusterDisk) {
+	w.Count("size", m.GetSize())
+	w.Count("free", m.GetFree())
+	w.Count("reserve", m.GetReserve())
+	w.Bool("full", m.GetFull())
+}
+
+func writeSyncTimes(w *jsonWriter, m *pb.SyncTimes) {
+	w.Count("p50", m.GetP50())
+	w.Count("p99", m.GetP99())
+}
+
+func writeClusterMemory(w *jsonWriter, m *pb.ClusterMemory) {
+	w.Count("used", m.GetUsed())
+	w.Count("limit", m.GetLimit())
 }
 
 func writeClusterShard(w *jsonWriter, m *pb.ClusterShard) {
@@ -2223,6 +2278,31 @@ func writeClusterShard(w *jsonWriter, m *pb.ClusterShard) {
 	w.Count("leader", m.GetLeader())
 	w.Count("term", m.GetTerm())
 	w.Count("committed", m.GetCommitted())
+	w.Key("partitions")
+	w.Open('[')
+	for _, x := range m.GetPartitions() {
+		w.Open('{')
+		writeClusterPartition(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Count("partition_count", m.GetPartitionCount())
+	if x := m.GetRates(); x != nil {
+		w.Key("rates")
+		w.Open('{')
+		writeClusterRates(w, x)
+		w.Close('}')
+	}
+}
+
+func writeClusterPartition(w *jsonWriter, m *pb.ClusterPartition) {
+	w.Str("tenant", m.GetTenant())
+	w.Str("namespace", m.GetNamespace())
+	w.Count("partition", uint64(m.GetPartition()))
+}
+
+func writeClusterRates(w *jsonWriter, m *pb.ClusterRates) {
+	w.Real("entries", m.GetEntries())
 }
 
 func writeMemberJob(w *jsonWriter, m *pb.MemberJob) {
@@ -2232,6 +2312,23 @@ func writeMemberJob(w *jsonWriter, m *pb.MemberJob) {
 	w.Count("node", m.GetNode())
 	w.OptStr("ending", m.GetEnding())
 	w.OptStr("reason", m.GetReason())
+}
+
+func writeClusterLink(w *jsonWriter, m *pb.ClusterLink) {
+	w.Count("from", m.GetFrom())
+	w.Count("to", m.GetTo())
+	w.Bool("connected", m.GetConnected())
+	w.Count("rtt_us", m.GetRttUs())
+}
+
+func writeClusterLoss(w *jsonWriter, m *pb.ClusterLoss) {
+	w.Count("node", m.GetNode())
+	w.Key("shards")
+	w.Open('[')
+	for _, x := range m.GetShards() {
+		w.Number(uint64(x))
+	}
+	w.Close(']')
 }
 
 func writeChangeMembersResponse(w *jsonWriter, m *pb.ChangeMembersResponse) {
@@ -2443,6 +2540,123 @@ func writeErrorGroup(w *jsonWriter, m *pb.ErrorGroup) {
 		w.Quote(x)
 	}
 	w.Close(']')
+}
+
+func writeOverview(w *jsonWriter, m *pb.Overview) {
+	w.time("stamp", m.GetStamp())
+	writeAts(w, m.GetAt())
+	w.Key("attention")
+	w.Open('[')
+	for _, x := range m.GetAttention() {
+		w.Open('{')
+		writeAttention(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.OptBool("more_attention", m.GetMoreAttention())
+	w.Count("queue_count", m.GetQueueCount())
+	w.Count("paused_queues", m.GetPausedQueues())
+	if x := m.GetStates(); x != nil {
+		w.Key("states")
+		w.Open('{')
+		writeTaskCounts(w, x)
+		w.Close('}')
+	}
+	if x := m.GetRates(); x != nil {
+		w.Key("rates")
+		w.Open('{')
+		writeQueueRates(w, x)
+		w.Close('}')
+	}
+	if len(m.GetSpark()) > 0 {
+		w.Key("spark")
+		w.Open('[')
+		for _, x := range m.GetSpark() {
+			w.Number(uint64(x))
+		}
+		w.Close(']')
+	}
+	w.time("oldest_ready", m.GetOldestReady())
+	if x := m.GetSlots(); x != nil {
+		w.Key("slots")
+		w.Open('{')
+		writeWorkerSlots(w, x)
+		w.Close('}')
+	}
+	if x := m.GetFsyncUs(); x != nil {
+		w.Key("fsync_us")
+		w.Open('{')
+		writeSyncTimes(w, x)
+		w.Close('}')
+	}
+	w.Key("queues")
+	w.Open('[')
+	for _, x := range m.GetQueues() {
+		w.Open('{')
+		writeQueueStats(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+}
+
+func writeAttention(w *jsonWriter, m *pb.Attention) {
+	w.Str("kind", m.GetKind())
+	w.Str("object", m.GetObject())
+	w.time("since", m.GetSince())
+	w.Count("count", m.GetCount())
+	w.Str("text", m.GetText())
+}
+
+func writeTaskCounts(w *jsonWriter, m *pb.TaskCounts) {
+	w.Count("blocked", m.GetBlocked())
+	w.Count("scheduled", m.GetScheduled())
+	w.Count("ready", m.GetReady())
+	w.Count("running", m.GetRunning())
+	w.Count("completed", m.GetCompleted())
+	w.Count("dead", m.GetDead())
+	w.Count("cancelled", m.GetCancelled())
+}
+
+func writeWorkerSlots(w *jsonWriter, m *pb.WorkerSlots) {
+	w.Count("used", m.GetUsed())
+	w.Count("all", m.GetAll())
+}
+
+func writeHistoryResponse(w *jsonWriter, m *pb.HistoryResponse) {
+	w.duration("step", m.GetStep())
+	w.time("from", m.GetFrom())
+	w.Str("node", m.GetNode())
+	w.Key("series")
+	w.Open('[')
+	for _, x := range m.GetSeries() {
+		w.Open('{')
+		writeHistorySeries(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.Key("gaps")
+	w.Open('[')
+	for _, x := range m.GetGaps() {
+		w.Open('{')
+		writeHistoryGap(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+}
+
+func writeHistorySeries(w *jsonWriter, m *pb.HistorySeries) {
+	w.Str("name", m.GetName())
+	w.Key("values")
+	w.Open('[')
+	for _, x := range m.GetValues() {
+		w.Number(uint64(x))
+	}
+	w.Close(']')
+}
+
+func writeHistoryGap(w *jsonWriter, m *pb.HistoryGap) {
+	w.Count("first", uint64(m.GetFirst()))
+	w.Count("steps", uint64(m.GetSteps()))
 }
 
 func writeListWorkersResponse(w *jsonWriter, m *pb.ListWorkersResponse) {
@@ -3352,6 +3566,33 @@ func (c *restCall) errorList() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListErrorsResponse(w, out) })
+}
+
+// overviewGet serves GET /v1/overview.
+func (c *restCall) overviewGet() error {
+	in := new(pb.GetOverviewRequest)
+	out, err := c.s.Overviews().Get(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ats(out.GetAt(), func(w *jsonWriter) { writeOverview(w, out) })
+}
+
+// overviewHistory serves GET /v1/history.
+func (c *restCall) overviewHistory() error {
+	in := new(pb.HistoryRequest)
+	var fact core.Fact
+	in.Queue, _ = c.query.get("queue")
+	if in.Node, _, fact = c.number("node"); fact != nil {
+		return fact
+	}
+	in.Series, _ = c.query.get("series")
+	in.Span, _ = c.query.get("span")
+	out, err := c.s.Overviews().History(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeHistoryResponse(w, out) })
 }
 
 // workerList serves GET /v1/workers.

@@ -2,7 +2,9 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +22,8 @@ const (
 	// eventsFor is how long a stream of events lasts. Then its client opens another one, perhaps at another node, and so streams spread
 	// over nodes again after a restart.
 	eventsFor = 15 * time.Minute
-	// eventQueues is how many queues the topics queues and overview show: the first ones by name. It is as many as a namespace is meant
-	// to have; a frame of all of them has about 4 MB.
+	// eventQueues is how many queues the topic queues shows: the first ones by name. It is as many as a namespace is meant to have; a
+	// frame of all of them has about 4 MB.
 	eventQueues = 10_000
 )
 
@@ -33,9 +35,9 @@ func eventRoutes() []*Route {
 	return []*Route{
 		{
 			Method: http.MethodGet, Path: "/v1/events", Streams: true, rule: edge.Needs(auth.TaskRead), Status: statusOK,
-			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, and of a worker a Worker, whose times are to 10 seconds. The id of a row is its name or id; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.",
+			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, and of a worker a Worker, whose times are to 10 seconds. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.",
 			Query: []Param{
-				{Name: "topics", Type: "string", Form: topicsForm(), Required: true, Doc: "1 to 64, separated by commas: overview (all queues in sum), queues, queue:NAME, task:ID, bulk:ID, workers."},
+				{Name: "topics", Type: "string", Form: topicsForm(), Required: true, Doc: "1 to 64, separated by commas: overview (as GET /v1/overview), queues, queue:NAME, task:ID, bulk:ID, workers, cluster (scope cluster)."},
 			},
 			Header: []Param{
 				{Name: headerLastEvent, Type: "string", Form: Form{MaxLength: 64}, Doc: "The id of the last event of a stream of the same topics: what has changed since is sent. Without it, and at another node, each topic begins with all its rows."},
@@ -48,7 +50,7 @@ func eventRoutes() []*Route {
 // topicsForm is of the topics of a stream.
 func topicsForm() Form {
 	inner := func(pattern string) string { return strings.TrimSuffix(strings.TrimPrefix(pattern, "^"), "$") }
-	topic := `(overview|queues|workers|queue:` + inner(queueForm.Pattern) + `|(task|bulk):` + inner(taskForm.Pattern) + `)`
+	topic := `(overview|queues|workers|cluster|queue:` + inner(queueForm.Pattern) + `|(task|bulk):` + inner(taskForm.Pattern) + `)`
 	return Form{Pattern: `^` + topic + `(,` + topic + `)*$`, Examples: []string{"overview,queue:mail"}}
 }
 
@@ -80,13 +82,19 @@ func (c *restCall) events() error {
 	}
 	for {
 		frames, err := l.Next(c.ctx)
-		if err != nil {
+		if err != nil || !c.stillSees(topics) {
 			return nil //nolint:nilerr // the stream has ended: its time is over, its token or its client gone, or the topic is elsewhere
 		}
 		if err := c.sendEvents(frames); err != nil {
 			return err
 		}
 	}
+}
+
+// stillSees reports whether the token still allows what the topics show besides their tenant's tasks.
+func (c *restCall) stillSees(topics []live.Topic) bool {
+	now := uint8(api.SightOf(c.call.Holder().Scopes))
+	return !slices.ContainsFunc(topics, func(t live.Topic) bool { return t.Sight&^now != 0 })
 }
 
 // sendEvents writes frames, or a comment where there are none.
@@ -130,7 +138,9 @@ func (c *restCall) topics() ([]live.Topic, core.Fact) {
 		t := live.Topic{Tenant: c.who.Tenant, Namespace: space, Name: name, Every: live.Every}
 		kind, of, named := strings.Cut(name, ":")
 		switch {
-		case !named && (kind == "overview" || kind == "queues" || kind == "workers"):
+		case !named && kind == "overview":
+			t.Sight = uint8(api.SightOf(c.who.Scopes))
+		case !named && (kind == "queues" || kind == "workers"):
 		case named && kind == "queue":
 			if fact := api.QueueName("topics", of); fact != nil {
 				return nil, fact
@@ -144,10 +154,10 @@ func (c *restCall) topics() ([]live.Topic, core.Fact) {
 			if kind == "task" {
 				t.Every = live.EveryTask
 			}
-		case !named && kind == "cluster":
-			return nil, edge.NotSupported("topics")
+		case !named && kind == "cluster": // it is of no tenant: all who may see it have the same topic
+			t.Tenant, t.Namespace, t.Sight = "", "", uint8(api.SeesCluster)
 		default:
-			return nil, edge.Invalid("topics", "must be of overview, queues, queue:NAME, task:ID, bulk:ID, workers")
+			return nil, edge.Invalid("topics", "must be of overview, queues, queue:NAME, task:ID, bulk:ID, workers, cluster")
 		}
 		out[i] = t
 	}
@@ -177,6 +187,13 @@ func (e eventSource) sample(ctx context.Context, t live.Topic) (s live.Sample, e
 		if q, s.At, err = e.h.s.LiveQueue(ctx, in, of); err == nil {
 			s.Rows = []live.Row{e.row(of, func(w *jsonWriter) { writeQueueStats(w, q) })}
 		}
+	case "overview":
+		var o *pb.Overview
+		if o, s.At, err = e.h.s.LiveOverview(ctx, in, api.Sight(t.Sight), nil); err == nil {
+			s.Rows = []live.Row{e.row(kind, func(w *jsonWriter) { writeOverview(w, o) })}
+		}
+	case "cluster":
+		s.Rows, err = e.cluster(ctx)
 	case "workers":
 		var list []*pb.Worker
 		list, s.Partial, err = e.h.s.LiveWorkers(ctx, in)
@@ -184,18 +201,10 @@ func (e eventSource) sample(ctx context.Context, t live.Topic) (s live.Sample, e
 			s.Rows = append(s.Rows, e.row(one.GetId()+"\n"+one.GetHost(), func(w *jsonWriter) { writeWorker(w, one) }))
 		}
 	default:
-		s, err = e.queues(ctx, in, kind)
+		s, err = e.queues(ctx, in)
 	}
-	if err != nil {
-		return s, err
-	}
-	s.Stamp = e.h.s.Clock.Wall()
-	for _, at := range s.At {
-		if stamp := api.TimeOf(at.Stamp); stamp != nil && stamp.AsTime().Before(s.Stamp) {
-			s.Stamp = stamp.AsTime()
-		}
-	}
-	return s, nil
+	s.Stamp = e.h.s.LiveStamp(s.At)
+	return s, err
 }
 
 // one reads a task, or a job about many.
@@ -218,15 +227,34 @@ func (e eventSource) one(ctx context.Context, in api.Space, kind, of string) (s 
 	return s, err
 }
 
-// queues reads all queues, as a row each or, for overview, in sum.
-func (e eventSource) queues(ctx context.Context, in api.Space, kind string) (s live.Sample, err error) {
-	if kind == "overview" {
-		var all api.Overview
-		if all, s.At, err = e.h.s.LiveOverview(ctx, in, eventQueues); err == nil {
-			s.Rows = []live.Row{e.row(kind, func(w *jsonWriter) { writeOverview(w, &all) })}
-		}
-		return s, err
+// cluster reads how the cluster is, with a row for each of its parts.
+func (e eventSource) cluster(ctx context.Context) (rows []live.Row, err error) {
+	status, err := e.h.s.Cluster().Status(ctx, nil)
+	if err != nil {
+		return nil, err
 	}
+	add := func(id, field string, fields func(w *jsonWriter)) {
+		rows = append(rows, e.row(id, func(w *jsonWriter) { w.Object(field, func() { fields(w) }) }))
+	}
+	for _, n := range status.GetNodes() {
+		add(fmt.Sprint("node:", n.GetId()), "node", func(w *jsonWriter) { writeClusterNode(w, n) })
+	}
+	for _, s := range status.GetShards() {
+		add(fmt.Sprint("shard:", s.GetShard()), "shard", func(w *jsonWriter) { writeClusterShard(w, s) })
+	}
+	for _, l := range status.GetLinks() {
+		add(fmt.Sprint("link:", l.GetFrom(), ":", l.GetTo()), "link", func(w *jsonWriter) { writeClusterLink(w, l) })
+	}
+	for _, l := range status.GetIfLost() {
+		add(fmt.Sprint("loss:", l.GetNode()), "loss", func(w *jsonWriter) { writeClusterLoss(w, l) })
+	}
+	status.Nodes, status.Shards, status.Links, status.IfLost = nil, nil, nil, nil
+	add("cluster", "cluster", func(w *jsonWriter) { writeClusterStatusResponse(w, status) })
+	return rows, nil
+}
+
+// queues reads all queues.
+func (e eventSource) queues(ctx context.Context, in api.Space) (s live.Sample, err error) {
 	var queues []*pb.QueueStats
 	if queues, s.At, err = e.h.s.LiveQueues(ctx, in, eventQueues); err != nil {
 		return s, err
@@ -244,24 +272,4 @@ func (e eventSource) row(id string, fields func(w *jsonWriter)) live.Row {
 	fields(w)
 	w.Close('}')
 	return live.Row{ID: id, JSON: w.B}
-}
-
-// writeOverview writes all queues in sum.
-func writeOverview(w *jsonWriter, o *api.Overview) {
-	w.Count("queues", uint64(o.Queues))
-	w.Count("paused_queues", uint64(o.Paused))
-	w.Count("blocked", o.Sum.GetBlocked())
-	w.Count("scheduled", o.Sum.GetScheduled())
-	w.Count("ready", o.Sum.GetReady())
-	w.Count("running", o.Sum.GetRunning())
-	w.Count("completed", o.Sum.GetCompleted())
-	w.Count("dead", o.Sum.GetDead())
-	w.Count("cancelled", o.Sum.GetCancelled())
-	w.Count("created", o.Sum.GetCreated())
-	w.Count("purged", o.Sum.GetPurged())
-	w.Count("completed_total", o.Sum.GetCompletedTotal())
-	w.Count("failed_total", o.Sum.GetFailedTotal())
-	w.Count("crashed_total", o.Sum.GetCrashedTotal())
-	w.Count("bytes", o.Sum.GetBytes())
-	w.time("oldest_ready", o.Sum.GetOldestReady())
 }

@@ -47,6 +47,12 @@ func openDoorWith(t *testing.T, o server.Options, tenants ...string) *door {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return openDoorTokens(t, o, table)
+}
+
+// openDoorTokens is openDoor of a server with options and tokens of its own.
+func openDoorTokens(t *testing.T, o server.Options, table *auth.Static) *door {
+	t.Helper()
 	o.Dir, o.Listen, o.Admin, o.Tokens, o.Durability, o.Memory = t.TempDir(), "127.0.0.1:0", "off", table, server.None, 128<<20
 	s, err := server.Start(t.Context(), o)
 	if err != nil {

@@ -22,6 +22,7 @@ var queueScopeOpen = map[string]string{
 	"GET /v1/session":                 `"queues":["web","ci.*"]`,
 	"DELETE /v1/session":              "", // a cookie
 	"POST /v1/session:code":           `"code":`,
+	"GET /v1/overview":                `"queues":[]`,
 	"POST /v1/commit":                 "", // of keys
 	"GET /v1/namespace":               "",
 	"POST /v1/namespace":              "",

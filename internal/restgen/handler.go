@@ -48,7 +48,7 @@ var byHand = map[string]string{
 var services = map[string]string{
 	"TaskService": "Tasks", "CommitService": "Commits", "KVService": "Keys", "KeyspaceService": "Keyspaces", "QueueService": "Queues",
 	"RefService": "Refs", "SearchService": "Searches", "TenantService": "Tenants", "ClusterService": "Cluster", "ServerService": "Info",
-	"BulkService": "Bulk", "WorkerService": "Workers", "ErrorService": "Errors",
+	"BulkService": "Bulk", "WorkerService": "Workers", "ErrorService": "Errors", "OverviewService": "Overviews",
 }
 
 // handlerName is the name of the function that serves a route: of its service, its method, and where a method has several routes of
@@ -151,8 +151,13 @@ func (g *generator) parameters(r *contract.Route) error {
 		f := contract.Find(in, p.GetField())
 		return f != nil && f.Message() != nil && f.Message().FullName() == "google.protobuf.Duration"
 	}
+	// whole says whether a parameter is a whole number of its own.
+	whole := func(p *restpb.Param) bool {
+		f := contract.Find(in, p.GetField())
+		return f != nil && f.Kind() == protoreflect.Uint64Kind && p.GetId() == ""
+	}
 	// Read by helpers that refuse, whose fact needs a variable.
-	if has("limit") || has("min_index") || has("if_match") || has("request_key") || slices.ContainsFunc(r.Query, span) {
+	if has("limit") || has("min_index") || has("if_match") || has("request_key") || slices.ContainsFunc(r.Query, span) || slices.ContainsFunc(r.Query, whole) {
 		g.line("var fact core.Fact")
 		g.use("core")
 	}
@@ -174,6 +179,8 @@ func (g *generator) parameters(r *contract.Route) error {
 			g.line("in.%s, _ = c.query.get(%q)", goName(f), p.GetName())
 		case f != nil && f.Kind() == protoreflect.BoolKind:
 			g.line("in.%s = c.flag(%q)", goName(f), p.GetName())
+		case whole(p):
+			g.line("if in.%s, _, fact = c.number(%q)"+refuse, goName(f), p.GetName())
 		case p.GetId() == "" && span(p):
 			g.line("if in.%s, fact = c.span(%q)"+refuse, goName(f), p.GetName())
 		default:

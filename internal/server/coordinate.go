@@ -24,6 +24,7 @@ type ClusterStatus struct {
 	Shards  []ShardStatus `json:"shards"`               // by number
 	Format  uint16        `json:"format"`               // of the entries that are written
 	Job     *JobStatus    `json:"job,omitempty"`        // the change of membership under way, or the last one
+	IfLost  []LossRow     `json:"if_lost"`              // by node, for each that was reached
 }
 
 // NodeStatus is one node. What it says of itself is there when it was reached.
@@ -47,6 +48,7 @@ type NodeStatus struct {
 	Leads    []int        `json:"leads"`             // shards
 	Lag      uint64       `json:"lag"`               // of the shard that is most behind
 	Replicas []ReplicaRow `json:"replicas,omitempty"`
+	Figures
 }
 
 // ReplicaRow is how one shard stands on one node.
@@ -61,6 +63,8 @@ type ReplicaRow struct {
 	Commit  uint64 `json:"committed"`
 	Applied uint64 `json:"applied"`
 	Lag     uint64 `json:"lag"` // entries that any node knows to be committed and this one has not applied
+	// Durable is the index up to which its state survives a power cut without the log.
+	Durable uint64 `json:"durable,omitempty"`
 }
 
 // ShardStatus is one shard over all nodes that were reached.
@@ -70,6 +74,18 @@ type ShardStatus struct {
 	Term   uint64 `json:"term"`   // the highest that a node knows
 	// Commit is the highest index that a node knows to be committed.
 	Commit uint64 `json:"committed"`
+	// What lies on it, as the node that was asked has applied it.
+	Partitions []PartitionRow `json:"partitions,omitempty"` // the first 100
+	Count      int            `json:"partition_count"`
+	// Entries that the node which was asked applied per second; absent: not known.
+	EntriesPerSecond *float64 `json:"entries_per_second,omitempty"`
+}
+
+// PartitionRow is a partition of a namespace.
+type PartitionRow struct {
+	Tenant    string `json:"tenant"`
+	Namespace string `json:"namespace"`
+	Partition uint16 `json:"partition"`
 }
 
 // Bounds of what nodes ask each other for operators: the kind of the streams, the sizes of a
@@ -119,6 +135,8 @@ type coordinator struct {
 	node *node.Node
 	// To whom the members are being told.
 	tells telling
+	// How long the syncs of the log took lately.
+	syncs syncTimes
 }
 
 // begin sets the node. Questions are answered from now on.
@@ -143,14 +161,14 @@ func (r refusal) Error() string { return r.text }
 func (c *coordinator) own() NodeStatus {
 	n := NodeStatus{
 		ID: max(c.o.Cluster.Node, 1), Name: c.o.Name, GRPC: c.o.Listen, HTTP: c.o.HTTP, Reachable: true, Version: c.o.Version, Knows: core.NewestFormat(),
-		Unready: c.node.Unready(), Leads: []int{},
+		Unready: c.node.Unready(), Leads: []int{}, Figures: c.figures(),
 	}
 	for _, s := range c.node.Standings() {
 		if s.Serves {
 			n.Leads = append(n.Leads, int(s.Shard))
 		}
 		n.Replicas = append(n.Replicas, ReplicaRow{
-			Shard: int(s.Shard), Leader: s.Leader, Leads: s.Serves, Term: s.Term, Commit: s.Commit, Applied: s.Applied,
+			Shard: int(s.Shard), Leader: s.Leader, Leads: s.Serves, Term: s.Term, Commit: s.Commit, Applied: s.Applied, Durable: s.Durable,
 		})
 	}
 	return n
@@ -164,6 +182,7 @@ func (c *coordinator) status(ctx context.Context) ClusterStatus {
 	if c.peers == nil {
 		out.Nodes = []NodeStatus{c.own()}
 		out.sum()
+		c.fill(&out)
 		return out
 	}
 	d := c.node.Members()
@@ -186,7 +205,30 @@ func (c *coordinator) status(ctx context.Context) ClusterStatus {
 	all.Wait()
 	out.Job = jobStatus(&d)
 	out.sum()
+	c.fill(&out)
 	return out
+}
+
+// fill adds what this node knows of the shards, and what losses would stop.
+func (c *coordinator) fill(s *ClusterStatus) {
+	s.IfLost = s.losses()
+	content, err := c.node.Content()
+	if err != nil {
+		c.o.Logger.Warn("the partitions of shards cannot be read", "error", err)
+	}
+	standings := c.node.Standings()
+	for i := range s.Shards {
+		row := &s.Shards[i]
+		if row.Shard < len(content) {
+			row.Count = content[row.Shard].Count
+			for _, p := range content[row.Shard].Partitions {
+				row.Partitions = append(row.Partitions, PartitionRow{p.Tenant, p.Namespace, p.Index})
+			}
+		}
+		if row.Shard < len(standings) && standings[row.Shard].Pace >= 0 {
+			row.EntriesPerSecond = &standings[row.Shard].Pace
+		}
+	}
 }
 
 // of returns what another node says of itself, or why it does not answer.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -152,7 +153,7 @@ func TestTheStatusOfAClusterIsTheSumOfWhatItsNodesSay(t *testing.T) {
 		{ID: 3, Error: "gone"},
 	}}
 	s.sum()
-	if len(s.Shards) != 2 || s.Shards[0] != (ShardStatus{0, 2, 4, 12}) || s.Shards[1] != (ShardStatus{1, 2, 5, 7}) {
+	if len(s.Shards) != 2 || !reflect.DeepEqual(s.Shards[0], ShardStatus{Shard: 0, Leader: 2, Term: 4, Commit: 12}) || !reflect.DeepEqual(s.Shards[1], ShardStatus{Shard: 1, Leader: 2, Term: 5, Commit: 7}) {
 		t.Errorf("shards %+v", s.Shards)
 	}
 	if s.Nodes[0].Lag != 6 || s.Nodes[0].Replicas[0].Lag != 2 || s.Nodes[1].Lag != 1 || s.Nodes[2].Lag != 0 {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/millrace/millrace/internal/env"
+	"github.com/millrace/millrace/internal/store"
 )
 
 // ownGroups lists the control groups of this process, one hierarchy per line: its number, its
@@ -65,4 +67,18 @@ func readSmall(fs env.FS, name string) string {
 	b := make([]byte, 4<<10)
 	n, _ := f.ReadAt(b, 0) // it ends before the buffer does
 	return string(b[:n])
+}
+
+// residentMemory returns how many bytes of memory the process takes; 0: the system does not tell.
+func residentMemory() uint64 {
+	// Sizes in pages: of the whole address space, and of what is in memory.
+	fields := strings.Fields(readSmall(store.NewFS(store.SystemFS()), "/proc/self/statm"))
+	if len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(fields[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"google.golang.org/protobuf/types/known/timestamppb"
+
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/core"
 )
@@ -84,10 +86,59 @@ func showStatus(s *ClusterStatus) *pb.ClusterStatusResponse {
 	for i := range s.Nodes {
 		out.Nodes = append(out.Nodes, showNode(&s.Nodes[i]))
 	}
-	for _, x := range s.Shards {
-		out.Shards = append(out.Shards, &pb.ClusterShard{Shard: uint32(x.Shard), Leader: x.Leader, Term: x.Term, Committed: x.Commit})
+	for i := range s.Shards {
+		out.Shards = append(out.Shards, showShard(&s.Shards[i]))
+	}
+	for i := range s.Nodes {
+		for _, l := range s.Nodes[i].Links {
+			out.Links = append(out.Links, &pb.ClusterLink{From: s.Nodes[i].ID, To: l.To, Connected: l.Connected, RttUs: l.RTT})
+		}
+	}
+	for _, l := range s.IfLost {
+		out.IfLost = append(out.IfLost, &pb.ClusterLoss{Node: l.Node, Shards: numbers(l.Shards)})
 	}
 	return out
+}
+
+// numbers converts the numbers of shards.
+func numbers(shards []int) []uint32 {
+	out := make([]uint32, len(shards))
+	for i, n := range shards {
+		out[i] = uint32(n)
+	}
+	return out
+}
+
+// showShard converts one shard.
+func showShard(s *ShardStatus) *pb.ClusterShard {
+	out := &pb.ClusterShard{Shard: uint32(s.Shard), Leader: s.Leader, Term: s.Term, Committed: s.Commit, PartitionCount: uint64(s.Count)}
+	for _, p := range s.Partitions {
+		out.Partitions = append(out.Partitions, &pb.ClusterPartition{Tenant: p.Tenant, Namespace: p.Namespace, Partition: uint32(p.Partition)})
+	}
+	if s.EntriesPerSecond != nil {
+		out.Rates = &pb.ClusterRates{Entries: *s.EntriesPerSecond}
+	}
+	return out
+}
+
+// showFigures converts the figures of a node.
+func showFigures(out *pb.ClusterNode, f *Figures) {
+	out.Durability = f.Durability
+	if f.Disk != nil {
+		out.Disk = &pb.ClusterDisk{Size: f.Disk.Size, Free: f.Disk.Free, Reserve: f.Disk.Reserve, Full: f.Disk.Full}
+	}
+	if f.Syncs != nil {
+		out.FsyncUs = &pb.SyncTimes{P50: f.Syncs.P50, P99: f.Syncs.P99}
+	}
+	if f.Memory != nil {
+		out.Memory = &pb.ClusterMemory{Used: f.Memory.Used, Limit: f.Memory.Limit}
+	}
+	if !f.CertEnds.IsZero() {
+		out.CertEndsAt = timestamppb.New(f.CertEnds)
+	}
+	if !f.Started.IsZero() {
+		out.StartedAt = timestamppb.New(f.Started)
+	}
 }
 
 // showNode converts one node.
@@ -96,12 +147,11 @@ func showNode(n *NodeStatus) *pb.ClusterNode {
 		Id: n.ID, Name: n.Name, Address: n.Address, Grpc: n.GRPC, Http: n.HTTP, Reachable: n.Reachable, Error: n.Error,
 		Program: n.Version, KnowsFormat: uint32(n.Knows), Replica: n.Replica, State: n.State, Drained: n.Drained, Unready: n.Unready, Lag: n.Lag,
 	}
-	for _, shard := range n.Leads {
-		out.Leads = append(out.Leads, uint32(shard))
-	}
+	showFigures(out, &n.Figures)
+	out.Leads = numbers(n.Leads)
 	for _, r := range n.Replicas {
 		out.Replicas = append(out.Replicas, &pb.ClusterReplica{
-			Shard: uint32(r.Shard), Leader: r.Leader, Leads: r.Leads, Term: r.Term, Committed: r.Commit, Applied: r.Applied, Lag: r.Lag,
+			Shard: uint32(r.Shard), Leader: r.Leader, Leads: r.Leads, Term: r.Term, Committed: r.Commit, Applied: r.Applied, Lag: r.Lag, Durable: r.Durable,
 		})
 	}
 	return out

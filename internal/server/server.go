@@ -143,6 +143,7 @@ type Running struct {
 	socket *socket // nil until it is open, and when it is off
 
 	stopAnnouncing func() // nil until it is begun, or without a cluster
+	stopNoting     func() // ends notes of how long syncs take; nil until they are begun
 
 	objects  *gitobj.Area // of repositories
 	git      *githttp.Server
@@ -294,7 +295,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		Name: o.Name, Shards: o.Shards, Dir: o.Dir, FS: fs, Clock: o.Clock, Rand: o.Rand, Logger: o.Logger, Log: r.log,
 		Store: r.store, Ballast: r.dir, Unsynced: o.Durability == None, DiskReserve: uint64(o.Reserve),
 		LogQuota: uint64(o.LogQuota), SnapshotRate: o.SnapshotRate, QueueBytes: memory.Proposals,
-		HistoryBytes: memory.History, SearchBytes: memory.Search, NoSearch: o.NoSearch || slices.Contains(o.closedServices(), api.ServiceSearch), VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
+		HistoryBytes: memory.History, Resident: residentMemory, SearchBytes: memory.Search, NoSearch: o.NoSearch || slices.Contains(o.closedServices(), api.ServiceSearch), VectorKernel: o.VectorKernel, InboxBytes: memory.PeerInbox, OneCommitPerEntry: o.OneCommitPerEntry,
 		Queues: uint32(o.Limits.Queues), Namespaces: uint32(o.Limits.Namespaces), DisconnectGrace: o.DisconnectGrace,
 	}
 	// A directory of an early version remembers nothing but has a log, so it cannot be given to a
@@ -325,6 +326,7 @@ func (r *Running) openData(ctx context.Context, fs env.FS) (err error) {
 		return err
 	}
 	r.running.Store(r.node)
+	r.stopNoting = r.asks.syncs.begin(o.Clock, r.admin.syncs)
 	r.asks.begin(r.node)
 	r.startAnnouncing()
 	return nil
@@ -407,6 +409,9 @@ func (r *Running) closeParts() error {
 	}
 	if r.stopAnnouncing != nil {
 		r.stopAnnouncing()
+	}
+	if r.stopNoting != nil {
+		r.stopNoting()
 	}
 	if r.peers != nil {
 		all = append(all, r.peers.Close())

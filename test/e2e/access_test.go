@@ -72,6 +72,10 @@ var probes = []probe{
 	{"ErrorService/List", "producer worker admin", func(_, queue, _ string) proto.Message {
 		return &millracev1.ListErrorsRequest{Queue: queue}
 	}},
+	{"OverviewService/Get", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.GetOverviewRequest{} }},
+	{"OverviewService/History", "producer worker admin", func(_, queue, _ string) proto.Message {
+		return &millracev1.HistoryRequest{Queue: queue}
+	}},
 	{"WorkerService/List", "producer worker admin", func(_, _, _ string) proto.Message { return &millracev1.ListWorkersRequest{} }},
 	{"WorkerService/Quiet", "admin", func(_, _, _ string) proto.Message { return &millracev1.QuietWorkerRequest{Worker: "w", On: true} }},
 	{"QueueService/Pause", "admin", func(_, queue, _ string) proto.Message { return &millracev1.PauseQueueRequest{Queue: queue} }},

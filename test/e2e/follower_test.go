@@ -146,6 +146,8 @@ func (w *visitor) everyControl(makeTask func()) {
 	id, token := w.claimed()
 	w.do("POST", "/v1/tasks/{id}/fail", id, fmt.Sprintf(`{"token":%q,"fatal":true}`, token), 200)
 	w.do("GET", "/v1/errors?queue=q&span=1h", "", "", 200)
+	w.do("GET", "/v1/overview", "", "", 200)
+	w.do("GET", "/v1/history?queue=q&span=1h", "", "", 200)
 	w.do("POST", "/v1/tasks/{id}/retry", id, "", 200)
 	w.do("PATCH", "/v1/tasks/{id}", id, `{"priority":5}`, 200)
 	id, token = w.claimed()

@@ -10,6 +10,7 @@ import (
 	_ "github.com/millrace/millrace/gen/millrace/rest"
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -135,6 +136,8 @@ type ClusterStatusResponse struct {
 	Format        uint32                 `protobuf:"varint,5,opt,name=format,proto3" json:"format,omitempty"`                       // of the log entries that are written
 	Job           *MemberJob             `protobuf:"bytes,6,opt,name=job,proto3" json:"job,omitempty"`                              // the change of membership under way, or the last one
 	Warnings      []string               `protobuf:"bytes,7,rep,name=warnings,proto3" json:"warnings,omitempty"`                    // what to look at though all is well
+	Links         []*ClusterLink         `protobuf:"bytes,8,rep,name=links,proto3" json:"links,omitempty"`                          // between nodes, by from and to, as the nodes that were reached say
+	IfLost        []*ClusterLoss         `protobuf:"bytes,9,rep,name=if_lost,json=ifLost,proto3" json:"if_lost,omitempty"`          // what would stop without a node, for each node that was reached
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -218,6 +221,20 @@ func (x *ClusterStatusResponse) GetWarnings() []string {
 	return nil
 }
 
+func (x *ClusterStatusResponse) GetLinks() []*ClusterLink {
+	if x != nil {
+		return x.Links
+	}
+	return nil
+}
+
+func (x *ClusterStatusResponse) GetIfLost() []*ClusterLoss {
+	if x != nil {
+		return x.IfLost
+	}
+	return nil
+}
+
 // ClusterNode is one node. What it says of itself is there when it was reached.
 type ClusterNode struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -237,6 +254,12 @@ type ClusterNode struct {
 	Leads         []uint32               `protobuf:"varint,14,rep,packed,name=leads,proto3" json:"leads,omitempty"` // shards
 	Lag           uint64                 `protobuf:"varint,15,opt,name=lag,proto3" json:"lag,omitempty"`            // entries, of the shard that is most behind
 	Replicas      []*ClusterReplica      `protobuf:"bytes,16,rep,name=replicas,proto3" json:"replicas,omitempty"`
+	Disk          *ClusterDisk           `protobuf:"bytes,17,opt,name=disk,proto3" json:"disk,omitempty"`                                 // unset: not known
+	FsyncUs       *SyncTimes             `protobuf:"bytes,18,opt,name=fsync_us,json=fsyncUs,proto3" json:"fsync_us,omitempty"`            // of its log in about the last minute; unset: there were none
+	Memory        *ClusterMemory         `protobuf:"bytes,19,opt,name=memory,proto3" json:"memory,omitempty"`                             // unset: not known
+	CertEndsAt    *timestamppb.Timestamp `protobuf:"bytes,20,opt,name=cert_ends_at,json=certEndsAt,proto3" json:"cert_ends_at,omitempty"` // when the first of its certificates ends; unset: it has none
+	StartedAt     *timestamppb.Timestamp `protobuf:"bytes,21,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	Durability    string                 `protobuf:"bytes,22,opt,name=durability,proto3" json:"durability,omitempty"` // fsync or none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -383,6 +406,48 @@ func (x *ClusterNode) GetReplicas() []*ClusterReplica {
 	return nil
 }
 
+func (x *ClusterNode) GetDisk() *ClusterDisk {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
+func (x *ClusterNode) GetFsyncUs() *SyncTimes {
+	if x != nil {
+		return x.FsyncUs
+	}
+	return nil
+}
+
+func (x *ClusterNode) GetMemory() *ClusterMemory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+func (x *ClusterNode) GetCertEndsAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.CertEndsAt
+	}
+	return nil
+}
+
+func (x *ClusterNode) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *ClusterNode) GetDurability() string {
+	if x != nil {
+		return x.Durability
+	}
+	return ""
+}
+
 // ClusterReplica is how one shard stands on one node.
 type ClusterReplica struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -392,7 +457,8 @@ type ClusterReplica struct {
 	Term          uint64                 `protobuf:"varint,4,opt,name=term,proto3" json:"term,omitempty"`
 	Committed     uint64                 `protobuf:"varint,5,opt,name=committed,proto3" json:"committed,omitempty"`
 	Applied       uint64                 `protobuf:"varint,6,opt,name=applied,proto3" json:"applied,omitempty"`
-	Lag           uint64                 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"` // entries that any node knows to be committed and this one has not applied
+	Lag           uint64                 `protobuf:"varint,7,opt,name=lag,proto3" json:"lag,omitempty"`         // entries that any node knows to be committed and this one has not applied
+	Durable       uint64                 `protobuf:"varint,8,opt,name=durable,proto3" json:"durable,omitempty"` // index up to which its state survives a power cut without the log
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -476,20 +542,274 @@ func (x *ClusterReplica) GetLag() uint64 {
 	return 0
 }
 
-// ClusterShard is one shard over all nodes that were reached.
-type ClusterShard struct {
+func (x *ClusterReplica) GetDurable() uint64 {
+	if x != nil {
+		return x.Durable
+	}
+	return 0
+}
+
+// ClusterDisk is the disk of a node, in bytes.
+type ClusterDisk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Leader        uint64                 `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"` // 0: none that was reached
-	Term          uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
-	Committed     uint64                 `protobuf:"varint,4,opt,name=committed,proto3" json:"committed,omitempty"`
+	Size          uint64                 `protobuf:"varint,1,opt,name=size,proto3" json:"size,omitempty"`
+	Free          uint64                 `protobuf:"varint,2,opt,name=free,proto3" json:"free,omitempty"`
+	Reserve       uint64                 `protobuf:"varint,3,opt,name=reserve,proto3" json:"reserve,omitempty"` // below it, writes that need room are refused
+	Full          bool                   `protobuf:"varint,4,opt,name=full,proto3" json:"full,omitempty"`       // they are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
+func (x *ClusterDisk) Reset() {
+	*x = ClusterDisk{}
+	mi := &file_millrace_v1_cluster_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterDisk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterDisk) ProtoMessage() {}
+
+func (x *ClusterDisk) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_cluster_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterDisk.ProtoReflect.Descriptor instead.
+func (*ClusterDisk) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ClusterDisk) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+func (x *ClusterDisk) GetFree() uint64 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
+func (x *ClusterDisk) GetReserve() uint64 {
+	if x != nil {
+		return x.Reserve
+	}
+	return 0
+}
+
+func (x *ClusterDisk) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+// ClusterMemory is the memory of a node, in bytes.
+type ClusterMemory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Used          uint64                 `protobuf:"varint,1,opt,name=used,proto3" json:"used,omitempty"`   // by the process
+	Limit         uint64                 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"` // for its buffers and caches
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterMemory) Reset() {
+	*x = ClusterMemory{}
+	mi := &file_millrace_v1_cluster_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterMemory) ProtoMessage() {}
+
+func (x *ClusterMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_cluster_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterMemory.ProtoReflect.Descriptor instead.
+func (*ClusterMemory) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ClusterMemory) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *ClusterMemory) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+// ClusterLink is how one node reaches another.
+type ClusterLink struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	From          uint64                 `protobuf:"varint,1,opt,name=from,proto3" json:"from,omitempty"`
+	To            uint64                 `protobuf:"varint,2,opt,name=to,proto3" json:"to,omitempty"`
+	Connected     bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
+	RttUs         uint64                 `protobuf:"varint,4,opt,name=rtt_us,json=rttUs,proto3" json:"rtt_us,omitempty"` // of the last ping; 0: there was none
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterLink) Reset() {
+	*x = ClusterLink{}
+	mi := &file_millrace_v1_cluster_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterLink) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterLink) ProtoMessage() {}
+
+func (x *ClusterLink) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_cluster_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterLink.ProtoReflect.Descriptor instead.
+func (*ClusterLink) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ClusterLink) GetFrom() uint64 {
+	if x != nil {
+		return x.From
+	}
+	return 0
+}
+
+func (x *ClusterLink) GetTo() uint64 {
+	if x != nil {
+		return x.To
+	}
+	return 0
+}
+
+func (x *ClusterLink) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *ClusterLink) GetRttUs() uint64 {
+	if x != nil {
+		return x.RttUs
+	}
+	return 0
+}
+
+// ClusterLoss is what the loss of one more node would stop.
+type ClusterLoss struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          uint64                 `protobuf:"varint,1,opt,name=node,proto3" json:"node,omitempty"`
+	Shards        []uint32               `protobuf:"varint,2,rep,packed,name=shards,proto3" json:"shards,omitempty"` // that no majority would be left of
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterLoss) Reset() {
+	*x = ClusterLoss{}
+	mi := &file_millrace_v1_cluster_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterLoss) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterLoss) ProtoMessage() {}
+
+func (x *ClusterLoss) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_cluster_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterLoss.ProtoReflect.Descriptor instead.
+func (*ClusterLoss) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ClusterLoss) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *ClusterLoss) GetShards() []uint32 {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+// ClusterShard is one shard over all nodes that were reached.
+type ClusterShard struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Shard          uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	Leader         uint64                 `protobuf:"varint,2,opt,name=leader,proto3" json:"leader,omitempty"` // 0: none that was reached
+	Term           uint64                 `protobuf:"varint,3,opt,name=term,proto3" json:"term,omitempty"`
+	Committed      uint64                 `protobuf:"varint,4,opt,name=committed,proto3" json:"committed,omitempty"`
+	Partitions     []*ClusterPartition    `protobuf:"bytes,5,rep,name=partitions,proto3" json:"partitions,omitempty"` // that lie on it; the first 100
+	PartitionCount uint64                 `protobuf:"varint,6,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
+	Rates          *ClusterRates          `protobuf:"bytes,7,opt,name=rates,proto3" json:"rates,omitempty"` // of about the last 10 s, as the node that was asked has seen them; unset: not known
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
 func (x *ClusterShard) Reset() {
 	*x = ClusterShard{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[4]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -501,7 +821,7 @@ func (x *ClusterShard) String() string {
 func (*ClusterShard) ProtoMessage() {}
 
 func (x *ClusterShard) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[4]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -514,7 +834,7 @@ func (x *ClusterShard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterShard.ProtoReflect.Descriptor instead.
 func (*ClusterShard) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{4}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ClusterShard) GetShard() uint32 {
@@ -545,6 +865,133 @@ func (x *ClusterShard) GetCommitted() uint64 {
 	return 0
 }
 
+func (x *ClusterShard) GetPartitions() []*ClusterPartition {
+	if x != nil {
+		return x.Partitions
+	}
+	return nil
+}
+
+func (x *ClusterShard) GetPartitionCount() uint64 {
+	if x != nil {
+		return x.PartitionCount
+	}
+	return 0
+}
+
+func (x *ClusterShard) GetRates() *ClusterRates {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+// ClusterRates are what a shard does per second.
+type ClusterRates struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Entries       float64                `protobuf:"fixed64,1,opt,name=entries,proto3" json:"entries,omitempty"` // applied
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterRates) Reset() {
+	*x = ClusterRates{}
+	mi := &file_millrace_v1_cluster_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterRates) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterRates) ProtoMessage() {}
+
+func (x *ClusterRates) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_cluster_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterRates.ProtoReflect.Descriptor instead.
+func (*ClusterRates) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ClusterRates) GetEntries() float64 {
+	if x != nil {
+		return x.Entries
+	}
+	return 0
+}
+
+// ClusterPartition is a partition of a namespace.
+type ClusterPartition struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Tenant        string                 `protobuf:"bytes,1,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Partition     uint32                 `protobuf:"varint,3,opt,name=partition,proto3" json:"partition,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterPartition) Reset() {
+	*x = ClusterPartition{}
+	mi := &file_millrace_v1_cluster_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterPartition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterPartition) ProtoMessage() {}
+
+func (x *ClusterPartition) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_cluster_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterPartition.ProtoReflect.Descriptor instead.
+func (*ClusterPartition) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ClusterPartition) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *ClusterPartition) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *ClusterPartition) GetPartition() uint32 {
+	if x != nil {
+		return x.Partition
+	}
+	return 0
+}
+
 // MemberJob is a change of membership.
 type MemberJob struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -560,7 +1007,7 @@ type MemberJob struct {
 
 func (x *MemberJob) Reset() {
 	*x = MemberJob{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[5]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -572,7 +1019,7 @@ func (x *MemberJob) String() string {
 func (*MemberJob) ProtoMessage() {}
 
 func (x *MemberJob) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[5]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -585,7 +1032,7 @@ func (x *MemberJob) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MemberJob.ProtoReflect.Descriptor instead.
 func (*MemberJob) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{5}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *MemberJob) GetId() uint64 {
@@ -646,7 +1093,7 @@ type ChangeMembersRequest struct {
 
 func (x *ChangeMembersRequest) Reset() {
 	*x = ChangeMembersRequest{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[6]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -658,7 +1105,7 @@ func (x *ChangeMembersRequest) String() string {
 func (*ChangeMembersRequest) ProtoMessage() {}
 
 func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[6]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -671,7 +1118,7 @@ func (x *ChangeMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersRequest.ProtoReflect.Descriptor instead.
 func (*ChangeMembersRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ChangeMembersRequest) GetVerb() MemberVerb {
@@ -742,7 +1189,7 @@ type ChangeMembersResponse struct {
 
 func (x *ChangeMembersResponse) Reset() {
 	*x = ChangeMembersResponse{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[7]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +1201,7 @@ func (x *ChangeMembersResponse) String() string {
 func (*ChangeMembersResponse) ProtoMessage() {}
 
 func (x *ChangeMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[7]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +1214,7 @@ func (x *ChangeMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeMembersResponse.ProtoReflect.Descriptor instead.
 func (*ChangeMembersResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ChangeMembersResponse) GetVersion() uint64 {
@@ -814,7 +1261,7 @@ type ClusterMember struct {
 
 func (x *ClusterMember) Reset() {
 	*x = ClusterMember{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[8]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +1273,7 @@ func (x *ClusterMember) String() string {
 func (*ClusterMember) ProtoMessage() {}
 
 func (x *ClusterMember) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[8]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +1286,7 @@ func (x *ClusterMember) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterMember.ProtoReflect.Descriptor instead.
 func (*ClusterMember) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClusterMember) GetReplica() uint64 {
@@ -908,7 +1355,7 @@ type TransferShardRequest struct {
 
 func (x *TransferShardRequest) Reset() {
 	*x = TransferShardRequest{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[9]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1367,7 @@ func (x *TransferShardRequest) String() string {
 func (*TransferShardRequest) ProtoMessage() {}
 
 func (x *TransferShardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[9]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1380,7 @@ func (x *TransferShardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferShardRequest.ProtoReflect.Descriptor instead.
 func (*TransferShardRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TransferShardRequest) GetShard() uint32 {
@@ -960,7 +1407,7 @@ type TransferShardResponse struct {
 
 func (x *TransferShardResponse) Reset() {
 	*x = TransferShardResponse{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[10]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1419,7 @@ func (x *TransferShardResponse) String() string {
 func (*TransferShardResponse) ProtoMessage() {}
 
 func (x *TransferShardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[10]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1432,7 @@ func (x *TransferShardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TransferShardResponse.ProtoReflect.Descriptor instead.
 func (*TransferShardResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TransferShardResponse) GetShard() uint32 {
@@ -1010,7 +1457,7 @@ type BalanceShardsRequest struct {
 
 func (x *BalanceShardsRequest) Reset() {
 	*x = BalanceShardsRequest{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[11]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1469,7 @@ func (x *BalanceShardsRequest) String() string {
 func (*BalanceShardsRequest) ProtoMessage() {}
 
 func (x *BalanceShardsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[11]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1482,7 @@ func (x *BalanceShardsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BalanceShardsRequest.ProtoReflect.Descriptor instead.
 func (*BalanceShardsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 type BalanceShardsResponse struct {
@@ -1047,7 +1494,7 @@ type BalanceShardsResponse struct {
 
 func (x *BalanceShardsResponse) Reset() {
 	*x = BalanceShardsResponse{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[12]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1059,7 +1506,7 @@ func (x *BalanceShardsResponse) String() string {
 func (*BalanceShardsResponse) ProtoMessage() {}
 
 func (x *BalanceShardsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[12]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1072,7 +1519,7 @@ func (x *BalanceShardsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BalanceShardsResponse.ProtoReflect.Descriptor instead.
 func (*BalanceShardsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *BalanceShardsResponse) GetBefore() *ClusterStatusResponse {
@@ -1090,7 +1537,7 @@ type FinalizeFormatRequest struct {
 
 func (x *FinalizeFormatRequest) Reset() {
 	*x = FinalizeFormatRequest{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[13]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1549,7 @@ func (x *FinalizeFormatRequest) String() string {
 func (*FinalizeFormatRequest) ProtoMessage() {}
 
 func (x *FinalizeFormatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[13]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1562,7 @@ func (x *FinalizeFormatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeFormatRequest.ProtoReflect.Descriptor instead.
 func (*FinalizeFormatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{19}
 }
 
 type FinalizeFormatResponse struct {
@@ -1128,7 +1575,7 @@ type FinalizeFormatResponse struct {
 
 func (x *FinalizeFormatResponse) Reset() {
 	*x = FinalizeFormatResponse{}
-	mi := &file_millrace_v1_cluster_proto_msgTypes[14]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1140,7 +1587,7 @@ func (x *FinalizeFormatResponse) String() string {
 func (*FinalizeFormatResponse) ProtoMessage() {}
 
 func (x *FinalizeFormatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_cluster_proto_msgTypes[14]
+	mi := &file_millrace_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1153,7 +1600,7 @@ func (x *FinalizeFormatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinalizeFormatResponse.ProtoReflect.Descriptor instead.
 func (*FinalizeFormatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FinalizeFormatResponse) GetFormat() uint32 {
@@ -1174,8 +1621,8 @@ var File_millrace_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_millrace_v1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x19millrace/v1/cluster.proto\x12\vmillrace.v1\x1a\x1bmillrace/rest/options.proto\"\x16\n" +
-	"\x14ClusterStatusRequest\"\x95\x02\n" +
+	"\x19millrace/v1/cluster.proto\x12\vmillrace.v1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1bmillrace/rest/options.proto\x1a\x1amillrace/v1/overview.proto\"\x16\n" +
+	"\x14ClusterStatusRequest\"\xf8\x02\n" +
 	"\x15ClusterStatusResponse\x12%\n" +
 	"\n" +
 	"cluster_id\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\tclusterId\x12\x14\n" +
@@ -1184,7 +1631,9 @@ const file_millrace_v1_cluster_proto_rawDesc = "" +
 	"\x06shards\x18\x04 \x03(\v2\x19.millrace.v1.ClusterShardR\x06shards\x12\x16\n" +
 	"\x06format\x18\x05 \x01(\rR\x06format\x12(\n" +
 	"\x03job\x18\x06 \x01(\v2\x16.millrace.v1.MemberJobR\x03job\x12\x1a\n" +
-	"\bwarnings\x18\a \x03(\tR\bwarnings\"\xe9\x03\n" +
+	"\bwarnings\x18\a \x03(\tR\bwarnings\x12.\n" +
+	"\x05links\x18\b \x03(\v2\x18.millrace.v1.ClusterLinkR\x05links\x121\n" +
+	"\aif_lost\x18\t \x03(\v2\x18.millrace.v1.ClusterLossR\x06ifLost\"\x9f\x06\n" +
 	"\vClusterNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x1a\n" +
 	"\x04name\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x04name\x12 \n" +
@@ -1202,7 +1651,17 @@ const file_millrace_v1_cluster_proto_rawDesc = "" +
 	"\aunready\x18\r \x01(\tB\x06ʵ\x1c\x028\x01R\aunready\x12\x14\n" +
 	"\x05leads\x18\x0e \x03(\rR\x05leads\x12\x10\n" +
 	"\x03lag\x18\x0f \x01(\x04R\x03lag\x127\n" +
-	"\breplicas\x18\x10 \x03(\v2\x1b.millrace.v1.ClusterReplicaR\breplicas\"\xb2\x01\n" +
+	"\breplicas\x18\x10 \x03(\v2\x1b.millrace.v1.ClusterReplicaR\breplicas\x12,\n" +
+	"\x04disk\x18\x11 \x01(\v2\x18.millrace.v1.ClusterDiskR\x04disk\x121\n" +
+	"\bfsync_us\x18\x12 \x01(\v2\x16.millrace.v1.SyncTimesR\afsyncUs\x122\n" +
+	"\x06memory\x18\x13 \x01(\v2\x1a.millrace.v1.ClusterMemoryR\x06memory\x12<\n" +
+	"\fcert_ends_at\x18\x14 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"certEndsAt\x129\n" +
+	"\n" +
+	"started_at\x18\x15 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12&\n" +
+	"\n" +
+	"durability\x18\x16 \x01(\tB\x06ʵ\x1c\x028\x01R\n" +
+	"durability\"\xcc\x01\n" +
 	"\x0eClusterReplica\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\x12\x14\n" +
@@ -1210,12 +1669,40 @@ const file_millrace_v1_cluster_proto_rawDesc = "" +
 	"\x04term\x18\x04 \x01(\x04R\x04term\x12\x1c\n" +
 	"\tcommitted\x18\x05 \x01(\x04R\tcommitted\x12\x18\n" +
 	"\aapplied\x18\x06 \x01(\x04R\aapplied\x12\x10\n" +
-	"\x03lag\x18\a \x01(\x04R\x03lag\"n\n" +
+	"\x03lag\x18\a \x01(\x04R\x03lag\x12\x18\n" +
+	"\adurable\x18\b \x01(\x04R\adurable\"c\n" +
+	"\vClusterDisk\x12\x12\n" +
+	"\x04size\x18\x01 \x01(\x04R\x04size\x12\x12\n" +
+	"\x04free\x18\x02 \x01(\x04R\x04free\x12\x18\n" +
+	"\areserve\x18\x03 \x01(\x04R\areserve\x12\x12\n" +
+	"\x04full\x18\x04 \x01(\bR\x04full\"9\n" +
+	"\rClusterMemory\x12\x12\n" +
+	"\x04used\x18\x01 \x01(\x04R\x04used\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x04R\x05limit\"f\n" +
+	"\vClusterLink\x12\x12\n" +
+	"\x04from\x18\x01 \x01(\x04R\x04from\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\x04R\x02to\x12\x1c\n" +
+	"\tconnected\x18\x03 \x01(\bR\tconnected\x12\x15\n" +
+	"\x06rtt_us\x18\x04 \x01(\x04R\x05rttUs\"9\n" +
+	"\vClusterLoss\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\x04R\x04node\x12\x16\n" +
+	"\x06shards\x18\x02 \x03(\rR\x06shards\"\x87\x02\n" +
 	"\fClusterShard\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\x04R\x06leader\x12\x12\n" +
 	"\x04term\x18\x03 \x01(\x04R\x04term\x12\x1c\n" +
-	"\tcommitted\x18\x04 \x01(\x04R\tcommitted\"\x99\x01\n" +
+	"\tcommitted\x18\x04 \x01(\x04R\tcommitted\x12=\n" +
+	"\n" +
+	"partitions\x18\x05 \x03(\v2\x1d.millrace.v1.ClusterPartitionR\n" +
+	"partitions\x12'\n" +
+	"\x0fpartition_count\x18\x06 \x01(\x04R\x0epartitionCount\x12/\n" +
+	"\x05rates\x18\a \x01(\v2\x19.millrace.v1.ClusterRatesR\x05rates\"(\n" +
+	"\fClusterRates\x12\x18\n" +
+	"\aentries\x18\x01 \x01(\x01R\aentries\"f\n" +
+	"\x10ClusterPartition\x12\x16\n" +
+	"\x06tenant\x18\x01 \x01(\tR\x06tenant\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x1c\n" +
+	"\tpartition\x18\x03 \x01(\rR\tpartition\"\x99\x01\n" +
 	"\tMemberJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x14\n" +
@@ -1292,49 +1779,66 @@ func file_millrace_v1_cluster_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_cluster_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_millrace_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_millrace_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_millrace_v1_cluster_proto_goTypes = []any{
 	(MemberVerb)(0),                // 0: millrace.v1.MemberVerb
 	(*ClusterStatusRequest)(nil),   // 1: millrace.v1.ClusterStatusRequest
 	(*ClusterStatusResponse)(nil),  // 2: millrace.v1.ClusterStatusResponse
 	(*ClusterNode)(nil),            // 3: millrace.v1.ClusterNode
 	(*ClusterReplica)(nil),         // 4: millrace.v1.ClusterReplica
-	(*ClusterShard)(nil),           // 5: millrace.v1.ClusterShard
-	(*MemberJob)(nil),              // 6: millrace.v1.MemberJob
-	(*ChangeMembersRequest)(nil),   // 7: millrace.v1.ChangeMembersRequest
-	(*ChangeMembersResponse)(nil),  // 8: millrace.v1.ChangeMembersResponse
-	(*ClusterMember)(nil),          // 9: millrace.v1.ClusterMember
-	(*TransferShardRequest)(nil),   // 10: millrace.v1.TransferShardRequest
-	(*TransferShardResponse)(nil),  // 11: millrace.v1.TransferShardResponse
-	(*BalanceShardsRequest)(nil),   // 12: millrace.v1.BalanceShardsRequest
-	(*BalanceShardsResponse)(nil),  // 13: millrace.v1.BalanceShardsResponse
-	(*FinalizeFormatRequest)(nil),  // 14: millrace.v1.FinalizeFormatRequest
-	(*FinalizeFormatResponse)(nil), // 15: millrace.v1.FinalizeFormatResponse
+	(*ClusterDisk)(nil),            // 5: millrace.v1.ClusterDisk
+	(*ClusterMemory)(nil),          // 6: millrace.v1.ClusterMemory
+	(*ClusterLink)(nil),            // 7: millrace.v1.ClusterLink
+	(*ClusterLoss)(nil),            // 8: millrace.v1.ClusterLoss
+	(*ClusterShard)(nil),           // 9: millrace.v1.ClusterShard
+	(*ClusterRates)(nil),           // 10: millrace.v1.ClusterRates
+	(*ClusterPartition)(nil),       // 11: millrace.v1.ClusterPartition
+	(*MemberJob)(nil),              // 12: millrace.v1.MemberJob
+	(*ChangeMembersRequest)(nil),   // 13: millrace.v1.ChangeMembersRequest
+	(*ChangeMembersResponse)(nil),  // 14: millrace.v1.ChangeMembersResponse
+	(*ClusterMember)(nil),          // 15: millrace.v1.ClusterMember
+	(*TransferShardRequest)(nil),   // 16: millrace.v1.TransferShardRequest
+	(*TransferShardResponse)(nil),  // 17: millrace.v1.TransferShardResponse
+	(*BalanceShardsRequest)(nil),   // 18: millrace.v1.BalanceShardsRequest
+	(*BalanceShardsResponse)(nil),  // 19: millrace.v1.BalanceShardsResponse
+	(*FinalizeFormatRequest)(nil),  // 20: millrace.v1.FinalizeFormatRequest
+	(*FinalizeFormatResponse)(nil), // 21: millrace.v1.FinalizeFormatResponse
+	(*SyncTimes)(nil),              // 22: millrace.v1.SyncTimes
+	(*timestamppb.Timestamp)(nil),  // 23: google.protobuf.Timestamp
 }
 var file_millrace_v1_cluster_proto_depIdxs = []int32{
 	3,  // 0: millrace.v1.ClusterStatusResponse.nodes:type_name -> millrace.v1.ClusterNode
-	5,  // 1: millrace.v1.ClusterStatusResponse.shards:type_name -> millrace.v1.ClusterShard
-	6,  // 2: millrace.v1.ClusterStatusResponse.job:type_name -> millrace.v1.MemberJob
-	4,  // 3: millrace.v1.ClusterNode.replicas:type_name -> millrace.v1.ClusterReplica
-	0,  // 4: millrace.v1.ChangeMembersRequest.verb:type_name -> millrace.v1.MemberVerb
-	9,  // 5: millrace.v1.ChangeMembersResponse.members:type_name -> millrace.v1.ClusterMember
-	6,  // 6: millrace.v1.ChangeMembersResponse.job:type_name -> millrace.v1.MemberJob
-	2,  // 7: millrace.v1.BalanceShardsResponse.before:type_name -> millrace.v1.ClusterStatusResponse
-	1,  // 8: millrace.v1.ClusterService.Status:input_type -> millrace.v1.ClusterStatusRequest
-	7,  // 9: millrace.v1.ClusterService.ChangeMembers:input_type -> millrace.v1.ChangeMembersRequest
-	10, // 10: millrace.v1.ClusterService.TransferShard:input_type -> millrace.v1.TransferShardRequest
-	12, // 11: millrace.v1.ClusterService.BalanceShards:input_type -> millrace.v1.BalanceShardsRequest
-	14, // 12: millrace.v1.ClusterService.FinalizeFormat:input_type -> millrace.v1.FinalizeFormatRequest
-	2,  // 13: millrace.v1.ClusterService.Status:output_type -> millrace.v1.ClusterStatusResponse
-	8,  // 14: millrace.v1.ClusterService.ChangeMembers:output_type -> millrace.v1.ChangeMembersResponse
-	11, // 15: millrace.v1.ClusterService.TransferShard:output_type -> millrace.v1.TransferShardResponse
-	13, // 16: millrace.v1.ClusterService.BalanceShards:output_type -> millrace.v1.BalanceShardsResponse
-	15, // 17: millrace.v1.ClusterService.FinalizeFormat:output_type -> millrace.v1.FinalizeFormatResponse
-	13, // [13:18] is the sub-list for method output_type
-	8,  // [8:13] is the sub-list for method input_type
-	8,  // [8:8] is the sub-list for extension type_name
-	8,  // [8:8] is the sub-list for extension extendee
-	0,  // [0:8] is the sub-list for field type_name
+	9,  // 1: millrace.v1.ClusterStatusResponse.shards:type_name -> millrace.v1.ClusterShard
+	12, // 2: millrace.v1.ClusterStatusResponse.job:type_name -> millrace.v1.MemberJob
+	7,  // 3: millrace.v1.ClusterStatusResponse.links:type_name -> millrace.v1.ClusterLink
+	8,  // 4: millrace.v1.ClusterStatusResponse.if_lost:type_name -> millrace.v1.ClusterLoss
+	4,  // 5: millrace.v1.ClusterNode.replicas:type_name -> millrace.v1.ClusterReplica
+	5,  // 6: millrace.v1.ClusterNode.disk:type_name -> millrace.v1.ClusterDisk
+	22, // 7: millrace.v1.ClusterNode.fsync_us:type_name -> millrace.v1.SyncTimes
+	6,  // 8: millrace.v1.ClusterNode.memory:type_name -> millrace.v1.ClusterMemory
+	23, // 9: millrace.v1.ClusterNode.cert_ends_at:type_name -> google.protobuf.Timestamp
+	23, // 10: millrace.v1.ClusterNode.started_at:type_name -> google.protobuf.Timestamp
+	11, // 11: millrace.v1.ClusterShard.partitions:type_name -> millrace.v1.ClusterPartition
+	10, // 12: millrace.v1.ClusterShard.rates:type_name -> millrace.v1.ClusterRates
+	0,  // 13: millrace.v1.ChangeMembersRequest.verb:type_name -> millrace.v1.MemberVerb
+	15, // 14: millrace.v1.ChangeMembersResponse.members:type_name -> millrace.v1.ClusterMember
+	12, // 15: millrace.v1.ChangeMembersResponse.job:type_name -> millrace.v1.MemberJob
+	2,  // 16: millrace.v1.BalanceShardsResponse.before:type_name -> millrace.v1.ClusterStatusResponse
+	1,  // 17: millrace.v1.ClusterService.Status:input_type -> millrace.v1.ClusterStatusRequest
+	13, // 18: millrace.v1.ClusterService.ChangeMembers:input_type -> millrace.v1.ChangeMembersRequest
+	16, // 19: millrace.v1.ClusterService.TransferShard:input_type -> millrace.v1.TransferShardRequest
+	18, // 20: millrace.v1.ClusterService.BalanceShards:input_type -> millrace.v1.BalanceShardsRequest
+	20, // 21: millrace.v1.ClusterService.FinalizeFormat:input_type -> millrace.v1.FinalizeFormatRequest
+	2,  // 22: millrace.v1.ClusterService.Status:output_type -> millrace.v1.ClusterStatusResponse
+	14, // 23: millrace.v1.ClusterService.ChangeMembers:output_type -> millrace.v1.ChangeMembersResponse
+	17, // 24: millrace.v1.ClusterService.TransferShard:output_type -> millrace.v1.TransferShardResponse
+	19, // 25: millrace.v1.ClusterService.BalanceShards:output_type -> millrace.v1.BalanceShardsResponse
+	21, // 26: millrace.v1.ClusterService.FinalizeFormat:output_type -> millrace.v1.FinalizeFormatResponse
+	22, // [22:27] is the sub-list for method output_type
+	17, // [17:22] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_cluster_proto_init() }
@@ -1342,13 +1846,14 @@ func file_millrace_v1_cluster_proto_init() {
 	if File_millrace_v1_cluster_proto != nil {
 		return
 	}
+	file_millrace_v1_overview_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_cluster_proto_rawDesc), len(file_millrace_v1_cluster_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

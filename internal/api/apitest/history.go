@@ -15,3 +15,24 @@ func (n *Node) QueueRates(_ core.TenantID, _ core.NamespaceID, queue string) (hi
 	}
 	return r, []uint32{uint32(30 * r.Completed)}, true
 }
+
+// Recent tells what a test has set.
+func (n *Node) Recent(_ core.TenantID, _ core.NamespaceID, queue string) (history.Recent, bool) {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	r, ok := n.QueueDid[queue]
+	return r, ok
+}
+
+// History tells what a test has set: the series of every queue.
+func (n *Node) History(k history.Key, _ bool) ([]history.Line, bool) {
+	n.reach(core.Partition{Tenant: k.Tenant, Namespace: k.Namespace})
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	return n.Lines, n.Lines != nil
+}
+
+// NodeAt knows this node alone, whose number is 1.
+func (n *Node) NodeAt(node uint64) (address string, here, known bool) {
+	return "", node == 1, node == 1
+}

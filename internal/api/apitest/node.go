@@ -74,7 +74,10 @@ type Node struct {
 	Settles     chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
 	Mail        core.QueueStats  // of mail; default: one of a configuration of its own
 
-	QueueHas map[string]history.Rates // rates of queues; default: none are known
+	QueueHas map[string]history.Rates  // rates of queues; default: none are known
+	QueueDid map[string]history.Recent // what queues did lately; default: nothing is known
+	Lines    []history.Line            // the series of every queue; nil: there are none
+	Listed   []core.QueueStats         // queues that are listed, by name; nil: five without tasks
 }
 
 // NewNode returns a node without namespaces.

@@ -131,9 +131,13 @@ func (n *Node) Queue(_ context.Context, p core.Partition, name string, _ core.Re
 func (n *Node) Queues(_ context.Context, p core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
 	n.step()
 	n.reach(p)
-	for i := range 5 {
-		if name := fmt.Sprintf("q%d", i); name > after && len(out) < limit {
-			out = append(out, core.QueueStats{Queue: name})
+	list := n.Listed
+	for i := 0; n.Listed == nil && i < 5; i++ {
+		list = append(list, core.QueueStats{Queue: fmt.Sprintf("q%d", i)})
+	}
+	for i := range list {
+		if list[i].Queue > after && len(out) < limit {
+			out = append(out, list[i])
 		}
 	}
 	return out, core.At{}, nil

@@ -201,6 +201,9 @@ func (m *Machine) Partitions() []core.Partition {
 	return out
 }
 
+// CountPartitions counts the partitions that the machine knows.
+func (m *Machine) CountPartitions() int { return len(m.sorted) }
+
 // touch notes that the entry at hand changes part.
 func (m *Machine) touch(part *partition) {
 	if !part.touched {

@@ -1298,6 +1298,17 @@ var routes = map[string][]route{
 			query: []parameter{{"queue", "queue", nil}, {"kind", "kind", nil}, {"span", "span", nil}},
 		},
 	},
+	"/millrace.v1.OverviewService/Get": {
+		{
+			verb: "GET", path: []string{"/v1/overview"},
+		},
+	},
+	"/millrace.v1.OverviewService/History": {
+		{
+			verb: "GET", path: []string{"/v1/history"},
+			query: []parameter{{"queue", "queue", nil}, {"node", "node", nil}, {"series", "series", nil}, {"span", "span", nil}},
+		},
+	},
 	"/millrace.v1.WorkerService/List": {
 		{
 			verb: "GET", path: []string{"/v1/workers"},
