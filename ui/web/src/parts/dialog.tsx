@@ -60,6 +60,7 @@ interface ConfirmProps {
 	children?: ReactNode;
 	/** What keeps the button disabled. */
 	blocked?: boolean;
+	wide?: boolean;
 	onClose: () => void;
 	/** Does it. The dialog closes when it is done, and shows an error of it. */
 	onConfirm: (reason: string) => Promise<unknown>;
@@ -87,7 +88,7 @@ export function Confirm(props: ConfirmProps) {
 		}
 	};
 	return (
-		<Dialog title={props.title} onClose={props.onClose}>
+		<Dialog title={props.title} onClose={props.onClose} wide={props.wide ?? false}>
 			<form
 				onSubmit={(e) => {
 					e.preventDefault();

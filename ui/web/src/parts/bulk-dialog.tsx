@@ -1,0 +1,233 @@
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
+import { useRef, useState } from "react";
+import { useAct } from "../act";
+import { api, call, type Schemas } from "../api/client";
+import { asApiError } from "../api/errors";
+import { count, span } from "../format";
+import { useNamespace } from "../namespace";
+import { serverNow } from "../now";
+import { Button, Failed, Id, Loading, State, When } from "./basic";
+import { type BulkAction, filterText, newJobId, type TaskFilter, verbs } from "./bulk";
+import { Confirm, Dialog } from "./dialog";
+import { JobProgress, JobState, useJob } from "./job-progress";
+
+export type { BulkAction, TaskFilter } from "./bulk";
+
+interface Props {
+	action: BulkAction;
+	/** Tasks that it is about. A redrive adds the state dead. */
+	filter: TaskFilter;
+	/** What it says above, such as "Redrive mail". */
+	title: string;
+	onClose: () => void;
+}
+
+const firstRate = 1000;
+
+/**
+ * BulkDialog does something to all tasks of a filter: the server counts them without changing one, their number is typed, and a job of the
+ * server goes over them, which the dialog follows.
+ */
+export function BulkDialog({ action, filter, title, onClose }: Props) {
+	const verb = verbs[action];
+	const ns = useNamespace();
+	const queries = useQueryClient();
+	const [id] = useState(() => newJobId(serverNow()));
+	const [perSecond, setPerSecond] = useState(String(firstRate));
+	const [force, setForce] = useState(false);
+	const [priority, setPriority] = useState(5);
+	const [begun, setBegun] = useState(false);
+	const started = useRef(false);
+	const tasks: TaskFilter = action === "redrive" ? { ...filter, state: "dead" } : filter;
+	const body = { action: verb.action, filter: tasks, ...(action === "reprioritise" ? { priority } : {}) };
+	const dry = useQuery({
+		queryKey: [ns, "bulk dry run", id],
+		queryFn: () => call(api.POST("/v1/bulk", { body: { ...body, dry_run: true } })),
+		retry: false,
+		staleTime: Number.POSITIVE_INFINITY,
+		refetchOnWindowFocus: false,
+	});
+	if (begun) return <Follow id={id} title={title} onClose={onClose} />;
+	const found = dry.data?.found;
+	const n = found?.count ?? 0;
+	const r = Number(perSecond);
+	const rateOk = Number.isInteger(r) && r >= 1 && r <= 1_000_000;
+	return (
+		<Confirm
+			wide
+			title={title}
+			verb={verb.name}
+			needs={verb.needs}
+			what={
+				<>
+					<p>{verb.what}</p>
+					<p className="mono wrap">{filterText(tasks) || "all tasks of the namespace"}</p>
+				</>
+			}
+			lost={verb.lost}
+			reason
+			type={n > 0 ? count(n) : undefined}
+			blocked={!found || n === 0 || !rateOk}
+			onConfirm={async (reason) => {
+				await call(api.POST("/v1/bulk", { body: { ...body, id, rate: r, reason, ...(force ? { force } : {}) } }));
+				started.current = true;
+			}}
+			onClose={() => {
+				if (!started.current) return onClose();
+				setBegun(true);
+				queries.invalidateQueries();
+			}}
+		>
+			{dry.error ? (
+				<Failed error={asApiError(dry.error)} retry={() => dry.refetch()} what="The dry run" />
+			) : found ? (
+				<>
+					<p aria-live="polite">
+						<strong>
+							{n === 0
+								? "No task matches."
+								: `${count(n)}${found.exact ? "" : "+"} ${n === 1 ? "task matches" : "tasks match"}`}
+						</strong>
+						{n === 0
+							? null
+							: found.exact
+								? " (exact)"
+								: " (looking took too long: there may be more, and the job does them too)"}
+						{found.oldest && found.newest && n > 0 ? (
+							<>
+								, created from <When at={found.oldest} /> to <When at={found.newest} />
+							</>
+						) : null}
+					</p>
+					<Sample tasks={found.sample ?? []} all={n} />
+				</>
+			) : (
+				<Loading what="the dry run" />
+			)}
+			<div className="field-row">
+				<label className="field">
+					<span>
+						Tasks a second
+						{rateOk && n > 0 ? <span className="dim"> · about {span(Math.max(1000, (n / r) * 1000))}</span> : null}
+					</span>
+					<input
+						type="number"
+						min={1}
+						max={1_000_000}
+						value={perSecond}
+						aria-invalid={!rateOk}
+						onChange={(e) => setPerSecond(e.target.value)}
+					/>
+				</label>
+				{action === "reprioritise" ? (
+					<label className="field">
+						Priority, 9 first
+						<input
+							type="number"
+							min={0}
+							max={9}
+							value={priority}
+							onChange={(e) => setPriority(Math.max(0, Math.min(9, Number(e.target.value) || 0)))}
+						/>
+					</label>
+				) : null}
+				{action === "cancel" ? (
+					<label className="check">
+						<input type="checkbox" checked={force} onChange={(e) => setForce(e.target.checked)} />
+						take running tasks from their workers at once
+					</label>
+				) : null}
+			</div>
+		</Confirm>
+	);
+}
+
+/** Sample shows some of the tasks that were found. */
+function Sample({ tasks, all }: { tasks: Schemas["Task"][]; all: number }) {
+	const ns = useNamespace();
+	if (tasks.length === 0) return null;
+	return (
+		<details>
+			<summary>{tasks.length < all ? `${tasks.length} of them` : "Which"}</summary>
+			<div className="scroll">
+				<table className="small">
+					<thead>
+						<tr>
+							<th scope="col">id</th>
+							<th scope="col">queue</th>
+							<th scope="col">kind</th>
+							<th scope="col">state</th>
+							<th scope="col">error</th>
+						</tr>
+					</thead>
+					<tbody>
+						{tasks.map((t) => (
+							<tr key={t.id}>
+								<th scope="row">
+									<Link to="/$ns/tasks/$id" params={{ ns, id: t.id ?? "" }} target="_blank">
+										<Id id={t.id} />
+									</Link>
+								</th>
+								<td>{t.queue}</td>
+								<td>{t.kind}</td>
+								<td>
+									<State state={t.state} />
+								</td>
+								<td className="wrap">{[t.error?.code, t.error?.message?.slice(0, 120)].filter(Boolean).join(" ")}</td>
+							</tr>
+						))}
+					</tbody>
+				</table>
+			</div>
+		</details>
+	);
+}
+
+/** Follow shows a job that was begun, until the dialog is closed: the job goes on by itself. */
+function Follow({ id, title, onClose }: { id: string; title: string; onClose: () => void }) {
+	const ns = useNamespace();
+	const { job, error, retry } = useJob(id);
+	return (
+		<Dialog title={title} onClose={onClose} wide>
+			{job ? (
+				<>
+					<p aria-live="polite">
+						Job <Id id={job.id} /> <JobState job={job} />
+					</p>
+					<JobProgress job={job} />
+				</>
+			) : error ? (
+				<Failed error={asApiError(error)} retry={() => retry()} what="The job" />
+			) : (
+				<Loading what="the job" />
+			)}
+			<footer>
+				<span className="dim">
+					It goes on when this is closed.{" "}
+					<Link to="/$ns/bulk/$id" params={{ ns, id }} onClick={onClose}>
+						Its page
+					</Link>{" "}
+					can be sent to others.
+				</span>
+				{job?.state === "running" ? <CancelJob id={id} /> : null}
+				<Button kind="main" onClick={onClose} autoFocus>
+					Close
+				</Button>
+			</footer>
+		</Dialog>
+	);
+}
+
+/** CancelJob ends a job before its end. */
+export function CancelJob({ id }: { id: string }) {
+	const [cancel, busy] = useAct({
+		name: () => "Cancel the job",
+		run: () => call(api.POST("/v1/bulk/{id}:cancel", { params: { path: { id } } })),
+	});
+	return (
+		<Button needs="task:operate|admin" disabled={busy} onClick={() => cancel(undefined)}>
+			Cancel the job
+		</Button>
+	);
+}
