@@ -32,6 +32,8 @@ test("a row is named by its id, its queue or its name", () => {
 	expect(rowId({ id: "1", queue: "q" })).toBe("1");
 	expect(rowId({ queue: "q" })).toBe("q");
 	expect(rowId({})).toBe("");
+	expect(rowId({ id: "w", host: "a" }, "workers")).toBe("w\na");
+	expect(rowId({ id: "w" }, "workers")).toBe("w\n");
 });
 
 test("events are cut wherever the stream was cut", () => {

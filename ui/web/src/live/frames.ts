@@ -21,7 +21,9 @@ export interface Topic {
 }
 
 /** rowId returns the name of a row within its topic. */
-export function rowId(row: Record<string, unknown>): string {
+export function rowId(row: Record<string, unknown>, topic = ""): string {
+	// Workers of several hosts may call themselves the same.
+	if (topic === "workers") return `${row["id"]}\n${row["host"] ?? ""}`;
 	for (const key of ["id", "queue", "name", "kind"]) {
 		const v = row[key];
 		if (typeof v === "string") return v;
@@ -33,7 +35,7 @@ export function rowId(row: Record<string, unknown>): string {
 export function fold(known: Topic | undefined, frame: Frame): Topic | undefined {
 	if (!known && !frame.whole) return undefined; // changes to rows that this tab never saw
 	const rows = new Map(frame.whole ? [] : known?.rows);
-	for (const row of frame.rows) rows.set(rowId(row), row);
+	for (const row of frame.rows) rows.set(rowId(row, frame.topic), row);
 	for (const id of frame.gone ?? []) rows.delete(id);
 	return { stamp: frame.stamp, at: frame.at ?? [], partial: frame.partial ?? false, rows };
 }

@@ -8,7 +8,7 @@ import { count, span } from "../format";
 import { useNamespace } from "../namespace";
 import { serverNow } from "../now";
 import { Button, Failed, Id, Loading, State, When } from "./basic";
-import { type BulkAction, filterText, newJobId, type TaskFilter, verbs } from "./bulk";
+import { type BulkAction, type BulkCount, filterText, newJobId, sumCounts, type TaskFilter, verbs } from "./bulk";
 import { Confirm, Dialog } from "./dialog";
 import { JobProgress, JobState, useJob } from "./job-progress";
 
@@ -16,8 +16,8 @@ export type { BulkAction, TaskFilter } from "./bulk";
 
 interface Props {
 	action: BulkAction;
-	/** Tasks that it is about. A redrive adds the state dead. */
-	filter: TaskFilter;
+	/** Tasks that it is about, in one job a filter. A redrive adds the state dead. */
+	filter: TaskFilter | TaskFilter[];
 	/** What it says above, such as "Redrive mail". */
 	title: string;
 	onClose: () => void;
@@ -33,23 +33,32 @@ export function BulkDialog({ action, filter, title, onClose }: Props) {
 	const verb = verbs[action];
 	const ns = useNamespace();
 	const queries = useQueryClient();
-	const [id] = useState(() => newJobId(serverNow()));
+	const [filters] = useState(() =>
+		[filter].flat().map((f) => (action === "redrive" ? { ...f, state: "dead" as const } : f)),
+	);
+	const [ids] = useState(() => filters.map(() => newJobId(serverNow())));
 	const [perSecond, setPerSecond] = useState(String(firstRate));
 	const [force, setForce] = useState(false);
 	const [priority, setPriority] = useState(5);
 	const [begun, setBegun] = useState(false);
 	const started = useRef(false);
-	const tasks: TaskFilter = action === "redrive" ? { ...filter, state: "dead" } : filter;
-	const body = { action: verb.action, filter: tasks, ...(action === "reprioritise" ? { priority } : {}) };
+	const body = { action: verb.action, ...(action === "reprioritise" ? { priority } : {}) };
 	const dry = useQuery({
-		queryKey: [ns, "bulk dry run", id],
-		queryFn: () => call(api.POST("/v1/bulk", { body: { ...body, dry_run: true } })),
+		queryKey: [ns, "bulk dry run", ids[0]],
+		queryFn: async () => {
+			const counts: BulkCount[] = [];
+			for (const tasks of filters) {
+				const { found } = await call(api.POST("/v1/bulk", { body: { ...body, filter: tasks, dry_run: true } }));
+				if (found) counts.push(found);
+			}
+			return sumCounts(counts);
+		},
 		retry: false,
 		staleTime: Number.POSITIVE_INFINITY,
 		refetchOnWindowFocus: false,
 	});
-	if (begun) return <Follow id={id} title={title} onClose={onClose} />;
-	const found = dry.data?.found;
+	if (begun) return <Follow ids={ids} title={title} onClose={onClose} />;
+	const found = dry.data;
 	const n = found?.count ?? 0;
 	const r = Number(perSecond);
 	const rateOk = Number.isInteger(r) && r >= 1 && r <= 1_000_000;
@@ -62,7 +71,11 @@ export function BulkDialog({ action, filter, title, onClose }: Props) {
 			what={
 				<>
 					<p>{verb.what}</p>
-					<p className="mono wrap">{filterText(tasks) || "all tasks of the namespace"}</p>
+					{filters.map((f) => (
+						<p key={filterText(f)} className="mono wrap">
+							{filterText(f) || "all tasks of the namespace"}
+						</p>
+					))}
 				</>
 			}
 			lost={verb.lost}
@@ -70,7 +83,12 @@ export function BulkDialog({ action, filter, title, onClose }: Props) {
 			type={n > 0 ? count(n) : undefined}
 			blocked={!found || n === 0 || !rateOk}
 			onConfirm={async (reason) => {
-				await call(api.POST("/v1/bulk", { body: { ...body, id, rate: r, reason, ...(force ? { force } : {}) } }));
+				for (const [i, tasks] of filters.entries())
+					await call(
+						api.POST("/v1/bulk", {
+							body: { ...body, filter: tasks, id: ids[i]!, rate: r, reason, ...(force ? { force } : {}) },
+						}),
+					);
 				started.current = true;
 			}}
 			onClose={() => {
@@ -184,38 +202,47 @@ function Sample({ tasks, all }: { tasks: Schemas["Task"][]; all: number }) {
 	);
 }
 
-/** Follow shows a job that was begun, until the dialog is closed: the job goes on by itself. */
-function Follow({ id, title, onClose }: { id: string; title: string; onClose: () => void }) {
-	const ns = useNamespace();
-	const { job, error, retry } = useJob(id);
+/** Follow shows jobs that were begun, until the dialog is closed: they go on by themselves. */
+function Follow({ ids, title, onClose }: { ids: string[]; title: string; onClose: () => void }) {
 	return (
 		<Dialog title={title} onClose={onClose} wide>
-			{job ? (
-				<>
-					<p aria-live="polite">
-						Job <Id id={job.id} /> <JobState job={job} />
-					</p>
-					<JobProgress job={job} />
-				</>
-			) : error ? (
-				<Failed error={asApiError(error)} retry={() => retry()} what="The job" />
-			) : (
-				<Loading what="the job" />
-			)}
+			{ids.map((id) => (
+				<FollowOne key={id} id={id} onLeave={onClose} />
+			))}
 			<footer>
-				<span className="dim">
-					It goes on when this is closed.{" "}
-					<Link to="/$ns/bulk/$id" params={{ ns, id }} onClick={onClose}>
-						Its page
-					</Link>{" "}
-					can be sent to others.
-				</span>
-				{job?.state === "running" ? <CancelJob id={id} /> : null}
+				<span className="dim">{ids.length === 1 ? "It goes on" : "They go on"} when this is closed.</span>
 				<Button kind="main" onClick={onClose} autoFocus>
 					Close
 				</Button>
 			</footer>
 		</Dialog>
+	);
+}
+
+function FollowOne({ id, onLeave }: { id: string; onLeave: () => void }) {
+	const ns = useNamespace();
+	const { job, error, retry } = useJob(id);
+	if (!job)
+		return error ? (
+			<Failed error={asApiError(error)} retry={() => retry()} what="The job" />
+		) : (
+			<Loading what="the job" />
+		);
+	return (
+		<>
+			<div className="panel-head">
+				<p aria-live="polite">
+					Job{" "}
+					<Link to="/$ns/bulk/$id" params={{ ns, id }} onClick={onLeave} title="Its page, which can be sent to others">
+						<Id id={id} />
+					</Link>{" "}
+					<JobState job={job} />
+					{job.filter?.queue ? <span className="dim"> in {job.filter.queue}</span> : null}
+				</p>
+				{job.state === "running" ? <CancelJob id={id} /> : null}
+			</div>
+			<JobProgress job={job} />
+		</>
 	);
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { actionName, filterText, newJobId, pace } from "./bulk";
+import { actionName, filterText, newJobId, pace, sumCounts } from "./bulk";
 
 test("a job's id is one of the server's: time first, partition 0", () => {
 	expect(newJobId(0, new Uint8Array([0, 0, 0, 0, 0, 0, 0, 1, 0]))).toBe("00000000000000000000000001");
@@ -41,4 +41,12 @@ test("the rest of the time follows from what was done and refused so far", () =>
 		perSecond: 10,
 		rest: undefined,
 	});
+});
+
+test("the dry runs of several filters are one count, exact only where all are", () => {
+	const one = { count: 3, exact: true, inspected: 5, oldest: "2026-01-01T00:00:00Z", newest: "2026-01-03T00:00:00Z" };
+	const two = { count: 0, exact: true, inspected: 0 };
+	const three = { ...one, count: 4, exact: false, newest: "2026-01-02T00:00:00Z", oldest: "2025-12-31T00:00:00Z" };
+	expect(sumCounts([one, two])).toMatchObject({ count: 3, exact: true, oldest: one.oldest, newest: one.newest });
+	expect(sumCounts([one, three])).toMatchObject({ count: 7, exact: false, oldest: three.oldest, newest: one.newest });
 });

@@ -2,6 +2,7 @@ import type { Schemas } from "../api/client";
 
 export type TaskFilter = Schemas["TaskFilter"];
 export type BulkJob = Schemas["BulkJob"];
+export type BulkCount = Schemas["BulkCount"];
 
 /** BulkAction is what a job does to each task that it finds. redrive is retry of the dead. */
 export type BulkAction = "redrive" | "retry" | "cancel" | "delete" | "reprioritise";
@@ -146,4 +147,23 @@ function ratio(a: number, b: number): number | undefined {
 /** refusedOf counts the tasks that a job did nothing to. */
 export function refusedOf(job: BulkJob): number {
 	return (job.refused ?? []).reduce((n, r) => n + (r.count ?? 0), 0);
+}
+
+/** sumCounts adds up what dry runs found. */
+export function sumCounts(counts: readonly BulkCount[]): BulkCount {
+	const times = (pick: (c: BulkCount) => string | undefined) =>
+		counts
+			.map(pick)
+			.filter((t) => t !== undefined)
+			.sort();
+	const oldest = times((c) => c.oldest)[0];
+	const newest = times((c) => c.newest).at(-1);
+	return {
+		count: counts.reduce((n, c) => n + (c.count ?? 0), 0),
+		exact: counts.every((c) => c.exact),
+		inspected: counts.reduce((n, c) => n + (c.inspected ?? 0), 0),
+		...(oldest ? { oldest } : {}),
+		...(newest ? { newest } : {}),
+		sample: counts.flatMap((c) => c.sample ?? []).slice(0, 10),
+	};
 }

@@ -34,7 +34,7 @@ export default function Plot({ times, series, unit }: ChartProps) {
 					{},
 					...series.map((s, i) => ({
 						label: s.name,
-						stroke: resolved(hues[i % hues.length]!),
+						stroke: resolved(s.hue ?? hues[i % hues.length]!),
 						width: 1.5,
 						spanGaps: false,
 					})),

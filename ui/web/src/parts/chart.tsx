@@ -6,6 +6,8 @@ export interface Series {
 	name: string;
 	/** One value a step; null where nothing is known. */
 	values: (number | null)[];
+	/** Colour, as a custom property such as --ready; otherwise by the place in the list. */
+	hue?: string;
 }
 
 export interface ChartProps {

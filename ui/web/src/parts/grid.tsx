@@ -1,20 +1,9 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { Fragment, type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useKeys } from "../keys";
+import { type Column, classOf } from "./column";
 
-export interface Column<T> {
-	id: string;
-	name: ReactNode;
-	/** Right-aligned with tabular figures. */
-	num?: boolean;
-	/** Hidden where the page is narrower than this many pixels. */
-	from?: 600 | 900 | 1200;
-	/** Takes what room is left, and cuts its text. */
-	grow?: boolean;
-	/** Name of the order of the server, where the column can be sorted by. */
-	sort?: string;
-	cell: (row: T) => ReactNode;
-}
+export type { Column } from "./column";
 
 interface GridProps<T> {
 	/** Name of the table, for those who cannot see it. */
@@ -239,11 +228,5 @@ export function Grid<T>(props: GridProps<T>) {
 				</tbody>
 			</table>
 		</div>
-	);
-}
-
-function classOf<T>(c: Column<T>): string | undefined {
-	return (
-		[c.num ? "num" : "", c.grow ? "grow" : "", c.from ? `from-${c.from}` : ""].filter(Boolean).join(" ") || undefined
 	);
 }

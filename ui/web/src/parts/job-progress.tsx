@@ -6,20 +6,20 @@ import { useNamespace } from "../namespace";
 import { useNow } from "../now";
 import { type BulkJob, pace, refusedOf } from "./bulk";
 
-/** useJob follows a bulk job: live while the stream runs, and asked for every 5 s where it does not. */
+/** useJob follows a bulk job: live while it runs, and asked for every 5 s where the stream fails. */
 export function useJob(id: string) {
 	const ns = useNamespace();
-	const live = useRows<BulkJob>(ns, `bulk:${id}`)?.[0];
 	const status = useLiveStatus(ns);
 	const query = useQuery({
 		queryKey: [ns, "bulk", id],
 		queryFn: () => call(api.GET("/v1/bulk/{id}", { params: { path: { id } } })),
 		refetchInterval: (q) => (status === "failing" && q.state.data?.state === "running" ? 5000 : false),
 	});
-	// The newer of both counts: what a job did only grows, and it never runs again.
 	const asked = query.data;
-	const newer = !live || (asked && (asked.state !== "running" || handled(asked) > handled(live))) ? asked : live;
-	return { job: newer, error: live ? undefined : query.error, retry: query.refetch };
+	// The stream refuses what is not there, so it is asked for a job that is known to run.
+	const live = useRows<BulkJob>(ns, asked?.state === "running" ? `bulk:${id}` : undefined)?.[0];
+	const job = asked && live && (live.state !== "running" || handled(live) > handled(asked)) ? live : asked;
+	return { job, error: query.error, retry: query.refetch };
 }
 
 function handled(j: BulkJob): number {

@@ -1,9 +1,165 @@
-import { Page } from "../parts/basic";
+import { Link } from "@tanstack/react-router";
+import { type ReactNode, useEffect, useMemo, useState } from "react";
+import type { Schemas } from "../api/client";
+import { count, rate, span } from "../format";
+import { useFigures } from "../live/figures";
+import { useNamespace } from "../namespace";
+import { type Attention, headline, placeOf, type Overview as Row, wordOf } from "../parts/attention";
+import { Empty, Failed, Loading, Page, Panel, Since, Spark, When } from "../parts/basic";
+import { getJson, HistoryPanel } from "../parts/history";
+import { QueueTable } from "../parts/queue-table";
 
+type QueueStats = Schemas["QueueStats"];
+
+/** Overview says whether anything needs a person, how fast things go, and which queues to look at first. */
 export function Overview() {
+	const ns = useNamespace();
+	const { rows, error, retry } = useFigures<Row>(ns, "overview", async () => {
+		const row = await getJson<Row>("/v1/overview");
+		return row ? [row] : [];
+	});
+	const o = rows?.[0];
 	return (
 		<Page title="Overview" name="Overview">
-			{null}
+			{o ? (
+				<>
+					<AttentionList overview={o} />
+					<Rates overview={o} />
+					{o.queues && Array.isArray(o.queues) ? (
+						<Panel
+							title="Queues to look at first"
+							side={
+								<Link to="/$ns/queues" params={{ ns }}>
+									{o.queue_count === undefined ? "all queues" : `all ${count(o.queue_count)}`}
+								</Link>
+							}
+						>
+							{o.queues.length > 0 ? (
+								<QueueTable queues={o.queues as QueueStats[]} />
+							) : (
+								<Empty command={`millrace task create mail '{"to":"ada"}'`}>A queue appears with its first task.</Empty>
+							)}
+						</Panel>
+					) : null}
+				</>
+			) : error ? (
+				<Failed error={error} retry={retry} what="The overview" />
+			) : (
+				<Loading what="the overview" />
+			)}
+			<HistoryPanel title="All queues" />
 		</Page>
 	);
+}
+
+/** AttentionList shows what needs a person, what began last first. It is spoken politely, at most every 10 s. */
+function AttentionList({ overview: o }: { overview: Row }) {
+	const ns = useNamespace();
+	const list = o.attention;
+	const spoken = useSpoken(list ? headline(list, o.rates?.completed) : "");
+	if (!list) return null;
+	return (
+		<Panel
+			title={list.length === 0 ? "Nothing needs you" : `Attention ${count(list.length)}${o.more_attention ? "+" : ""}`}
+		>
+			<p className="sr" role="status">
+				{spoken}
+			</p>
+			{list.length === 0 ? (
+				<p>
+					<span className="hue-completed" aria-hidden="true">
+						✓
+					</span>{" "}
+					Nothing needs you. {o.rates ? `${rate(o.rates.completed)} completed` : "No rates yet"}
+					{o.oldest_ready ? (
+						<>
+							, the oldest ready task waits <Since at={o.oldest_ready} />
+						</>
+					) : (
+						", no task waits"
+					)}
+					.
+				</p>
+			) : (
+				<ul className="attention">
+					{list.map((a) => (
+						<Item key={`${a.kind} ${a.object}`} item={a} ns={ns} />
+					))}
+				</ul>
+			)}
+		</Panel>
+	);
+}
+
+function Item({ item, ns }: { item: Attention; ns: string }) {
+	const { glyph, hue, word } = wordOf(item.kind);
+	const place = placeOf(item, ns);
+	return (
+		<li>
+			<span className={`hue-${hue}`} title={word}>
+				<span aria-hidden="true">{glyph}</span>
+				<span className="sr">{word}</span>
+			</span>
+			<span className="wrap">
+				<strong>{item.object}</strong> {item.text}
+			</span>
+			<span className="dim">
+				since <When at={item.since} />
+			</span>
+			{place ? (
+				<Link className="as-button" {...(place.link as { to: string })}>
+					{place.name}
+				</Link>
+			) : (
+				<span />
+			)}
+		</li>
+	);
+}
+
+/** useSpoken returns the newest text, at most every 10 s. */
+function useSpoken(text: string): string {
+	const [said, setSaid] = useState(text);
+	useEffect(() => {
+		const t = setTimeout(() => setSaid(text), 10_000);
+		return () => clearTimeout(t);
+	}, [text]);
+	return said;
+}
+
+function Rates({ overview: o }: { overview: Row }) {
+	const waits = useMemo(() => o.states?.ready ?? o.ready, [o]);
+	const items: [string, ReactNode][] = [];
+	if (o.rates) {
+		items.push(["created", rate(o.rates.created)]);
+		items.push([
+			"completed",
+			<span key="completed">
+				{rate(o.rates.completed)} <Spark values={o.spark} summary="completions in the last 15 min" />
+			</span>,
+		]);
+		items.push(["failed", <Bad key="failed" n={o.rates.failed} />]);
+		items.push(["crashed", <Bad key="crashed" n={o.rates.crashed} />]);
+	}
+	items.push(["ready", count(waits)]);
+	items.push(["dead", <Bad key="dead" n={o.states?.dead ?? o.dead} whole />]);
+	items.push(["oldest ready", <Since key="oldest" at={o.oldest_ready} />]);
+	if (o.slots) items.push(["in hand", `${count(o.slots.used ?? 0)} / ${count(o.slots.all ?? 0)} slots`]);
+	if (o.fsync_us)
+		items.push(["fsync", `p50 ${span((o.fsync_us.p50 ?? 0) / 1000)} · p99 ${span((o.fsync_us.p99 ?? 0) / 1000)}`]);
+	if (o.paused_queues) items.push(["paused", `${count(o.paused_queues)} queues`]);
+	return (
+		<dl className="facts figures">
+			{items.map(([name, value]) => (
+				<div key={name}>
+					<dt>{name}</dt>
+					<dd>{value}</dd>
+				</div>
+			))}
+		</dl>
+	);
+}
+
+function Bad({ n, whole }: { n: number | undefined; whole?: boolean }) {
+	return <span className={n ? "hue-dead" : undefined}>{whole ? count(n ?? 0) : rate(n)}</span>;
 }

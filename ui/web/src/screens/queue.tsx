@@ -1,9 +1,356 @@
-import { Page } from "../parts/basic";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
+import { type ReactNode, useCallback, useState } from "react";
+import { api, call, newRequestId, type Schemas } from "../api/client";
+import { asApiError } from "../api/errors";
+import { ago, count, parseTime, rate, size } from "../format";
+import { useLiveStatus, useRows } from "../live/live";
+import { useNamespace } from "../namespace";
+import { useNow } from "../now";
+import { Button, Empty, Facts, Failed, Id, Loading, Page, Since, State, Tabs, When } from "../parts/basic";
+import { BulkDialog } from "../parts/bulk-dialog";
+import { Confirm } from "../parts/dialog";
+import { type Column, Grid } from "../parts/grid";
+import { HistoryPanel } from "../parts/history";
+import { Menu } from "../parts/menu";
+import { operate, PauseMenu, useResume } from "../parts/queue-acts";
+import { ErrorGroups } from "./dead";
+import { ConfigDialog, QueueSettings, useConfig } from "./queue-settings";
+import { WorkerList } from "./workers";
 
+type QueueStats = Schemas["QueueStats"];
+type Task = Schemas["Task"];
+
+const tabs = ["tasks", "settings", "errors", "workers", "history"] as const;
+
+/** useQueue follows the counters of a queue: live once it is known to be there. */
+function useQueue(queue: string) {
+	const ns = useNamespace();
+	const status = useLiveStatus(ns);
+	const query = useQuery({
+		queryKey: [ns, "queue", queue],
+		queryFn: () => call(api.GET("/v1/queues/{queue}/stats", { params: { path: { queue } } })),
+		retry: false,
+		refetchInterval: status === "failing" ? 5000 : false,
+	});
+	// The stream refuses what is not there.
+	const live = useRows<QueueStats>(ns, query.data ? `queue:${queue}` : undefined)?.[0];
+	const stats = query.error ? undefined : status === "failing" ? query.data : (live ?? query.data);
+	return { stats, error: query.error, retry: query.refetch };
+}
+
+/** Queue is one queue: what it has, how it goes, how it is set, and what can be done to it. */
 export function Queue() {
+	const ns = useNamespace();
+	const { queue = "", tab = "tasks" } = useParams({ strict: false }) as { queue?: string; tab?: string };
+	const { stats, error, retry } = useQueue(queue);
+	const [dialog, setDialog] = useState<"redrive" | "task" | "json" | "delete">();
+	const [resume, resuming] = useResume();
+	const close = () => setDialog(undefined);
+	const link = (t: string) => ({ to: "/$ns/queues/$queue/$tab", params: { ns, queue, tab: t } }) as const;
 	return (
-		<Page title="Queue" name="Queue">
-			{null}
+		<Page
+			name={queue}
+			title={
+				<>
+					{queue} {stats ? <How stats={stats} /> : null}
+				</>
+			}
+			actions={
+				<>
+					{stats?.paused ? (
+						<Button kind="main" needs={operate} disabled={resuming} onClick={() => resume([queue])}>
+							Resume
+						</Button>
+					) : (
+						<PauseMenu queues={[queue]} />
+					)}
+					<Button needs={operate} disabled={!stats?.dead} onClick={() => setDialog("redrive")}>
+						Redrive dead…
+					</Button>
+					<Menu
+						label="⋯"
+						title="More actions"
+						items={[
+							{ name: "New task…", needs: "task:create", onPick: () => setDialog("task") },
+							{ name: "Configuration as JSON", onPick: () => setDialog("json") },
+							{ name: "Delete…", needs: "admin", danger: true, onPick: () => setDialog("delete") },
+						]}
+					/>
+				</>
+			}
+		>
+			{error ? (
+				<Failed error={asApiError(error)} retry={() => retry()} what="The queue" />
+			) : stats ? (
+				<Figures stats={stats} />
+			) : (
+				<Loading what="the queue" />
+			)}
+			<Tabs
+				label="Parts of the queue"
+				items={[
+					{ name: "Tasks", link: tab === "tasks" ? ({ to: ".", params: true } as never) : link("tasks") },
+					{ name: "Settings", link: link("settings") },
+					{ name: "Errors", link: link("errors") },
+					{ name: "Workers", link: link("workers"), count: stats?.workers },
+					{ name: "History", link: link("history") },
+				]}
+			/>
+			<Tab tab={tab} queue={queue} />
+			{dialog === "redrive" ? (
+				<BulkDialog action="redrive" title={`Redrive the dead of ${queue}`} filter={{ queue }} onClose={close} />
+			) : null}
+			{dialog === "task" ? <NewTask queue={queue} onClose={close} /> : null}
+			{dialog === "json" ? <ConfigDialog queue={queue} onClose={close} /> : null}
+			{dialog === "delete" ? <DeleteQueue queue={queue} stats={stats} onClose={close} /> : null}
 		</Page>
+	);
+}
+
+function Tab({ tab, queue }: { tab: string; queue: string }): ReactNode {
+	switch (tab) {
+		case "settings":
+			return <QueueSettings queue={queue} />;
+		case "errors":
+			return <ErrorGroups queue={queue} />;
+		case "workers":
+			return <WorkerList queue={queue} />;
+		case "history":
+			return <HistoryPanel queue={queue} title="What it did lately" />;
+		default:
+			return tabs.includes(tab as "tasks") ? <LastTasks queue={queue} /> : <Empty>There is no such part.</Empty>;
+	}
+}
+
+/** How says whether the queue gives out tasks, and if not, since when and why. */
+function How({ stats }: { stats: QueueStats }) {
+	const now = useNow();
+	const p = stats.paused;
+	if (!p)
+		return (
+			<span className="state hue-ready">
+				<span aria-hidden="true">●</span> gives out tasks
+			</span>
+		);
+	const until = parseTime(p.until);
+	return (
+		<span className="state-note">
+			<State state="paused" />{" "}
+			<span className="dim">
+				{p.by ? `by ${p.by} ` : ""}
+				<When at={p.since} />
+				{until ? `, goes on ${ago(until, now)}` : ""}
+				{p.reason ? `: ${p.reason}` : ""}
+			</span>
+		</span>
+	);
+}
+
+const states = ["ready", "running", "scheduled", "blocked", "dead", "completed", "cancelled"] as const;
+
+function Figures({ stats }: { stats: QueueStats }) {
+	const ns = useNamespace();
+	const limit = stats.limits?.max_tasks;
+	return (
+		<Facts
+			items={[
+				...states.map((s): [string, ReactNode] => [
+					s,
+					<Link key={s} to="/$ns/tasks" params={{ ns }} search={{ q: `queue:${stats.queue} state:${s}` }}>
+						{count(stats[s] ?? 0)}
+					</Link>,
+				]),
+				["oldest ready", <Since key="oldest" at={stats.oldest_ready} />],
+				["in", rate(stats.rates?.created)],
+				["out", rate(stats.rates?.completed)],
+				["failed", rate(stats.rates?.failed)],
+				["crashed", rate(stats.rates?.crashed)],
+				["bytes", size(stats.bytes)],
+				["created ever", count(stats.created)],
+				...(limit ? [["bound", `${count(limit)} tasks a partition`] as [string, string]] : []),
+			]}
+		/>
+	);
+}
+
+const columns: Column<Task>[] = [
+	{ id: "id", name: "id", cell: (t) => <TaskLink task={t} /> },
+	{ id: "kind", name: "kind", cell: (t) => t.kind },
+	{ id: "state", name: "state", cell: (t) => <State state={t.state} /> },
+	{
+		id: "why",
+		name: "why or error",
+		grow: true,
+		cell: (t) =>
+			[t.reason, t.error?.code, t.error?.message].filter(Boolean).join(" ") || <span className="dim">–</span>,
+	},
+	{ id: "try", name: "try", num: true, from: 600, cell: (t) => count(t.attempt ?? 0) },
+	{ id: "worker", name: "worker", from: 900, cell: (t) => t.worker || <span className="dim">–</span> },
+	{ id: "age", name: "age", num: true, cell: (t) => <Since at={t.created_at} /> },
+];
+
+function TaskLink({ task }: { task: Task }) {
+	const ns = useNamespace();
+	return (
+		<Link to="/$ns/tasks/$id" params={{ ns, id: task.id ?? "" }}>
+			<Id id={task.id} />
+		</Link>
+	);
+}
+
+const taskId = (t: Task) => t.id ?? "";
+
+/** LastTasks shows the tasks that were created last; the screen of tasks has all of them. */
+function LastTasks({ queue }: { queue: string }) {
+	const ns = useNamespace();
+	const navigate = useNavigate();
+	const query = useQuery({
+		queryKey: [ns, "queue tasks", queue],
+		queryFn: () => call(api.GET("/v1/tasks", { params: { query: { queue, order: "desc", limit: 50 } } })),
+		refetchOnWindowFocus: false,
+	});
+	const open = useCallback(
+		(t: Task) => navigate({ to: "/$ns/tasks/$id", params: { ns, id: taskId(t) } }),
+		[navigate, ns],
+	);
+	if (query.error) return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The tasks" />;
+	if (!query.data) return <Loading what="the tasks" />;
+	return (
+		<>
+			<p className="selection">
+				The newest tasks.{" "}
+				<Link to="/$ns/tasks" params={{ ns }} search={{ q: `queue:${queue}` }}>
+					All of them, with filters
+				</Link>
+				<button type="button" className="quiet" onClick={() => query.refetch()}>
+					read again
+				</button>
+			</p>
+			<Grid
+				label={`Newest tasks of ${queue}`}
+				columns={columns}
+				rows={query.data.tasks ?? []}
+				id={taskId}
+				onOpen={open}
+				href={(t) => `/ui/${ns}/tasks/${taskId(t)}`}
+				empty={<Empty command={`millrace task create ${queue} '{"to":"ada"}'`}>The queue has no tasks.</Empty>}
+			/>
+		</>
+	);
+}
+
+/** NewTask creates one task of the queue. */
+function NewTask({ queue, onClose }: { queue: string; onClose: () => void }) {
+	const ns = useNamespace();
+	const navigate = useNavigate();
+	const queries = useQueryClient();
+	const [kind, setKind] = useState("");
+	const [payload, setPayload] = useState("{}");
+	const [delay, setDelay] = useState("");
+	const [requestId] = useState(newRequestId);
+	const [fault, setFault] = useState("");
+	return (
+		<Confirm
+			wide
+			title={`New task of ${queue}`}
+			what={<p>It is ready at once, unless it is delayed.</p>}
+			verb="Create"
+			needs="task:create"
+			blocked={fault !== ""}
+			onConfirm={async () => {
+				const head = { queue, ...(kind ? { kind } : {}), ...(delay ? { delay } : {}) };
+				// The payload goes as it was typed: numbers and the order of keys stay.
+				const body = `${JSON.stringify(head).slice(0, -1)},"payload":${payload.trim() || "null"}}`;
+				const made = await call(
+					api.POST("/v1/tasks", {
+						params: { header: { "Idempotency-Key": requestId } },
+						body: body as never,
+						bodySerializer: (b: unknown) => b as string,
+						headers: { "Content-Type": "application/json" },
+					}),
+				);
+				queries.invalidateQueries();
+				if (made.id) navigate({ to: "/$ns/tasks/$id", params: { ns, id: made.id } });
+			}}
+			onClose={onClose}
+		>
+			<div className="field-row">
+				<label className="field">
+					Kind
+					<input value={kind} onChange={(e) => setKind(e.target.value.trim())} autoComplete="off" spellCheck={false} />
+				</label>
+				<label className="field">
+					Delay
+					<input
+						value={delay}
+						placeholder="such as 90s"
+						onChange={(e) => setDelay(e.target.value.trim())}
+						autoComplete="off"
+					/>
+				</label>
+			</div>
+			<label className="field">
+				<span>Payload, as JSON {fault ? <span className="hue-dead">{fault}</span> : null}</span>
+				<textarea
+					rows={6}
+					value={payload}
+					spellCheck={false}
+					aria-invalid={fault !== ""}
+					onChange={(e) => {
+						setPayload(e.target.value);
+						try {
+							JSON.parse(e.target.value.trim() || "null");
+							setFault("");
+						} catch (x) {
+							setFault(x instanceof Error ? x.message : "is not JSON");
+						}
+					}}
+				/>
+			</label>
+		</Confirm>
+	);
+}
+
+/** DeleteQueue removes a queue with its tasks, once its name was typed. */
+function DeleteQueue({ queue, stats, onClose }: { queue: string; stats: QueueStats | undefined; onClose: () => void }) {
+	const ns = useNamespace();
+	const navigate = useNavigate();
+	const queries = useQueryClient();
+	const config = useConfig(queue);
+	const [purge, setPurge] = useState(false);
+	const open = states.slice(0, 4).reduce((n, s) => n + (stats?.[s] ?? 0), 0);
+	const all = states.reduce((n, s) => n + (stats?.[s] ?? 0), 0);
+	return (
+		<Confirm
+			title={`Delete the queue ${queue}?`}
+			what={<p>The queue goes with its configuration and its {count(all)} tasks. Its name is free at once.</p>}
+			lost="Neither the queue nor its tasks can be brought back."
+			verb="Delete the queue"
+			needs="admin"
+			type={queue}
+			blocked={open > 0 && !purge}
+			onConfirm={async () => {
+				await call(
+					api.DELETE("/v1/queues/{queue}", {
+						params: {
+							path: { queue },
+							query: purge ? { purge: "true" } : {},
+							header: config.data ? { "If-Match": String(config.data.version ?? "0") } : {},
+						},
+					}),
+				);
+				queries.invalidateQueries();
+				navigate({ to: "/$ns/queues", params: { ns } });
+			}}
+			onClose={onClose}
+		>
+			{open > 0 ? (
+				<label className="check">
+					<input type="checkbox" checked={purge} onChange={(e) => setPurge(e.target.checked)} />
+					also with its {count(open)} tasks that have not ended: they are cancelled, and their workers lose them
+				</label>
+			) : null}
+		</Confirm>
 	);
 }

@@ -1,0 +1,221 @@
+import type { Schemas } from "../api/client";
+import { parseSpan } from "../format";
+
+export type QueueConfig = Schemas["QueueConfig"];
+
+export interface Field {
+	/** Name in the contract; a dot leads into an object. */
+	name: string;
+	label: string;
+	kind: "number" | "span" | "choice";
+	/** What holds where nothing is set, in words. */
+	otherwise: string;
+	choices?: readonly string[];
+	/** Decimals are allowed. */
+	decimals?: boolean;
+	/** Zero says something else than absence. */
+	zero?: string;
+}
+
+export interface Group {
+	name: string;
+	fields: Field[];
+}
+
+const number = (name: string, label: string, otherwise: string, more: Partial<Field> = {}): Field => ({
+	name,
+	label,
+	kind: "number",
+	otherwise,
+	...more,
+});
+const duration = (name: string, label: string, otherwise: string, more: Partial<Field> = {}): Field => ({
+	name,
+	label,
+	kind: "span",
+	otherwise,
+	...more,
+});
+
+/** What can be set of a queue, with the defaults of the server in words. */
+export const groups: Group[] = [
+	{
+		name: "Attempts",
+		fields: [
+			number("max_attempts", "failures", "5"),
+			number("max_crashes", "crashes", "10"),
+			number("max_deliveries", "deliveries", "1,000", { zero: "0: off" }),
+			duration("lease", "lease", "60s"),
+			duration("max_run", "longest run", "none"),
+			duration("cancel_grace", "grace of a cancel", "30s", { zero: "0: none" }),
+		],
+	},
+	{
+		name: "Retry",
+		fields: [
+			{
+				name: "retry.backoff",
+				label: "backoff",
+				kind: "choice",
+				otherwise: "full_jitter",
+				choices: ["fixed", "linear", "exponential", "full_jitter", "equal_jitter"],
+			},
+			duration("retry.base", "first wait", "5s"),
+			number("retry.factor", "factor", "2", { decimals: true }),
+			duration("retry.max", "longest wait", "15m"),
+		],
+	},
+	{
+		name: "How long tasks are kept",
+		fields: [
+			duration("retain_completed", "completed", "24h", { zero: "0: removed at the end" }),
+			duration("retain_cancelled", "cancelled", "24h"),
+			duration("retain_dead", "dead", "336h"),
+		],
+	},
+	{
+		name: "Order and time to live",
+		fields: [
+			duration("aging", "aging", "60s", { zero: "0: strict priority" }),
+			duration("default_ttl", "expires after", "never"),
+		],
+	},
+	{
+		name: "Bounds of the queue, in each partition",
+		fields: [
+			number("max_tasks", "tasks not ended", "no bound"),
+			number("max_bytes", "bytes", "no bound"),
+			number("max_payload", "bytes of a payload", "1 MiB"),
+		],
+	},
+	{
+		name: "Ceilings of what a task may ask for",
+		fields: [
+			number("ceilings.max_attempts", "failures", "1,000"),
+			number("ceilings.max_crashes", "crashes", "1,000"),
+			number("ceilings.max_deliveries", "deliveries", "1,000,000"),
+			duration("ceilings.lease", "lease", "24h"),
+			duration("ceilings.max_run", "longest run", "none"),
+			number("ceilings.priority", "priority", "9"),
+		],
+	},
+];
+
+export const fields = groups.flatMap((g) => g.fields.map((f) => ({ ...f, group: g.name })));
+
+/** Values are a configuration as texts, by the name of the field; a field that is not set is absent. */
+export type Values = Record<string, string>;
+
+/** spanText writes milliseconds as a duration of the contract, as people write it: 1h30m. */
+export function spanText(ms: number): string {
+	if (ms === 0) return "0s";
+	let rest = ms;
+	let out = "";
+	for (const [unit, n] of [
+		["h", 3_600_000],
+		["m", 60_000],
+		["s", 1000],
+		["ms", 1],
+	] as const) {
+		const whole = Math.floor(rest / n);
+		if (whole > 0) out += whole + unit;
+		rest -= whole * n;
+	}
+	return out;
+}
+
+function textOf(f: Field, v: unknown): string | undefined {
+	if (v === undefined || v === null || v === "") return undefined;
+	if (f.kind !== "span") return String(v);
+	const ms = parseSpan(String(v));
+	return ms === undefined ? String(v) : spanText(ms);
+}
+
+/** valuesOf reads a configuration. */
+export function valuesOf(config: QueueConfig): Values {
+	const out: Values = {};
+	for (const f of fields) {
+		const [head, tail] = f.name.split(".") as [string, string?];
+		const top = (config as Record<string, unknown>)[head];
+		const text = textOf(f, tail ? (top as Record<string, unknown> | undefined)?.[tail] : top);
+		if (text !== undefined) out[f.name] = text;
+	}
+	return out;
+}
+
+/** configOf writes values over a configuration, of which fields that this page does not know are kept. */
+export function configOf(base: QueueConfig, values: Values): QueueConfig {
+	const out = structuredClone(base) as Record<string, unknown>;
+	delete out["version"];
+	for (const f of fields) {
+		const [head, tail] = f.name.split(".") as [string, string?];
+		const text = values[f.name];
+		const v = text === undefined ? undefined : f.kind === "number" ? Number(text) : text;
+		if (tail) {
+			const inner = { ...(out[head] as Record<string, unknown> | undefined) };
+			if (v === undefined) delete inner[tail];
+			else inner[tail] = v;
+			if (Object.keys(inner).length > 0) out[head] = inner;
+			else delete out[head];
+		} else if (v === undefined) delete out[head];
+		else out[head] = v;
+	}
+	return out as QueueConfig;
+}
+
+/** wrongOf says what is wrong with a text, before the server is asked. */
+export function wrongOf(f: Field, text: string): string | undefined {
+	if (text === "") return undefined;
+	if (f.kind === "span" && (parseSpan(text) === undefined || text.startsWith("-")))
+		return "must be a duration such as 90s or 1h30m";
+	if (f.kind === "number" && !(f.decimals ? /^\d+(\.\d{1,2})?$/ : /^\d+$/).test(text))
+		return f.decimals ? "must be a number with at most two decimals" : "must be a whole number";
+	if (f.kind === "number" && !Number.isSafeInteger(Math.floor(Number(text)))) return "must be below 2^53";
+	return undefined;
+}
+
+/** normal writes a text as a configuration that was read back has it, so that texts can be compared. */
+export function normal(values: Values): Values {
+	const out: Values = {};
+	for (const f of fields) {
+		const text = (values[f.name] ?? "").trim();
+		if (text === "") continue;
+		out[f.name] = wrongOf(f, text) ? text : (textOf(f, f.kind === "number" ? Number(text) : text) ?? text);
+	}
+	return out;
+}
+
+export interface Change {
+	name: string;
+	label: string;
+	from: string | undefined;
+	to: string | undefined;
+}
+
+/** diff lists the fields in which two configurations differ. */
+export function diff(from: Values, to: Values): Change[] {
+	const out: Change[] = [];
+	for (const f of fields)
+		if (from[f.name] !== to[f.name])
+			out.push({ name: f.name, label: `${f.group}: ${f.label}`, from: from[f.name], to: to[f.name] });
+	return out;
+}
+
+export interface Merged {
+	values: Values;
+	/** Fields that both changed, to something else. Yours is taken unless it is chosen otherwise. */
+	conflicts: string[];
+}
+
+/** merge takes from each side what it changed of a common base. */
+export function merge(base: Values, theirs: Values, yours: Values): Merged {
+	const values: Values = {};
+	const conflicts: string[] = [];
+	for (const { name } of fields) {
+		const [b, t, y] = [base[name], theirs[name], yours[name]];
+		if (t !== b && y !== b && t !== y) conflicts.push(name);
+		const v = y !== b ? y : t;
+		if (v !== undefined) values[name] = v;
+	}
+	return { values, conflicts };
+}

@@ -1,0 +1,114 @@
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
+import { sessionHeader, withPlace } from "../api/client";
+import { asApiError, errorOf } from "../api/errors";
+import { count } from "../format";
+import { useNamespace } from "../namespace";
+import { Failed, Loading, Panel, useStable } from "./basic";
+import { Chart } from "./chart";
+import { drawn, type History, summary } from "./series";
+
+const spans = ["15m", "1h", "24h"] as const;
+type Span = (typeof spans)[number];
+
+const views = {
+	rates: { name: "what happens", series: "created,completed,failed,crashed" },
+	states: { name: "what is there", series: "ready,running,dead" },
+} as const;
+
+/** getJson reads a route of the contract that its types do not have yet; undefined where the server does not have it. */
+export async function getJson<T>(path: string): Promise<T | undefined> {
+	let response: Response;
+	try {
+		response = await fetch(withPlace(path), {
+			headers: sessionHeader(),
+			credentials: "same-origin",
+			cache: "no-store",
+		});
+	} catch (e) {
+		throw asApiError(e);
+	}
+	const body: unknown = await response.json().catch(() => undefined);
+	if (response.ok) return body as T;
+	const e = errorOf(response.status, body);
+	if (e.status === 404 && e.message.startsWith("route ")) return undefined;
+	throw e;
+}
+
+/** HistoryPanel draws what a queue, or all queues together, did lately. A server without history leaves it out. */
+export function HistoryPanel({ queue, title }: { queue?: string; title: string }) {
+	const ns = useNamespace();
+	const [span, setSpan] = useState<Span>("15m");
+	const [view, setView] = useState<keyof typeof views>("rates");
+	const { series } = views[view];
+	const query = useQuery({
+		queryKey: [ns, "history", queue ?? "", series, span],
+		queryFn: async () =>
+			(await getJson<History>(
+				`/v1/history?span=${span}&series=${series}${queue ? `&queue=${encodeURIComponent(queue)}` : ""}`,
+			)) ?? null,
+		refetchInterval: span === "24h" ? 60_000 : 10_000,
+		retry: false,
+	});
+	const shown = useStable(query.data ?? undefined);
+	if (query.data === null) return null;
+	const d = shown ? drawn(shown) : undefined;
+	const unit = shown?.series?.[0]?.name === "created" ? "/s" : "";
+	return (
+		<Panel
+			title={title}
+			side={
+				<div className="actions">
+					<Segments
+						label="Show"
+						items={Object.keys(views)}
+						now={view}
+						name={(v) => views[v as "rates"].name}
+						onPick={(v) => setView(v as "rates")}
+					/>
+					<Segments label="Span" items={spans} now={span} onPick={(v) => setSpan(v as Span)} />
+				</div>
+			}
+		>
+			{query.error && !d ? (
+				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The history" />
+			) : d ? (
+				<>
+					<Chart summary={summary(d, unit)} times={d.times} series={d.series} unit={unit} />
+					<p className="dim">
+						Memory of {shown?.node || "this node"}, in steps of {shown?.step}
+						{d.missing > 0 ? `; ${count(d.missing)} steps are not known, such as those before it was started` : ""}.
+					</p>
+				</>
+			) : (
+				<Loading what="the history" />
+			)}
+		</Panel>
+	);
+}
+
+/** Segments is a choice of one of a few. */
+export function Segments({
+	label,
+	items,
+	now,
+	name,
+	onPick,
+}: {
+	label: string;
+	items: readonly string[];
+	now: string;
+	name?: (item: string) => string;
+	onPick: (item: string) => void;
+}) {
+	return (
+		<fieldset className="segments">
+			<legend className="sr">{label}</legend>
+			{items.map((i) => (
+				<button key={i} type="button" aria-pressed={i === now} onClick={() => onPick(i)}>
+					{name ? name(i) : i}
+				</button>
+			))}
+		</fieldset>
+	);
+}

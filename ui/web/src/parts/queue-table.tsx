@@ -1,0 +1,104 @@
+import { Link } from "@tanstack/react-router";
+import type { Schemas } from "../api/client";
+import { count, rate } from "../format";
+import { useNamespace } from "../namespace";
+import { Since, Spark } from "./basic";
+import { type Column, classOf } from "./column";
+
+type QueueStats = Schemas["QueueStats"];
+
+/** QueueName is a link to the queue, with a sign where it is paused. */
+export function QueueName({ queue }: { queue: QueueStats }) {
+	const ns = useNamespace();
+	const p = queue.paused;
+	return (
+		<>
+			<Link to="/$ns/queues/$queue" params={{ ns, queue: queue.queue ?? "" }}>
+				{queue.queue}
+			</Link>
+			{p ? (
+				<span className="hue-blocked" title={["paused", p.by ? `by ${p.by}` : "", p.reason].filter(Boolean).join(" ")}>
+					{" "}
+					<span aria-hidden="true">⏸</span> <span className="sr">paused</span>
+				</span>
+			) : null}
+		</>
+	);
+}
+
+/** Workers says how many serve a queue, and warns where none does and tasks wait. */
+function Serving({ queue }: { queue: QueueStats }) {
+	if (queue.workers === undefined) return <span className="dim">–</span>;
+	if (queue.workers === 0 && (queue.ready ?? 0) > 0)
+		return (
+			<span className="hue-dead" title="Tasks wait, and no worker takes them">
+				<span aria-hidden="true">⚠</span> 0
+			</span>
+		);
+	return count(queue.workers);
+}
+
+export const columns: Column<QueueStats>[] = [
+	{ id: "queue", name: "queue", sort: "name", grow: true, cell: (q) => <QueueName queue={q} /> },
+	{ id: "ready", name: "ready", num: true, sort: "ready", cell: (q) => count(q.ready) },
+	{ id: "running", name: "run", num: true, cell: (q) => count(q.running) },
+	{ id: "scheduled", name: "delayed", num: true, from: 900, cell: (q) => count(q.scheduled) },
+	{ id: "blocked", name: "blocked", num: true, from: 1200, cell: (q) => count(q.blocked) },
+	{
+		id: "dead",
+		name: "dead",
+		num: true,
+		sort: "dead",
+		cell: (q) => (q.dead ? <span className="hue-dead">{count(q.dead)}</span> : "0"),
+	},
+	{ id: "oldest", name: "oldest", num: true, sort: "oldest", cell: (q) => <Since at={q.oldest_ready} /> },
+	{ id: "in", name: "in", num: true, from: 600, cell: (q) => rate(q.rates?.created) },
+	{ id: "out", name: "out", num: true, from: 600, cell: (q) => rate(q.rates?.completed) },
+	{
+		id: "spark",
+		name: "15 min",
+		from: 900,
+		cell: (q) => (
+			<Spark values={q.spark} summary={`${count((q.spark ?? []).reduce((a, b) => a + b, 0))} completed in 15 min`} />
+		),
+	},
+	{ id: "workers", name: "workers", num: true, from: 600, cell: (q) => <Serving queue={q} /> },
+];
+
+export const queueId = (q: QueueStats) => q.queue ?? "";
+
+/** QueueTable is a short table of queues, without marks and keys. */
+export function QueueTable({ queues }: { queues: readonly QueueStats[] }) {
+	return (
+		<div className="scroll">
+			<table className="small" aria-label="Queues">
+				<thead>
+					<tr>
+						{columns.map((c) => (
+							<th key={c.id} scope="col" className={classOf(c)}>
+								{c.name}
+							</th>
+						))}
+					</tr>
+				</thead>
+				<tbody>
+					{queues.map((q) => (
+						<tr key={queueId(q)}>
+							{columns.map((c, i) =>
+								i === 0 ? (
+									<th key={c.id} scope="row" className={classOf(c)}>
+										{c.cell(q)}
+									</th>
+								) : (
+									<td key={c.id} className={classOf(c)}>
+										{c.cell(q)}
+									</td>
+								),
+							)}
+						</tr>
+					))}
+				</tbody>
+			</table>
+		</div>
+	);
+}
