@@ -1,17 +1,28 @@
-import { expect, test } from "vitest";
-import { lines } from "./diff";
+import { expect, it } from "vitest";
+import { diffLines } from "./diff";
 
-const text = (a: string, b: string) => lines(a, b).map((l) => ({ a: "-", b: "+", both: " " })[l.side] + l.text);
+const shown = (a: string, b: string) => diffLines(a, b).map((l) => l.op + l.text);
 
-test("lines that both have stay, the others are of one side", () => {
-	expect(text("a\nb\nc", "a\nc\nd")).toEqual([" a", "-b", " c", "+d"]);
-	expect(text("", "x")).toEqual(["+x"]);
-	expect(text("x", "")).toEqual(["-x"]);
-	expect(text("", "")).toEqual([]);
-	expect(text("a\nx\nb", "a\ny\nb")).toEqual([" a", "-x", "+y", " b"]);
+it("shows what only one of two texts has", () => {
+	expect(shown("a\nb\nc", "a\nx\nc\nd")).toEqual([" a", "-b", "+x", " c", "+d"]);
+	expect(shown("a", "a")).toEqual([" a"]);
+	expect(shown("", "a")).toEqual(["+a"]);
 });
 
-test("very long texts are shown one after the other", () => {
-	const long = Array.from({ length: 1001 }, (_, i) => `${i}`).join("\n");
-	expect(lines(long, "0")).toHaveLength(1002);
+it("leads from either side to that side", () => {
+	const a = "one\ntwo\ntwo\nthree";
+	const b = "two\none\ntwo\nfour\nthree";
+	const lines = diffLines(a, b);
+	expect(
+		lines
+			.filter((l) => l.op !== "+")
+			.map((l) => l.text)
+			.join("\n"),
+	).toBe(a);
+	expect(
+		lines
+			.filter((l) => l.op !== "-")
+			.map((l) => l.text)
+			.join("\n"),
+	).toBe(b);
 });

@@ -10,7 +10,7 @@ import { Button, Copy, Empty, Facts, Failed, Id, Loading, Page, Spark, State, Wh
 import { filterText, type TaskFilter } from "../parts/bulk";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Bytes, indented, textOf, visible } from "../parts/bytes";
-import { lines } from "../parts/diff";
+import { diffLines } from "../parts/diff";
 import { by, type Group, grouped } from "../parts/errors";
 import { type Column, Grid } from "../parts/grid";
 import { Segments } from "../parts/history";
@@ -282,7 +282,7 @@ function Detail({ group, onDelete }: { group: Group; onDelete: () => void }) {
 						/>
 						{tasks.length > 1 ? (
 							<label>
-								beside{" "}
+								next to{" "}
 								<select value={two?.id ?? ""} onChange={(e) => setOther(e.target.value)}>
 									<option value="">none</option>
 									{tasks
@@ -296,7 +296,7 @@ function Detail({ group, onDelete }: { group: Group; onDelete: () => void }) {
 							</label>
 						) : null}
 					</div>
-					{one && two ? <Beside one={one} two={two} /> : one ? <One task={one} /> : null}
+					{one && two ? <SideBySide one={one} two={two} /> : one ? <One task={one} /> : null}
 				</>
 			)}
 		</>
@@ -343,8 +343,8 @@ function TaskFacts({ task }: { task: Task }) {
 	);
 }
 
-/** Beside shows in which lines two tasks of a group differ: their errors, and their payloads. */
-function Beside({ one, two }: { one: Task; two: Task }) {
+/** SideBySide shows in which lines two tasks of a group differ: their errors, and their payloads. */
+function SideBySide({ one, two }: { one: Task; two: Task }) {
 	return (
 		<>
 			<div className="columns">
@@ -377,7 +377,7 @@ function Payloads({ a, b }: { a: string; b: string }) {
 }
 
 function Difference({ a, b, what }: { a: string; b: string; what: string }): ReactNode {
-	const rows = useMemo(() => lines(a, b), [a, b]);
+	const rows = useMemo(() => diffLines(a, b), [a, b]);
 	if (a === b)
 		return (
 			<p className="dim">{a === "" ? `No ${what}.` : `The ${what} are the same (${count(rows.length)} lines).`}</p>
@@ -387,9 +387,9 @@ function Difference({ a, b, what }: { a: string; b: string; what: string }): Rea
 			<pre>
 				{rows.map((r, i) => (
 					<Fragment key={i}>
-						{r.side === "both" ? (
+						{r.op === " " ? (
 							`  ${r.text}\n`
-						) : r.side === "a" ? (
+						) : r.op === "-" ? (
 							<del>{`- ${r.text}\n`}</del>
 						) : (
 							<ins>{`+ ${r.text}\n`}</ins>
