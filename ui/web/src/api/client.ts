@@ -27,14 +27,24 @@ export function sessionHeader(): Record<string, string> {
 /** withPlace adds the namespace to a path, and lets the node forward what another must serve: a page cannot follow a redirect to it. */
 export function withPlace(path: string, ns = state.ns): string {
 	const url = new URL(path, location.origin);
-	if (!url.searchParams.has("ns")) url.searchParams.set("ns", ns);
-	url.searchParams.set("forward", "1");
-	return url.pathname + url.search;
+	// Written by hand: URLSearchParams would write the query again, and lose bytes that are not UTF-8.
+	const named = url.searchParams.has("ns") ? "" : `&ns=${encodeURIComponent(ns)}`;
+	return `${url.pathname}${url.search || "?"}${named}&forward=1`.replace("?&", "?");
 }
 
 const place: Middleware = {
-	onRequest({ request }) {
-		const made = new Request(new URL(withPlace(request.url), location.origin), request);
+	async onRequest({ request }) {
+		const url = new URL(withPlace(request.url), location.origin);
+		// The body is read here: handed on as it is, it would be a stream, which browsers send over HTTP/2 alone.
+		const body = await request.arrayBuffer();
+		const made = new Request(url, {
+			method: request.method,
+			headers: request.headers,
+			credentials: request.credentials,
+			cache: request.cache,
+			signal: request.signal,
+			...(body.byteLength > 0 ? { body } : {}),
+		});
 		made.headers.set("Millrace-Session", state.csrf);
 		return made;
 	},
@@ -95,6 +105,25 @@ export async function raw(path: string): Promise<Raw> {
 	const bytes = new Uint8Array(await response.arrayBuffer());
 	const size = Number(response.headers.get("Millrace-Size") ?? bytes.length);
 	return { bytes, size, type: response.headers.get("Millrace-Type") ?? "", headers: response.headers };
+}
+
+/** read calls a route whose parameters are bytes, or whose answer the contract does not name. */
+export async function read<T>(path: string, method: "GET" | "DELETE" | "POST" = "GET"): Promise<T> {
+	let response: Response;
+	try {
+		response = await fetch(withPlace(path), {
+			method,
+			headers: sessionHeader(),
+			credentials: "same-origin",
+			cache: "no-store",
+		});
+	} catch (e) {
+		throw asApiError(e);
+	}
+	if (response.status === 401) state.onSignedOut();
+	const answer: unknown = await response.json().catch(() => undefined);
+	if (!response.ok || answer === undefined) throw errorOf(response.status, answer);
+	return answer as T;
 }
 
 /** newRequestId names a write, so that it may be asked for again. */

@@ -170,10 +170,15 @@ function Sha({ bytes }: { bytes: Uint8Array | undefined }) {
 /** save writes the whole of a raw route to a file. */
 export async function save(path: string, name: string): Promise<void> {
 	const response = await fetch(withPlace(path), { headers: sessionHeader(), credentials: "same-origin" });
-	const url = URL.createObjectURL(await response.blob());
+	saveBytes(await response.blob(), name);
+}
+
+/** saveBytes writes bytes that are there to a file. */
+export function saveBytes(bytes: Blob | Uint8Array<ArrayBuffer>, name: string): void {
+	const url = URL.createObjectURL(bytes instanceof Blob ? bytes : new Blob([bytes]));
 	const a = document.createElement("a");
 	a.href = url;
-	a.download = name.replaceAll(/[^\w.-]+/g, "_");
+	a.download = name.replaceAll(/[^\w.-]+/g, "_").slice(0, 100);
 	a.click();
 	setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }

@@ -1,9 +1,132 @@
-import { Page } from "../parts/basic";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
+import { useMemo, useState } from "react";
+import { api, call, read, type Schemas } from "../api/client";
+import { asApiError } from "../api/errors";
+import { count, size } from "../format";
+import { useNamespace } from "../namespace";
+import { Button, Empty, Failed, Loading, Page } from "../parts/basic";
+import { type Column, Grid } from "../parts/grid";
+import { KeyDialog } from "./key";
 
+export type Keyspace = Schemas["KeyspaceStats"];
+
+interface KeyspacePage {
+	keyspaces: Keyspace[];
+	cursor: string;
+	/** The server counted what is in them, up to a bound. */
+	counted: boolean;
+}
+
+/** useKeyspaces reads the keyspaces of a namespace, page by page. */
+export function useKeyspaces(ns: string) {
+	return useInfiniteQuery({
+		queryKey: ["keyspaces", ns],
+		initialPageParam: "",
+		queryFn: async ({ pageParam }): Promise<KeyspacePage> => {
+			const path = `/v1/keyspaces?ns=${encodeURIComponent(ns)}&limit=100${pageParam ? `&cursor=${encodeURIComponent(pageParam)}` : ""}`;
+			type Answer = Schemas["ListKeyspacesResponse"];
+			const page = (a: Answer, counted: boolean) => ({ keyspaces: a.keyspaces ?? [], cursor: a.cursor ?? "", counted });
+			try {
+				return page(await read<Answer>(`${path}&stats=true`), true);
+			} catch (e) {
+				if (asApiError(e).reason !== "unknown_field") throw e;
+				return page(await read<Answer>(path), false); // a node of an older version counts nothing here
+			}
+		},
+		getNextPageParam: (last) => last.cursor || undefined,
+	});
+}
+
+/** keysOf says how many keys there are: "+" where counting stopped. */
+export function keysOf(k: Keyspace | undefined): string {
+	return k?.keys === undefined ? "–" : `${count(k.keys)}${k.more_keys ? "+" : ""}`;
+}
+
+/** Keyspaces lists where keys are. */
 export function Keyspaces() {
+	const ns = useNamespace();
+	const navigate = useNavigate();
+	const list = useKeyspaces(ns);
+	const [put, setPut] = useState(false);
+	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.keyspaces) ?? [], [list.data]);
+	const counted = list.data?.pages.every((p) => p.counted) ?? false;
+	const columns: Column<Keyspace>[] = [
+		{ id: "name", name: "KEYSPACE", grow: true, cell: (k) => k.keyspace },
+		...(counted
+			? ([
+					{ id: "keys", name: "KEYS", num: true, cell: keysOf },
+					{ id: "bytes", name: "ON DISK", num: true, cell: (k) => size(k.bytes) },
+				] satisfies Column<Keyspace>[])
+			: []),
+		{
+			id: "quota",
+			name: "QUOTA",
+			num: true,
+			from: 600,
+			cell: (k) => (k.config?.quota?.bytes ? size(k.config.quota.bytes) : <span className="dim">none</span>),
+		},
+		{
+			id: "rate",
+			name: "WRITES/s",
+			num: true,
+			from: 900,
+			cell: (k) =>
+				k.config?.quota?.writes_per_second ? (
+					count(k.config.quota.writes_per_second)
+				) : (
+					<span className="dim">no limit</span>
+				),
+		},
+		{
+			id: "state",
+			name: "STATE",
+			cell: (k) => (k.over_quota ? <span className="warn">⚠ over quota: puts are refused</span> : null),
+		},
+	];
 	return (
-		<Page title="Keyspaces" name="Keyspaces">
-			{null}
+		<Page
+			title="Keyspaces"
+			name="Keyspaces"
+			actions={
+				<Button kind="main" needs="kv:write" onClick={() => setPut(true)}>
+					Put a key…
+				</Button>
+			}
+		>
+			{list.error ? <Failed error={asApiError(list.error)} retry={() => list.refetch()} what="The keyspaces" /> : null}
+			{list.isPending ? (
+				<Loading what="the keyspaces" />
+			) : (
+				<Grid
+					label="Keyspaces"
+					columns={columns}
+					rows={rows}
+					id={(k) => k.keyspace ?? ""}
+					onOpen={(k) => navigate({ to: "/$ns/kv/$keyspace", params: { ns, keyspace: k.keyspace ?? "" } })}
+					href={(k) => `/ui/${ns}/kv/${encodeURIComponent(k.keyspace ?? "")}`}
+					onEnd={() => list.hasNextPage && !list.isFetchingNextPage && list.fetchNextPage()}
+					empty={
+						list.error ? null : (
+							<Empty command="millrace kv put counts hello world">A keyspace appears with its first key.</Empty>
+						)
+					}
+				/>
+			)}
+			{counted ? <p className="dim">“+” is where counting stopped: nothing is scanned beyond a bound.</p> : null}
+			{put ? (
+				<KeyDialog
+					ns={ns}
+					keyspace={undefined}
+					onClose={() => setPut(false)}
+					onDone={(keyspace, key) => navigate({ to: "/$ns/kv/$keyspace", params: { ns, keyspace }, search: { key } })}
+				/>
+			) : null}
 		</Page>
 	);
+}
+
+/** readKeyspace reads the settings of a keyspace and counts what is in it, up to a bound. */
+export function readKeyspace(ns: string, keyspace: string) {
+	return call(api.GET("/v1/keyspaces/{keyspace}", { params: { path: { keyspace }, query: { ns } } }));
 }

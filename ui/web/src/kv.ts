@@ -1,0 +1,172 @@
+import { api, call, newRequestId, read } from "./api/client";
+import { ApiError } from "./api/errors";
+import { bytesOf, inAddress, toBase64 } from "./key-text";
+
+/** A page of a list of keys. */
+export const pageKeys = 200;
+/** A list shows this many bytes of each value. */
+const headBytes = 256;
+
+export interface At {
+	partition: number;
+	index: string;
+}
+
+/** Pair is a key of a list. */
+export interface Pair {
+	key: Uint8Array;
+	/** The value, or its first bytes. */
+	head: Uint8Array;
+	/** Bytes of the value. */
+	size: number;
+	rev: string;
+}
+
+export interface KeyPage {
+	/** What is below the prefix, up to the delimiter and with it; undefined where the server does not fold keys. */
+	prefixes: Uint8Array[] | undefined;
+	pairs: Pair[];
+	cursor: string | undefined;
+	at: At[];
+}
+
+interface Answer {
+	items?: {
+		key?: string;
+		key_base64?: string;
+		value?: string;
+		value_base64?: string;
+		size?: number;
+		rev?: string;
+	}[];
+	prefixes?: (string | { prefix?: string; prefix_base64?: string; key?: string; key_base64?: string })[];
+	cursor?: string;
+	at?: At[];
+}
+
+/** listKeys reads a page of the keys that begin with a prefix, folded at "/". */
+export async function listKeys(
+	ns: string,
+	keyspace: string,
+	prefix: Uint8Array,
+	cursor: string,
+	fold: boolean,
+): Promise<KeyPage> {
+	const path = `/v1/kv/${encodeURIComponent(keyspace)}?ns=${encodeURIComponent(ns)}&prefix=${inAddress(prefix)}&limit=${pageKeys}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
+	let folded = fold;
+	const a = await read<Answer>(`${path}&head=${headBytes}${fold ? "&delimiter=/" : ""}`).catch((e: ApiError) => {
+		// A node of an older version folds nothing and sends whole values.
+		if (e.reason !== "unknown_field") throw e;
+		folded = false;
+		return read<Answer>(path);
+	});
+	return {
+		prefixes: folded
+			? (a.prefixes ?? []).map((p) =>
+					typeof p === "string" ? bytesOf(p, undefined) : bytesOf(p.prefix ?? p.key, p.prefix_base64 ?? p.key_base64),
+				)
+			: undefined,
+		pairs: (a.items ?? []).map((i) => {
+			const head = bytesOf(i.value, i.value_base64);
+			return { key: bytesOf(i.key, i.key_base64), head, size: i.size ?? head.length, rev: i.rev ?? "" };
+		}),
+		cursor: a.cursor || undefined,
+		at: a.at ?? [],
+	};
+}
+
+export interface Value {
+	bytes: Uint8Array<ArrayBuffer>;
+	rev: string;
+	at: At[];
+}
+
+/** readValue reads a key as its leader has it; undefined where it is absent. A body carries every key, also those that no address can. */
+export async function readValue(ns: string, keyspace: string, key: Uint8Array): Promise<Value | undefined> {
+	const a = await call(
+		api.POST("/v1/kv/{keyspace}/get", {
+			params: { path: { keyspace }, query: { ns } },
+			body: { keys_base64: [toBase64(key)] },
+		}),
+	);
+	const r = a.results?.[0];
+	if (!r) throw new ApiError(0, { code: "UNAVAILABLE", message: "the answer has no result" });
+	if (!r.found) return undefined;
+	const at = (a.at ?? []).map((p) => ({ partition: p.partition ?? 0, index: p.index ?? "" }));
+	return { bytes: bytesOf(r.value, r.value_base64), rev: r.rev ?? "", at };
+}
+
+/** putValue stores a value. rev is the revision that the key must have: "0" is absent, undefined any. */
+export function putValue(
+	ns: string,
+	keyspace: string,
+	key: Uint8Array,
+	value: Uint8Array,
+	rev: string | undefined,
+	requestId = newRequestId(),
+) {
+	return call(
+		api.POST("/v1/commit", {
+			params: { query: { ns } },
+			body: {
+				request_id: requestId,
+				ops: [
+					{
+						kv_put: {
+							keyspace,
+							key_base64: toBase64(key),
+							value_base64: toBase64(value),
+							...(rev === undefined ? {} : { if_rev: rev }),
+						},
+					},
+				],
+			} as never,
+		}),
+	);
+}
+
+/** deleteKey removes a key at a revision. */
+export function deleteKey(ns: string, keyspace: string, key: Uint8Array, rev: string, requestId = newRequestId()) {
+	return call(
+		api.POST("/v1/commit", {
+			params: { query: { ns } },
+			body: {
+				request_id: requestId,
+				ops: [{ kv_delete: { keyspace, key_base64: toBase64(key), if_rev: rev } }],
+			} as never,
+		}),
+	);
+}
+
+/** deleteRange removes all keys that begin with a prefix, in each partition at once. Asking again is safe: it asks for a state. */
+export async function deleteRange(ns: string, keyspace: string, prefix: Uint8Array): Promise<number> {
+	const path = `/v1/kv/${encodeURIComponent(keyspace)}?ns=${encodeURIComponent(ns)}&prefix=${inAddress(prefix)}&count=true`;
+	return (await read<{ count?: number }>(path, "DELETE")).count ?? 0;
+}
+
+/** At most this many keys are looked at before a range is deleted. */
+export const dryRunKeys = 1000;
+
+/** countKeys counts the keys that begin with a prefix, up to dryRunKeys. */
+export async function countKeys(ns: string, keyspace: string, prefix: Uint8Array) {
+	const path = `/v1/kv/${encodeURIComponent(keyspace)}?ns=${encodeURIComponent(ns)}&prefix=${inAddress(prefix)}&limit=${dryRunKeys}&keys_only=true`;
+	const a = await read<Answer>(path);
+	return { count: a.items?.length ?? 0, more: !!a.cursor, at: a.at ?? [] };
+}
+
+/** stamp says where in the log an answer stands: "p0@98213". */
+export function stamp(at: readonly At[]): string {
+	return at.map((p) => `p${p.partition}@${p.index}`).join(" ");
+}
+
+/** imageType tells by its first bytes of which kind an image is. SVG is text, and can hold scripts: it is never shown as an image. */
+export function imageType(bytes: Uint8Array): string | undefined {
+	const begins = (...b: number[]) => b.every((v, i) => bytes[i] === v);
+	const word = (from: number, text: string) => [...text].every((c, i) => bytes[from + i] === c.charCodeAt(0));
+	if (begins(0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a)) return "image/png";
+	if (begins(0xff, 0xd8, 0xff)) return "image/jpeg";
+	if (word(0, "GIF87a") || word(0, "GIF89a")) return "image/gif";
+	if (word(0, "RIFF") && word(8, "WEBP")) return "image/webp";
+	if (word(4, "ftypavif")) return "image/avif";
+	return undefined;
+}
