@@ -33,7 +33,9 @@ export type Search = Partial<
 		| "id"
 		| "collection"
 		| "text"
-		| "attempt",
+		| "attempt"
+		| "tag"
+		| "run",
 		string
 	>
 >;
