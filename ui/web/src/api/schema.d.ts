@@ -576,6 +576,46 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/overview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Tell how a namespace is: what needs somebody's attention, what its tasks do, and which queues are to be looked at first.
+         * @description Tell how a namespace is: what needs somebody's attention, what its tasks do, and which queues are to be looked at first. The node answers by its own replica. To a token with the scope cluster it tells of the cluster too, and to one with admin of tokens that end soon.
+         */
+        get: operations["getOverview"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show what a queue, or a node, did in the last quarter of an hour, hour or day, as the node that is asked has seen it since its start.
+         * @description Show what a queue, or a node, did in the last quarter of an hour, hour or day, as the node that is asked has seen it since its start. What a node did only that node knows, and the request goes there.
+         */
+        get: operations["getHistory"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/bulk": {
         parameters: {
             query?: never;
@@ -1533,7 +1573,7 @@ export interface paths {
         };
         /**
          * Tell what changes, as server-sent events, for 15 minutes.
-         * @description Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, and of a worker a Worker, whose times are to 10 seconds. The id of a row is its name or id; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.
+         * @description Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, and of a worker a Worker, whose times are to 10 seconds. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.
          */
         get: operations["getEvents"];
         put?: never;
@@ -3524,6 +3564,184 @@ export interface components {
             /** @description tasks that had it last, the last one first, at most 5 */
             sample?: string[];
         };
+        /** @description Overview is a namespace at a glance. */
+        Overview: {
+            /**
+             * Format: date-time
+             * @description the age of the oldest part; an event has it itself
+             */
+            stamp?: string;
+            /** @description of each partition; empty in an event */
+            at?: {
+                partition?: number;
+                index?: string;
+            }[];
+            /** @description what needs somebody's attention, what began last first; at most 100 */
+            attention?: components["schemas"]["Attention"][];
+            /** @description there is more */
+            more_attention?: boolean;
+            /** @description queues that there are, at most 10,000 */
+            queue_count?: number;
+            paused_queues?: number;
+            /** @description tasks of all queues */
+            states?: components["schemas"]["TaskCounts"];
+            /** @description of all queues; unset: the node has no sample yet */
+            rates?: components["schemas"]["QueueRates"];
+            /** @description completions in each of the last 30 half minutes, oldest first */
+            spark?: number[];
+            /**
+             * Format: date-time
+             * @description unset: no task is ready
+             */
+            oldest_ready?: string;
+            /** @description unset: a leader did not tell */
+            slots?: components["schemas"]["WorkerSlots"];
+            /** @description of this node's log in about the last minute; only with the scope cluster, and not with durability none */
+            fsync_us?: components["schemas"]["SyncTimes"];
+            /** @description the ten to look at first: those that need attention, then those whose ready task has waited longest */
+            queues?: components["schemas"]["QueueStats"][];
+        };
+        /** @description Attention is one thing that needs somebody's attention. */
+        Attention: {
+            /** @description stuck, no_workers, dead_rising, crash_rate, paused_backlog, over_quota, partition_unled, token_ends; with the scope cluster node_down, disk_low, cert_ends */
+            kind?: string;
+            /** @description what it is about: the name of a queue, a namespace, a tenant, a token or a node, or the number of a partition */
+            object?: string;
+            /**
+             * Format: date-time
+             * @description when it began; where that is not known, when this node noticed it
+             */
+            since?: string;
+            /** @description stuck, no_workers, paused_backlog: ready tasks; dead_rising: dead tasks more than 10 min ago; crash_rate: crashes in the last minute; over_quota: what is used; disk_low: bytes free */
+            count?: number;
+            /** @description in plain words */
+            text?: string;
+        };
+        /** @description TaskCounts are tasks by their states. */
+        TaskCounts: {
+            blocked?: number;
+            scheduled?: number;
+            ready?: number;
+            running?: number;
+            completed?: number;
+            dead?: number;
+            cancelled?: number;
+        };
+        /** @description QueueRates are per second, of the last minute, as the node that answers has seen it: it samples counters each 10 s. */
+        QueueRates: {
+            created?: number;
+            completed?: number;
+            /** @description failing attempts */
+            failed?: number;
+            /** @description attempts whose lease expired */
+            crashed?: number;
+        };
+        /** @description WorkerSlots are the slots of all workers of a namespace, as they were at most 5 s ago. */
+        WorkerSlots: {
+            used?: number;
+            all?: number;
+        };
+        /** @description SyncTimes are how long syncs took, in microseconds. */
+        SyncTimes: {
+            p50?: number;
+            p99?: number;
+        };
+        /** @description QueueStats are counters: created = blocked + scheduled + ready + running + ended and kept + purged. */
+        QueueStats: {
+            queue?: string;
+            blocked?: number;
+            scheduled?: number;
+            ready?: number;
+            running?: number;
+            completed?: number;
+            dead?: number;
+            cancelled?: number;
+            created?: number;
+            purged?: number;
+            completed_total?: number;
+            /** @description failing attempts */
+            failed_total?: number;
+            /** @description attempts whose lease expired */
+            crashed_total?: number;
+            /** @description payloads and results of the tasks there are */
+            bytes?: number;
+            /** Format: date-time */
+            oldest_ready?: string;
+            /** @description unset: it gives out tasks */
+            paused?: components["schemas"]["QueuePaused"];
+            /** @description unset: the node has no sample yet, or other queues do more */
+            rates?: components["schemas"]["QueueRates"];
+            /** @description completions in each of the last 30 half minutes, oldest first; fewer: the node has no sample of those before */
+            spark?: number[];
+            /** @description who serve it, as it was at most 5 s ago; unset: not known */
+            workers?: number;
+            /** @description unset: its configuration bounds nothing */
+            limits?: components["schemas"]["QueueLimits"];
+        };
+        /** @description QueuePaused says why a queue gives out no tasks. */
+        QueuePaused: {
+            /** Format: date-time */
+            since?: string;
+            /**
+             * Format: date-time
+             * @description unset: until it is resumed
+             */
+            until?: string;
+            /** @description name of the token */
+            by?: string;
+            reason?: string;
+        };
+        /** @description QueueLimits are what the configuration of a queue bounds. What bounds nothing is absent. */
+        QueueLimits: {
+            /**
+             * Format: int64
+             * @description tasks that have not ended, per partition
+             */
+            max_tasks?: number;
+            /**
+             * Format: int64
+             * @description payloads and results, per partition
+             */
+            max_bytes?: number;
+            /**
+             * @example 90s
+             * @example 1.5s
+             * @example 1h30m
+             */
+            default_ttl?: string;
+            ceilings?: components["schemas"]["QueueCeilings"];
+        };
+        HistoryResponse: {
+            /**
+             * @description the length of a step
+             * @example 90s
+             * @example 1.5s
+             * @example 1h30m
+             */
+            step?: string;
+            /**
+             * Format: date-time
+             * @description when the first step began
+             */
+            from?: string;
+            /** @description the name of the node that saw it */
+            node?: string;
+            series?: components["schemas"]["HistorySeries"][];
+            /** @description steps that the node knows nothing of */
+            gaps?: components["schemas"]["HistoryGap"][];
+        };
+        /** @description HistorySeries has one number for each step, oldest first: of what is done, how often in the step; of what there is, how much at its end. */
+        HistorySeries: {
+            name?: string;
+            /** @description 0 in a gap */
+            values?: number[];
+        };
+        /** @description HistoryGap is a run of steps without a sample. */
+        HistoryGap: {
+            /** @description from 0 */
+            first?: number;
+            steps?: number;
+        };
         StartBulkResponse: {
             /** @description that was begun; unset with dry_run */
             job?: components["schemas"]["BulkJob"];
@@ -3609,80 +3827,6 @@ export interface components {
             cursor?: string;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
-        };
-        /** @description QueueStats are counters: created = blocked + scheduled + ready + running + ended and kept + purged. */
-        QueueStats: {
-            queue?: string;
-            blocked?: number;
-            scheduled?: number;
-            ready?: number;
-            running?: number;
-            completed?: number;
-            dead?: number;
-            cancelled?: number;
-            created?: number;
-            purged?: number;
-            completed_total?: number;
-            /** @description failing attempts */
-            failed_total?: number;
-            /** @description attempts whose lease expired */
-            crashed_total?: number;
-            /** @description payloads and results of the tasks there are */
-            bytes?: number;
-            /** Format: date-time */
-            oldest_ready?: string;
-            /** @description unset: it gives out tasks */
-            paused?: components["schemas"]["QueuePaused"];
-            /** @description unset: the node has no sample yet, or other queues do more */
-            rates?: components["schemas"]["QueueRates"];
-            /** @description completions in each of the last 30 half minutes, oldest first; fewer: the node has no sample of those before */
-            spark?: number[];
-            /** @description who serve it, as it was at most 5 s ago; unset: not known */
-            workers?: number;
-            /** @description unset: its configuration bounds nothing */
-            limits?: components["schemas"]["QueueLimits"];
-        };
-        /** @description QueuePaused says why a queue gives out no tasks. */
-        QueuePaused: {
-            /** Format: date-time */
-            since?: string;
-            /**
-             * Format: date-time
-             * @description unset: until it is resumed
-             */
-            until?: string;
-            /** @description name of the token */
-            by?: string;
-            reason?: string;
-        };
-        /** @description QueueRates are per second, of the last minute, as the node that answers has seen it: it samples counters each 10 s. */
-        QueueRates: {
-            created?: number;
-            completed?: number;
-            /** @description failing attempts */
-            failed?: number;
-            /** @description attempts whose lease expired */
-            crashed?: number;
-        };
-        /** @description QueueLimits are what the configuration of a queue bounds. What bounds nothing is absent. */
-        QueueLimits: {
-            /**
-             * Format: int64
-             * @description tasks that have not ended, per partition
-             */
-            max_tasks?: number;
-            /**
-             * Format: int64
-             * @description payloads and results, per partition
-             */
-            max_bytes?: number;
-            /**
-             * @example 90s
-             * @example 1.5s
-             * @example 1h30m
-             */
-            default_ttl?: string;
-            ceilings?: components["schemas"]["QueueCeilings"];
         };
         Configured: {
             version?: string;
@@ -4229,6 +4373,10 @@ export interface components {
             job?: components["schemas"]["MemberJob"];
             /** @description what to look at though all is well */
             warnings?: string[];
+            /** @description between nodes, by from and to, as the nodes that were reached say */
+            links?: components["schemas"]["ClusterLink"][];
+            /** @description what would stop without a node, for each node that was reached */
+            if_lost?: components["schemas"]["ClusterLoss"][];
         };
         /** @description ClusterNode is one node. What it says of itself is there when it was reached. */
         ClusterNode: {
@@ -4257,6 +4405,21 @@ export interface components {
             /** @description entries, of the shard that is most behind */
             lag?: number;
             replicas?: components["schemas"]["ClusterReplica"][];
+            /** @description unset: not known */
+            disk?: components["schemas"]["ClusterDisk"];
+            /** @description of its log in about the last minute; unset: there were none */
+            fsync_us?: components["schemas"]["SyncTimes"];
+            /** @description unset: not known */
+            memory?: components["schemas"]["ClusterMemory"];
+            /**
+             * Format: date-time
+             * @description when the first of its certificates ends; unset: it has none
+             */
+            cert_ends_at?: string;
+            /** Format: date-time */
+            started_at?: string;
+            /** @description fsync or none */
+            durability?: string;
         };
         /** @description ClusterReplica is how one shard stands on one node. */
         ClusterReplica: {
@@ -4270,6 +4433,24 @@ export interface components {
             applied?: number;
             /** @description entries that any node knows to be committed and this one has not applied */
             lag?: number;
+            /** @description index up to which its state survives a power cut without the log */
+            durable?: number;
+        };
+        /** @description ClusterDisk is the disk of a node, in bytes. */
+        ClusterDisk: {
+            size?: number;
+            free?: number;
+            /** @description below it, writes that need room are refused */
+            reserve?: number;
+            /** @description they are */
+            full?: boolean;
+        };
+        /** @description ClusterMemory is the memory of a node, in bytes. */
+        ClusterMemory: {
+            /** @description by the process */
+            used?: number;
+            /** @description for its buffers and caches */
+            limit?: number;
         };
         /** @description ClusterShard is one shard over all nodes that were reached. */
         ClusterShard: {
@@ -4278,6 +4459,22 @@ export interface components {
             leader?: number;
             term?: number;
             committed?: number;
+            /** @description that lie on it; the first 100 */
+            partitions?: components["schemas"]["ClusterPartition"][];
+            partition_count?: number;
+            /** @description of about the last 10 s, as the node that was asked has seen them; unset: not known */
+            rates?: components["schemas"]["ClusterRates"];
+        };
+        /** @description ClusterPartition is a partition of a namespace. */
+        ClusterPartition: {
+            tenant?: string;
+            namespace?: string;
+            partition?: number;
+        };
+        /** @description ClusterRates are what a shard does per second. */
+        ClusterRates: {
+            /** @description applied */
+            entries?: number;
         };
         /** @description MemberJob is a change of membership. */
         MemberJob: {
@@ -4291,6 +4488,20 @@ export interface components {
             ending?: string;
             /** @description why it failed */
             reason?: string;
+        };
+        /** @description ClusterLink is how one node reaches another. */
+        ClusterLink: {
+            from?: number;
+            to?: number;
+            connected?: boolean;
+            /** @description of the last ping; 0: there was none */
+            rtt_us?: number;
+        };
+        /** @description ClusterLoss is what the loss of one more node would stop. */
+        ClusterLoss: {
+            node?: number;
+            /** @description that no majority would be left of */
+            shards?: number[];
         };
         ChangeMembersResponse: {
             /** @description of the directory of members */
@@ -6420,6 +6631,117 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ListErrorsResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getOverview: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Overview"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getHistory: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+                /** @description Name of the queue; default: all queues of the namespace together. */
+                queue?: string;
+                /** @description The number of a node, for what that node did (scope cluster); mutually exclusive with queue. */
+                node?: number;
+                /** @description Names of series, separated by commas; default: all. Of queues created, completed, failed, crashed, ready, running, dead; of a node entries, fsyncs, log_kib, mutations, disk_free_mib, memory_mib, log_on_disk_mib. */
+                series?: string;
+                /** @description How far back; default 15m. 15m and 1h have steps of 10 s, 24h has steps of 5 min. */
+                span?: "15m" | "1h" | "24h";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HistoryResponse"];
                 };
             };
             307: components["responses"]["Status307"];
@@ -10406,7 +10728,7 @@ export interface operations {
                 forward?: "0" | "1";
                 /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
                 hop?: "0" | "1";
-                /** @description 1 to 64, separated by commas: overview (all queues in sum), queues, queue:NAME, task:ID, bulk:ID, workers. */
+                /** @description 1 to 64, separated by commas: overview (as GET /v1/overview), queues, queue:NAME, task:ID, bulk:ID, workers, cluster (scope cluster). */
                 topics: string;
             };
             header?: {

@@ -5,6 +5,7 @@ import { api, call } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Failed, Loading, Panel } from "../parts/basic";
+import { Confirm, Dialog } from "../parts/dialog";
 import {
 	configOf,
 	diff,
@@ -16,8 +17,7 @@ import {
 	type Values,
 	valuesOf,
 	wrongOf,
-} from "../parts/config";
-import { Confirm, Dialog } from "../parts/dialog";
+} from "../parts/queue-config";
 import { toast } from "../parts/toast";
 
 const read = (queue: string) => call(api.GET("/v1/queues/{queue}", { params: { path: { queue } } }));

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { configOf, diff, fields, merge, normal, spanText, valuesOf, wrongOf } from "./config";
+import { configOf, diff, fields, merge, normal, spanText, valuesOf, wrongOf } from "./queue-config";
 
 const field = (name: string) => fields.find((f) => f.name === name)!;
 
