@@ -77,9 +77,9 @@ test("letters lead from place to place, and do nothing in a field", { skip }, as
 	await page.keyboard.press("q");
 	await page.getByRole("heading", { level: 1, name: /Queues/ }).waitFor();
 	await page.keyboard.press("ControlOrMeta+k");
-	await page.getByRole("combobox").fill("gq?");
+	await page.getByRole("combobox", { name: "Queue, place, or id of a task" }).fill("gq?");
 	assert.match(page.url(), /queues$/);
-	await page.getByRole("combobox").fill("work");
+	await page.getByRole("combobox", { name: "Queue, place, or id of a task" }).fill("work");
 	await page.keyboard.press("Enter");
 	await page.getByRole("heading", { level: 1, name: /Workers/ }).waitFor();
 });

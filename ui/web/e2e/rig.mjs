@@ -229,6 +229,12 @@ export async function open(t, s, path = "", o = {}) {
 	return page;
 }
 
+/** Waits until the page has read what it shows. @param {import("playwright-core").Page} page */
+export async function settled(page) {
+	await page.getByRole("heading", { level: 1 }).waitFor();
+	await page.waitForFunction(() => !document.querySelector("[aria-busy=true]"));
+}
+
 /** Fails where axe finds something serious or critical on the page. @param {import("playwright-core").Page} page @param {string} what */
 export async function accessible(page, what) {
 	const axe = readFileSync(axePath, "utf8");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { fill } from "./fill.mjs";
-import { accessible, closeBrowser, context, open, server, skip } from "./rig.mjs";
+import { accessible, closeBrowser, context, open, server, settled, skip } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -12,9 +12,7 @@ test("every screen is accessible in both themes, and fits a telephone", { skip, 
 		const page = await open(t, s, "", { context: c });
 		for (const [name, path] of Object.entries(paths)) {
 			await page.goto(`${s.url}/ui/${path}`);
-			await page.getByRole("heading", { level: 1 }).waitFor();
-			await page.waitForLoadState("load");
-			await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+			await settled(page);
 			assert.equal(
 				await page.locator(".failed").count(),
 				0,
@@ -98,8 +96,7 @@ test("nothing that a task, a key, a worker or an error holds is run or loaded", 
 	page.on("dialog", (d) => assert.fail(`a dialog of the browser: ${d.message()}`));
 	for (const path of paths) {
 		await page.goto(`${s.url}/ui/${path}`);
-		await page.getByRole("heading", { level: 1 }).waitFor();
-		await page.locator("[aria-busy=true]").waitFor({ state: "detached" });
+		await settled(page);
 		assert.equal(await page.evaluate("window.hit"), undefined, path);
 	}
 	assert.ok(!page.url().includes("example.org"));
