@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/sha256"
@@ -19,7 +20,7 @@ const (
 	SessionLasts = 12 * time.Hour
 	// SessionKeyLasts is how long a key seals new sessions.
 	SessionKeyLasts = 24 * time.Hour
-	// SessionKeyOpens is how long a key opens what it has sealed. A session ends before its key does.
+	// SessionKeyOpens is how long a key opens what it has sealed.
 	SessionKeyOpens = 48 * time.Hour
 	// SessionKeyBytes is the length of a key: AES-256.
 	SessionKeyBytes = 32
@@ -70,6 +71,8 @@ type SessionOptions struct {
 	Rand   env.Rand
 	// Shared returns the keys that this node has applied; nil: there are never any.
 	Shared func() SessionKeys
+	// Add has a key be added for all nodes, and returns when this node has applied it; nil with Shared.
+	Add func(ctx context.Context) error
 }
 
 // Sessions seals and opens the sessions of browsers. A session is a cookie and nothing else: it names the row of a token, and
@@ -244,6 +247,12 @@ func (s *Sessions) Open(text string) (*Session, Principal, bool) {
 	return c, who, ok
 }
 
+// Stale reports whether another key seals now: the cookie had better be set again, since other nodes may not open this one.
+func (c *Session) Stale() bool {
+	key := c.of.newest()
+	return key.id() != c.key
+}
+
 // Shows reports whether a page has shown the csrf. It takes as long for each wrong one.
 func (c *Session) Shows(csrf string) bool {
 	return subtle.ConstantTimeCompare([]byte(csrf), []byte(c.CSRF)) == 1
@@ -274,11 +283,28 @@ func (s *Sessions) shared(now time.Time) (out SessionKeys) {
 	return out
 }
 
-// newest returns the key that seals: the cluster's, or one of this node's own while it has applied none.
+// addWait bounds the wait for a key: where no node leads, one can still sign in.
+const addWait = 2 * time.Second
+
+// Prepare sees to it that the cluster has a key to seal with, before a session begins. A cluster whose pages are never used has none.
+func (s *Sessions) Prepare(ctx context.Context) {
+	if s.o.Add == nil {
+		return
+	}
+	now := s.o.Clock.Wall()
+	if all := s.shared(now).Keys; len(all) > 0 && now.Before(all[len(all)-1].Made.Add(SessionKeyLasts)) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, addWait)
+	defer cancel()
+	_ = s.o.Add(ctx) // without it this node has a key of its own
+}
+
+// newest returns the key that seals: the cluster's, or one of this node's own while it has applied none that outlives a session.
 func (s *Sessions) newest() SessionKey {
 	now := s.o.Clock.Wall()
 	all := s.shared(now)
-	if n := len(all.Keys); n > 0 {
+	if n := len(all.Keys); n > 0 && now.Before(all.Keys[n-1].Made.Add(SessionKeyOpens-SessionLasts)) {
 		return all.Keys[n-1]
 	}
 	s.mu.Lock()

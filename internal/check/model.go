@@ -15,6 +15,7 @@ type Model struct {
 	parts     map[core.Partition]*part
 	spaces    map[spaceName]core.OpResult // namespaces of the directory
 	tenants   map[string]core.TenantConfig
+	seals     sealKeys            // of sessions of browsers
 	unbound   uint64              // highest version of a tenant's configuration that was removed
 	marks     map[markName]mark   // of removals that are under way
 	retired   map[markName]string // numbers of namespaces that were removed, with the tenant's name

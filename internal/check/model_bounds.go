@@ -37,6 +37,10 @@ func misfits(op core.Op) []misfit {
 		}
 	case *core.TenantSet:
 		return misfitsOfTenant(op)
+	case *core.SessionKeyAdd:
+		if len(op.Secret) != 32 {
+			return []misfit{{field: "secret"}}
+		}
 	case *core.KVPut:
 		out := misfitsOfKey(op.Keyspace, op.Key)
 		if len(op.Value) > 3<<19 {

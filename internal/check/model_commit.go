@@ -285,7 +285,7 @@ func strays(c *core.Commit) []int {
 
 func ofSystem(op core.Op) bool {
 	switch op.(type) {
-	case *core.Tick, *core.TermStart, *core.ClockShift, *core.NamespaceCreate, *core.NamespaceRemove, *core.TenantSet, *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
+	case *core.Tick, *core.TermStart, *core.ClockShift, *core.NamespaceCreate, *core.NamespaceRemove, *core.TenantSet, *core.SessionKeyAdd, *core.MembersInit, *core.MemberChange, *core.MemberStep, *core.FormatRaise:
 		return true
 	}
 	return false

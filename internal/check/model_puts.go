@@ -28,6 +28,8 @@ func (m *Model) keysOp(p *part, op core.Op, a answer, before uint64) error {
 		return m.tenantUse(p, op, a)
 	case *core.TenantSet:
 		return m.tenantSet(op, a)
+	case *core.SessionKeyAdd:
+		return m.sessionKeyAdd(op, a)
 	}
 	return fmt.Errorf("%T is not an op that the documentation knows", op)
 }

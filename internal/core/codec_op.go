@@ -72,6 +72,8 @@ func (w *writer) op(op Op) {
 		w.namespaceConfig(&op.Config)
 	case *TenantSet, *TenantUse:
 		w.tenantOp(op)
+	case *SessionKeyAdd:
+		w.sessionKeyAdd(op)
 	case *NamespaceRemove, *PartitionRemove:
 		w.removalOp(op)
 	default:
@@ -143,6 +145,8 @@ func (r *reader) op() Op {
 		return r.taskReport()
 	case OpTenantSet, OpTenantUse:
 		return r.tenantOp(kind)
+	case OpSessionKeyAdd:
+		return r.sessionKeyAdd()
 	default:
 		return r.serviceOp(kind)
 	}

@@ -91,6 +91,8 @@ func shardOpSize(op Op) int {
 		return opHeader + newName + len(op.Tenant) + len(op.Name) + 2*varintBytes
 	case *NamespaceRemove:
 		return opHeader + 1 + newName + len(op.Tenant) + newName + len(op.Name) + 2*varintBytes
+	case *SessionKeyAdd:
+		return opHeader + varintBytes + len(op.Secret) + 1
 	case *TenantSet:
 		return opHeader + len(op.Tenant) + 5*varintBytes
 	}

@@ -113,7 +113,7 @@ func allOps() []Op {
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
 		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{}, &BulkStart{}, &BulkStop{},
-		&SessionLost{}, &TaskReport{},
+		&SessionLost{}, &TaskReport{}, &SessionKeyAdd{},
 	}
 }
 
@@ -427,7 +427,7 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 				CeilingLease: 8, CeilingMaxRun: 9, CeilingPriority: 1,
 			}}},
 		},
-	}}}
+	}, {Ops: []Op{&SessionKeyAdd{Secret: []byte("a key of 32 bytes, of a browser's"), End: true}}}}}
 	r := &Result{Ops: []OpResult{
 		{Kind: OpTaskRenew, Renewed: []Renewed{{Until: 5}, {Cancel: true, Until: 6}, {Lost: true}}},
 		{Kind: OpGrant, Assigned: []Assigned{

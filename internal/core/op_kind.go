@@ -57,6 +57,8 @@ const (
 	OpBulkStop    OpKind = 50
 	OpSessionLost OpKind = 52
 
+	OpSessionKeyAdd OpKind = 53
+
 	// 64 to 71 are changes within a RefTxn, which are judged together. They do not stand in a commit by themselves.
 	OpRefCreate    OpKind = 64
 	OpRefUpdate    OpKind = 65
@@ -175,6 +177,7 @@ var opRows = [256]opRow{
 	OpNamespaceCreate:  {name: "namespace_create", service: ServiceShard, home: HomeDirectory, traits: OpGrows},
 	OpNamespaceRemove:  {name: "namespace_remove", service: ServiceShard, home: HomeDirectory},
 	OpTenantSet:        {name: "tenant_set", service: ServiceShard, home: HomeDirectory},
+	OpSessionKeyAdd:    {name: "session_key_add", service: ServiceShard, home: HomeDirectory},
 	OpMembersInit:      {name: "members_init", service: ServiceShard, home: HomeMembers},
 	OpMemberChange:     {name: "member_change", service: ServiceShard, home: HomeMembers},
 	OpMemberStep:       {name: "member_step", service: ServiceShard, home: HomeMembers},

@@ -32,6 +32,7 @@ const (
 	systemBounds    systemRecord = 6 // by tenant's name: what bounds it
 	systemRemoval   systemRecord = 7 // by tenant and namespace: the mark of a removal that is under way
 	systemRemovals  systemRecord = 8 // the last number given to a removal
+	systemSessions  systemRecord = 9 // the keys that seal sessions of browsers
 )
 
 // shardRecord is the byte after the service in a key of the shard's own records. Numbers are stored and never reused.
@@ -127,6 +128,9 @@ func dueRange(p core.Partition, r metaRecord, until core.ShardTime) (from, to []
 
 // DirectoryCounter is the key of the last tenant's number.
 func DirectoryCounter() []byte { return End(beginSystem(systemCounter, 0)) }
+
+// SessionKeys is the key of the keys that seal sessions of browsers.
+func SessionKeys() []byte { return End(beginSystem(systemSessions, 0)) }
 
 // Tenant is the key of a tenant's row in the directory.
 func Tenant(name string) []byte { return End(append(beginSystem(systemTenant, len(name)), name...)) }

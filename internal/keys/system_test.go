@@ -22,6 +22,7 @@ func TestSystemKeysAreFrozen(t *testing.T) {
 	wantKey(t, "session due", SessionDue(sample, stamp, session), samplePrefix+"01"+"07"+due+id+"00")
 	wantKey(t, "directory counter", DirectoryCounter(), system+"06"+"01"+"00")
 	wantKey(t, "tenant", Tenant("acme"), system+"06"+"02"+"61636d65"+"00")
+	wantKey(t, "keys of sessions of browsers", SessionKeys(), system+"06"+"09"+"00")
 	wantKey(t, "tenant's configuration", TenantConfig("acme"), system+"06"+"06"+"61636d65"+"00")
 	wantKey(t, "namespace", Namespace(0x01020304, "shop"), system+"06"+"03"+"01020304"+"73686f70"+"00")
 	wantKey(t, "shard time", ShardTime(), system+"07"+"01"+"00")

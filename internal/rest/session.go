@@ -59,7 +59,7 @@ func sessionRoutes() []*Route {
 			Doc: "Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie. It lasts 12 hours, and ends with its token. Of one address 10 attempts may fail in a minute. A code signs in once: such a request cannot be repeated with the same code.",
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/session", Answer: "Session", Status: statusOK, rule: edge.AnyToken(), ofSessions: true, handle: (*restCall).session,
+			Method: http.MethodGet, Path: "/v1/session", Answer: "Session", Headers: []string{"Set-Cookie"}, Status: statusOK, rule: edge.AnyToken(), ofSessions: true, handle: (*restCall).session,
 			Header: []Param{{Name: headerSession, Type: "string", Form: Form{MaxLength: 64}, Doc: "The csrf of the session; or hello, of a page that does not have it any more."}},
 			Doc:    "Tell who is signed in, and what this server is.",
 		},
@@ -119,9 +119,14 @@ func (c *restCall) signIn() error {
 		return core.Unauthenticated{}
 	}
 	c.h.attempts.Succeeded(c.r.RemoteAddr)
-	age := int(session.Ends.Sub(c.s.Clock.Wall()).Seconds())
-	c.setCookie(session.Seal(), max(age, 1))
+	table.Prepare(c.ctx)
+	c.setSession(session)
 	return c.showSession(who, session)
+}
+
+// setSession sets the cookie of a session, until it ends.
+func (c *restCall) setSession(session *auth.Session) {
+	c.setCookie(session.Seal(), max(int(session.Ends.Sub(c.s.Clock.Wall()).Seconds()), 1))
 }
 
 // setCookie sets the cookie of the session. age is in seconds; a negative one takes it away.
@@ -133,7 +138,12 @@ func (c *restCall) setCookie(value string, age int) {
 }
 
 // session serves GET /v1/session.
-func (c *restCall) session() error { return c.showSession(c.who.Principal, c.who.Session) }
+func (c *restCall) session() error {
+	if s := c.who.Session; s != nil && s.Stale() {
+		c.setSession(s)
+	}
+	return c.showSession(c.who.Principal, c.who.Session)
+}
 
 // showSession answers with who is signed in. Without a session the caller has sent a token.
 func (c *restCall) showSession(who auth.Principal, session *auth.Session) error {

@@ -82,7 +82,10 @@ func (r *Running) browserSessions() *rest.Sessions {
 		return nil
 	}
 	o := &r.o
-	r.sessions = auth.NewSessions(auth.SessionOptions{Tokens: o.Tokens, Clock: o.Clock, Rand: o.Rand})
+	r.sessions = auth.NewSessions(auth.SessionOptions{
+		Tokens: o.Tokens, Clock: o.Clock, Rand: o.Rand, Shared: r.sessionKeys,
+		Add: func(ctx context.Context) error { return r.node.AddSessionKey(ctx, false) },
+	})
 	host, _, _ := net.SplitHostPort(o.HTTP) // it was checked
 	text, colour := o.label()
 	open := o.Services
@@ -91,12 +94,26 @@ func (r *Running) browserSessions() *rest.Sessions {
 	}
 	return &rest.Sessions{
 		Table: r.sessions, Cookie: r.sessionCookie(), Secure: r.cert != nil,
-		End: func(context.Context) error { return nil },
+		End: func(ctx context.Context) error { return r.node.AddSessionKey(ctx, true) },
 		About: rest.About{
 			Node: o.Name, Cluster: r.clusterID(), Version: o.Version, Durability: string(o.Durability),
 			Insecure: r.cert == nil && !loopback(host), Label: text, Colour: colour, Services: open,
 		},
 	}
+}
+
+// sessionKeys are the keys of sessions that this node has applied.
+func (r *Running) sessionKeys() (out auth.SessionKeys) {
+	keys, err := r.node.SessionKeys()
+	if err != nil {
+		r.o.Logger.Error("read the keys of sessions", "error", err)
+		return out // sessions are refused, or sealed by a key of this node
+	}
+	out.Turn = keys.Turn
+	for _, k := range keys.Keys {
+		out.Keys = append(out.Keys, auth.SessionKey{Secret: [auth.SessionKeyBytes]byte(k.Secret), Made: k.Made.Time()})
+	}
+	return out
 }
 
 // SignInLink returns the address of the web interface with a code that signs in the holder of a token once, within a minute;

@@ -129,6 +129,7 @@ func (w *visitor) everyRoute() {
 	w.everyRefRoute()
 	w.everySearchRoute()
 	w.everyOperatorRoute()
+	w.everySessionRoute()
 }
 
 // everyControl acts on tasks and on the queue.
@@ -175,6 +176,15 @@ func (w *visitor) everyOperatorRoute() {
 	w.do("POST", "/v1/cluster/members", "", `{"verb":"cancel"}`, 409)
 	w.do("POST", "/v1/cluster/balance", "", "", 200)
 	w.do("POST", "/v1/cluster/finalize", "", "", 200)
+}
+
+func (w *visitor) everySessionRoute() {
+	w.t.Helper()
+	w.do("POST", "/v1/session", "", `{"token":"`+w.token+`"}`, 200)
+	w.do("GET", "/v1/session", "", "", 200)
+	w.do("DELETE", "/v1/session", "", "", 204)
+	w.do("POST", "/v1/session:code", "", "", 200)
+	w.do("POST", "/v1/sessions:end", "", "", 204)
 }
 
 func (w *visitor) everyKeyRoute() {

@@ -43,7 +43,11 @@ func serveWeb(t *testing.T, flags ...string) (s *proc.Server, serving func() web
 // call makes one request and returns status and body.
 func (w web) call(method, path, body string) (int, string) {
 	w.t.Helper()
-	return w.curl(curl{method: method, url: "http://" + w.address + path, body: body, header: [][2]string{{"Authorization", "Bearer " + w.token}}})
+	header := [][2]string{{"Authorization", "Bearer " + w.token}}
+	if strings.HasPrefix(path, "/v1/session") && body != "" {
+		header = append(header, [2]string{"Content-Type", "application/json"})
+	}
+	return w.curl(curl{method: method, url: "http://" + w.address + path, body: body, header: header})
 }
 
 func (w web) curl(c curl) (int, string) {

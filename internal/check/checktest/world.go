@@ -74,6 +74,10 @@ func (w *world) commit(stamp core.ShardTime) core.Commit {
 	case n < 13 && w.rand.IntN(2) == 0:
 		shift := pick(w.rand, []core.Millis{0, 3000, -3000, 3_600_000, -3_600_000})
 		return core.Commit{Ops: []core.Op{&core.ClockShift{Shift: shift}}}
+	case n < 13 && w.rand.IntN(3) == 0:
+		secret := make([]byte, core.SessionKeyBytes)
+		secret[0] = byte(w.rand.IntN(256))
+		return core.Commit{Ops: []core.Op{&core.SessionKeyAdd{Secret: secret, End: w.rand.IntN(4) == 0}}}
 	case n < 13:
 		w.term++
 		return core.Commit{Ops: []core.Op{&core.TermStart{Term: w.term, Leader: 1}}}

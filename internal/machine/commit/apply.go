@@ -294,6 +294,8 @@ func (m *Machine) shardOp(part *partition, op core.Op) (core.OpResult, core.Fact
 		return m.removeNamespace(op)
 	case *core.TenantSet:
 		return m.setTenant(op)
+	case *core.SessionKeyAdd:
+		return m.addSessionKey(op)
 	case *core.MembersInit, *core.MemberChange, *core.MemberStep:
 		return m.changeMembers(op)
 	case *core.FormatRaise:
