@@ -125,8 +125,13 @@ func TestOtherOriginsDoNothingWithASession(t *testing.T) {
 		for i, f := range all {
 			f.headers = append(f.headers, "Cookie", s.cookie)
 			for _, one := range [][3]string{
-				{"POST", "/v1/tasks", `{"queue":"mail","payload":{}}`}, {"GET", "/v1/tasks?queue=mail&state=ready", ""}, {"DELETE", "/v1/tasks/" + apitest.ID(1), ""},
-				{"GET", "/v1/session", ""}, {"DELETE", "/v1/session", ""}, {"POST", "/v1/sessions:end", ""}, {"GET", "/v1/events?topics=queues", ""},
+				{"POST", "/v1/tasks", `{"queue":"mail","payload":{}}`},
+				{"GET", "/v1/tasks?queue=mail&state=ready", ""},
+				{"DELETE", "/v1/tasks/" + apitest.ID(1), ""},
+				{"GET", "/v1/session", ""},
+				{"DELETE", "/v1/session", ""},
+				{"POST", "/v1/sessions:end", ""},
+				{"GET", "/v1/events?topics=queues", ""},
 			} {
 				r.send(r.request(one[0], one[1], "", one[2], f.headers...)).expect(t, fmt.Sprint(i, " ", f.what, ": ", one), 401)
 			}
