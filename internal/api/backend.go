@@ -56,6 +56,8 @@ type NamespaceBackend interface {
 	CreateNamespace(ctx context.Context, tenant, name string, partitions int) (info core.NamespaceInfo, replayed bool, err error)
 	// RemoveNamespace removes a namespace that is empty, and reports whether there was one. NotEmpty names what it holds.
 	RemoveNamespace(ctx context.Context, tenant, name string) (existed bool, err error)
+	// Namespaces reads a page of a tenant's namespaces by name, after the name given, from this node's copy of the directory.
+	Namespaces(tenant, after string, limit int) ([]core.NamespaceInfo, error)
 	// NamespaceConfig reads the configuration of the partition's namespace.
 	NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (core.NamespaceConfig, core.At, error)
 	// KeyBytes reads what all keyspaces of the partition's namespace took on disk when that was measured last.

@@ -83,6 +83,28 @@ var byHand = map[string]object{
 		}},
 		{"required", []string{"id", "object", "created", "owned_by"}},
 	},
+	"Namespaces": {
+		{"type", "object"},
+		{"properties", object{
+			{"namespaces", object{{"type", "array"}, {"items", object{
+				{"type", "object"},
+				{"properties", object{
+					{"name", object{{"type", "string"}}},
+					{"partitions", count()},
+					{"queues", count()},
+					{"states", object{{"type", "object"}, {"description", "Tasks of these queues by state."}, {"properties", object{
+						{"blocked", count()}, {"scheduled", count()}, {"ready", count()}, {"running", count()}, {"completed", count()}, {"dead", count()}, {"cancelled", count()},
+					}}, {"required", []string{"blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}}},
+					{"keyspaces", count()},
+					{"repos", count()},
+					{"collections", count()},
+				}},
+				{"required", []string{"name", "partitions"}},
+			}}}},
+			{"cursor", object{{"type", "string"}, {"description", "Of the next page; left out on the last one."}}},
+		}},
+		{"required", []string{"namespaces"}},
+	},
 	"SignIn": {
 		{"type", "object"},
 		{"description", "One of both."},
@@ -147,6 +169,9 @@ var byHand = map[string]object{
 		{"required", []string{"error"}},
 	},
 }
+
+// count is the schema of a number of things.
+func count() object { return object{{"type", "integer"}, {"minimum", 0}} }
 
 // texts is the schema of a list of texts.
 func texts(description string) object {

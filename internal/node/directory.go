@@ -63,6 +63,15 @@ func (n *Node) CreateNamespace(ctx context.Context, tenant, name string, partiti
 	return info, replayed, withOutcome(err, !replayed)
 }
 
+// Namespaces reads a page of a tenant's namespaces by name, after the name given, from this node's copy of the directory.
+func (n *Node) Namespaces(tenant, after string, limit int) (list []core.NamespaceInfo, err error) {
+	err = n.shards[0].store.View(func(v core.View) error {
+		list, err = commit.Namespaces(v, tenant, after, limit)
+		return err
+	})
+	return list, err
+}
+
 // changeDirectory proposes an op of the directory to the leader of shard 0.
 func (n *Node) changeDirectory(ctx context.Context, op core.Op) (core.OpResult, error) {
 	return answerOf(n.Forward(ctx, systemPartition, []core.Commit{{Partition: systemPartition, Principal: "millrace", Ops: []core.Op{op}}}))

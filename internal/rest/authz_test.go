@@ -131,6 +131,7 @@ func goodServerRequests() map[string]sampleRequest {
 		"GET /v1/tenants/{tenant}":  {path: "/v1/tenants/acme"},
 		"PUT /v1/tenants/{tenant}":  {path: "/v1/tenants/acme", body: `{"key_bytes":5}`},
 		"POST /v1/session":          {path: "/v1/session", body: `{"token":"acme/all"}`},
+		"GET /v1/namespaces":        {path: "/v1/namespaces"},
 		"GET /v1/session":           {path: "/v1/session"},
 		"DELETE /v1/session":        {path: "/v1/session"},
 		"POST /v1/session:code":     {path: "/v1/session:code"},

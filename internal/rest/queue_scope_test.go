@@ -19,6 +19,7 @@ var queueScopeOpen = map[string]string{
 	"GET /v1/queues":                  `"queues":[]`,
 	"GET /v1/bulk":                    `"jobs":[]`,
 	"GET /v1/workers":                 `"workers":[]`,
+	"GET /v1/namespaces":              `"queues":0`,
 	"GET /v1/session":                 `"queues":["web","ci.*"]`,
 	"DELETE /v1/session":              "", // a cookie
 	"POST /v1/session:code":           `"code":`,

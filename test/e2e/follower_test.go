@@ -84,6 +84,7 @@ func (w *visitor) everyRoute() {
 	w.do("POST", "/v1/namespace", "", `{"partitions":1}`, 200, 201)
 	w.do("PUT", "/v1/namespace", "", `{}`, 200)
 	w.do("GET", "/v1/namespace", "", "", 200)
+	w.do("GET", "/v1/namespaces", "", "", 200)
 	w.do("GET", "/v1/status", "", "", 200)
 	w.do("GET", "/v1/openapi.json", "", "", 200)
 	w.firstEvent("overview,queue:q")

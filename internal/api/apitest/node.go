@@ -122,6 +122,19 @@ func (n *Node) Namespace(_ context.Context, tenant, name string, create bool) (c
 	return ns, nil
 }
 
+// Namespaces lists those that were made, as the directory does.
+func (n *Node) Namespaces(tenant, after string, limit int) (list []core.NamespaceInfo, err error) {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(n.Spaces)) {
+		if ns := n.Spaces[name]; ns.TenantName == tenant && ns.Name > after && len(list) < limit {
+			list = append(list, ns)
+		}
+	}
+	return list, nil
+}
+
 // Make makes a namespace. The caller holds the lock, and has counted it.
 func (n *Node) Make(tenant, name string, parts int) core.NamespaceInfo {
 	ns := core.NamespaceInfo{Name: name, TenantName: tenant}
