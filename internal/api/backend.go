@@ -121,9 +121,9 @@ type KeyBackend interface {
 	// KeyRange opens a range of keys of one partition as it is at o or later, to be read from there on. NotFound when a
 	// keyspace that was asked for by its incarnation is gone.
 	KeyRange(ctx context.Context, p core.Partition, r core.KeyRange, o core.ReadOptions) (core.KeyCursor, core.At, error)
-	// Keyspace reads one keyspace of a partition; counted, also how many keys it has and what they take on disk. NotFound
-	// when it is unknown.
-	Keyspace(ctx context.Context, p core.Partition, name string, counted bool, o core.ReadOptions) (core.KeyspaceInfo, core.At, error)
+	// Keyspace reads one keyspace of a partition; with count, also how many keys it has, up to that many, and what they take on disk.
+	// NotFound when it is unknown.
+	Keyspace(ctx context.Context, p core.Partition, name string, count uint64, o core.ReadOptions) (core.KeyspaceInfo, core.At, error)
 	// Keyspaces reads a page of a partition's keyspaces by name, after the name given.
 	Keyspaces(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error)
 	// TakeRate takes what ops put in keyspaces of a partition from the rates of these, of the namespace and of the tenant: all of

@@ -42,7 +42,7 @@ func (ks *KeyspaceService) Set(ctx context.Context, in *pb.SetKeyspaceRequest) (
 			return &core.KeyspaceSet{Keyspace: in.GetKeyspace(), Config: config, IfVersion: version}
 		},
 		now: func() (found, error) {
-			k, _, err := ks.keys.Keyspace(ctx, c.t.part, in.GetKeyspace(), false, core.ReadOptions{})
+			k, _, err := ks.keys.Keyspace(ctx, c.t.part, in.GetKeyspace(), 0, core.ReadOptions{})
 			f := found{version: k.Config.Version}
 			k.Config.Version = config.Version
 			f.same, f.op = k.Config == config, &core.KeyspaceSet{Keyspace: in.GetKeyspace(), Config: k.Config, IfVersion: -1}
@@ -115,7 +115,7 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 		if !c.t.several() {
 			p = c.t.part
 		}
-		k, oneAt, err := ks.keys.Keyspace(ctx, p, name, true, core.ReadOptions{})
+		k, oneAt, err := ks.keys.Keyspace(ctx, p, name, core.MaxCountedKeys, core.ReadOptions{})
 		// A keyspace comes to be in a partition with its first key there.
 		if edge.Is[core.NotFound](err) {
 			return nil
@@ -151,8 +151,44 @@ func (ks *KeyspaceService) Get(ctx context.Context, in *pb.GetKeyspaceRequest) (
 	return &pb.GetKeyspaceResponse{Stats: out, At: ShowAt(at)}, nil
 }
 
+// listCounts is how many keys one list of keyspaces with stats counts, about, and leastCount how many of a keyspace it counts at least in
+// each partition.
+const (
+	listCounts = 100_000
+	leastCount = 16
+)
+
+// count fills in how many keys each keyspace of a page has. The keys of all of them are counted up to listCounts, as many of each.
+func (ks *KeyspaceService) count(ctx context.Context, c *call, page []*pb.KeyspaceStats) error {
+	most := uint64(max(listCounts/max(len(page)*c.t.parts, 1), leastCount))
+	var mu sync.Mutex // guards the page
+	add := func(out *pb.KeyspaceStats, k *core.KeyspaceInfo) {
+		mu.Lock()
+		defer mu.Unlock()
+		out.Keys += k.Keys
+		out.Bytes += k.Bytes
+		out.MoreKeys = out.MoreKeys || k.MoreKeys
+	}
+	return c.each(0, func(p core.Partition) error {
+		if !c.t.several() {
+			p = c.t.part
+		}
+		for _, out := range page {
+			k, _, err := ks.keys.Keyspace(ctx, p, out.GetKeyspace(), most, asLive) // which List has just read
+			switch {
+			case edge.Is[core.NotFound](err):
+				continue
+			case err != nil:
+				return err
+			}
+			add(out, &k)
+		}
+		return nil
+	})
+}
+
 // List reads a page of keyspaces by name, with their configuration.
-// Nothing is counted: a page must not cost more than its length.
+// Nothing is counted unless that is asked for: a page must not cost more than its length.
 func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest) (*pb.ListKeyspacesResponse, error) {
 	limit, fact := ks.s.page(in.GetLimit())
 	if fact != nil {
@@ -204,7 +240,10 @@ func (ks *KeyspaceService) List(ctx context.Context, in *pb.ListKeyspacesRequest
 	if len(page) == limit {
 		out.Cursor = showCursor([]byte(page[limit-1].Name))
 	}
-	return out, nil
+	if in.GetStats() {
+		err = ks.count(ctx, c, out.Keyspaces)
+	}
+	return out, err
 }
 
 // mergeKeyspaces adds a partition's page to what is merged so far, both by name. What lies beyond the limit is dropped.

@@ -1,7 +1,9 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"slices"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -12,7 +14,7 @@ import (
 
 // KeyPage is one page of a range.
 type KeyPage struct {
-	// Pairs are in byte order of their keys.
+	// Pairs are in byte order of their keys, or against it.
 	Pairs []core.KeyPair
 	// Cursor leads to the next page; empty: the range has ended.
 	Cursor string
@@ -38,7 +40,10 @@ type KeyPageRequest struct {
 // CheckRange refuses a range that cannot be read.
 func (ks *KVService) CheckRange(r core.KeyRange) core.Fact {
 	t := Translator{l: &ks.s.Limits}
-	return t.keyRange(r.Keyspace, r.From, r.To, r.Prefix)
+	if fact := t.keyRange(r.Keyspace, r.From, r.To, r.Prefix); fact != nil {
+		return fact
+	}
+	return rangeShape(r.Delimiter, int64(r.Head))
 }
 
 // ReadPage reads a page of a range, which checkRange has let pass.
@@ -79,8 +84,13 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 		return out, err
 	}
 	whole := q.KeyRange
+	// The page before may have ended with a prefix: such a page stands for all keys that begin with it.
+	many := after != nil && isPrefix(q.KeyRange, after)
 	if after != nil {
-		q.KeyRange = beyondKey(q.KeyRange, after)
+		var ok bool
+		if q.KeyRange, ok = beyondKey(q.KeyRange, after, many); !ok {
+			return out, nil
+		}
 	}
 	if place, one := core.PlaceRange(whole.From, whole.To, whole.Prefix, c.t.parts); one && after != nil && c.t.several() {
 		// The bounds of what is left need not show the tag any more.
@@ -100,8 +110,8 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 		} else {
 			place = r.all[0].place
 		}
-		// Another keyspace of the name: its keys have nothing to do with the pages before.
-		if r.incarnationAt(place) != incarnation {
+		// Another keyspace of the name: its keys have nothing to do with the pages before. A prefix is of no one partition.
+		if many && !r.hasIncarnation(incarnation) || !many && r.incarnationAt(place) != incarnation {
 			return out, core.NotFound{Kind: "keyspace", ID: q.Keyspace}
 		}
 	}
@@ -110,27 +120,52 @@ func (s *Server) keyPage(ctx context.Context, q rangeQuery, limit int, incarnati
 		return out, err
 	}
 	// There is more: the next page begins after the last key.
-	if n := len(out.Pairs); n > 0 && len(r.parts) > 0 {
-		last := out.Pairs[n-1].Key
+	if n := len(out.Pairs); n > 0 && len(r.parts.list) > 0 {
+		last := &out.Pairs[n-1]
 		place := r.all[0].place
-		if len(r.all) > 1 {
-			place = int(c.t.partOfKey(last).Index)
+		switch {
+		case last.Many:
+			place = r.parts.list[0].place // any that has the keyspace will do
+		case len(r.all) > 1:
+			place = int(c.t.partOfKey(last.Key).Index)
 		}
-		out.Cursor = keyCursorOf(r.incarnationAt(place), last)
+		out.Cursor = keyCursorOf(r.incarnationAt(place), last.Key)
 	}
 	return out, nil
 }
 
-// beyondKey is what is left of a range after a key.
-func beyondKey(r core.KeyRange, after []byte) core.KeyRange {
+// hasIncarnation reports whether the keyspace has a number in any partition of the range.
+func (r *keyMerge) hasIncarnation(n uint32) bool {
+	return slices.ContainsFunc(r.all, func(p *mergePart) bool { return p.cursor.Incarnation() == n })
+}
+
+// isPrefix reports whether a key with which a page ended stands for many: it ends with the only delimiter behind the prefix.
+func isPrefix(r core.KeyRange, key []byte) bool {
+	if len(r.Delimiter) == 0 || len(key) < r.Behind {
+		return false
+	}
+	at := bytes.Index(key[r.Behind:], r.Delimiter)
+	return at >= 0 && r.Behind+at+len(r.Delimiter) == len(key)
+}
+
+// beyondKey is what is left of a range after a key, or after all keys that begin with it; false: nothing.
+func beyondKey(r core.KeyRange, after []byte, many bool) (core.KeyRange, bool) {
 	if len(r.Prefix) > 0 {
-		// A prefix and a first key exclude one another, so the prefix becomes an end.
-		r.To = successor(r.Prefix)
+		// A prefix and a first key exclude one another, so the prefix becomes both bounds.
+		r.From, r.To = r.Prefix, successor(r.Prefix)
 		r.Prefix = nil
+	}
+	switch {
+	case r.Desc:
+		r.To = after
+		return r, len(after) > 0 && bytes.Compare(r.From, r.To) < 0
+	case many:
+		r.From = successor(after)
+		return r, r.From != nil
 	}
 	// The next key after one is that with a zero byte behind it.
 	r.From = append(append(make([]byte, 0, len(after)+1), after...), 0)
-	return r
+	return r, true
 }
 
 // successor is the first key after all that begin with prefix; nil when there is none.

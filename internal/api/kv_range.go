@@ -31,6 +31,9 @@ func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 	if fact := t.keyRange(in.GetKeyspace(), in.GetFrom(), in.GetTo(), in.GetPrefix()); fact != nil {
 		return fact
 	}
+	if fact := rangeShape(in.GetDelimiter(), int64(in.GetHead())); fact != nil {
+		return fact
+	}
 	o, fact := t.Freshness(0, in.GetStale(), in.GetMaxStaleness())
 	if fact != nil {
 		return fact
@@ -50,8 +53,11 @@ func (ks *KVService) Range(in *pb.KVRangeRequest, ss grpc.ServerStreamingServer[
 	ctx, cancel := s.waiting(ctx)
 	defer cancel()
 	r, err := c.openRange(ctx, rangeQuery{
-		KeyRange: core.KeyRange{Keyspace: in.GetKeyspace(), From: in.GetFrom(), To: in.GetTo(), Prefix: in.GetPrefix()},
-		min:      in.GetMin(), o: o, values: !in.GetKeysOnly(),
+		KeyRange: core.KeyRange{
+			Keyspace: in.GetKeyspace(), From: in.GetFrom(), To: in.GetTo(), Prefix: in.GetPrefix(), Desc: in.GetDesc(),
+			Delimiter: in.GetDelimiter(), Behind: len(in.GetPrefix()), Head: int(in.GetHead()),
+		},
+		min: in.GetMin(), o: o, values: !in.GetKeysOnly(),
 	})
 	if err != nil {
 		return waited(ctx, err)
@@ -97,7 +103,8 @@ func sendRange(ctx context.Context, r *keyMerge, limit uint64, ss grpc.ServerStr
 		if len(pairs) == 0 && !first {
 			return nil
 		}
-		out := &pb.KVRangeResponse{Items: showPairs(pairs)}
+		out := new(pb.KVRangeResponse)
+		out.Items, out.Prefixes = showPairs(pairs, r.sized)
 		if first {
 			out.At = r.at
 		}
@@ -116,13 +123,38 @@ func sendRange(ctx context.Context, r *keyMerge, limit uint64, ss grpc.ServerStr
 	}
 }
 
-// showPairs shows keys with their values and revisions.
-func showPairs(pairs []core.KeyPair) []*pb.KVPair {
-	out := make([]*pb.KVPair, len(pairs))
-	for i := range pairs {
-		out[i] = &pb.KVPair{Key: pairs[i].Key, Value: pairs[i].Value, Rev: pairs[i].Rev}
+const (
+	// maxHead bounds the bytes of each value that a range shows the head of, and maxDelimiter those of a delimiter.
+	maxHead      = 64 * kib
+	maxDelimiter = 64
+)
+
+// rangeShape refuses a delimiter or a head that is too long.
+func rangeShape(delimiter []byte, head int64) core.Fact {
+	switch {
+	case len(delimiter) > maxDelimiter:
+		return edge.TooLarge("delimiter", "delimiter_bytes", maxDelimiter)
+	case head > maxHead:
+		return edge.TooLarge("head", "head_bytes", maxHead)
 	}
-	return out
+	return nil
+}
+
+// showPairs shows keys with their values and revisions, and sizes where the values are not whole; and the prefixes that stand for many.
+func showPairs(pairs []core.KeyPair, sized bool) (out []*pb.KVPair, prefixes []*pb.KVPrefix) {
+	out = make([]*pb.KVPair, 0, len(pairs))
+	for i := range pairs {
+		if pairs[i].Many {
+			prefixes = append(prefixes, &pb.KVPrefix{Prefix: pairs[i].Key})
+			continue
+		}
+		one := &pb.KVPair{Key: pairs[i].Key, Value: pairs[i].Value, Rev: pairs[i].Rev}
+		if sized {
+			one.Size = uint64(pairs[i].Size)
+		}
+		out = append(out, one)
+	}
+	return out, prefixes
 }
 
 // rangeQuery is what a range is asked for.
@@ -143,7 +175,9 @@ type keyMerge struct {
 	all    []*mergePart
 	at     []*pb.At // of each partition
 	values bool
+	sized  bool // values are not whole: their sizes are shown
 	began  bool
+	last   []byte // the prefix that was given last: other partitions may have keys of it too
 }
 
 // mergePart is one partition of a range.
@@ -169,7 +203,10 @@ func (c *call) openRange(ctx context.Context, q rangeQuery) (*keyMerge, error) {
 			places = append(places, place)
 		}
 	}
-	r := &keyMerge{values: q.values, all: make([]*mergePart, len(places)), at: make([]*pb.At, len(places))}
+	r := &keyMerge{
+		values: q.values, sized: !q.values || q.Head > 0, all: make([]*mergePart, len(places)), at: make([]*pb.At, len(places)),
+		parts: mergeHeap{desc: q.Desc},
+	}
 	var mu sync.Mutex // guards failed
 	var failed error
 	var wait sync.WaitGroup
@@ -249,18 +286,23 @@ func (r *keyMerge) next(items, size int) (out []core.KeyPair, err error) {
 				return nil, err
 			}
 			if len(p.pairs) > 0 {
-				r.parts = append(r.parts, p)
+				r.parts.list = append(r.parts.list, p)
 			}
 		}
 		heap.Init(&r.parts)
 	}
 	// One key may pass the bound of bytes: a page has at least one.
-	for len(r.parts) > 0 && len(out) < items && size > 0 {
-		p := r.parts[0]
-		// The lowest key of all partitions is that of the first one in the heap.
+	for len(r.parts.list) > 0 && len(out) < items && size > 0 {
+		p := r.parts.list[0]
+		// The next key of all partitions is that of the first one in the heap.
 		pair := p.pairs[0]
-		out = append(out, pair)
-		size -= len(pair.Key) + len(pair.Value)
+		if !pair.Many || !bytes.Equal(pair.Key, r.last) {
+			out = append(out, pair)
+			size -= len(pair.Key) + len(pair.Value)
+		}
+		if pair.Many {
+			r.last = pair.Key
+		}
 		// Read on before the partition is put in its place, which its next key decides.
 		if p.pairs = p.pairs[1:]; len(p.pairs) == 0 {
 			if err := r.fill(p); err != nil {
@@ -276,21 +318,25 @@ func (r *keyMerge) next(items, size int) (out []core.KeyPair, err error) {
 	return out, nil
 }
 
-// mergeHeap has the partition whose next key is the lowest first. No key is of two partitions.
-type mergeHeap []*mergePart
+// mergeHeap has the partition whose next key comes first in front. No key is of two partitions, but a prefix may be.
+type mergeHeap struct {
+	list []*mergePart
+	desc bool
+}
 
 // The methods that package heap wants.
-func (h mergeHeap) Len() int { return len(h) }
+func (h *mergeHeap) Len() int { return len(h.list) }
 
-func (h mergeHeap) Less(i, j int) bool {
-	return bytes.Compare(h[i].pairs[0].Key, h[j].pairs[0].Key) < 0
+func (h *mergeHeap) Less(i, j int) bool {
+	order := bytes.Compare(h.list[i].pairs[0].Key, h.list[j].pairs[0].Key)
+	return order < 0 && !h.desc || order > 0 && h.desc
 }
-func (h mergeHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *mergeHeap) Push(x any)   { *h = append(*h, x.(*mergePart)) } // of heap alone, which puts what Pop gave
+func (h *mergeHeap) Swap(i, j int) { h.list[i], h.list[j] = h.list[j], h.list[i] }
+func (h *mergeHeap) Push(x any)    { h.list = append(h.list, x.(*mergePart)) } // of heap alone, which puts what Pop gave
 func (h *mergeHeap) Pop() any {
-	old := *h
+	old := h.list
 	last := old[len(old)-1]
 	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
+	h.list = old[:len(old)-1]
 	return last
 }

@@ -29,6 +29,11 @@ type KeyRange struct {
 	Keyspace         string
 	From, To, Prefix []byte
 	Incarnation      uint32 // NotFound unless the keyspace is still this one; 0 = any
+	Desc             bool   // the last key first
+	// Keys that have Delimiter behind their first Behind bytes are shown as one, up to it. Empty: none are.
+	Delimiter []byte
+	Behind    int
+	Head      int // at most that many bytes of each value; 0: all
 }
 
 // KeyPair is a key as a range shows it. Its slices are copies.
@@ -36,14 +41,16 @@ type KeyPair struct {
 	Key   []byte
 	Value []byte
 	Rev   uint64
+	Size  int  // of the whole value
+	Many  bool // it stands for all keys of the range that begin with Key, which ends with the delimiter
 }
 
 // KeyCursor reads a range as it was at one instant. It is for one goroutine, and must be closed.
 type KeyCursor interface {
 	// Incarnation is that of the keyspace; 0: there is none, and so no key.
 	Incarnation() uint32
-	// Next returns further keys in order: at most items, and no more once they take more than bytes; none at the end. Values are
-	// nil unless they are asked for.
+	// Next returns further keys in the order of the range: at most items, and no more once they take more than bytes; none at the end.
+	// Values are nil unless they are asked for.
 	Next(items, bytes int, values bool) ([]KeyPair, error)
 	Close() error
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
 	"github.com/millrace/millrace/internal/machine/kv"
 	"github.com/millrace/millrace/internal/store"
 )
@@ -39,7 +40,7 @@ func (n *Node) KeyRange(ctx context.Context, p core.Partition, r core.KeyRange, 
 	case r.Incarnation != 0 && r.Incarnation != incarnation:
 		return nil, at, core.NotFound{Kind: "keyspace", ID: r.Keyspace}
 	case incarnation == 0:
-		return &keyCursor{}, at, nil
+		return &keyCursor{p: p, r: r}, at, nil
 	}
 	// A keyspace that is removed from here on has no keys any more: what is pinned is empty then, never another's.
 	pin, err := s.store.Pin(from, to)
@@ -47,11 +48,13 @@ func (n *Node) KeyRange(ctx context.Context, p core.Partition, r core.KeyRange, 
 		return nil, at, err
 	}
 	at.Index = max(at.Index, pin.Index())
-	return &keyCursor{incarnation, pin}, at, nil
+	return &keyCursor{p, r, incarnation, pin}, at, nil
 }
 
 // keyCursor reads a pinned range.
 type keyCursor struct {
+	p core.Partition
+	r core.KeyRange // as it was asked for
 	// Number of the keyspace: one of the same name that is made later has another.
 	incarnation uint32
 	// The range as it was when it was opened; nil: there is no key.
@@ -63,31 +66,64 @@ func (c *keyCursor) Incarnation() uint32 { return c.incarnation }
 
 // Next returns further keys in order.
 func (c *keyCursor) Next(items, limit int, values bool) (out []core.KeyPair, err error) {
-	if c.pin == nil || items <= 0 {
-		return nil, nil
-	}
-	var bad error
-	err = c.pin.Next(func(key, row []byte) bool {
-		pair, err := kv.PairOf(key, row)
-		if err != nil {
-			bad = err
-			return false
+	for c.pin != nil && len(out) < items && limit > 0 && err == nil {
+		var many []byte // the last one stands for many keys: those of them that are left are passed over
+		var bad error
+		read := c.pin.Next
+		if c.r.Desc {
+			read = c.pin.Back
 		}
-		pair.Key = bytes.Clone(pair.Key)
-		limit -= len(pair.Key)
-		if values {
-			pair.Value = append([]byte{}, pair.Value...)
-			limit -= len(pair.Value)
-		} else {
-			pair.Value = nil
+		err = read(func(key, row []byte) bool {
+			pair, err := kv.PairOf(key, row)
+			if err != nil {
+				bad = err
+				return false
+			}
+			if pair = c.show(pair, values); pair.Many {
+				many = pair.Key
+			}
+			limit -= len(pair.Key) + len(pair.Value)
+			out = append(out, pair)
+			return many == nil && len(out) < items && limit > 0
+		})
+		if bad != nil {
+			err = bad
 		}
-		out = append(out, pair)
-		return len(out) < items && limit > 0
-	})
-	if bad != nil {
-		err = bad
+		if many == nil {
+			return out, err // the end, or enough
+		}
+		c.passOver(many)
 	}
 	return out, err
+}
+
+// show is what a pair is shown as. Its slices are copies.
+func (c *keyCursor) show(pair core.KeyPair, values bool) core.KeyPair {
+	if d := c.r.Delimiter; len(d) > 0 && len(pair.Key) >= c.r.Behind {
+		if at := bytes.Index(pair.Key[c.r.Behind:], d); at >= 0 {
+			return core.KeyPair{Key: bytes.Clone(pair.Key[:c.r.Behind+at+len(d)]), Many: true}
+		}
+	}
+	pair.Key, pair.Size = bytes.Clone(pair.Key), len(pair.Value)
+	switch {
+	case !values:
+		pair.Value = nil
+	case c.r.Head > 0:
+		pair.Value = append([]byte{}, pair.Value[:min(c.r.Head, len(pair.Value))]...)
+	default:
+		pair.Value = append([]byte{}, pair.Value...)
+	}
+	return pair
+}
+
+// passOver goes on behind the keys that begin with a prefix, or, from the end, before them.
+func (c *keyCursor) passOver(prefix []byte) {
+	if c.r.Desc {
+		c.pin.SkipBack(kv.BoundOf(c.p, c.incarnation, prefix))
+		return
+	}
+	_, to := keys.KVRange(c.p, c.incarnation, prefix)
+	c.pin.Skip(to)
 }
 
 // Close lets go of the range.
@@ -98,9 +134,9 @@ func (c *keyCursor) Close() error {
 	return c.pin.Close()
 }
 
-// Keyspace reads one keyspace of a partition; counted, also how many keys it has and what they take on disk. NotFound when
-// it is unknown.
-func (n *Node) Keyspace(ctx context.Context, p core.Partition, name string, counted bool, o core.ReadOptions) (k core.KeyspaceInfo, at core.At, err error) {
+// Keyspace reads one keyspace of a partition; with count, also how many keys it has, up to that many, and what they take on disk.
+// NotFound when it is unknown.
+func (n *Node) Keyspace(ctx context.Context, p core.Partition, name string, count uint64, o core.ReadOptions) (k core.KeyspaceInfo, at core.At, err error) {
 	var from, to []byte
 	at, err = n.read(ctx, p, o, func(v core.View) error {
 		var ok bool
@@ -110,16 +146,16 @@ func (n *Node) Keyspace(ctx context.Context, p core.Partition, name string, coun
 		if !ok {
 			return core.NotFound{Kind: "keyspace", ID: name}
 		}
-		if !counted {
+		if count == 0 {
 			return nil
 		}
 		if _, from, to, err = kv.RangeOf(v, p, core.KeyRange{Keyspace: name}); err != nil {
 			return err
 		}
-		k.Keys, k.MoreKeys, err = kv.CountKeys(v, from, to)
+		k.Keys, k.MoreKeys, err = kv.CountKeys(v, from, to, count)
 		return err
 	})
-	if err != nil || !counted {
+	if err != nil || count == 0 {
 		return k, at, err
 	}
 	s, err := n.shardOf(p)

@@ -199,7 +199,7 @@ func (r *rig) tells(p core.Partition, limit string, total uint64) {
 	ctx, cancel := context.WithTimeout(r.t.Context(), time.Minute)
 	defer cancel()
 	for {
-		info, _, err := r.node.Keyspace(ctx, p, "ks", false, core.ReadOptions{})
+		info, _, err := r.node.Keyspace(ctx, p, "ks", 0, core.ReadOptions{})
 		measured := info.Measured
 		switch {
 		case err != nil:

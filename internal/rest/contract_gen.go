@@ -3097,6 +3097,7 @@ func (c *restCall) keyspaceList() error {
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
+	in.Stats = c.flag("stats")
 	out, err := c.s.Keyspaces().List(c.ctx, in)
 	if err != nil {
 		return err

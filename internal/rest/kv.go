@@ -1,7 +1,9 @@
 package rest
 
 import (
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -59,7 +61,10 @@ func keyRoutes() []*Route {
 			Method: http.MethodGet, Path: "/v1/kv/{keyspace}", Native: keysService + "Range", Answer: "KeyPage", Status: statusOK,
 			Doc: "List the keys of a range in byte order, page by page. Each page is consistent in itself, in each partition.",
 			Query: append(append([]Param{}, rangeKeys...), limitOf, cursorOf,
-				Param{Name: "keys_only", Type: "true|false", Doc: "Leave the values out."}, minIndex, freshly, maxStale),
+				Param{Name: "keys_only", Type: "true|false", Doc: "Leave the values out."},
+				Param{Name: "head", Type: "integer", Form: wholes(1, int64(64*kib)), Doc: "Only the first bytes of each value, 1 to 65,536, and its size."},
+				Param{Name: "delimiter", Type: "string", Form: Form{MaxLength: 64}.filled(), Doc: "Show the keys that have it behind the prefix as one prefix, up to it."},
+				Param{Name: "order", Type: "asc|desc", Doc: "desc begins with the last one."}, minIndex, freshly, maxStale),
 			handle: (*restCall).listKeys,
 		},
 		{
@@ -70,8 +75,9 @@ func keyRoutes() []*Route {
 			handle: (*restCall).deleteKeys,
 		},
 		{
-			Method: http.MethodGet, Path: "/v1/keyspaces", Native: keyspacesService + "List", Answer: "ListKeyspacesResponse", Status: statusOK, Query: pageParams,
-			Doc: "List keyspaces by name, with their configuration.", handle: (*restCall).keyspaceList,
+			Method: http.MethodGet, Path: "/v1/keyspaces", Native: keyspacesService + "List", Answer: "ListKeyspacesResponse", Status: statusOK,
+			Query: append(append([]Param{}, pageParams...), Param{Name: "stats", Type: "true|false", Doc: "Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more."}),
+			Doc:   "List keyspaces by name, with their configuration.", handle: (*restCall).keyspaceList,
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/keyspaces/{keyspace}", Native: keyspacesService + "Get", Answer: "KeyspaceFound", Headers: []string{"ETag"}, Status: statusOK,
@@ -203,10 +209,20 @@ func (c *restCall) listKeys() error {
 	// Over gRPC a range is a stream. Here it is a page, which the service reads by itself.
 	in := api.KeyPageRequest{Values: !c.flag("keys_only")}
 	in.Range, _ = c.keyRange()
+	head, given, fact := c.number("head")
+	switch {
+	case fact != nil:
+		return fact
+	case given && head == 0:
+		return edge.Invalid("head", "must be at least 1")
+	}
+	order, _ := c.query.get("order")
+	delimiter, _ := c.query.get("delimiter")
+	in.Range.Head, in.Range.Desc = int(min(head, math.MaxInt32)), order == "desc"
+	in.Range.Delimiter, in.Range.Behind = []byte(delimiter), len(in.Range.Prefix)
 	if fact := c.s.Keys().CheckRange(in.Range); fact != nil {
 		return fact
 	}
-	var fact core.Fact
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
 		return fact
 	}
@@ -220,6 +236,13 @@ func (c *restCall) listKeys() error {
 	if err != nil {
 		return err
 	}
+	var prefixes [][]byte
+	for _, p := range out.Pairs {
+		if p.Many {
+			prefixes = append(prefixes, p.Key)
+		}
+	}
+	out.Pairs = slices.DeleteFunc(out.Pairs, func(p core.KeyPair) bool { return p.Many })
 	return c.ats(out.At, func(w *jsonWriter) {
 		w.List("items", len(out.Pairs), func(i int) {
 			p := &out.Pairs[i]
@@ -229,8 +252,18 @@ func (c *restCall) listKeys() error {
 				w.AnyBytes("value", p.Value)
 			}
 			w.Exact("rev", p.Rev)
+			if in.Range.Head > 0 || !in.Values {
+				w.Count("size", uint64(p.Size))
+			}
 			w.Close('}')
 		})
+		if len(prefixes) > 0 {
+			w.List("prefixes", len(prefixes), func(i int) {
+				w.Open('{')
+				w.AnyBytes("prefix", prefixes[i])
+				w.Close('}')
+			})
+		}
 		w.OptStr("cursor", out.Cursor)
 		writeAts(w, out.At)
 	})

@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"errors"
+	"slices"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -10,7 +11,7 @@ import (
 )
 
 // Pinned is a range of a shard's state as of one applied entry. It stays as it was while the shard goes on, and is read
-// once, from the front to the end. What it holds is small, but it keeps the database from removing what it may still read:
+// once, from the front to the end, by Next, or from the end to the front, by Back. What it holds is small, but it keeps the database from removing what it may still read:
 // it must be closed, before the store is. It is for one goroutine.
 type Pinned struct {
 	sh     *Shard
@@ -149,6 +150,69 @@ func (p *Pinned) Next(fn func(key, value []byte) bool) error {
 			return nil
 		}
 	}
+}
+
+// Skip passes over the keys below one that is not before those which Next has given.
+func (p *Pinned) Skip(key []byte) {
+	p.began = true
+	n, _ := slices.BinarySearchFunc(p.rows, key, func(r pinnedRow, key []byte) int { return keys.Compare(r.key, key) })
+	p.rows = p.rows[n:]
+	p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), key...)
+	p.iter.SeekGE(p.buf)
+}
+
+// Back is Next from the end: it calls fn for each key before, in the opposite order.
+func (p *Pinned) Back(fn func(key, value []byte) bool) error {
+	valid := p.iter.Valid()
+	if !p.began {
+		p.began = true
+		valid = p.iter.Last()
+	}
+	for {
+		var disk []byte
+		if valid {
+			disk = p.iter.Key()[shardLen:]
+		} else if err := p.iter.Error(); err != nil {
+			return describe("scan", err)
+		}
+		if n := len(p.rows); n > 0 && (disk == nil || keys.Compare(p.rows[n-1].key, disk) >= 0) {
+			row := p.rows[n-1]
+			p.rows = p.rows[:n-1]
+			if disk != nil && bytes.Equal(row.key, disk) {
+				valid = p.iter.Prev()
+			}
+			if row.live && !fn(row.key, row.value) {
+				return nil
+			}
+			continue
+		}
+		if disk == nil {
+			return nil
+		}
+		if hide, ok := p.hidden(disk); ok {
+			p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), hide.from...)
+			valid = p.iter.SeekLT(p.buf)
+			continue
+		}
+		value, err := p.iter.ValueAndErr()
+		if err != nil {
+			return describe("scan", err)
+		}
+		more := fn(disk, value)
+		valid = p.iter.Prev()
+		if !more {
+			return nil
+		}
+	}
+}
+
+// SkipBack passes over the keys from one on that is not behind those which Back has given.
+func (p *Pinned) SkipBack(key []byte) {
+	p.began = true
+	n, _ := slices.BinarySearchFunc(p.rows, key, func(r pinnedRow, key []byte) int { return keys.Compare(r.key, key) })
+	p.rows = p.rows[:n]
+	p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), key...)
+	p.iter.SeekLT(p.buf)
 }
 
 // hidden returns the range delete of a layer that hides a key of the database.

@@ -66,7 +66,7 @@ func (x KeyspaceConfig_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KeyspaceConfig_Kind.Descriptor instead.
 func (KeyspaceConfig_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{20, 0}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{21, 0}
 }
 
 type KVGetRequest struct {
@@ -412,6 +412,9 @@ type KVRangeRequest struct {
 	Min           []*At                  `protobuf:"bytes,7,rep,name=min,proto3" json:"min,omitempty"`
 	Stale         bool                   `protobuf:"varint,8,opt,name=stale,proto3" json:"stale,omitempty"`
 	MaxStaleness  *durationpb.Duration   `protobuf:"bytes,9,opt,name=max_staleness,json=maxStaleness,proto3" json:"max_staleness,omitempty"`
+	Head          uint32                 `protobuf:"varint,10,opt,name=head,proto3" json:"head,omitempty"`          // only that many bytes of each value, at most 65,536; 0 = all of it
+	Delimiter     []byte                 `protobuf:"bytes,11,opt,name=delimiter,proto3" json:"delimiter,omitempty"` // keys that have it behind the prefix are shown as one prefix, up to it; 1 to 64 B; empty: none are
+	Desc          bool                   `protobuf:"varint,12,opt,name=desc,proto3" json:"desc,omitempty"`          // the last one first
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -509,10 +512,32 @@ func (x *KVRangeRequest) GetMaxStaleness() *durationpb.Duration {
 	return nil
 }
 
+func (x *KVRangeRequest) GetHead() uint32 {
+	if x != nil {
+		return x.Head
+	}
+	return 0
+}
+
+func (x *KVRangeRequest) GetDelimiter() []byte {
+	if x != nil {
+		return x.Delimiter
+	}
+	return nil
+}
+
+func (x *KVRangeRequest) GetDesc() bool {
+	if x != nil {
+		return x.Desc
+	}
+	return false
+}
+
 type KVRangeResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Items         []*KVPair              `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"` // in the byte order of their keys
-	At            []*At                  `protobuf:"bytes,2,rep,name=at,proto3" json:"at,omitempty"`       // in the first chunk: of each partition that is read
+	Items         []*KVPair              `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`       // in the byte order of their keys, or against it
+	At            []*At                  `protobuf:"bytes,2,rep,name=at,proto3" json:"at,omitempty"`             // in the first chunk: of each partition that is read
+	Prefixes      []*KVPrefix            `protobuf:"bytes,3,rep,name=prefixes,proto3" json:"prefixes,omitempty"` // with delimiter, in the same order; a limit counts them too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -561,11 +586,19 @@ func (x *KVRangeResponse) GetAt() []*At {
 	return nil
 }
 
+func (x *KVRangeResponse) GetPrefixes() []*KVPrefix {
+	if x != nil {
+		return x.Prefixes
+	}
+	return nil
+}
+
 type KVPair struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Value         []byte                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
 	Rev           uint64                 `protobuf:"varint,3,opt,name=rev,proto3" json:"rev,omitempty"`
+	Size          uint64                 `protobuf:"varint,4,opt,name=size,proto3" json:"size,omitempty"` // of the value; with head or keys_only
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -621,6 +654,58 @@ func (x *KVPair) GetRev() uint64 {
 	return 0
 }
 
+func (x *KVPair) GetSize() uint64 {
+	if x != nil {
+		return x.Size
+	}
+	return 0
+}
+
+// KVPrefix stands for all keys of a range that begin with it.
+type KVPrefix struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Prefix        []byte                 `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KVPrefix) Reset() {
+	*x = KVPrefix{}
+	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KVPrefix) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KVPrefix) ProtoMessage() {}
+
+func (x *KVPrefix) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KVPrefix.ProtoReflect.Descriptor instead.
+func (*KVPrefix) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *KVPrefix) GetPrefix() []byte {
+	if x != nil {
+		return x.Prefix
+	}
+	return nil
+}
+
 type KVPutRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Put           *KVPut                 `protobuf:"bytes,1,opt,name=put,proto3" json:"put,omitempty"`
@@ -631,7 +716,7 @@ type KVPutRequest struct {
 
 func (x *KVPutRequest) Reset() {
 	*x = KVPutRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	mi := &file_millrace_v1_kv_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -643,7 +728,7 @@ func (x *KVPutRequest) String() string {
 func (*KVPutRequest) ProtoMessage() {}
 
 func (x *KVPutRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[8]
+	mi := &file_millrace_v1_kv_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -656,7 +741,7 @@ func (x *KVPutRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPutRequest.ProtoReflect.Descriptor instead.
 func (*KVPutRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{8}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *KVPutRequest) GetPut() *KVPut {
@@ -685,7 +770,7 @@ type KVPutResponse struct {
 
 func (x *KVPutResponse) Reset() {
 	*x = KVPutResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[9]
+	mi := &file_millrace_v1_kv_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +782,7 @@ func (x *KVPutResponse) String() string {
 func (*KVPutResponse) ProtoMessage() {}
 
 func (x *KVPutResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[9]
+	mi := &file_millrace_v1_kv_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +795,7 @@ func (x *KVPutResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPutResponse.ProtoReflect.Descriptor instead.
 func (*KVPutResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{9}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *KVPutResponse) GetRev() uint64 {
@@ -751,7 +836,7 @@ type KVDeleteRequest struct {
 
 func (x *KVDeleteRequest) Reset() {
 	*x = KVDeleteRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[10]
+	mi := &file_millrace_v1_kv_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -763,7 +848,7 @@ func (x *KVDeleteRequest) String() string {
 func (*KVDeleteRequest) ProtoMessage() {}
 
 func (x *KVDeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[10]
+	mi := &file_millrace_v1_kv_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -776,7 +861,7 @@ func (x *KVDeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRequest.ProtoReflect.Descriptor instead.
 func (*KVDeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{10}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *KVDeleteRequest) GetDelete() *KVDelete {
@@ -803,7 +888,7 @@ type KVDeleteResponse struct {
 
 func (x *KVDeleteResponse) Reset() {
 	*x = KVDeleteResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[11]
+	mi := &file_millrace_v1_kv_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +900,7 @@ func (x *KVDeleteResponse) String() string {
 func (*KVDeleteResponse) ProtoMessage() {}
 
 func (x *KVDeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[11]
+	mi := &file_millrace_v1_kv_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +913,7 @@ func (x *KVDeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteResponse.ProtoReflect.Descriptor instead.
 func (*KVDeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{11}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *KVDeleteResponse) GetExisted() bool {
@@ -854,7 +939,7 @@ type KVDeleteRangeRequest struct {
 
 func (x *KVDeleteRangeRequest) Reset() {
 	*x = KVDeleteRangeRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[12]
+	mi := &file_millrace_v1_kv_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -866,7 +951,7 @@ func (x *KVDeleteRangeRequest) String() string {
 func (*KVDeleteRangeRequest) ProtoMessage() {}
 
 func (x *KVDeleteRangeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[12]
+	mi := &file_millrace_v1_kv_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -879,7 +964,7 @@ func (x *KVDeleteRangeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRangeRequest.ProtoReflect.Descriptor instead.
 func (*KVDeleteRangeRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{12}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *KVDeleteRangeRequest) GetRange() *KVDeleteRange {
@@ -899,7 +984,7 @@ type KVDeleteRangeResponse struct {
 
 func (x *KVDeleteRangeResponse) Reset() {
 	*x = KVDeleteRangeResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[13]
+	mi := &file_millrace_v1_kv_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +996,7 @@ func (x *KVDeleteRangeResponse) String() string {
 func (*KVDeleteRangeResponse) ProtoMessage() {}
 
 func (x *KVDeleteRangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[13]
+	mi := &file_millrace_v1_kv_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1009,7 @@ func (x *KVDeleteRangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRangeResponse.ProtoReflect.Descriptor instead.
 func (*KVDeleteRangeResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{13}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *KVDeleteRangeResponse) GetCount() uint64 {
@@ -955,7 +1040,7 @@ type PutsFrame struct {
 
 func (x *PutsFrame) Reset() {
 	*x = PutsFrame{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[14]
+	mi := &file_millrace_v1_kv_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -967,7 +1052,7 @@ func (x *PutsFrame) String() string {
 func (*PutsFrame) ProtoMessage() {}
 
 func (x *PutsFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[14]
+	mi := &file_millrace_v1_kv_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -980,7 +1065,7 @@ func (x *PutsFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutsFrame.ProtoReflect.Descriptor instead.
 func (*PutsFrame) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{14}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PutsFrame) GetSeq() uint64 {
@@ -1023,7 +1108,7 @@ type PutItem struct {
 
 func (x *PutItem) Reset() {
 	*x = PutItem{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[15]
+	mi := &file_millrace_v1_kv_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1035,7 +1120,7 @@ func (x *PutItem) String() string {
 func (*PutItem) ProtoMessage() {}
 
 func (x *PutItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[15]
+	mi := &file_millrace_v1_kv_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1048,7 +1133,7 @@ func (x *PutItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutItem.ProtoReflect.Descriptor instead.
 func (*PutItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{15}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PutItem) GetKey() []byte {
@@ -1092,7 +1177,7 @@ type PutsResult struct {
 
 func (x *PutsResult) Reset() {
 	*x = PutsResult{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[16]
+	mi := &file_millrace_v1_kv_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1189,7 @@ func (x *PutsResult) String() string {
 func (*PutsResult) ProtoMessage() {}
 
 func (x *PutsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[16]
+	mi := &file_millrace_v1_kv_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1202,7 @@ func (x *PutsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutsResult.ProtoReflect.Descriptor instead.
 func (*PutsResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{16}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PutsResult) GetFirstRev() uint64 {
@@ -1151,7 +1236,7 @@ type PutRefused struct {
 
 func (x *PutRefused) Reset() {
 	*x = PutRefused{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[17]
+	mi := &file_millrace_v1_kv_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1163,7 +1248,7 @@ func (x *PutRefused) String() string {
 func (*PutRefused) ProtoMessage() {}
 
 func (x *PutRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[17]
+	mi := &file_millrace_v1_kv_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1176,7 +1261,7 @@ func (x *PutRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PutRefused.ProtoReflect.Descriptor instead.
 func (*PutRefused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{17}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PutRefused) GetItem() uint32 {
@@ -1206,7 +1291,7 @@ type GetsFrame struct {
 
 func (x *GetsFrame) Reset() {
 	*x = GetsFrame{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[18]
+	mi := &file_millrace_v1_kv_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1303,7 @@ func (x *GetsFrame) String() string {
 func (*GetsFrame) ProtoMessage() {}
 
 func (x *GetsFrame) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[18]
+	mi := &file_millrace_v1_kv_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1316,7 @@ func (x *GetsFrame) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetsFrame.ProtoReflect.Descriptor instead.
 func (*GetsFrame) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{18}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetsFrame) GetSeq() uint64 {
@@ -1271,7 +1356,7 @@ type GetsResult struct {
 
 func (x *GetsResult) Reset() {
 	*x = GetsResult{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[19]
+	mi := &file_millrace_v1_kv_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1283,7 +1368,7 @@ func (x *GetsResult) String() string {
 func (*GetsResult) ProtoMessage() {}
 
 func (x *GetsResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[19]
+	mi := &file_millrace_v1_kv_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1296,7 +1381,7 @@ func (x *GetsResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetsResult.ProtoReflect.Descriptor instead.
 func (*GetsResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{19}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetsResult) GetResults() []*KVRead {
@@ -1319,7 +1404,7 @@ type KeyspaceConfig struct {
 
 func (x *KeyspaceConfig) Reset() {
 	*x = KeyspaceConfig{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[20]
+	mi := &file_millrace_v1_kv_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1331,7 +1416,7 @@ func (x *KeyspaceConfig) String() string {
 func (*KeyspaceConfig) ProtoMessage() {}
 
 func (x *KeyspaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[20]
+	mi := &file_millrace_v1_kv_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1344,7 +1429,7 @@ func (x *KeyspaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceConfig.ProtoReflect.Descriptor instead.
 func (*KeyspaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{20}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *KeyspaceConfig) GetVersion() uint64 {
@@ -1394,7 +1479,7 @@ type KeyspaceQuota struct {
 
 func (x *KeyspaceQuota) Reset() {
 	*x = KeyspaceQuota{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[21]
+	mi := &file_millrace_v1_kv_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1406,7 +1491,7 @@ func (x *KeyspaceQuota) String() string {
 func (*KeyspaceQuota) ProtoMessage() {}
 
 func (x *KeyspaceQuota) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[21]
+	mi := &file_millrace_v1_kv_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1419,7 +1504,7 @@ func (x *KeyspaceQuota) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceQuota.ProtoReflect.Descriptor instead.
 func (*KeyspaceQuota) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{21}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *KeyspaceQuota) GetBytes() int64 {
@@ -1447,7 +1532,7 @@ type KeyspaceStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Keyspace      string                 `protobuf:"bytes,1,opt,name=keyspace,proto3" json:"keyspace,omitempty"`
 	Config        *KeyspaceConfig        `protobuf:"bytes,2,opt,name=config,proto3" json:"config,omitempty"`
-	Keys          uint64                 `protobuf:"varint,3,opt,name=keys,proto3" json:"keys,omitempty"`                                        // counted up to 100,000 in each partition
+	Keys          uint64                 `protobuf:"varint,3,opt,name=keys,proto3" json:"keys,omitempty"`                                        // counted up to 100,000 in each partition, in lists up to fewer
 	MoreKeys      bool                   `protobuf:"varint,4,opt,name=more_keys,json=moreKeys,proto3" json:"more_keys,omitempty"`                // there are more
 	Bytes         uint64                 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`                                      // on disk, of one replica, about; what is deleted counts until it is compacted away
 	MeasuredBytes uint64                 `protobuf:"varint,6,opt,name=measured_bytes,json=measuredBytes,proto3" json:"measured_bytes,omitempty"` // as of the last comparison with the quota
@@ -1458,7 +1543,7 @@ type KeyspaceStats struct {
 
 func (x *KeyspaceStats) Reset() {
 	*x = KeyspaceStats{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[22]
+	mi := &file_millrace_v1_kv_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1470,7 +1555,7 @@ func (x *KeyspaceStats) String() string {
 func (*KeyspaceStats) ProtoMessage() {}
 
 func (x *KeyspaceStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[22]
+	mi := &file_millrace_v1_kv_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1483,7 +1568,7 @@ func (x *KeyspaceStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyspaceStats.ProtoReflect.Descriptor instead.
 func (*KeyspaceStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{22}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *KeyspaceStats) GetKeyspace() string {
@@ -1546,7 +1631,7 @@ type SetKeyspaceRequest struct {
 
 func (x *SetKeyspaceRequest) Reset() {
 	*x = SetKeyspaceRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[23]
+	mi := &file_millrace_v1_kv_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +1643,7 @@ func (x *SetKeyspaceRequest) String() string {
 func (*SetKeyspaceRequest) ProtoMessage() {}
 
 func (x *SetKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[23]
+	mi := &file_millrace_v1_kv_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +1656,7 @@ func (x *SetKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*SetKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{23}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetKeyspaceRequest) GetKeyspace() string {
@@ -1605,7 +1690,7 @@ type SetKeyspaceResponse struct {
 
 func (x *SetKeyspaceResponse) Reset() {
 	*x = SetKeyspaceResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[24]
+	mi := &file_millrace_v1_kv_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1702,7 @@ func (x *SetKeyspaceResponse) String() string {
 func (*SetKeyspaceResponse) ProtoMessage() {}
 
 func (x *SetKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[24]
+	mi := &file_millrace_v1_kv_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1715,7 @@ func (x *SetKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*SetKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{24}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetKeyspaceResponse) GetVersion() uint64 {
@@ -1656,7 +1741,7 @@ type GetKeyspaceRequest struct {
 
 func (x *GetKeyspaceRequest) Reset() {
 	*x = GetKeyspaceRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[25]
+	mi := &file_millrace_v1_kv_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1753,7 @@ func (x *GetKeyspaceRequest) String() string {
 func (*GetKeyspaceRequest) ProtoMessage() {}
 
 func (x *GetKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[25]
+	mi := &file_millrace_v1_kv_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1766,7 @@ func (x *GetKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*GetKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{25}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetKeyspaceRequest) GetKeyspace() string {
@@ -1701,7 +1786,7 @@ type GetKeyspaceResponse struct {
 
 func (x *GetKeyspaceResponse) Reset() {
 	*x = GetKeyspaceResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[26]
+	mi := &file_millrace_v1_kv_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1713,7 +1798,7 @@ func (x *GetKeyspaceResponse) String() string {
 func (*GetKeyspaceResponse) ProtoMessage() {}
 
 func (x *GetKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[26]
+	mi := &file_millrace_v1_kv_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1726,7 +1811,7 @@ func (x *GetKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*GetKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{26}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetKeyspaceResponse) GetStats() *KeyspaceStats {
@@ -1747,13 +1832,14 @@ type ListKeyspacesRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Stats         bool                   `protobuf:"varint,3,opt,name=stats,proto3" json:"stats,omitempty"` // keys are counted, about 100,000 of all keyspaces together at most
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListKeyspacesRequest) Reset() {
 	*x = ListKeyspacesRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[27]
+	mi := &file_millrace_v1_kv_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1851,7 @@ func (x *ListKeyspacesRequest) String() string {
 func (*ListKeyspacesRequest) ProtoMessage() {}
 
 func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[27]
+	mi := &file_millrace_v1_kv_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +1864,7 @@ func (x *ListKeyspacesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesRequest.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{27}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ListKeyspacesRequest) GetLimit() uint32 {
@@ -1795,9 +1881,16 @@ func (x *ListKeyspacesRequest) GetCursor() string {
 	return ""
 }
 
+func (x *ListKeyspacesRequest) GetStats() bool {
+	if x != nil {
+		return x.Stats
+	}
+	return false
+}
+
 type ListKeyspacesResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Keyspaces     []*KeyspaceStats       `protobuf:"bytes,1,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"` // by name, with name and configuration only
+	Keyspaces     []*KeyspaceStats       `protobuf:"bytes,1,rep,name=keyspaces,proto3" json:"keyspaces,omitempty"` // by name; without stats neither keys nor bytes
 	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1806,7 +1899,7 @@ type ListKeyspacesResponse struct {
 
 func (x *ListKeyspacesResponse) Reset() {
 	*x = ListKeyspacesResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[28]
+	mi := &file_millrace_v1_kv_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1818,7 +1911,7 @@ func (x *ListKeyspacesResponse) String() string {
 func (*ListKeyspacesResponse) ProtoMessage() {}
 
 func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[28]
+	mi := &file_millrace_v1_kv_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1831,7 +1924,7 @@ func (x *ListKeyspacesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListKeyspacesResponse.ProtoReflect.Descriptor instead.
 func (*ListKeyspacesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{28}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListKeyspacesResponse) GetKeyspaces() []*KeyspaceStats {
@@ -1864,7 +1957,7 @@ type DeleteKeyspaceRequest struct {
 
 func (x *DeleteKeyspaceRequest) Reset() {
 	*x = DeleteKeyspaceRequest{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[29]
+	mi := &file_millrace_v1_kv_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1876,7 +1969,7 @@ func (x *DeleteKeyspaceRequest) String() string {
 func (*DeleteKeyspaceRequest) ProtoMessage() {}
 
 func (x *DeleteKeyspaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[29]
+	mi := &file_millrace_v1_kv_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1889,7 +1982,7 @@ func (x *DeleteKeyspaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyspaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteKeyspaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{29}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteKeyspaceRequest) GetKeyspace() string {
@@ -1909,7 +2002,7 @@ type DeleteKeyspaceResponse struct {
 
 func (x *DeleteKeyspaceResponse) Reset() {
 	*x = DeleteKeyspaceResponse{}
-	mi := &file_millrace_v1_kv_proto_msgTypes[30]
+	mi := &file_millrace_v1_kv_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2014,7 @@ func (x *DeleteKeyspaceResponse) String() string {
 func (*DeleteKeyspaceResponse) ProtoMessage() {}
 
 func (x *DeleteKeyspaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_kv_proto_msgTypes[30]
+	mi := &file_millrace_v1_kv_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2027,7 @@ func (x *DeleteKeyspaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteKeyspaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteKeyspaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{30}
+	return file_millrace_v1_kv_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteKeyspaceResponse) GetExisted() bool {
@@ -1980,7 +2073,7 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\x06KVRead\x12!\n" +
 	"\x05value\x18\x01 \x01(\fB\vʵ\x1c\aJ\x05foundR\x05value\x12\x1f\n" +
 	"\x03rev\x18\x02 \x01(\x04B\rʵ\x1c\t\b\x01J\x05foundR\x03rev\x12\x14\n" +
-	"\x05found\x18\x03 \x01(\bR\x05found\"\x94\x02\n" +
+	"\x05found\x18\x03 \x01(\bR\x05found\"\xda\x02\n" +
 	"\x0eKVRangeRequest\x12\x1a\n" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\x12\x12\n" +
 	"\x04from\x18\x02 \x01(\fR\x04from\x12\x0e\n" +
@@ -1990,14 +2083,22 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\tkeys_only\x18\x06 \x01(\bR\bkeysOnly\x12!\n" +
 	"\x03min\x18\a \x03(\v2\x0f.millrace.v1.AtR\x03min\x12\x14\n" +
 	"\x05stale\x18\b \x01(\bR\x05stale\x12>\n" +
-	"\rmax_staleness\x18\t \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\"]\n" +
+	"\rmax_staleness\x18\t \x01(\v2\x19.google.protobuf.DurationR\fmaxStaleness\x12\x12\n" +
+	"\x04head\x18\n" +
+	" \x01(\rR\x04head\x12\x1c\n" +
+	"\tdelimiter\x18\v \x01(\fR\tdelimiter\x12\x12\n" +
+	"\x04desc\x18\f \x01(\bR\x04desc\"\x98\x01\n" +
 	"\x0fKVRangeResponse\x12)\n" +
 	"\x05items\x18\x01 \x03(\v2\x13.millrace.v1.KVPairR\x05items\x12\x1f\n" +
-	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\"J\n" +
+	"\x02at\x18\x02 \x03(\v2\x0f.millrace.v1.AtR\x02at\x129\n" +
+	"\bprefixes\x18\x03 \x03(\v2\x15.millrace.v1.KVPrefixB\x06ʵ\x1c\x028\x01R\bprefixes\"f\n" +
 	"\x06KVPair\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\fR\x05value\x12\x18\n" +
-	"\x03rev\x18\x03 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\"S\n" +
+	"\x03rev\x18\x03 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1a\n" +
+	"\x04size\x18\x04 \x01(\x04B\x06ʵ\x1c\x028\x01R\x04size\"\"\n" +
+	"\bKVPrefix\x12\x16\n" +
+	"\x06prefix\x18\x01 \x01(\fR\x06prefix\"S\n" +
 	"\fKVPutRequest\x12$\n" +
 	"\x03put\x18\x01 \x01(\v2\x12.millrace.v1.KVPutR\x03put\x12\x1d\n" +
 	"\n" +
@@ -2083,10 +2184,11 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"p\n" +
 	"\x13GetKeyspaceResponse\x128\n" +
 	"\x05stats\x18\x01 \x01(\v2\x1a.millrace.v1.KeyspaceStatsB\x06ʵ\x1c\x02(\x01R\x05stats\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"D\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"Z\n" +
 	"\x14ListKeyspacesRequest\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
-	"\x06cursor\x18\x02 \x01(\tR\x06cursor\"\x92\x01\n" +
+	"\x06cursor\x18\x02 \x01(\tR\x06cursor\x12\x14\n" +
+	"\x05stats\x18\x03 \x01(\bR\x05stats\"\x92\x01\n" +
 	"\x15ListKeyspacesResponse\x128\n" +
 	"\tkeyspaces\x18\x01 \x03(\v2\x1a.millrace.v1.KeyspaceStatsR\tkeyspaces\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
@@ -2095,22 +2197,22 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"S\n" +
 	"\x16DeleteKeyspaceResponse\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xfb\r\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xe1\x0f\n" +
 	"\tKVService\x12\xfc\x01\n" +
 	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\"\xbd\x01ʵ\x1c\xb8\x01\n" +
 	"\x1c/v1/kv/{keyspace}/keys/{key}*\\Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.B\x05valueR\v\n" +
 	"\tmin_indexR\a\n" +
 	"\x05staleR\x0f\n" +
 	"\rmax_stalenessr\fMillrace-Rev\x12\xe0\x01\n" +
-	"\bBatchGet\x12\x1e.millrace.v1.KVBatchGetRequest\x1a\x1f.millrace.v1.KVBatchGetResponse\"\x92\x01ʵ\x1c\x8d\x01\x1a\x15/v1/kv/{keyspace}/get*oRead up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.2\x01*`\a\x12\xd7\x02\n" +
-	"\x05Range\x12\x1b.millrace.v1.KVRangeRequest\x1a\x1c.millrace.v1.KVRangeResponse\"\x90\x02ʵ\x1c\x8b\x02\n" +
+	"\bBatchGet\x12\x1e.millrace.v1.KVBatchGetRequest\x1a\x1f.millrace.v1.KVBatchGetResponse\"\x92\x01ʵ\x1c\x8d\x01\x1a\x15/v1/kv/{keyspace}/get*oRead up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.2\x01*`\a\x12\xbd\x04\n" +
+	"\x05Range\x12\x1b.millrace.v1.KVRangeRequest\x1a\x1c.millrace.v1.KVRangeResponse\"\xf6\x03ʵ\x1c\xf1\x03\n" +
 	"\x11/v1/kv/{keyspace}*kList the keys of a range in byte order, page by page. Each page is consistent in itself, in each partition.J\aKeyPageR\b\n" +
 	"\x06prefixR\x06\n" +
 	"\x04fromR\x04\n" +
 	"\x02toR\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursorR.\x12\tkeys_only\"\n" +
-	"true|false:\x15Leave the values out.R\v\n" +
+	"true|false:\x15Leave the values out.RO\x12\x04head\"\ainteger:>Only the first bytes of each value, 1 to 65,536, and its size.RZ\x12\tdelimiter\"\x06string:EShow the keys that have it behind the prefix as one prefix, up to it.R7\x12\x05order\x1a\x04desc\"\basc|desc:\x1edesc begins with the last one.R\v\n" +
 	"\tmin_indexR\a\n" +
 	"\x05staleR\x0f\n" +
 	"\rmax_staleness0\x01\x12\xba\x02\n" +
@@ -2128,21 +2230,23 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\x04from\x1a\n" +
 	"range.fromR\x0e\n" +
 	"\x02to\x1a\brange.toR^\x12\x05count\x1a\vrange.count\"\n" +
-	"true|false:<Tell how many there were, at most 100,000 in each partition.`\x042\xdb\x06\n" +
+	"true|false:<Tell how many there were, at most 100,000 in each partition.`\x042\x9b\b\n" +
 	"\x0fKeyspaceService\x12\xfc\x01\n" +
 	"\x03Set\x12\x1f.millrace.v1.SetKeyspaceRequest\x1a .millrace.v1.SetKeyspaceResponse\"\xb1\x01ʵ\x1c\xac\x01\x12\x18/v1/keyspaces/{keyspace}*hReplace a keyspace's configuration, or make the keyspace. The version rises only when something changes.2\x06configJ\n" +
 	"ConfiguredZ\n" +
 	"\n" +
 	"\bif_match`\x05r\x04ETag\x12\xe8\x01\n" +
 	"\x03Get\x12\x1f.millrace.v1.GetKeyspaceRequest\x1a .millrace.v1.GetKeyspaceResponse\"\x9d\x01ʵ\x1c\x98\x01\n" +
-	"\x18/v1/keyspaces/{keyspace}*gRead a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.J\rKeyspaceFoundr\x04ETag\x12\xa8\x01\n" +
-	"\x04List\x12!.millrace.v1.ListKeyspacesRequest\x1a\".millrace.v1.ListKeyspacesResponse\"Yʵ\x1cU\n" +
+	"\x18/v1/keyspaces/{keyspace}*gRead a keyspace's configuration, and count what is in it. The ETag is the version of the configuration.J\rKeyspaceFoundr\x04ETag\x12\xe8\x02\n" +
+	"\x04List\x12!.millrace.v1.ListKeyspacesRequest\x1a\".millrace.v1.ListKeyspacesResponse\"\x98\x02ʵ\x1c\x93\x02\n" +
 	"\r/v1/keyspaces*1List keyspaces by name, with their configuration.R\a\n" +
 	"\x05limitR\b\n" +
-	"\x06cursor\x12\xb2\x01\n" +
-	"\x06Delete\x12\".millrace.v1.DeleteKeyspaceRequest\x1a#.millrace.v1.DeleteKeyspaceResponse\"_ʵ\x1c[\"\x18/v1/keyspaces/{keyspace}*=Remove a keyspace and all its keys. Its name is free at once.`\x04B\x9d\x04ʵ\x1c[\n" +
+	"\x06cursorR\xbb\x01\x12\x05stats\"\n" +
+	"true|false:\xa5\x01Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more.\x12\xb2\x01\n" +
+	"\x06Delete\x12\".millrace.v1.DeleteKeyspaceRequest\x1a#.millrace.v1.DeleteKeyspaceResponse\"_ʵ\x1c[\"\x18/v1/keyspaces/{keyspace}*=Remove a keyspace and all its keys. Its name is free at once.`\x04B\xba\x04ʵ\x1cx\n" +
 	"\aKeyPage\x12\x18\n" +
-	"\x0fKVRangeResponse\x12\x05items\x12\x1f\n" +
+	"\x0fKVRangeResponse\x12\x05items\x12\x1b\n" +
+	"\x0fKVRangeResponse\x12\bprefixes\x12\x1f\n" +
 	"\x15ListKeyspacesResponse\x12\x06cursor\x12\x15\n" +
 	"\x0fKVRangeResponse\x12\x02atҵ\x1cv\n" +
 	"\rmax_staleness\x12\rmax_staleness\"\bduration:LWith consistency=stale: ask a majority when what this node has may be older.ҵ\x1cP\n" +
@@ -2164,7 +2268,7 @@ func file_millrace_v1_kv_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_kv_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_millrace_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_millrace_v1_kv_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_millrace_v1_kv_proto_goTypes = []any{
 	(KeyspaceConfig_Kind)(0),       // 0: millrace.v1.KeyspaceConfig.Kind
 	(*KVGetRequest)(nil),           // 1: millrace.v1.KVGetRequest
@@ -2175,93 +2279,95 @@ var file_millrace_v1_kv_proto_goTypes = []any{
 	(*KVRangeRequest)(nil),         // 6: millrace.v1.KVRangeRequest
 	(*KVRangeResponse)(nil),        // 7: millrace.v1.KVRangeResponse
 	(*KVPair)(nil),                 // 8: millrace.v1.KVPair
-	(*KVPutRequest)(nil),           // 9: millrace.v1.KVPutRequest
-	(*KVPutResponse)(nil),          // 10: millrace.v1.KVPutResponse
-	(*KVDeleteRequest)(nil),        // 11: millrace.v1.KVDeleteRequest
-	(*KVDeleteResponse)(nil),       // 12: millrace.v1.KVDeleteResponse
-	(*KVDeleteRangeRequest)(nil),   // 13: millrace.v1.KVDeleteRangeRequest
-	(*KVDeleteRangeResponse)(nil),  // 14: millrace.v1.KVDeleteRangeResponse
-	(*PutsFrame)(nil),              // 15: millrace.v1.PutsFrame
-	(*PutItem)(nil),                // 16: millrace.v1.PutItem
-	(*PutsResult)(nil),             // 17: millrace.v1.PutsResult
-	(*PutRefused)(nil),             // 18: millrace.v1.PutRefused
-	(*GetsFrame)(nil),              // 19: millrace.v1.GetsFrame
-	(*GetsResult)(nil),             // 20: millrace.v1.GetsResult
-	(*KeyspaceConfig)(nil),         // 21: millrace.v1.KeyspaceConfig
-	(*KeyspaceQuota)(nil),          // 22: millrace.v1.KeyspaceQuota
-	(*KeyspaceStats)(nil),          // 23: millrace.v1.KeyspaceStats
-	(*SetKeyspaceRequest)(nil),     // 24: millrace.v1.SetKeyspaceRequest
-	(*SetKeyspaceResponse)(nil),    // 25: millrace.v1.SetKeyspaceResponse
-	(*GetKeyspaceRequest)(nil),     // 26: millrace.v1.GetKeyspaceRequest
-	(*GetKeyspaceResponse)(nil),    // 27: millrace.v1.GetKeyspaceResponse
-	(*ListKeyspacesRequest)(nil),   // 28: millrace.v1.ListKeyspacesRequest
-	(*ListKeyspacesResponse)(nil),  // 29: millrace.v1.ListKeyspacesResponse
-	(*DeleteKeyspaceRequest)(nil),  // 30: millrace.v1.DeleteKeyspaceRequest
-	(*DeleteKeyspaceResponse)(nil), // 31: millrace.v1.DeleteKeyspaceResponse
-	(*durationpb.Duration)(nil),    // 32: google.protobuf.Duration
-	(*At)(nil),                     // 33: millrace.v1.At
-	(*KVPut)(nil),                  // 34: millrace.v1.KVPut
-	(*KVDelete)(nil),               // 35: millrace.v1.KVDelete
-	(*KVDeleteRange)(nil),          // 36: millrace.v1.KVDeleteRange
-	(*Error)(nil),                  // 37: millrace.v1.Error
+	(*KVPrefix)(nil),               // 9: millrace.v1.KVPrefix
+	(*KVPutRequest)(nil),           // 10: millrace.v1.KVPutRequest
+	(*KVPutResponse)(nil),          // 11: millrace.v1.KVPutResponse
+	(*KVDeleteRequest)(nil),        // 12: millrace.v1.KVDeleteRequest
+	(*KVDeleteResponse)(nil),       // 13: millrace.v1.KVDeleteResponse
+	(*KVDeleteRangeRequest)(nil),   // 14: millrace.v1.KVDeleteRangeRequest
+	(*KVDeleteRangeResponse)(nil),  // 15: millrace.v1.KVDeleteRangeResponse
+	(*PutsFrame)(nil),              // 16: millrace.v1.PutsFrame
+	(*PutItem)(nil),                // 17: millrace.v1.PutItem
+	(*PutsResult)(nil),             // 18: millrace.v1.PutsResult
+	(*PutRefused)(nil),             // 19: millrace.v1.PutRefused
+	(*GetsFrame)(nil),              // 20: millrace.v1.GetsFrame
+	(*GetsResult)(nil),             // 21: millrace.v1.GetsResult
+	(*KeyspaceConfig)(nil),         // 22: millrace.v1.KeyspaceConfig
+	(*KeyspaceQuota)(nil),          // 23: millrace.v1.KeyspaceQuota
+	(*KeyspaceStats)(nil),          // 24: millrace.v1.KeyspaceStats
+	(*SetKeyspaceRequest)(nil),     // 25: millrace.v1.SetKeyspaceRequest
+	(*SetKeyspaceResponse)(nil),    // 26: millrace.v1.SetKeyspaceResponse
+	(*GetKeyspaceRequest)(nil),     // 27: millrace.v1.GetKeyspaceRequest
+	(*GetKeyspaceResponse)(nil),    // 28: millrace.v1.GetKeyspaceResponse
+	(*ListKeyspacesRequest)(nil),   // 29: millrace.v1.ListKeyspacesRequest
+	(*ListKeyspacesResponse)(nil),  // 30: millrace.v1.ListKeyspacesResponse
+	(*DeleteKeyspaceRequest)(nil),  // 31: millrace.v1.DeleteKeyspaceRequest
+	(*DeleteKeyspaceResponse)(nil), // 32: millrace.v1.DeleteKeyspaceResponse
+	(*durationpb.Duration)(nil),    // 33: google.protobuf.Duration
+	(*At)(nil),                     // 34: millrace.v1.At
+	(*KVPut)(nil),                  // 35: millrace.v1.KVPut
+	(*KVDelete)(nil),               // 36: millrace.v1.KVDelete
+	(*KVDeleteRange)(nil),          // 37: millrace.v1.KVDeleteRange
+	(*Error)(nil),                  // 38: millrace.v1.Error
 }
 var file_millrace_v1_kv_proto_depIdxs = []int32{
-	32, // 0: millrace.v1.KVGetRequest.max_staleness:type_name -> google.protobuf.Duration
-	33, // 1: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
-	33, // 2: millrace.v1.KVBatchGetRequest.min:type_name -> millrace.v1.At
-	32, // 3: millrace.v1.KVBatchGetRequest.max_staleness:type_name -> google.protobuf.Duration
+	33, // 0: millrace.v1.KVGetRequest.max_staleness:type_name -> google.protobuf.Duration
+	34, // 1: millrace.v1.KVGetResponse.at:type_name -> millrace.v1.At
+	34, // 2: millrace.v1.KVBatchGetRequest.min:type_name -> millrace.v1.At
+	33, // 3: millrace.v1.KVBatchGetRequest.max_staleness:type_name -> google.protobuf.Duration
 	5,  // 4: millrace.v1.KVBatchGetResponse.results:type_name -> millrace.v1.KVRead
-	33, // 5: millrace.v1.KVBatchGetResponse.at:type_name -> millrace.v1.At
-	33, // 6: millrace.v1.KVRangeRequest.min:type_name -> millrace.v1.At
-	32, // 7: millrace.v1.KVRangeRequest.max_staleness:type_name -> google.protobuf.Duration
+	34, // 5: millrace.v1.KVBatchGetResponse.at:type_name -> millrace.v1.At
+	34, // 6: millrace.v1.KVRangeRequest.min:type_name -> millrace.v1.At
+	33, // 7: millrace.v1.KVRangeRequest.max_staleness:type_name -> google.protobuf.Duration
 	8,  // 8: millrace.v1.KVRangeResponse.items:type_name -> millrace.v1.KVPair
-	33, // 9: millrace.v1.KVRangeResponse.at:type_name -> millrace.v1.At
-	34, // 10: millrace.v1.KVPutRequest.put:type_name -> millrace.v1.KVPut
-	33, // 11: millrace.v1.KVPutResponse.at:type_name -> millrace.v1.At
-	35, // 12: millrace.v1.KVDeleteRequest.delete:type_name -> millrace.v1.KVDelete
-	33, // 13: millrace.v1.KVDeleteResponse.at:type_name -> millrace.v1.At
-	36, // 14: millrace.v1.KVDeleteRangeRequest.range:type_name -> millrace.v1.KVDeleteRange
-	33, // 15: millrace.v1.KVDeleteRangeResponse.at:type_name -> millrace.v1.At
-	16, // 16: millrace.v1.PutsFrame.items:type_name -> millrace.v1.PutItem
-	18, // 17: millrace.v1.PutsResult.refused:type_name -> millrace.v1.PutRefused
-	37, // 18: millrace.v1.PutRefused.error:type_name -> millrace.v1.Error
-	5,  // 19: millrace.v1.GetsResult.results:type_name -> millrace.v1.KVRead
-	0,  // 20: millrace.v1.KeyspaceConfig.kind:type_name -> millrace.v1.KeyspaceConfig.Kind
-	32, // 21: millrace.v1.KeyspaceConfig.retention:type_name -> google.protobuf.Duration
-	22, // 22: millrace.v1.KeyspaceConfig.quota:type_name -> millrace.v1.KeyspaceQuota
-	21, // 23: millrace.v1.KeyspaceStats.config:type_name -> millrace.v1.KeyspaceConfig
-	21, // 24: millrace.v1.SetKeyspaceRequest.config:type_name -> millrace.v1.KeyspaceConfig
-	33, // 25: millrace.v1.SetKeyspaceResponse.at:type_name -> millrace.v1.At
-	23, // 26: millrace.v1.GetKeyspaceResponse.stats:type_name -> millrace.v1.KeyspaceStats
-	33, // 27: millrace.v1.GetKeyspaceResponse.at:type_name -> millrace.v1.At
-	23, // 28: millrace.v1.ListKeyspacesResponse.keyspaces:type_name -> millrace.v1.KeyspaceStats
-	33, // 29: millrace.v1.ListKeyspacesResponse.at:type_name -> millrace.v1.At
-	33, // 30: millrace.v1.DeleteKeyspaceResponse.at:type_name -> millrace.v1.At
-	1,  // 31: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
-	3,  // 32: millrace.v1.KVService.BatchGet:input_type -> millrace.v1.KVBatchGetRequest
-	6,  // 33: millrace.v1.KVService.Range:input_type -> millrace.v1.KVRangeRequest
-	9,  // 34: millrace.v1.KVService.Put:input_type -> millrace.v1.KVPutRequest
-	11, // 35: millrace.v1.KVService.Delete:input_type -> millrace.v1.KVDeleteRequest
-	13, // 36: millrace.v1.KVService.DeleteRange:input_type -> millrace.v1.KVDeleteRangeRequest
-	24, // 37: millrace.v1.KeyspaceService.Set:input_type -> millrace.v1.SetKeyspaceRequest
-	26, // 38: millrace.v1.KeyspaceService.Get:input_type -> millrace.v1.GetKeyspaceRequest
-	28, // 39: millrace.v1.KeyspaceService.List:input_type -> millrace.v1.ListKeyspacesRequest
-	30, // 40: millrace.v1.KeyspaceService.Delete:input_type -> millrace.v1.DeleteKeyspaceRequest
-	2,  // 41: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
-	4,  // 42: millrace.v1.KVService.BatchGet:output_type -> millrace.v1.KVBatchGetResponse
-	7,  // 43: millrace.v1.KVService.Range:output_type -> millrace.v1.KVRangeResponse
-	10, // 44: millrace.v1.KVService.Put:output_type -> millrace.v1.KVPutResponse
-	12, // 45: millrace.v1.KVService.Delete:output_type -> millrace.v1.KVDeleteResponse
-	14, // 46: millrace.v1.KVService.DeleteRange:output_type -> millrace.v1.KVDeleteRangeResponse
-	25, // 47: millrace.v1.KeyspaceService.Set:output_type -> millrace.v1.SetKeyspaceResponse
-	27, // 48: millrace.v1.KeyspaceService.Get:output_type -> millrace.v1.GetKeyspaceResponse
-	29, // 49: millrace.v1.KeyspaceService.List:output_type -> millrace.v1.ListKeyspacesResponse
-	31, // 50: millrace.v1.KeyspaceService.Delete:output_type -> millrace.v1.DeleteKeyspaceResponse
-	41, // [41:51] is the sub-list for method output_type
-	31, // [31:41] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	34, // 9: millrace.v1.KVRangeResponse.at:type_name -> millrace.v1.At
+	9,  // 10: millrace.v1.KVRangeResponse.prefixes:type_name -> millrace.v1.KVPrefix
+	35, // 11: millrace.v1.KVPutRequest.put:type_name -> millrace.v1.KVPut
+	34, // 12: millrace.v1.KVPutResponse.at:type_name -> millrace.v1.At
+	36, // 13: millrace.v1.KVDeleteRequest.delete:type_name -> millrace.v1.KVDelete
+	34, // 14: millrace.v1.KVDeleteResponse.at:type_name -> millrace.v1.At
+	37, // 15: millrace.v1.KVDeleteRangeRequest.range:type_name -> millrace.v1.KVDeleteRange
+	34, // 16: millrace.v1.KVDeleteRangeResponse.at:type_name -> millrace.v1.At
+	17, // 17: millrace.v1.PutsFrame.items:type_name -> millrace.v1.PutItem
+	19, // 18: millrace.v1.PutsResult.refused:type_name -> millrace.v1.PutRefused
+	38, // 19: millrace.v1.PutRefused.error:type_name -> millrace.v1.Error
+	5,  // 20: millrace.v1.GetsResult.results:type_name -> millrace.v1.KVRead
+	0,  // 21: millrace.v1.KeyspaceConfig.kind:type_name -> millrace.v1.KeyspaceConfig.Kind
+	33, // 22: millrace.v1.KeyspaceConfig.retention:type_name -> google.protobuf.Duration
+	23, // 23: millrace.v1.KeyspaceConfig.quota:type_name -> millrace.v1.KeyspaceQuota
+	22, // 24: millrace.v1.KeyspaceStats.config:type_name -> millrace.v1.KeyspaceConfig
+	22, // 25: millrace.v1.SetKeyspaceRequest.config:type_name -> millrace.v1.KeyspaceConfig
+	34, // 26: millrace.v1.SetKeyspaceResponse.at:type_name -> millrace.v1.At
+	24, // 27: millrace.v1.GetKeyspaceResponse.stats:type_name -> millrace.v1.KeyspaceStats
+	34, // 28: millrace.v1.GetKeyspaceResponse.at:type_name -> millrace.v1.At
+	24, // 29: millrace.v1.ListKeyspacesResponse.keyspaces:type_name -> millrace.v1.KeyspaceStats
+	34, // 30: millrace.v1.ListKeyspacesResponse.at:type_name -> millrace.v1.At
+	34, // 31: millrace.v1.DeleteKeyspaceResponse.at:type_name -> millrace.v1.At
+	1,  // 32: millrace.v1.KVService.Get:input_type -> millrace.v1.KVGetRequest
+	3,  // 33: millrace.v1.KVService.BatchGet:input_type -> millrace.v1.KVBatchGetRequest
+	6,  // 34: millrace.v1.KVService.Range:input_type -> millrace.v1.KVRangeRequest
+	10, // 35: millrace.v1.KVService.Put:input_type -> millrace.v1.KVPutRequest
+	12, // 36: millrace.v1.KVService.Delete:input_type -> millrace.v1.KVDeleteRequest
+	14, // 37: millrace.v1.KVService.DeleteRange:input_type -> millrace.v1.KVDeleteRangeRequest
+	25, // 38: millrace.v1.KeyspaceService.Set:input_type -> millrace.v1.SetKeyspaceRequest
+	27, // 39: millrace.v1.KeyspaceService.Get:input_type -> millrace.v1.GetKeyspaceRequest
+	29, // 40: millrace.v1.KeyspaceService.List:input_type -> millrace.v1.ListKeyspacesRequest
+	31, // 41: millrace.v1.KeyspaceService.Delete:input_type -> millrace.v1.DeleteKeyspaceRequest
+	2,  // 42: millrace.v1.KVService.Get:output_type -> millrace.v1.KVGetResponse
+	4,  // 43: millrace.v1.KVService.BatchGet:output_type -> millrace.v1.KVBatchGetResponse
+	7,  // 44: millrace.v1.KVService.Range:output_type -> millrace.v1.KVRangeResponse
+	11, // 45: millrace.v1.KVService.Put:output_type -> millrace.v1.KVPutResponse
+	13, // 46: millrace.v1.KVService.Delete:output_type -> millrace.v1.KVDeleteResponse
+	15, // 47: millrace.v1.KVService.DeleteRange:output_type -> millrace.v1.KVDeleteRangeResponse
+	26, // 48: millrace.v1.KeyspaceService.Set:output_type -> millrace.v1.SetKeyspaceResponse
+	28, // 49: millrace.v1.KeyspaceService.Get:output_type -> millrace.v1.GetKeyspaceResponse
+	30, // 50: millrace.v1.KeyspaceService.List:output_type -> millrace.v1.ListKeyspacesResponse
+	32, // 51: millrace.v1.KeyspaceService.Delete:output_type -> millrace.v1.DeleteKeyspaceResponse
+	42, // [42:52] is the sub-list for method output_type
+	32, // [32:42] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_kv_proto_init() }
@@ -2270,15 +2376,15 @@ func file_millrace_v1_kv_proto_init() {
 		return
 	}
 	file_millrace_v1_task_proto_init()
-	file_millrace_v1_kv_proto_msgTypes[15].OneofWrappers = []any{}
-	file_millrace_v1_kv_proto_msgTypes[23].OneofWrappers = []any{}
+	file_millrace_v1_kv_proto_msgTypes[16].OneofWrappers = []any{}
+	file_millrace_v1_kv_proto_msgTypes[24].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_kv_proto_rawDesc), len(file_millrace_v1_kv_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -70,7 +70,7 @@ func (c *cursor) Next(items, _ int, _ bool) ([]core.KeyPair, error) {
 }
 
 // Keyspace answers as a test has set.
-func (n *Node) Keyspace(_ context.Context, p core.Partition, name string, _ bool, _ core.ReadOptions) (core.KeyspaceInfo, core.At, error) {
+func (n *Node) Keyspace(_ context.Context, p core.Partition, name string, _ uint64, _ core.ReadOptions) (core.KeyspaceInfo, core.At, error) {
 	n.step()
 	n.reach(p)
 	config := core.KeyspaceConfig{Version: 2, Bytes: 100, WriteRate: 5, ByteRate: 6}
@@ -80,7 +80,7 @@ func (n *Node) Keyspace(_ context.Context, p core.Partition, name string, _ bool
 // Keyspaces answers as a test has set.
 func (n *Node) Keyspaces(ctx context.Context, p core.Partition, _ string, _ int, o core.ReadOptions) ([]core.KeyspaceInfo, core.At, error) {
 	n.step()
-	k, at, err := n.Keyspace(ctx, p, "ks", false, o)
+	k, at, err := n.Keyspace(ctx, p, "ks", 0, o)
 	return []core.KeyspaceInfo{k}, at, err
 }
 

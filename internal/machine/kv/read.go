@@ -82,6 +82,11 @@ func RangeOf(v core.View, p core.Partition, r core.KeyRange) (incarnation uint32
 	return incarnation, from, to, nil
 }
 
+// BoundOf is the stored key of a user's key, of a keyspace by its incarnation.
+func BoundOf(p core.Partition, incarnation uint32, key []byte) []byte {
+	return keys.KV(p, incarnation, key)
+}
+
 // PairOf reads a stored key and its row as RangeOf's bounds hold them, without copying.
 func PairOf(key, row []byte) (core.KeyPair, error) {
 	user, ok := keys.KVKeyOf(key)
@@ -129,14 +134,14 @@ func (n *namedSpace) info() core.KeyspaceInfo {
 	return core.KeyspaceInfo{Name: n.name, Incarnation: n.incarnation, Config: n.config, Measured: n.used, Over: n.over}
 }
 
-// CountKeys counts the keys between the bounds that RangeOf gave, up to core.MaxCountedKeys.
-func CountKeys(v core.View, from, to []byte) (n uint64, more bool, err error) {
+// CountKeys counts the keys between the bounds that RangeOf gave, up to most.
+func CountKeys(v core.View, from, to []byte, most uint64) (n uint64, more bool, err error) {
 	err = v.Scan(from, to, func(_, _ []byte) bool {
 		n++
-		return n <= core.MaxCountedKeys
+		return n <= most
 	})
-	if n > core.MaxCountedKeys {
-		return core.MaxCountedKeys, true, err
+	if n > most {
+		return most, true, err
 	}
 	return n, false, err
 }

@@ -1008,7 +1008,7 @@ var routes = map[string][]route{
 	"/millrace.v1.KVService/Range": {
 		{
 			verb: "GET", path: []string{"/v1/kv/", "keyspace=keyspace"},
-			query: []parameter{{"prefix", "prefix", nil}, {"from", "from", nil}, {"to", "to", nil}, {"limit", "limit", nil}, {"keys_only", "keys_only", []string{"true"}}, {"consistency", "stale", []string{"stale"}}, {"max_staleness", "max_staleness", nil}},
+			query: []parameter{{"prefix", "prefix", nil}, {"from", "from", nil}, {"to", "to", nil}, {"limit", "limit", nil}, {"keys_only", "keys_only", []string{"true"}}, {"head", "head", nil}, {"delimiter", "delimiter", nil}, {"order", "desc", []string{"desc"}}, {"consistency", "stale", []string{"stale"}}, {"max_staleness", "max_staleness", nil}},
 		},
 	},
 	"/millrace.v1.KVService/Put": {
@@ -1044,7 +1044,7 @@ var routes = map[string][]route{
 	"/millrace.v1.KeyspaceService/List": {
 		{
 			verb: "GET", path: []string{"/v1/keyspaces"},
-			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"limit", "limit", nil}, {"cursor", "cursor", nil}, {"stats", "stats", []string{"true"}}},
 		},
 	},
 	"/millrace.v1.KeyspaceService/Delete": {

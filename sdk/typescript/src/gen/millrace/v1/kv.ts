@@ -62,20 +62,37 @@ export interface KVRangeRequest {
   keysOnly: boolean;
   min: At[];
   stale: boolean;
-  maxStaleness: Duration | undefined;
+  maxStaleness:
+    | Duration
+    | undefined;
+  /** only that many bytes of each value, at most 65,536; 0 = all of it */
+  head: number;
+  /** keys that have it behind the prefix are shown as one prefix, up to it; 1 to 64 B; empty: none are */
+  delimiter: Buffer;
+  /** the last one first */
+  desc: boolean;
 }
 
 export interface KVRangeResponse {
-  /** in the byte order of their keys */
+  /** in the byte order of their keys, or against it */
   items: KVPair[];
   /** in the first chunk: of each partition that is read */
   at: At[];
+  /** with delimiter, in the same order; a limit counts them too */
+  prefixes: KVPrefix[];
 }
 
 export interface KVPair {
   key: Buffer;
   value: Buffer;
   rev: bigint;
+  /** of the value; with head or keys_only */
+  size: bigint;
+}
+
+/** KVPrefix stands for all keys of a range that begin with it. */
+export interface KVPrefix {
+  prefix: Buffer;
 }
 
 export interface KVPutRequest {
@@ -204,7 +221,7 @@ export interface KeyspaceStats {
   config:
     | KeyspaceConfig
     | undefined;
-  /** counted up to 100,000 in each partition */
+  /** counted up to 100,000 in each partition, in lists up to fewer */
   keys: bigint;
   /** there are more */
   moreKeys: boolean;
@@ -240,10 +257,12 @@ export interface ListKeyspacesRequest {
   /** 1 to 1,000; default 100 */
   limit: number;
   cursor: string;
+  /** keys are counted, about 100,000 of all keyspaces together at most */
+  stats: boolean;
 }
 
 export interface ListKeyspacesResponse {
-  /** by name, with name and configuration only */
+  /** by name; without stats neither keys nor bytes */
   keyspaces: KeyspaceStats[];
   cursor: string;
   at: At | undefined;
@@ -725,6 +744,9 @@ function createBaseKVRangeRequest(): KVRangeRequest {
     min: [],
     stale: false,
     maxStaleness: undefined,
+    head: 0,
+    delimiter: Buffer.alloc(0),
+    desc: false,
   };
 }
 
@@ -759,6 +781,15 @@ export const KVRangeRequest: MessageFns<KVRangeRequest> = {
     }
     if (message.maxStaleness !== undefined) {
       Duration.encode(message.maxStaleness, writer.uint32(74).fork()).join();
+    }
+    if (message.head !== 0) {
+      writer.uint32(80).uint32(message.head);
+    }
+    if (message.delimiter.length !== 0) {
+      writer.uint32(90).bytes(message.delimiter);
+    }
+    if (message.desc !== false) {
+      writer.uint32(96).bool(message.desc);
     }
     return writer;
   },
@@ -848,6 +879,30 @@ export const KVRangeRequest: MessageFns<KVRangeRequest> = {
             message.maxStaleness = Duration.decode(reader, reader.uint32());
             continue;
           }
+          case 10: {
+            if (tag !== 80) {
+              break;
+            }
+
+            message.head = reader.uint32();
+            continue;
+          }
+          case 11: {
+            if (tag !== 90) {
+              break;
+            }
+
+            message.delimiter = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 12: {
+            if (tag !== 96) {
+              break;
+            }
+
+            message.desc = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -876,12 +931,15 @@ export const KVRangeRequest: MessageFns<KVRangeRequest> = {
     message.maxStaleness = (object.maxStaleness !== undefined && object.maxStaleness !== null)
       ? Duration.fromPartial(object.maxStaleness)
       : undefined;
+    message.head = object.head ?? 0;
+    message.delimiter = object.delimiter ?? Buffer.alloc(0);
+    message.desc = object.desc ?? false;
     return message;
   },
 };
 
 function createBaseKVRangeResponse(): KVRangeResponse {
-  return { items: [], at: [] };
+  return { items: [], at: [], prefixes: [] };
 }
 
 export const KVRangeResponse: MessageFns<KVRangeResponse> = {
@@ -891,6 +949,9 @@ export const KVRangeResponse: MessageFns<KVRangeResponse> = {
     }
     for (const v of message.at) {
       At.encode(v!, writer.uint32(18).fork()).join();
+    }
+    for (const v of message.prefixes) {
+      KVPrefix.encode(v!, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -924,6 +985,14 @@ export const KVRangeResponse: MessageFns<KVRangeResponse> = {
             message.at.push(At.decode(reader, reader.uint32()));
             continue;
           }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.prefixes.push(KVPrefix.decode(reader, reader.uint32()));
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -943,12 +1012,13 @@ export const KVRangeResponse: MessageFns<KVRangeResponse> = {
     const message = createBaseKVRangeResponse();
     message.items = object.items?.map((e) => KVPair.fromPartial(e)) || [];
     message.at = object.at?.map((e) => At.fromPartial(e)) || [];
+    message.prefixes = object.prefixes?.map((e) => KVPrefix.fromPartial(e)) || [];
     return message;
   },
 };
 
 function createBaseKVPair(): KVPair {
-  return { key: Buffer.alloc(0), value: Buffer.alloc(0), rev: 0n };
+  return { key: Buffer.alloc(0), value: Buffer.alloc(0), rev: 0n, size: 0n };
 }
 
 export const KVPair: MessageFns<KVPair> = {
@@ -964,6 +1034,12 @@ export const KVPair: MessageFns<KVPair> = {
         throw new globalThis.Error("value provided for field message.rev of type uint64 too large");
       }
       writer.uint32(24).uint64(message.rev);
+    }
+    if (message.size !== 0n) {
+      if (BigInt.asUintN(64, message.size) !== message.size) {
+        throw new globalThis.Error("value provided for field message.size of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.size);
     }
     return writer;
   },
@@ -1005,6 +1081,14 @@ export const KVPair: MessageFns<KVPair> = {
             message.rev = reader.uint64() as bigint;
             continue;
           }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.size = reader.uint64() as bigint;
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1025,6 +1109,62 @@ export const KVPair: MessageFns<KVPair> = {
     message.key = object.key ?? Buffer.alloc(0);
     message.value = object.value ?? Buffer.alloc(0);
     message.rev = (object.rev !== undefined && object.rev !== null) ? BigInt(object.rev) : 0n;
+    message.size = (object.size !== undefined && object.size !== null) ? BigInt(object.size) : 0n;
+    return message;
+  },
+};
+
+function createBaseKVPrefix(): KVPrefix {
+  return { prefix: Buffer.alloc(0) };
+}
+
+export const KVPrefix: MessageFns<KVPrefix> = {
+  encode(message: KVPrefix, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.prefix.length !== 0) {
+      writer.uint32(10).bytes(message.prefix);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KVPrefix {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKVPrefix();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.prefix = Buffer.from(reader.bytes());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<KVPrefix>): KVPrefix {
+    return KVPrefix.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KVPrefix>): KVPrefix {
+    const message = createBaseKVPrefix();
+    message.prefix = object.prefix ?? Buffer.alloc(0);
     return message;
   },
 };
@@ -2568,7 +2708,7 @@ export const GetKeyspaceResponse: MessageFns<GetKeyspaceResponse> = {
 };
 
 function createBaseListKeyspacesRequest(): ListKeyspacesRequest {
-  return { limit: 0, cursor: "" };
+  return { limit: 0, cursor: "", stats: false };
 }
 
 export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
@@ -2578,6 +2718,9 @@ export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
     }
     if (message.cursor !== "") {
       writer.uint32(18).string(message.cursor);
+    }
+    if (message.stats !== false) {
+      writer.uint32(24).bool(message.stats);
     }
     return writer;
   },
@@ -2611,6 +2754,14 @@ export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
             message.cursor = reader.string();
             continue;
           }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.stats = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2630,6 +2781,7 @@ export const ListKeyspacesRequest: MessageFns<ListKeyspacesRequest> = {
     const message = createBaseListKeyspacesRequest();
     message.limit = object.limit ?? 0;
     message.cursor = object.cursor ?? "";
+    message.stats = object.stats ?? false;
     return message;
   },
 };
