@@ -123,6 +123,24 @@ func (l *layer) order(from, to []byte) []*class {
 	return slices.Clone(found)
 }
 
+// each calls fn for every entry: those that are in order first, and then the others, mostly as they came. That is also how they lie in
+// memory, and many keys rise.
+func (l *layer) each(fn func(e *entry)) {
+	l.orderMu.Lock()
+	defer l.orderMu.Unlock()
+	for _, c := range l.classes.ordered {
+		if c.tree != nil {
+			c.tree.Scan(func(e *entry) bool { fn(e); return true })
+		}
+		for _, e := range c.waiting.items {
+			fn(e)
+		}
+	}
+	for _, e := range l.unsorted.items {
+		fn(e)
+	}
+}
+
 // less orders the entries of a tree by their keys.
 func less(a, b *entry) bool { return keys.Compare(a.key, b.key) < 0 }
 

@@ -97,17 +97,13 @@ func (s *sorter) gather(l *layer) {
 		s.byName = map[[classLen]byte]*group{}
 	}
 	var last *group
-	for _, slot := range l.entries.slots {
-		e := slot.e
-		if e == nil {
-			continue
-		}
+	l.each(func(e *entry) {
 		if last == nil || last.class != e.rank.class {
 			last = s.group(e.rank.class)
 		}
 		last.min, last.max = min(last.min, e.rank.hi), max(last.max, e.rank.hi)
 		last.items = append(last.items, sortItem{e: e})
-	}
+	})
 }
 
 // fewGroups is up to how many groups a search by eye is faster than a map.

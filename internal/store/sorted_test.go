@@ -21,13 +21,22 @@ func drawShape(t *rapid.T) []byte {
 	return keys.End(body)
 }
 
+// A layer has entries in trees, in lists of their classes and in none, by what scans asked for and what left since.
 func TestALayerIsSortedInTheOrderOfKeys(t *testing.T) {
 	var s sorter
 	rapid.Check(t, func(t *rapid.T) {
 		defer s.reset()
 		l := newLayer()
 		for range rapid.IntRange(0, 50).Draw(t, "keys") {
-			l.put(drawShape(t), nil, false)
+			key := drawShape(t)
+			l.put(key, nil, rapid.Bool().Draw(t, "fresh"))
+			switch rapid.IntRange(0, 9).Draw(t, "then") {
+			case 0:
+				l.remove(key)
+			case 1:
+				from, to := keys.Range(keys.Body(key))
+				l.order(from, to)
+			}
 		}
 		got := s.sort(l)
 		if len(got) != l.entries.len() {
