@@ -29,7 +29,7 @@ func (m *Machine) applyDelete(tx core.Txn, c *core.ApplyContext, op *core.TaskDe
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}
-	tx.Delete(m.mem.own(m.key))
+	m.dropPast(tx, op.Task)
 	p := l.pastOf(rec.state)
 	m.touch(l)
 	if err := m.remove(tx, p, row); err != nil {

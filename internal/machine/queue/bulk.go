@@ -21,6 +21,9 @@ const (
 	bulkRows = 1_024
 	// bulkChunk is how many rows are read at once at least.
 	bulkChunk = 64
+	// bulkRange is from how many rows of the index of ended tasks on that follow each other a part deletes them as one range. A range
+	// that does not join another costs a memory layer as much as some rows.
+	bulkRange = 16
 	// bulkPause is when a part comes after one that only looked, and bulkLate how far a job may lag behind its rate before the
 	// rest is forgiven, both in milliseconds.
 	bulkPause = 2
@@ -234,7 +237,9 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 	end := false
 	// Each look at the oldest passes by the rows that this part has deleted: one look at its end is enough.
 	m.looksLate = true
+	var run rowRun
 	defer func() {
+		m.dropRun(tx, &run)
 		err = cmp.Or(err, m.seekLate(tx))
 	}()
 	for acted < most && looked < rows && !end {
@@ -248,6 +253,7 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 				break
 			}
 			looked++
+			before := j.cursor
 			j.cursor = r.after
 			rec, ok, err := w.match(r.task)
 			if err != nil {
@@ -261,6 +267,13 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 				if err != nil {
 					return acted, looked, err
 				}
+			}
+			if !m.looked.leaves || len(run.rows) > 0 && run.rows[0][0] != r.after[0] {
+				m.dropRun(tx, &run)
+			}
+			if m.looked.leaves {
+				m.looked.leaves = false
+				run.add(before, r.after)
 			}
 		}
 	}
@@ -278,6 +291,48 @@ func (m *Machine) bulkPart(tx core.Txn, c *core.ApplyContext, j *bulk, most, row
 	}
 	m.saveBulk(tx, j)
 	return acted, looked, nil
+}
+
+// rowRun is rows of the index of ended tasks that a part of a job takes out of it, and between which there is no other row. Rows are
+// cursors of the walk.
+type rowRun struct {
+	// before is the row that the walk came from; nil: the first one of the run is the first of the walk.
+	before []byte
+	rows   [][]byte
+}
+
+// add adds the row to which the walk came from another.
+func (r *rowRun) add(before, row []byte) {
+	if len(r.rows) == 0 {
+		r.before = before
+	}
+	r.rows = append(r.rows, row)
+}
+
+// dropPast deletes the row of an ended task in the index of ended tasks, whose key is in m.key. Where a bulk job came to the row, it
+// is told instead that the row leaves the index, and deletes it with its neighbours.
+func (m *Machine) dropPast(tx core.Txn, id core.TaskID) {
+	if m.looked.leaves = m.looked.rec != nil && m.looked.id == id && m.looked.ended != nil; !m.looked.leaves {
+		tx.Delete(m.mem.own(m.key))
+	}
+}
+
+// dropRun deletes the rows of a run, and begins another one. The range of a long run begins behind the row before it, where the range
+// of an earlier part ends: ranges that touch are one for a memory layer.
+func (m *Machine) dropRun(tx core.Txn, r *rowRun) {
+	n := len(r.rows)
+	if n < bulkRange {
+		for _, row := range r.rows {
+			tx.Delete(keys.QueueAt(m.p, row[1:]))
+		}
+	} else {
+		from := keys.QueueAt(m.p, r.rows[0][1:])
+		if len(r.before) > 1 && r.before[0] == r.rows[0][0] {
+			from = keys.QueueAfter(m.p, r.before[1:])
+		}
+		tx.DeleteRange(from, keys.QueueAfter(m.p, r.rows[n-1][1:]))
+	}
+	r.rows = r.rows[:0]
 }
 
 // seekLate looks up the oldest of the ended tasks of each list that a part took some from.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"pgregory.net/rapid"
+
 	"github.com/millrace/millrace/internal/core"
 )
 
@@ -131,4 +133,109 @@ func TestABulkJobCountsRefusals(t *testing.T) {
 	if j := jobs[0]; j.State != core.BulkDone || j.Done != 1 || len(j.Refused) != 1 || j.Refused[0] != (core.BulkRefused{Code: "RESOURCE_EXHAUSTED", Count: 2}) {
 		t.Errorf("the job is %v, with %d done and %v refused", j.State, j.Done, j.Refused)
 	}
+}
+
+// kill creates a task of a kind that fails for good.
+func (w *world) kill(id core.TaskID, kind string) {
+	w.t.Helper()
+	w.do(&core.TaskCreate{ID: id, Queue: "mail", TaskKind: kind})
+	w.do(&core.Grant{N: 1, Worker: "w", Queues: []core.GrantQueue{{Name: "mail"}}})
+	w.do(&core.TaskFail{Task: id, Token: w.lastToken(), Fatal: true})
+}
+
+// runBulk starts a job at the highest rate, calls began, and does the job's parts until it has ended.
+func (w *world) runBulk(a core.BulkAction, f core.TaskFilter, began func()) core.BulkJob {
+	w.t.Helper()
+	w.c.Stamp = w.c.Stamp.Add(5)
+	w.do(&core.BulkStart{ID: idOf("job"), Action: a, Tasks: f, Rate: core.MaxBulkRate})
+	w.c.Stamp = w.c.Stamp.Add(5)
+	began()
+	for range 100 {
+		w.c.Stamp = w.c.Stamp.Add(5)
+		w.tick(1000)
+		jobs, err := Bulks(w.tx, testPartition)
+		if err != nil || len(jobs) != 1 {
+			w.t.Fatal(jobs, err)
+		}
+		if jobs[0].State != core.BulkRunning {
+			return jobs[0]
+		}
+	}
+	w.t.Fatal("the job never ends")
+	return core.BulkJob{}
+}
+
+// A part that redrives all it comes to writes two records for a task, and takes their rows out of the index of ended tasks by one
+// range, which begins where that of the part before ended: a memory layer joins them.
+func TestARedriveTakesItsRowsAsOneRange(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.loose = true
+	const parts = 3
+	for i := range parts * bulkActs {
+		w.kill(numbered(i), "")
+	}
+	w.tape.on, w.tape.lines = true, nil
+	w.tx.ResetCounts()
+	if j := w.runBulk(core.BulkRetry, core.TaskFilter{Queue: "mail"}, func() {}); j.Done != parts*bulkActs {
+		t.Fatalf("%d tasks were redriven", j.Done)
+	}
+	if c := w.tx.Counts(); c.Range != parts || c.Deletes != 0 || c.Inserts != parts*bulkActs {
+		t.Errorf("it wrote %+v, want %d ranges and a place in the queue for each task", c, parts)
+	}
+	end := ""
+	for _, line := range w.tape.lines {
+		if f := strings.Fields(line); f[0] == "range" {
+			if end != "" && f[1] != end {
+				t.Errorf("a range begins at %s, and the one before ended at %s", f[1], end)
+			}
+			end = f[2]
+		}
+	}
+	w.check()
+}
+
+// A job that leaves out some of the tasks that it comes to, in runs of any length, leaves their rows in the index of ended tasks, and
+// the row of a task that died after its start.
+func TestABulkJobLeavesOtherRows(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t, Options{})
+		w.loose = true
+		action := rapid.SampledFrom([]core.BulkAction{core.BulkRetry, core.BulkDelete}).Draw(rt, "action")
+		var kinds []string
+		for range rapid.IntRange(1, 6).Draw(rt, "runs") {
+			kind := rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "kind")
+			for range rapid.IntRange(1, 2*bulkRange).Draw(rt, "length") {
+				id := numbered(len(kinds))
+				if rapid.IntRange(0, 9).Draw(rt, "cancelled") == 0 {
+					w.do(&core.TaskCreate{ID: id, Queue: "mail", TaskKind: kind})
+					w.do(&core.TaskCancel{Task: id})
+				} else {
+					w.kill(id, kind)
+				}
+				kinds = append(kinds, kind)
+			}
+			w.c.Stamp = w.c.Stamp.Add(core.Millis(rapid.IntRange(0, 1).Draw(rt, "later")))
+		}
+		state := rapid.SampledFrom([]core.State{0, core.Dead}).Draw(rt, "state")
+		before := make([]string, len(kinds))
+		var want uint64
+		for i, kind := range kinds {
+			before[i] = w.stateOf(numbered(i))
+			if kind == "a" && (state == 0 || strings.HasPrefix(before[i], state.String())) {
+				want++
+				before[i] = map[core.BulkAction]string{core.BulkRetry: core.Ready.String(), core.BulkDelete: "gone"}[action]
+			}
+		}
+		kinds, before = append(kinds, "a"), append(before, "dead fatal")
+		late := func() { w.kill(numbered(len(kinds)-1), "a") }
+		if j := w.runBulk(action, core.TaskFilter{Queue: "mail", Kind: "a", State: state}, late); j.Done != want {
+			rt.Errorf("the job did %d tasks, want %d", j.Done, want)
+		}
+		for i := range kinds {
+			if got := w.stateOf(numbered(i)); got != before[i] {
+				rt.Errorf("task %d is %s, want %s", i, got, before[i])
+			}
+		}
+		w.check()
+	})
 }

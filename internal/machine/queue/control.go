@@ -165,6 +165,7 @@ func (m *Machine) applyRedrive(tx core.Txn, c *core.ApplyContext, op *core.TaskR
 	if err != nil {
 		return core.OpResult{}, nil, err
 	}
+	m.dropPast(tx, op.Task)
 	if row.cancel {
 		m.dropCancel(tx, op.Task)
 	}
@@ -191,8 +192,8 @@ func (m *Machine) pastRowOf(v core.View, l *queueState, id core.TaskID, rec *rec
 	return row, err
 }
 
-// takePast takes an ended task out of the index of ended tasks and out of the bytes that these count. The caller counts it in
-// another state, and then calls afterPast.
+// takePast takes an ended task out of the bytes that ended tasks count. The key of its row in the index of ended tasks is in m.key: the
+// caller writes the row again, or deletes it, counts the task in another state, and then calls afterPast.
 func (m *Machine) takePast(tx core.Txn, l *queueState, id core.TaskID, rec *record) (row pastRow, err error) {
 	if row, err = m.pastRowOf(tx, l, id, rec); err != nil {
 		return row, err
@@ -200,7 +201,6 @@ func (m *Machine) takePast(tx core.Txn, l *queueState, id core.TaskID, rec *reco
 	if l.counters.ended < row.size() || m.endedBytes < row.size() {
 		return row, errs.Corruptf("queue %q counts less than it holds", l.name)
 	}
-	tx.Delete(m.mem.own(m.key))
 	m.touch(l)
 	l.counters.ended -= row.size()
 	m.endedBytes -= row.size()

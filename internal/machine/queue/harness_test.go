@@ -66,6 +66,11 @@ func (t *tape) Delete(key []byte) {
 	t.Txn.Delete(key)
 }
 
+func (t *tape) DeleteRange(from, to []byte) {
+	t.note("range", from, to)
+	t.Txn.DeleteRange(from, to)
+}
+
 // outcome is what one entry did.
 type outcome struct {
 	res   core.OpResult

@@ -73,6 +73,8 @@ type Machine struct {
 		id    core.TaskID
 		rec   *record
 		ended []byte
+		// leaves says that the row leaves the index: the job deletes it.
+		leaves bool
 	}
 
 	// The rest of this block is as the last context had it. term is the first stamp of the term.
