@@ -34,8 +34,7 @@ export type Search = Partial<
 		| "collection"
 		| "text"
 		| "attempt"
-		| "tag"
-		| "run",
+		| "tag",
 		string
 	>
 >;

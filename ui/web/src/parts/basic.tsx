@@ -157,8 +157,16 @@ export function Copy({
 			aria-label={label ?? (children ? undefined : "Copy")}
 			title={label ?? "Copy"}
 		>
-			{done ? "copied" : (children ?? "⧉")}
+			{done ? "copied" : (children ?? <CopyIcon />)}
 		</button>
+	);
+}
+
+function CopyIcon() {
+	return (
+		<svg viewBox="0 0 12 12" width="12" height="12" fill="none" stroke="currentColor" aria-hidden="true">
+			<path d="M4 4V1.5h6.5V8H8M1.5 4H8v6.5H1.5z" />
+		</svg>
 	);
 }
 

@@ -223,20 +223,25 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 			name: "POINTS TO",
 			cell: (r) => (r.target ? <span className="mono">→ {r.target}</span> : <Sha id={r.id} />),
 		},
-		{
-			id: "type",
-			name: "TYPE",
-			from: 600,
-			cell: (r) =>
-				r.target ? "symbolic" : r.peeled ? <span title={`finally ${r.peeled}`}>tag of a commit</span> : r.type,
-		},
-		{ id: "rev", name: "MOVED AT REV", num: true, from: 600, cell: (r) => r.rev },
-		{
-			id: "rules",
-			name: "RULES",
-			from: 900,
-			cell: (r) => <RuleWords rules={found?.config?.rules} name={r.name ?? ""} />,
-		},
+		// Beside a log there is room for the names.
+		...(search.ref
+			? []
+			: ([
+					{
+						id: "type",
+						name: "TYPE",
+						from: 600,
+						cell: (r) =>
+							r.target ? "symbolic" : r.peeled ? <span title={`finally ${r.peeled}`}>tag of a commit</span> : r.type,
+					},
+					{ id: "rev", name: "MOVED AT REV", num: true, from: 600, cell: (r) => r.rev },
+					{
+						id: "rules",
+						name: "RULES",
+						from: 900,
+						cell: (r) => <RuleWords rules={found?.config?.rules} name={r.name ?? ""} />,
+					},
+				] satisfies Column<Ref>[])),
 	];
 	return (
 		<div className={search.ref ? "kv kv-log" : "kv kv-alone"}>
