@@ -47,3 +47,14 @@ test("events are cut wherever the stream was cut", () => {
 		]);
 	}
 });
+
+test("rows of the cluster are named after their part", () => {
+	const rows = [
+		{ node: { id: 1, name: "n1" } },
+		{ shard: { shard: 0 } },
+		{ link: { from: 1, to: 2 } },
+		{ loss: { node: 1 } },
+		{ cluster: {} },
+	];
+	expect(rows.map(rowId)).toEqual(["node:1", "shard:0", "link:1:2", "loss:1", "cluster"]);
+});

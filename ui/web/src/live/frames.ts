@@ -28,6 +28,13 @@ export function rowId(row: Record<string, unknown>, topic = ""): string {
 		const v = row[key];
 		if (typeof v === "string") return v;
 	}
+	// A row of the topic "cluster" has one part, and is named after it.
+	const part = (name: string) => row[name] as Record<string, unknown> | undefined;
+	if (part("node")) return `node:${part("node")!["id"]}`;
+	if (part("shard")) return `shard:${part("shard")!["shard"]}`;
+	if (part("link")) return `link:${part("link")!["from"]}:${part("link")!["to"]}`;
+	if (part("loss")) return `loss:${part("loss")!["node"]}`;
+	if (part("cluster")) return "cluster";
 	return "";
 }
 

@@ -229,14 +229,23 @@ export function Spark({ values, summary }: { values: readonly number[] | undefin
 }
 
 /** Meter shows how much of something is used. */
-export function Meter({ used, all, label }: { used: number; all: number | undefined; label: string }) {
+export function Meter({
+	used,
+	all,
+	label,
+	children,
+}: {
+	used: number;
+	all: number | undefined;
+	label: string;
+	/** In place of the two numbers. */
+	children?: ReactNode;
+}) {
 	if (!all) return <span className="num">{count(used)}</span>;
 	const part = Math.min(1, used / all);
 	return (
 		<span className="meter" title={label}>
-			<span className="num">
-				{count(used)} / {count(all)}
-			</span>
+			<span className="num">{children ?? `${count(used)} / ${count(all)}`}</span>
 			<svg
 				viewBox="0 0 40 8"
 				width="40"

@@ -1,9 +1,695 @@
-import { Page } from "../parts/basic";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
+import { type ReactNode, useState } from "react";
+import { api, call } from "../api/client";
+import { asApiError } from "../api/errors";
+import {
+	type Alarm,
+	alarms,
+	fromRows,
+	type Link,
+	type Loss,
+	ms,
+	type Node,
+	nameOf,
+	partitionNames,
+	replicaOf,
+	type Shard,
+	type Status,
+	slowSync,
+} from "../cluster-view";
+import { count, rate, size } from "../format";
+import { useLiveStatus, useTopic } from "../live/live";
+import { useNamespace } from "../namespace";
+import { useNow } from "../now";
+import { Button, Command, Failed, Loading, Meter, Page, Panel, Since, useStable, When } from "../parts/basic";
+import { Confirm } from "../parts/dialog";
+import { Menu, type MenuItem } from "../parts/menu";
+import { toast } from "../parts/toast";
+import { useMay, useSession } from "../session";
 
+/** What is asked before it is done. */
+type Plan =
+	| { verb: "drain" | "undrain" | "remove" | "promote"; node: Node }
+	| { verb: "transfer"; shard: Shard }
+	| { verb: "balance" | "cancel" | "finalize" };
+
+/** Cluster shows the nodes, who leads which shard, and what a loss would stop. */
 export function Cluster() {
+	const may = useMay()("cluster");
+	return may ? <Whole /> : <Partitions />;
+}
+
+/** useStatus reads the cluster: by the stream, and where that does not come, every five seconds. */
+function useStatus(): { status: Status | undefined; error: unknown; again: () => void } {
+	const ns = useNamespace();
+	const topic = useTopic(ns, "cluster");
+	const live = useLiveStatus(ns) === "live" && !!topic;
+	const query = useQuery({
+		queryKey: ["cluster"],
+		queryFn: () => call(api.GET("/v1/cluster")) as Promise<Status>,
+		refetchInterval: live ? false : 5000,
+	});
+	const status = topic ? fromRows([...topic.rows.values()]) : query.data;
+	return { status, error: topic ? undefined : query.error, again: () => void query.refetch() };
+}
+
+function Whole() {
+	const { status: fresh, error, again } = useStatus();
+	const status = useStable(fresh);
+	const now = useNow();
+	const [plan, setPlan] = useState<Plan>();
+	const nodes = status?.nodes ?? [];
+	const shards = status?.shards ?? [];
+	const alone = status !== undefined && !status.cluster_id;
+	const oldest = Math.min(...nodes.filter((n) => n.reachable).map((n) => n.knows_format ?? 0));
+	const canFinalize = !alone && nodes.every((n) => n.reachable) && oldest > (status?.format ?? 0);
+	return (
+		<Page
+			name="Cluster"
+			title={
+				<>
+					Cluster
+					{status ? (
+						<span className="dim small-head">
+							{alone ? (
+								"one node by itself"
+							) : (
+								<>
+									{nodes.length} nodes · {shards.length} shards · as {nameOf(nodes, status.asked)} sees it ·{" "}
+									<span className="mono" title={status.cluster_id}>
+										{status.cluster_id?.slice(0, 8)}
+									</span>
+								</>
+							)}
+						</span>
+					) : null}
+				</>
+			}
+			actions={
+				alone || !status ? null : (
+					<>
+						<Button needs="cluster" onClick={() => setPlan({ verb: "balance" })}>
+							Balance…
+						</Button>
+						{canFinalize ? (
+							<Button needs="cluster" onClick={() => setPlan({ verb: "finalize" })}>
+								Finalize the upgrade…
+							</Button>
+						) : null}
+					</>
+				)
+			}
+		>
+			{error ? <Failed error={asApiError(error)} retry={again} what="The cluster" /> : null}
+			{!status && !error ? <Loading what="the cluster" /> : null}
+			{status ? (
+				<>
+					<Alarms list={alarms(status, now)} nodes={nodes} alone={alone} />
+					<Job status={status} onCancel={() => setPlan({ verb: "cancel" })} />
+					<Nodes nodes={nodes} alone={alone} format={status.format} onPlan={setPlan} />
+					<Shards
+						shards={shards}
+						nodes={nodes}
+						alone={alone}
+						onTransfer={(shard) => setPlan({ verb: "transfer", shard })}
+					/>
+					{alone ? null : (
+						<div className="columns">
+							<Links links={status.links} nodes={nodes} />
+							<Losses losses={status.if_lost} nodes={nodes} shards={shards} />
+						</div>
+					)}
+					{alone ? (
+						<p className="dim">
+							A server by itself does not grow into a cluster. One begins with <Command text="millrace cluster init" />
+						</p>
+					) : (
+						<p className="dim">
+							Another node joins with{" "}
+							<Command text={`millrace cluster add n${Math.max(0, ...nodes.map((n) => n.id ?? 0)) + 1}`} />
+						</p>
+					)}
+					{plan ? <Ask plan={plan} status={status} onClose={() => setPlan(undefined)} /> : null}
+				</>
+			) : null}
+		</Page>
+	);
+}
+
+function Alarms({ list, nodes, alone }: { list: Alarm[]; nodes: Node[]; alone: boolean }) {
+	return (
+		<div role="status" className="acts">
+			{list.length === 0 ? (
+				<p>
+					<span className="state hue-completed">✓</span>{" "}
+					{alone
+						? "Nothing needs you: this node leads all of its shards."
+						: `Nothing needs you: all ${nodes.length} nodes are reached, and every shard is led.`}
+				</p>
+			) : (
+				list.map((a) => (
+					<p key={a.text} className={a.bad ? "failed" : "warn"}>
+						<span aria-hidden="true">{a.bad ? "✕" : "⚠"}</span> {a.text}
+					</p>
+				))
+			)}
+		</div>
+	);
+}
+
+/** Job shows the change of membership that is under way, or the last one. */
+function Job({ status, onCancel }: { status: Status; onCancel: () => void }) {
+	const job = status.job;
+	if (!job?.kind) return null;
+	const under = job.state === "running" || job.state === "returning";
+	return (
+		<p className={under ? "warn" : "dim"}>
+			Job {job.id}: {job.kind} {nameOf(status.nodes ?? [], job.node)}, {job.state}
+			{job.ending ? `, and will end as ${job.ending}` : ""}
+			{job.reason ? `: ${job.reason}` : ""}{" "}
+			{under ? (
+				<Button needs="cluster" onClick={onCancel} disabled={job.state === "returning" || !!job.ending}>
+					Cancel…
+				</Button>
+			) : null}
+		</p>
+	);
+}
+
+function NodeState({ n }: { n: Node }) {
+	if (!n.reachable) return <span className="state hue-dead">✕ not reached</span>;
+	const word = n.state || "alone";
+	return (
+		<>
+			<span className={`state hue-${word === "voter" || word === "alone" ? "completed" : "scheduled"}`}>
+				{word === "voter" || word === "alone" ? "●" : "◷"} {word.replace("_", " ")}
+			</span>
+			{n.drained ? <span className="state hue-blocked"> ⏸ drained</span> : null}
+		</>
+	);
+}
+
+/** Warned marks a figure that is out of bounds, by a glyph and by its ground. */
+function Warned({ on, children }: { on: boolean; children: ReactNode }) {
+	return on ? <span className="warn">{children} ⚠</span> : children;
+}
+
+const dash = <span className="dim">–</span>;
+
+function Nodes({
+	nodes,
+	alone,
+	format,
+	onPlan,
+}: {
+	nodes: Node[];
+	alone: boolean;
+	format: number | undefined;
+	onPlan: (p: Plan) => void;
+}) {
+	const now = useNow();
+	const acts = (n: Node): MenuItem[] => [
+		n.drained
+			? { name: `Let ${n.name} lead again…`, needs: "cluster", onPick: () => onPlan({ verb: "undrain", node: n }) }
+			: { name: `Drain ${n.name}…`, needs: "cluster", onPick: () => onPlan({ verb: "drain", node: n }) },
+		...(n.state === "learner"
+			? [{ name: `Give ${n.name} a vote…`, needs: "cluster", onPick: () => onPlan({ verb: "promote", node: n }) }]
+			: []),
+		{ name: `Remove ${n.name}…`, needs: "cluster", danger: true, onPick: () => onPlan({ verb: "remove", node: n }) },
+	];
+	return (
+		<Panel title="Nodes">
+			<div className="scroll">
+				<table className="small" aria-label="Nodes">
+					<thead>
+						<tr>
+							<th scope="col">NODE</th>
+							<th scope="col">STATE</th>
+							<th scope="col">LEADS</th>
+							<th scope="col" className="num">
+								LAG
+							</th>
+							<th scope="col">DISK</th>
+							<th scope="col" className="num">
+								FSYNC p50, p99
+							</th>
+							<th scope="col">MEMORY</th>
+							<th scope="col">CERTIFICATE</th>
+							<th scope="col">VERSION</th>
+							<th scope="col">UP</th>
+							{alone ? null : <th scope="col"> </th>}
+						</tr>
+					</thead>
+					<tbody>
+						{nodes.map((n) => {
+							const d = n.disk;
+							const used = d?.size ? d.size - (d.free ?? 0) : 0;
+							return (
+								<tr key={n.id}>
+									<th scope="row" title={[n.address, n.grpc, n.http].filter(Boolean).join(" · ")}>
+										{n.name}
+									</th>
+									<td className="nobreak">
+										<NodeState n={n} />
+									</td>
+									<td className="nobreak">{n.leads?.length ? n.leads.join(" ") : dash}</td>
+									<td className="num">
+										{n.reachable ? <Warned on={(n.lag ?? 0) > 1000}>{count(n.lag)}</Warned> : "?"}
+									</td>
+									<td className="nobreak">
+										{d?.size ? (
+											<Meter
+												used={used}
+												all={d.size}
+												label={`${size(d.free)} free of ${size(d.size)}, ${size(d.reserve)} kept in reserve`}
+											>
+												<Warned on={!!d.full}>
+													{Math.round((100 * used) / d.size)} % of {size(d.size)}
+												</Warned>
+											</Meter>
+										) : (
+											dash
+										)}
+									</td>
+									<td className="num nobreak">
+										{n.fsync_us ? (
+											<Warned on={(n.fsync_us.p99 ?? 0) > slowSync}>
+												{ms(n.fsync_us.p50)}, {ms(n.fsync_us.p99)}
+											</Warned>
+										) : (
+											dash
+										)}
+									</td>
+									<td className="nobreak">{n.memory?.used ? size(n.memory.used) : dash}</td>
+									<td className="nobreak">
+										{n.cert_ends_at ? (
+											<Warned on={Date.parse(n.cert_ends_at) - now < 14 * 24 * 3_600_000}>
+												<When at={n.cert_ends_at} />
+											</Warned>
+										) : (
+											dash
+										)}
+									</td>
+									<td className="nobreak">
+										{n.program ? (
+											<span title={`knows format ${n.knows_format}; ${format} is written`}>
+												{n.program} f{n.knows_format}
+											</span>
+										) : (
+											dash
+										)}
+									</td>
+									<td className="nobreak">{n.started_at ? <Since at={n.started_at} /> : dash}</td>
+									{alone ? null : (
+										<td>
+											<Menu label="⋯" kind="quiet" title={`Actions on ${n.name}`} items={acts(n)} />
+										</td>
+									)}
+								</tr>
+							);
+						})}
+					</tbody>
+				</table>
+			</div>
+		</Panel>
+	);
+}
+
+/** Shards is a matrix: what each node has applied of each shard, and who leads. */
+function Shards({
+	shards,
+	nodes,
+	alone,
+	onTransfer,
+}: {
+	shards: Shard[];
+	nodes: Node[];
+	alone: boolean;
+	onTransfer: (s: Shard) => void;
+}) {
+	const rates = shards.some((s) => s.rates);
+	const parts = shards.some((s) => s.partition_count !== undefined || s.partitions?.length);
+	return (
+		<Panel title="Shards" side={<span>applied on each node · ★ leads</span>}>
+			<div className="scroll">
+				<table className="small" aria-label="Shards">
+					<thead>
+						<tr>
+							<th scope="col">SHARD</th>
+							{nodes.map((n) => (
+								<th key={n.id} scope="col" className="num">
+									{n.name}
+								</th>
+							))}
+							<th scope="col" className="num">
+								TERM
+							</th>
+							<th scope="col" className="num">
+								COMMITTED
+							</th>
+							{rates ? (
+								<th scope="col" className="num">
+									ENTRIES
+								</th>
+							) : null}
+							{parts ? <th scope="col">PARTITIONS</th> : null}
+							{alone ? null : <th scope="col"> </th>}
+						</tr>
+					</thead>
+					<tbody>
+						{[...shards]
+							.sort((a, b) => Number(!!a.leader) - Number(!!b.leader))
+							.map((s) => (
+								<tr key={s.shard} className={s.leader ? undefined : "failed"}>
+									<th scope="row">
+										{s.shard}
+										{s.leader ? null : <span className="state hue-dead"> ✕ no leader</span>}
+									</th>
+									{nodes.map((n) => {
+										const r = replicaOf(n, s.shard);
+										const leads = s.leader === n.id;
+										return (
+											<td key={n.id} className="num nobreak">
+												{leads ? (
+													<>
+														<span aria-hidden="true">★</span>
+														<span className="sr">leads,</span>{" "}
+													</>
+												) : null}
+												{r ? (
+													<span title={r.durable === undefined ? undefined : `durable up to ${count(r.durable)}`}>
+														{count(r.applied)}
+														{r.lag ? <span className="hue-blocked"> −{count(r.lag)}</span> : null}
+													</span>
+												) : n.reachable ? (
+													dash
+												) : (
+													"?"
+												)}
+											</td>
+										);
+									})}
+									<td className="num">{s.term}</td>
+									<td className="num">{count(s.committed)}</td>
+									{rates ? <td className="num">{rate(s.rates?.entries)}</td> : null}
+									{parts ? (
+										<td className="wrap" title={partitionNames(s, 100)}>
+											{s.partition_count ?? s.partitions?.length ?? 0}
+											<span className="dim"> {partitionNames(s, 3)}</span>
+										</td>
+									) : null}
+									{alone ? null : (
+										<td>
+											<Button
+												kind="quiet"
+												needs="cluster"
+												onClick={() => onTransfer(s)}
+												aria-label={`Transfer shard ${s.shard}…`}
+											>
+												Transfer…
+											</Button>
+										</td>
+									)}
+								</tr>
+							))}
+					</tbody>
+				</table>
+			</div>
+		</Panel>
+	);
+}
+
+function Links({ links, nodes }: { links: Link[] | undefined; nodes: Node[] }) {
+	if (!links?.length) return null;
+	return (
+		<Panel title="Links" side="time of a round trip">
+			<div className="scroll">
+				<table className="small" aria-label="Links between nodes">
+					<thead>
+						<tr>
+							<th scope="col">FROM</th>
+							{nodes.map((n) => (
+								<th key={n.id} scope="col" className="num">
+									to {n.name}
+								</th>
+							))}
+						</tr>
+					</thead>
+					<tbody>
+						{nodes.map((from) => (
+							<tr key={from.id}>
+								<th scope="row">{from.name}</th>
+								{nodes.map((to) => {
+									const l = links.find((x) => x.from === from.id && x.to === to.id);
+									return (
+										<td key={to.id} className="num nobreak">
+											{from.id === to.id ? (
+												<span className="dim">·</span>
+											) : !l ? (
+												"?"
+											) : l.connected ? (
+												<>
+													{l.rtt_us ? ms(l.rtt_us) : ""} <span className="state hue-completed">●</span>
+													<span className="sr"> connected</span>
+												</>
+											) : (
+												<span className="state hue-dead">✕ cut off</span>
+											)}
+										</td>
+									);
+								})}
+							</tr>
+						))}
+					</tbody>
+				</table>
+			</div>
+		</Panel>
+	);
+}
+
+/** Losses says what stops if one more node is lost: whether a node may be restarted. */
+function Losses({ losses, nodes, shards }: { losses: Loss[] | undefined; nodes: Node[]; shards: Shard[] }) {
+	if (!losses?.length) return null;
+	return (
+		<Panel title="If one more node is lost">
+			<table className="small" aria-label="What the loss of a node would stop">
+				<tbody>
+					{losses.map((l) => (
+						<tr key={l.node}>
+							<th scope="row">{nameOf(nodes, l.node)}</th>
+							<td>{lossOf(l, shards)}</td>
+						</tr>
+					))}
+				</tbody>
+			</table>
+		</Panel>
+	);
+}
+
+function lossOf(l: Loss, shards: Shard[]): ReactNode {
+	if (!l.shards?.length) return <span className="state hue-completed">✓ nothing stops: it may be restarted</span>;
+	const stopped = shards.filter((s) => l.shards?.includes(s.shard ?? -1));
+	const names = stopped.map((s) => partitionNames(s, 3)).filter(Boolean);
+	return (
+		<span className="state hue-dead wrap">
+			✕ {l.shards.length === shards.length ? "all shards stop" : `shards ${l.shards.join(", ")} stop`}
+			{names.length ? `: ${names.slice(0, 4).join(", ")}` : ""}
+		</span>
+	);
+}
+
+/** Ask confirms a change of the cluster, and does it. */
+function Ask({ plan, status, onClose }: { plan: Plan; status: Status; onClose: () => void }) {
+	const queries = useQueryClient();
+	const nodes = status.nodes ?? [];
+	const [to, setTo] = useState(() =>
+		plan.verb === "transfer" ? nodes.find((n) => n.reachable && n.id !== plan.shard.leader)?.id : undefined,
+	);
+	const members = (body: { verb: "drain" | "undrain" | "remove" | "promote" | "cancel"; node?: number }) =>
+		call(api.POST("/v1/cluster/members", { body }));
+	const done = async (answer: Promise<unknown>, text: string) => {
+		await answer;
+		queries.invalidateQueries({ queryKey: ["cluster"] });
+		toast(text);
+	};
+	const common = { needs: "cluster", onClose };
+	switch (plan.verb) {
+		case "transfer":
+			return (
+				<Confirm
+					{...common}
+					title={`Move the lead of shard ${plan.shard.shard}`}
+					what={
+						<p>
+							{nameOf(nodes, plan.shard.leader)} holds new writes back for some milliseconds and hands over. The shard
+							stays there until that node stops leading it. What lies on it:{" "}
+							{partitionNames(plan.shard) || "nothing yet"}.
+						</p>
+					}
+					verb="Transfer"
+					blocked={to === undefined}
+					onConfirm={() =>
+						done(
+							call(api.POST("/v1/cluster/transfer", { body: { shard: plan.shard.shard ?? 0, to: to ?? 0 } })),
+							`${nameOf(nodes, to)} leads shard ${plan.shard.shard}`,
+						)
+					}
+				>
+					<label className="field">
+						To
+						<select value={to} onChange={(e) => setTo(Number(e.target.value))}>
+							{nodes
+								.filter((n) => n.id !== plan.shard.leader)
+								.map((n) => (
+									<option key={n.id} value={n.id} disabled={!n.reachable || n.drained}>
+										{n.name}
+										{n.reachable
+											? n.drained
+												? ", drained"
+												: n.lag
+													? `, ${count(n.lag)} behind`
+													: ""
+											: ", not reached"}
+									</option>
+								))}
+						</select>
+					</label>
+				</Confirm>
+			);
+		case "balance":
+			return (
+				<Confirm
+					{...common}
+					title="Balance the shards?"
+					what={<p>Every shard goes home: to the node that it is dealt to. Also those that were moved by hand.</p>}
+					verb="Balance"
+					onConfirm={() => done(call(api.POST("/v1/cluster/balance")), "The shards go home")}
+				/>
+			);
+		case "cancel":
+			return (
+				<Confirm
+					{...common}
+					title={`Cancel job ${status.job?.id}?`}
+					what={
+						<p>
+							{status.job?.kind} {nameOf(nodes, status.job?.node)} is undone: the voters of before come back, shard by
+							shard.
+						</p>
+					}
+					verb="Cancel the job"
+					onConfirm={() => done(members({ verb: "cancel" }), "The job is being undone")}
+				/>
+			);
+		case "finalize":
+			return (
+				<Confirm
+					{...common}
+					title="Finalize the upgrade?"
+					what={<p>From now on entries are written in the newest format that all programs of this cluster know.</p>}
+					lost="Programs of the version before cannot read what is written from then on: there is no way back to them."
+					verb="Finalize"
+					type={String(status.format ?? "")}
+					onConfirm={() => done(call(api.POST("/v1/cluster/finalize")), "The upgrade is finalized")}
+				/>
+			);
+		case "drain":
+			return (
+				<Confirm
+					{...common}
+					title={`Drain ${plan.node.name}?`}
+					what={
+						<p>
+							{plan.node.name} hands on the {plan.node.leads?.length ?? 0} shards that it leads and leads none until
+							that is taken back. It goes on to vote, and keeps its data.
+						</p>
+					}
+					verb="Drain"
+					onConfirm={() => done(members({ verb: "drain", node: plan.node.id ?? 0 }), `${plan.node.name} is drained`)}
+				/>
+			);
+		case "undrain":
+			return (
+				<Confirm
+					{...common}
+					title={`Let ${plan.node.name} lead again?`}
+					what={<p>Shards that are at home with {plan.node.name} go back to it some seconds later.</p>}
+					verb="Let it lead"
+					onConfirm={() =>
+						done(members({ verb: "undrain", node: plan.node.id ?? 0 }), `${plan.node.name} may lead again`)
+					}
+				/>
+			);
+		case "promote":
+			return (
+				<Confirm
+					{...common}
+					title={`Give ${plan.node.name} a vote?`}
+					what={<p>The learner becomes a voter, shard by shard: every write waits for a majority that counts it.</p>}
+					verb="Promote"
+					onConfirm={() =>
+						done(members({ verb: "promote", node: plan.node.id ?? 0 }), `${plan.node.name} is being promoted`)
+					}
+				/>
+			);
+		case "remove": {
+			const loss = status.if_lost?.find((l) => l.node === plan.node.id);
+			return (
+				<Confirm
+					{...common}
+					title={`Remove ${plan.node.name} from the cluster?`}
+					what={
+						<>
+							<p>
+								Other nodes lead its shards first; then it is taken out of each. {nodes.length - 1} nodes are left, of
+								which a majority must go on.
+							</p>
+							{loss?.shards?.length ? (
+								<p className="warn">
+									⚠ Without it now, shards {loss.shards.join(", ")} would stop: the server refuses that.
+								</p>
+							) : null}
+						</>
+					}
+					lost="It never starts again with the data that it has. Its number can be added again with an empty directory."
+					verb="Remove"
+					type={plan.node.name ?? ""}
+					onConfirm={() =>
+						done(members({ verb: "remove", node: plan.node.id ?? 0 }), `${plan.node.name} is being removed`)
+					}
+				/>
+			);
+		}
+	}
+}
+
+/** Partitions is what a session without the scope cluster sees: whether its own partitions are led. */
+function Partitions() {
+	const ns = useNamespace();
+	const session = useSession();
+	const query = useQuery({
+		queryKey: ["namespace", ns],
+		refetchInterval: 5000,
+		queryFn: () => call(api.GET("/v1/namespace", { params: { query: { ns } } })),
+	});
+	const all = query.data?.partitions ?? [];
+	const lost = all.filter((p) => !p.led);
 	return (
 		<Page title="Cluster" name="Cluster">
-			{null}
+			{query.error ? (
+				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The namespace" />
+			) : null}
+			{query.isPending ? <Loading what="the partitions" /> : null}
+			{query.data ? (
+				<p role="status" className={lost.length ? "failed" : undefined}>
+					{lost.length === 0
+						? `✓ Your partitions: all ${all.length === 1 ? "" : `${all.length} `}led.`
+						: `✕ Your partitions: no leader for ${lost.map((p) => `p${p.partition}`).join(", ")}. What lies there cannot be written now.`}
+				</p>
+			) : null}
+			<p className="dim">
+				Nodes and shards are shown to sessions with the scope cluster; {session.principal} does not have it.
+			</p>
 		</Page>
 	);
 }
