@@ -23,8 +23,8 @@ export interface Pair {
 }
 
 export interface KeyPage {
-	/** What is below the prefix, up to the delimiter and with it; undefined where the server does not fold keys. */
-	prefixes: Uint8Array[] | undefined;
+	/** What stands for several keys each: up to the delimiter, and with it. */
+	prefixes: Uint8Array[];
 	pairs: Pair[];
 	cursor: string | undefined;
 	at: At[];
@@ -39,7 +39,7 @@ interface Answer {
 		size?: number;
 		rev?: string;
 	}[];
-	prefixes?: (string | { prefix?: string; prefix_base64?: string; key?: string; key_base64?: string })[];
+	prefixes?: { prefix?: string; prefix_base64?: string }[];
 	cursor?: string;
 	at?: At[];
 }
@@ -53,19 +53,9 @@ export async function listKeys(
 	fold: boolean,
 ): Promise<KeyPage> {
 	const path = `/v1/kv/${encodeURIComponent(keyspace)}?ns=${encodeURIComponent(ns)}&prefix=${inAddress(prefix)}&limit=${pageKeys}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
-	let folded = fold;
-	const a = await read<Answer>(`${path}&head=${headBytes}${fold ? "&delimiter=/" : ""}`).catch((e: ApiError) => {
-		// A node of an older version folds nothing and sends whole values.
-		if (e.reason !== "unknown_field") throw e;
-		folded = false;
-		return read<Answer>(path);
-	});
+	const a = await read<Answer>(`${path}&head=${headBytes}${fold ? "&delimiter=/" : ""}`);
 	return {
-		prefixes: folded
-			? (a.prefixes ?? []).map((p) =>
-					typeof p === "string" ? bytesOf(p, undefined) : bytesOf(p.prefix ?? p.key, p.prefix_base64 ?? p.key_base64),
-				)
-			: undefined,
+		prefixes: (a.prefixes ?? []).map((p) => bytesOf(p.prefix, p.prefix_base64)),
 		pairs: (a.items ?? []).map((i) => {
 			const head = bytesOf(i.value, i.value_base64);
 			return { key: bytesOf(i.key, i.key_base64), head, size: i.size ?? head.length, rev: i.rev ?? "" };

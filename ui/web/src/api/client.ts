@@ -1,4 +1,5 @@
 import createClient, { type Middleware } from "openapi-fetch";
+import { learnServerTime } from "../now";
 import { ApiError, asApiError, errorOf } from "./errors";
 import type { components, paths } from "./schema";
 
@@ -32,6 +33,12 @@ export function withPlace(path: string, ns = state.ns): string {
 	return `${url.pathname}${url.search || "?"}${named}&forward=1`.replace("?&", "?");
 }
 
+/** noteTime learns the server's clock from an answer. What a frame or a row says is when it was read, which may be long ago. */
+export function noteTime(response: Response): void {
+	const at = Date.parse(response.headers.get("Date") ?? "");
+	if (!Number.isNaN(at)) learnServerTime(at);
+}
+
 const place: Middleware = {
 	async onRequest({ request }) {
 		const url = new URL(withPlace(request.url), location.origin);
@@ -49,6 +56,7 @@ const place: Middleware = {
 		return made;
 	},
 	onResponse({ response }) {
+		noteTime(response);
 		if (response.status === 401) state.onSignedOut();
 	},
 };
@@ -100,6 +108,7 @@ export async function raw(path: string): Promise<Raw> {
 	} catch (e) {
 		throw asApiError(e);
 	}
+	noteTime(response);
 	if (response.status === 401) state.onSignedOut();
 	if (!response.ok) throw errorOf(response.status, await response.json().catch(() => undefined));
 	const bytes = new Uint8Array(await response.arrayBuffer());

@@ -56,5 +56,5 @@ test("rows of the cluster are named after their part", () => {
 		{ loss: { node: 1 } },
 		{ cluster: {} },
 	];
-	expect(rows.map(rowId)).toEqual(["node:1", "shard:0", "link:1:2", "loss:1", "cluster"]);
+	expect(rows.map((r) => rowId(r))).toEqual(["node:1", "shard:0", "link:1:2", "loss:1", "cluster"]);
 });

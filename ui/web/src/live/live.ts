@@ -1,6 +1,5 @@
 import { useEffect, useMemo, useSyncExternalStore } from "react";
-import { sessionHeader, withPlace } from "../api/client";
-import { learnServerTime } from "../now";
+import { noteTime, sessionHeader, withPlace } from "../api/client";
 import { asFrame, type Frame, fold, Parser, type Topic } from "./frames";
 
 // One stream per browser and namespace. The tab that holds a Web Lock reads the stream and passes its frames on over a channel; every tab
@@ -215,6 +214,7 @@ export class Live {
 			cache: "no-store",
 			signal: stop.signal,
 		});
+		noteTime(response);
 		if (!response.ok || !response.body) throw new Error(`status ${response.status}`);
 		const parser = new Parser();
 		const decoder = new TextDecoder();
@@ -244,8 +244,6 @@ export class Live {
 	}
 
 	private take(frame: Frame): void {
-		const at = Date.parse(frame.stamp);
-		if (!Number.isNaN(at)) learnServerTime(at);
 		if (this.paused && !this.leading) return;
 		const next = fold(this.known.get(frame.topic), frame);
 		if (!next) return;

@@ -8,7 +8,7 @@ import { inAddress, type KeyView, readKey, showKey, toBase64 } from "../key-text
 import { deleteKey, imageType, putValue, readValue, stamp, type Value } from "../kv";
 import { Button, Copy, Failed, Loading, Panel } from "../parts/basic";
 import { BytesView, saveBytes, textOf } from "../parts/bytes";
-import { Diff } from "../parts/config";
+import { Diff } from "../parts/config-dialog";
 import { Confirm, Dialog } from "../parts/dialog";
 import { toast } from "../parts/toast";
 

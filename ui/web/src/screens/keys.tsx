@@ -11,7 +11,7 @@ import { countKeys, deleteRange, dryRunKeys, listKeys, pageKeys, stamp } from ".
 import { useNamespace } from "../namespace";
 import { Button, Copy, Empty, Failed, Loading, Page, useStable } from "../parts/basic";
 import { textOf, visible } from "../parts/bytes";
-import { ConfigDialog } from "../parts/config";
+import { ConfigDialog } from "../parts/config-dialog";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -57,7 +57,7 @@ export function Keys() {
 	const page = useStable(query.data);
 	const rows = useMemo<Row[]>(() => {
 		if (!page) return [];
-		const below = (page.prefixes ?? []).map((bytes): Row => ({ bytes, below: true }));
+		const below = page.prefixes.map((bytes): Row => ({ bytes, below: true }));
 		const keys = page.pairs.map((p): Row => ({ bytes: p.key, below: false, size: p.size, rev: p.rev, head: p.head }));
 		return [...below, ...keys].sort((a, b) => order(a.bytes, b.bytes));
 	}, [page]);
@@ -292,7 +292,7 @@ function Others({ ns, here }: { ns: string; here: string }) {
 		<nav className="kv-spaces" aria-label="Keyspaces">
 			<ul>
 				{list.data?.pages.flatMap((p) =>
-					p.keyspaces.map((k) => (
+					(p.keyspaces ?? []).map((k) => (
 						<li key={k.keyspace}>
 							<Link
 								to="/$ns/kv/$keyspace"
@@ -302,7 +302,7 @@ function Others({ ns, here }: { ns: string; here: string }) {
 								<span>{k.keyspace}</span>
 								<span className="dim">
 									{k.over_quota ? "⚠ " : ""}
-									{p.counted ? keysOf(k) : ""}
+									{keysOf(k)}
 								</span>
 							</Link>
 						</li>

@@ -11,29 +11,15 @@ import { KeyDialog } from "./key";
 
 export type Keyspace = Schemas["KeyspaceStats"];
 
-interface KeyspacePage {
-	keyspaces: Keyspace[];
-	cursor: string;
-	/** The server counted what is in them, up to a bound. */
-	counted: boolean;
-}
-
-/** useKeyspaces reads the keyspaces of a namespace, page by page. */
+/** useKeyspaces reads the keyspaces of a namespace, page by page, with what is in them, counted up to a bound. */
 export function useKeyspaces(ns: string) {
 	return useInfiniteQuery({
 		queryKey: ["keyspaces", ns],
 		initialPageParam: "",
-		queryFn: async ({ pageParam }): Promise<KeyspacePage> => {
-			const path = `/v1/keyspaces?ns=${encodeURIComponent(ns)}&limit=100${pageParam ? `&cursor=${encodeURIComponent(pageParam)}` : ""}`;
-			type Answer = Schemas["ListKeyspacesResponse"];
-			const page = (a: Answer, counted: boolean) => ({ keyspaces: a.keyspaces ?? [], cursor: a.cursor ?? "", counted });
-			try {
-				return page(await read<Answer>(`${path}&stats=true`), true);
-			} catch (e) {
-				if (asApiError(e).reason !== "unknown_field") throw e;
-				return page(await read<Answer>(path), false); // a node of an older version counts nothing here
-			}
-		},
+		queryFn: ({ pageParam }) =>
+			read<Schemas["ListKeyspacesResponse"]>(
+				`/v1/keyspaces?ns=${encodeURIComponent(ns)}&limit=100&stats=true${pageParam ? `&cursor=${encodeURIComponent(pageParam)}` : ""}`,
+			),
 		getNextPageParam: (last) => last.cursor || undefined,
 	});
 }
@@ -49,16 +35,11 @@ export function Keyspaces() {
 	const navigate = useNavigate();
 	const list = useKeyspaces(ns);
 	const [put, setPut] = useState(false);
-	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.keyspaces) ?? [], [list.data]);
-	const counted = list.data?.pages.every((p) => p.counted) ?? false;
+	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.keyspaces ?? []) ?? [], [list.data]);
 	const columns: Column<Keyspace>[] = [
 		{ id: "name", name: "KEYSPACE", grow: true, cell: (k) => k.keyspace },
-		...(counted
-			? ([
-					{ id: "keys", name: "KEYS", num: true, cell: keysOf },
-					{ id: "bytes", name: "ON DISK", num: true, cell: (k) => size(k.bytes) },
-				] satisfies Column<Keyspace>[])
-			: []),
+		{ id: "keys", name: "KEYS", num: true, cell: keysOf },
+		{ id: "bytes", name: "ON DISK", num: true, cell: (k) => size(k.bytes) },
 		{
 			id: "quota",
 			name: "QUOTA",
@@ -113,7 +94,7 @@ export function Keyspaces() {
 					}
 				/>
 			)}
-			{counted ? <p className="dim">“+” is where counting stopped: nothing is scanned beyond a bound.</p> : null}
+			<p className="dim">“+” is where counting stopped: nothing is scanned beyond a bound.</p>
 			{put ? (
 				<KeyDialog
 					ns={ns}

@@ -21,7 +21,7 @@ import {
 	useStable,
 	When,
 } from "../parts/basic";
-import { ConfigDialog } from "../parts/config";
+import { ConfigDialog } from "../parts/config-dialog";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { Menu } from "../parts/menu";

@@ -8,7 +8,7 @@ import { count, size } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Empty, Facts, Failed, Loading, Page, Panel } from "../parts/basic";
-import { jsonText } from "../parts/config";
+import { jsonText } from "../parts/config-dialog";
 import { Dialog } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { toast } from "../parts/toast";
