@@ -5,6 +5,7 @@ import { ago, clock, count, parseTime, span, tail } from "../format";
 import { useNow } from "../now";
 import { useMay } from "../session";
 import { useSettings } from "../settings";
+import { Icon } from "./icon";
 
 /** Page is a screen: its name, what can be done there, and its parts. */
 export function Page({
@@ -71,15 +72,15 @@ export function Tabs({
 	);
 }
 
-const states: Record<string, { glyph: string; word: string; hue: string }> = {
+const states: Record<string, { glyph?: string; icon?: string; word: string; hue: string }> = {
 	ready: { glyph: "●", word: "ready", hue: "ready" },
 	running: { glyph: "▶", word: "running", hue: "running" },
 	scheduled: { glyph: "◷", word: "scheduled", hue: "scheduled" },
-	blocked: { glyph: "⧗", word: "blocked", hue: "blocked" },
+	blocked: { icon: "hourglass", word: "blocked", hue: "blocked" },
 	completed: { glyph: "✓", word: "completed", hue: "completed" },
 	dead: { glyph: "✕", word: "dead", hue: "dead" },
 	cancelled: { glyph: "⊘", word: "cancelled", hue: "cancelled" },
-	paused: { glyph: "⏸", word: "paused", hue: "blocked" },
+	paused: { icon: "pause", word: "paused", hue: "blocked" },
 	crashed: { glyph: "╳", word: "crashed", hue: "dead" },
 	failed: { glyph: "✕", word: "failed", hue: "dead" },
 	released: { glyph: "↩", word: "released", hue: "cancelled" },
@@ -91,7 +92,7 @@ export function State({ state, children }: { state: string | undefined; children
 	const s = states[state ?? ""] ?? { glyph: "?", word: state ?? "unknown", hue: "cancelled" };
 	return (
 		<span className={`state hue-${s.hue}`}>
-			<span aria-hidden="true">{s.glyph}</span> {children ?? s.word}
+			{s.icon ? <Icon name={s.icon} /> : <span aria-hidden="true">{s.glyph}</span>} {children ?? s.word}
 		</span>
 	);
 }
@@ -157,16 +158,8 @@ export function Copy({
 			aria-label={label ?? (children ? undefined : "Copy")}
 			title={label ?? "Copy"}
 		>
-			{done ? "copied" : (children ?? <CopyIcon />)}
+			{done ? "copied" : (children ?? <Icon name="copy" />)}
 		</button>
-	);
-}
-
-function CopyIcon() {
-	return (
-		<svg viewBox="0 0 12 12" width="12" height="12" fill="none" stroke="currentColor" aria-hidden="true">
-			<path d="M4 4V1.5h6.5V8H8M1.5 4H8v6.5H1.5z" />
-		</svg>
 	);
 }
 

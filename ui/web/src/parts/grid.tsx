@@ -28,6 +28,8 @@ interface GridProps<T> {
 	empty?: ReactNode;
 	/** Called when the end of the rows is near. */
 	onEnd?: () => void;
+	/** Told which rows are in the document, by their first and last number. */
+	onRange?: (first: number, last: number) => void;
 }
 
 const rowHeights = { dense: 24, normal: 28, wide: 36 };
@@ -57,6 +59,9 @@ export function Grid<T>(props: GridProps<T>) {
 	useEffect(() => {
 		if (onEnd && rows.length > 0 && last >= rows.length - 20) onEnd();
 	}, [onEnd, last, rows.length]);
+	const { onRange } = props;
+	const begin = shown[0]?.index ?? 0;
+	useEffect(() => onRange?.(begin, last), [onRange, begin, last]);
 
 	const focus = (i: number) => {
 		const to = Math.max(0, Math.min(rows.length - 1, i));

@@ -12,6 +12,7 @@ const shapes: Record<string, string> = {
 	stop: "M8 13.5a5.5 5.5 0 1 0 0-11 5.5 5.5 0 0 0 0 11ZM4.2 4.2l7.6 7.6",
 	next: "M3 8h9M8.5 4.5 12 8l-3.5 3.5",
 	dot: "M8 8h.01",
+	copy: "M6 5.5h7v8H6zM3.5 10.5h-1v-8h7v1",
 };
 
 /** Icon is a shape beside a word that says the same. */

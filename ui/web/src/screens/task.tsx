@@ -252,7 +252,7 @@ function PayloadTab({ task }: { task: TaskRow }) {
 }
 
 function ResultTab({ ns, task }: { ns: string; task: TaskRow }) {
-	if (task.has_result)
+	if (task.has_result && task.result_size !== 0)
 		return (
 			<section className="panel" aria-label="Result">
 				<Bytes
@@ -263,7 +263,7 @@ function ResultTab({ ns, task }: { ns: string; task: TaskRow }) {
 		);
 	switch (task.state) {
 		case "completed":
-			return <Empty>The task completed without a result.</Empty>;
+			return <Empty>The task completed{task.has_result ? " with an empty result" : " without a result"}.</Empty>;
 		case "dead":
 			return (
 				<Empty>

@@ -104,7 +104,7 @@ function CommitCard({
 							{tail(task.id ?? "", 6)}
 						</th>
 						<td className="dim">
-							{task.has_result ? (
+							{task.result_size ? (
 								<Link to="/$ns/tasks/$id/$tab" params={{ ns, id: task.id ?? "", tab: "result" }}>
 									result {size(task.result_size)}
 								</Link>
