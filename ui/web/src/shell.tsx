@@ -164,7 +164,7 @@ const words = {
 	live: ["●", "live"],
 	connecting: ["◌", "connecting"],
 	failing: ["○", "not live"],
-	paused: ["⏸", "paused"],
+	paused: ["‖", "paused"],
 } as const;
 
 /** LiveDot says whether the page is live, and how old it is where it is not. */

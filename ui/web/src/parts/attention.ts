@@ -32,7 +32,7 @@ const words: Record<string, { glyph: string; hue: string; word: string }> = {
 	no_workers: { glyph: "⚠", hue: "dead", word: "without workers" },
 	dead_rising: { glyph: "✕", hue: "dead", word: "dead letters rise" },
 	crash_rate: { glyph: "╳", hue: "dead", word: "crashes" },
-	paused_backlog: { glyph: "⏸", hue: "blocked", word: "paused" },
+	paused_backlog: { glyph: "‖", hue: "blocked", word: "paused" },
 	over_quota: { glyph: "▲", hue: "blocked", word: "over its quota" },
 	partition_unled: { glyph: "⚠", hue: "dead", word: "without a leader" },
 	node_down: { glyph: "▲", hue: "dead", word: "node down" },

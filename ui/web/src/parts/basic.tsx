@@ -204,14 +204,24 @@ export function Button({ needs, kind = "plain", letter, disabled, title, childre
 	);
 }
 
-/** Spark draws a short series as a line. `summary` says it in words. */
-export function Spark({ values, summary }: { values: readonly number[] | undefined; summary: string }) {
+/** Spark draws a short series as a line. `summary` says it in words. Where fewer than `slots` values are known, they are the last ones. */
+export function Spark({
+	values,
+	summary,
+	slots,
+}: {
+	values: readonly number[] | undefined;
+	summary: string;
+	slots?: number;
+}) {
 	if (!values || values.length < 2) return <span className="spark dim">–</span>;
 	const most = Math.max(1, ...values);
 	const w = 72;
 	const h = 18;
+	const last = Math.max(values.length, slots ?? 0) - 1;
+	const first = last + 1 - values.length;
 	const points = values.map(
-		(v, i) => `${((i * w) / (values.length - 1)).toFixed(1)},${(h - 1 - (v / most) * (h - 2)).toFixed(1)}`,
+		(v, i) => `${(((first + i) * w) / last).toFixed(1)},${(h - 1 - (v / most) * (h - 2)).toFixed(1)}`,
 	);
 	return (
 		<svg className="spark" viewBox={`0 0 ${w} ${h}`} width={w} height={h} role="img" aria-label={summary}>
@@ -227,12 +237,15 @@ export function Meter({
 	all,
 	label,
 	children,
+	calm,
 }: {
 	used: number;
 	all: number | undefined;
 	label: string;
 	/** In place of the two numbers. */
 	children?: ReactNode;
+	/** Full is how it should be. */
+	calm?: boolean;
 }) {
 	if (!all) return <span className="num">{count(used)}</span>;
 	const part = Math.min(1, used / all);
@@ -244,7 +257,7 @@ export function Meter({
 				width="40"
 				height="8"
 				aria-hidden="true"
-				className={part >= 1 ? "full" : part > 0.9 ? "near" : ""}
+				className={calm ? "" : part >= 1 ? "full" : part > 0.9 ? "near" : ""}
 			>
 				<rect className="all" width="40" height="8" rx="2" />
 				<rect className="used" width={40 * part} height="8" rx="2" />

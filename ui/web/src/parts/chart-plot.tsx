@@ -1,6 +1,7 @@
 import { useEffect, useRef } from "react";
 import UPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
+import { clock } from "../format";
 import { useSettings } from "../settings";
 import type { ChartProps } from "./chart";
 
@@ -9,7 +10,7 @@ const hues = ["--running", "--completed", "--dead", "--blocked", "--scheduled", 
 /** Plot is the drawing of a chart. It is a file of its own, which is read when a chart is shown. */
 export default function Plot({ times, series, unit }: ChartProps) {
 	const box = useRef<HTMLDivElement>(null);
-	const { theme } = useSettings();
+	const { theme, times: zone } = useSettings();
 	useEffect(() => {
 		const el = box.current!;
 		const style = getComputedStyle(el);
@@ -29,9 +30,12 @@ export default function Plot({ times, series, unit }: ChartProps) {
 				height: 180,
 				legend: { live: true },
 				cursor: { drag: { x: false, y: false } },
-				axes: [axis, { ...axis, size: 56, values: (_, v) => v.map((n) => `${n.toLocaleString("en-US")}${unit}`) }],
+				axes: [
+					{ ...axis, values: (_, v) => v.map((s) => clock(s * 1000, zone).slice(11, 16)) },
+					{ ...axis, size: 56, values: (_, v) => v.map((n) => `${n.toLocaleString("en-US")}${unit}`) },
+				],
 				series: [
-					{},
+					{ label: "time", value: (_, s) => (s == null ? "–" : clock(s * 1000, zone).slice(0, 19)) },
 					...series.map((s, i) => ({
 						label: s.name,
 						stroke: resolved(s.hue ?? hues[i % hues.length]!),
@@ -50,6 +54,6 @@ export default function Plot({ times, series, unit }: ChartProps) {
 			watch.disconnect();
 			plot.destroy();
 		};
-	}, [times, series, unit, theme]);
+	}, [times, series, unit, theme, zone]);
 	return <div className="plot" ref={box} aria-hidden="true" />;
 }

@@ -19,7 +19,7 @@ export function QueueName({ queue }: { queue: QueueStats }) {
 			{p ? (
 				<span className="hue-blocked" title={["paused", p.by ? `by ${p.by}` : "", p.reason].filter(Boolean).join(" ")}>
 					{" "}
-					<span aria-hidden="true">⏸</span> <span className="sr">paused</span>
+					<span aria-hidden="true">‖</span> <span className="sr">paused</span>
 				</span>
 			) : null}
 		</>
@@ -59,7 +59,11 @@ export const columns: Column<QueueStats>[] = [
 		name: "15 min",
 		from: 900,
 		cell: (q) => (
-			<Spark values={q.spark} summary={`${count((q.spark ?? []).reduce((a, b) => a + b, 0))} completed in 15 min`} />
+			<Spark
+				slots={30}
+				values={q.spark}
+				summary={`${count((q.spark ?? []).reduce((a, b) => a + b, 0))} completed in 15 min`}
+			/>
 		),
 	},
 	{ id: "workers", name: "workers", num: true, from: 600, cell: (q) => <Serving queue={q} /> },

@@ -1,11 +1,11 @@
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useMemo, useState } from "react";
 import type { Schemas } from "../api/client";
-import { count, rate, span } from "../format";
+import { count, rate } from "../format";
 import { useFigures } from "../live/figures";
 import { useNamespace } from "../namespace";
 import { type Attention, headline, placeOf, type Overview as Row, wordOf } from "../parts/attention";
-import { Empty, Failed, Loading, Page, Panel, Since, Spark, When } from "../parts/basic";
+import { Empty, Failed, Loading, Page, Panel, Since, Spark } from "../parts/basic";
 import { getJson, HistoryPanel } from "../parts/history";
 import { QueueTable } from "../parts/queue-table";
 
@@ -104,7 +104,7 @@ function Item({ item, ns }: { item: Attention; ns: string }) {
 				<strong>{item.object}</strong> {item.text}
 			</span>
 			<span className="dim">
-				since <When at={item.since} />
+				for <Since at={item.since} />
 			</span>
 			{place ? (
 				<Link className="as-button" {...(place.link as { to: string })}>
@@ -135,7 +135,7 @@ function Rates({ overview: o }: { overview: Row }) {
 		items.push([
 			"completed",
 			<span key="completed">
-				{rate(o.rates.completed)} <Spark values={o.spark} summary="completions in the last 15 min" />
+				{rate(o.rates.completed)} <Spark slots={30} values={o.spark} summary="completions in the last 15 min" />
 			</span>,
 		]);
 		items.push(["failed", <Bad key="failed" n={o.rates.failed} />]);
@@ -145,9 +145,9 @@ function Rates({ overview: o }: { overview: Row }) {
 	items.push(["dead", <Bad key="dead" n={o.states?.dead ?? o.dead} whole />]);
 	items.push(["oldest ready", <Since key="oldest" at={o.oldest_ready} />]);
 	if (o.slots) items.push(["in hand", `${count(o.slots.used ?? 0)} / ${count(o.slots.all ?? 0)} slots`]);
-	if (o.fsync_us)
-		items.push(["fsync", `p50 ${span((o.fsync_us.p50 ?? 0) / 1000)} · p99 ${span((o.fsync_us.p99 ?? 0) / 1000)}`]);
-	if (o.paused_queues) items.push(["paused", `${count(o.paused_queues)} queues`]);
+	if (o.fsync_us) items.push(["fsync", `p50 ${fine(o.fsync_us.p50)} · p99 ${fine(o.fsync_us.p99)} ms`]);
+	if (o.paused_queues)
+		items.push(["paused", `${count(o.paused_queues)} ${o.paused_queues === 1 ? "queue" : "queues"}`]);
 	return (
 		<dl className="facts figures">
 			{items.map(([name, value]) => (
@@ -158,6 +158,12 @@ function Rates({ overview: o }: { overview: Row }) {
 			))}
 		</dl>
 	);
+}
+
+/** fine writes microseconds as milliseconds, with two digits that count. */
+function fine(us: number | undefined): string {
+	const ms = (us ?? 0) / 1000;
+	return ms >= 10 ? count(Math.round(ms)) : String(Number(ms.toPrecision(2)));
 }
 
 function Bad({ n, whole }: { n: number | undefined; whole?: boolean }) {

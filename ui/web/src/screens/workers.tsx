@@ -60,7 +60,7 @@ const columns: Column<Worker>[] = [
 		name: "slots",
 		num: true,
 		cell: (w) => (
-			<Meter used={w.running ?? 0} all={w.slots} label={`${w.running ?? 0} of ${w.slots ?? 0} slots in use`} />
+			<Meter used={w.running ?? 0} all={w.slots} calm label={`${w.running ?? 0} of ${w.slots ?? 0} slots in use`} />
 		),
 	},
 	{ id: "oldest", name: "oldest attempt", num: true, from: 900, cell: (w) => <Lease at={w.oldest_lease} /> },
@@ -106,7 +106,7 @@ function Slots({ ns }: { ns: string }) {
 		<span>
 			{count(rows.length)} {rows.length === 1 ? "worker" : "workers"}
 			{hosts > 0 ? ` on ${count(hosts)} ${hosts === 1 ? "host" : "hosts"}` : ""} · slots in use{" "}
-			<Meter used={sum((w) => w.running)} all={sum((w) => w.slots)} label="slots in use of all workers" />
+			<Meter used={sum((w) => w.running)} all={sum((w) => w.slots)} calm label="slots in use of all workers" />
 		</span>
 	);
 }
