@@ -390,9 +390,9 @@ function Difference({ a, b, what }: { a: string; b: string; what: string }): Rea
 						{r.op === " " ? (
 							`  ${r.text}\n`
 						) : r.op === "-" ? (
-							<del>{`- ${r.text}\n`}</del>
+							<del className="hue-dead">{`- ${r.text}\n`}</del>
 						) : (
-							<ins>{`+ ${r.text}\n`}</ins>
+							<ins className="hue-completed">{`+ ${r.text}\n`}</ins>
 						)}
 					</Fragment>
 				))}

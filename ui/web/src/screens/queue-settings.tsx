@@ -300,7 +300,7 @@ function MergeDialog({
 	return (
 		<Dialog title="Somebody changed the settings meanwhile" onClose={onClose} wide>
 			<p>
-				Nothing of yours was changed: version {versionOf(base)} has become version {versionOf(theirs)}.
+				Nothing was changed: version {versionOf(base)} has become version {versionOf(theirs)}.
 				{conflicts.length > 0 ? " Choose where both changed the same setting." : " Both changes go together."}
 			</p>
 			<div className="scroll">

@@ -179,10 +179,10 @@ function Detail({ worker: w }: { worker: Worker }) {
 					{w.quiet ? "Let it take tasks" : "Quiet"}
 				</Button>
 				<span className="dim">
-					{w.quiet ? "It is given no tasks." : "Quiet: no further tasks, what it runs goes on."} connected{" "}
+					{w.quiet ? "It is given no tasks." : "Quiet: no further tasks, what it runs goes on."} Connected{" "}
 					<When at={w.connected_at} />
 					{w.sessions && w.sessions.length > 0
-						? ` · ${count(w.sessions.length)} streams`
+						? ` · ${count(w.sessions.length)} ${w.sessions.length === 1 ? "stream" : "streams"}`
 						: " · by claims, without a stream"}
 				</span>
 			</div>
@@ -201,7 +201,9 @@ function Detail({ worker: w }: { worker: Worker }) {
 								<th scope="col">task</th>
 								<th scope="col">queue</th>
 								<th scope="col">kind</th>
-								<th scope="col">try</th>
+								<th scope="col" className="num">
+									try
+								</th>
 								<th scope="col">runs for</th>
 								<th scope="col">lease ends</th>
 							</tr>
