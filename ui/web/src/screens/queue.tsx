@@ -1,6 +1,6 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
-import { type ReactNode, useCallback, useState } from "react";
+import { type ReactNode, useCallback, useRef, useState } from "react";
 import { api, call, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { ago, count, parseTime, rate, size } from "../format";
@@ -35,7 +35,11 @@ function useQueue(queue: string) {
 	});
 	// The stream refuses what is not there.
 	const live = useRows<QueueStats>(ns, query.data ? `queue:${queue}` : undefined)?.[0];
-	const stats = query.error ? undefined : status === "failing" ? query.data : (live ?? query.data);
+	// What was asked for after the last frame is newer than it, such as after a write.
+	const frame = useRef({ row: live, at: 0 });
+	if (frame.current.row !== live) frame.current = { row: live, at: Date.now() };
+	const fresh = live && status !== "failing" && frame.current.at >= query.dataUpdatedAt;
+	const stats = query.error ? undefined : fresh ? live : query.data;
 	return { stats, error: query.error, retry: query.refetch };
 }
 
