@@ -1656,6 +1656,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/namespaces": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the namespaces of the caller's tenant by name, and what each holds, as the node that is asked has it.
+         * @description List the namespaces of the caller's tenant by name, and what each holds, as the node that is asked has it. What the token may not read is left out. Keyspaces, repositories and collections are counted up to 1,000.
+         */
+        get: operations["getNamespaces"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/session": {
         parameters: {
             query?: never;
@@ -3873,8 +3893,10 @@ export interface components {
             found?: boolean;
         };
         KeyPage: {
-            /** @description in the byte order of their keys */
+            /** @description in the byte order of their keys, or against it */
             items?: components["schemas"]["KVPair"][];
+            /** @description with delimiter, in the same order; a limit counts them too */
+            prefixes?: components["schemas"]["KVPrefix"][];
             cursor?: string;
             /** @description in the first chunk: of each partition that is read */
             at?: {
@@ -3892,6 +3914,15 @@ export interface components {
             /** @description Instead of value: any bytes. */
             value_base64?: string;
             rev?: string;
+            /** @description of the value; with head or keys_only */
+            size?: number;
+        };
+        /** @description KVPrefix stands for all keys of a range that begin with it. */
+        KVPrefix: {
+            /** @description UTF-8 text without NUL. */
+            prefix?: string;
+            /** @description Instead of prefix: any bytes. */
+            prefix_base64?: string;
         };
         KVDeleteRangeResponse: {
             /** @description with count */
@@ -3903,7 +3934,7 @@ export interface components {
             }[];
         };
         ListKeyspacesResponse: {
-            /** @description by name, with name and configuration only */
+            /** @description by name; without stats neither keys nor bytes */
             keyspaces?: components["schemas"]["KeyspaceStats"][];
             cursor?: string;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
@@ -3912,7 +3943,7 @@ export interface components {
         KeyspaceStats: {
             keyspace?: string;
             config?: components["schemas"]["KeyspaceConfig"];
-            /** @description counted up to 100,000 in each partition */
+            /** @description counted up to 100,000 in each partition, in lists up to fewer */
             keys?: number;
             /** @description there are more */
             more_keys?: boolean;
@@ -3926,7 +3957,7 @@ export interface components {
         KeyspaceFound: {
             keyspace?: string;
             config?: components["schemas"]["KeyspaceConfig"];
-            /** @description counted up to 100,000 in each partition */
+            /** @description counted up to 100,000 in each partition, in lists up to fewer */
             keys?: number;
             /** @description there are more */
             more_keys?: boolean;
@@ -4616,6 +4647,28 @@ export interface components {
             disk_full?: boolean;
             /** @description what this server has that version 1 of the protocol began without, sorted: cancel, expires, labels, ... */
             features?: string[];
+        };
+        Namespaces: {
+            namespaces: {
+                name: string;
+                partitions: number;
+                queues?: number;
+                /** @description Tasks of these queues by state. */
+                states?: {
+                    blocked: number;
+                    scheduled: number;
+                    ready: number;
+                    running: number;
+                    completed: number;
+                    dead: number;
+                    cancelled: number;
+                };
+                keyspaces?: number;
+                repos?: number;
+                collections?: number;
+            }[];
+            /** @description Of the next page; left out on the last one. */
+            cursor?: string;
         };
         /** @description Who is signed in, and what this server is. */
         Session: {
@@ -7803,6 +7856,12 @@ export interface operations {
                 cursor?: string;
                 /** @description Leave the values out. */
                 keys_only?: "true" | "false";
+                /** @description Only the first bytes of each value, 1 to 65,536, and its size. */
+                head?: number;
+                /** @description Show the keys that have it behind the prefix as one prefix, up to it. */
+                delimiter?: string;
+                /** @description desc begins with the last one. */
+                order?: "asc" | "desc";
                 /** @description Wait until this index of the partition is applied. */
                 min_index?: number;
                 /** @description stale reads what this node has, without asking a majority. */
@@ -7929,6 +7988,8 @@ export interface operations {
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */
                 cursor?: string;
+                /** @description Tell how many keys each has, and what they take on disk. One request counts about 100,000 keys at most, as many in each keyspace; more_keys says that there are more. */
+                stats?: "true" | "false";
             };
             header?: never;
             path?: never;
@@ -11103,6 +11164,61 @@ export interface operations {
             };
         };
     };
+    getNamespaces: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+                /** @description Length of the page, 1 to 100; default 100. */
+                limit?: number;
+                /** @description Of the page before; empty for the first page. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Namespaces"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
     getSession: {
         parameters: {
             query?: {
@@ -11125,6 +11241,7 @@ export interface operations {
             /** @description OK */
             200: {
                 headers: {
+                    "Set-Cookie": components["headers"]["Set-Cookie"];
                     [name: string]: unknown;
                 };
                 content: {
