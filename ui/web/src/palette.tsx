@@ -70,6 +70,9 @@ export function isId(text: string): boolean {
 	);
 }
 
+/** Where a text can begin the name of a queue. */
+const queueStart = /^[0-9A-Za-z][0-9A-Za-z._:-]{0,127}$/;
+
 /** Palette finds places, queues and tasks by what is typed, and lists the shortcuts. */
 export function Palette({ first, onClose }: { first: "search" | "keys"; onClose: () => void }) {
 	const ref = useRef<HTMLDialogElement>(null);
@@ -87,7 +90,7 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 	const typed = text.trim();
 	const queues = useQuery({
 		queryKey: ["palette", ns, typed],
-		enabled: first === "search" && typed !== "" && !isId(typed),
+		enabled: first === "search" && queueStart.test(typed) && !isId(typed),
 		queryFn: () => call(api.GET("/v1/queues", { params: { query: { ns, prefix: typed, limit: 8 } } })),
 	});
 	const entries = useMemo<Entry[]>(() => {
