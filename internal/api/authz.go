@@ -93,6 +93,7 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.RefService/BatchGetRefs": edge.Needs(auth.RefRead),
 	"/millrace.v1.RefService/ListRefs":     edge.Needs(auth.RefRead),
 	"/millrace.v1.RefService/ReadReflog":   edge.Needs(auth.RefRead),
+	"/millrace.v1.RefService/ListActivity": edge.Needs(auth.RefRead),
 	"/millrace.v1.RefService/UpdateRefs":   edge.Needs(auth.RefWrite),
 	"/millrace.v1.RefService/Session":      edge.Needs(auth.RefWrite),
 	"/millrace.v1.RefService/LoadRefs":     edge.Needs(auth.RefWrite),

@@ -116,3 +116,22 @@ func readLogCursor(s string) (before uint64, fact core.Fact) {
 	}
 	return binary.BigEndian.Uint64(b), nil
 }
+
+// A cursor of the activity of a repository is the revision of the last record that was shown, in eight bytes, and the name of its ref.
+
+// showActivityCursor writes a cursor behind a record.
+func showActivityCursor(l *core.RefLog) string {
+	return showCursor(append(binary.BigEndian.AppendUint64(nil, l.Rev), l.Name...))
+}
+
+// readActivityCursor returns the record behind which the page begins; 0 for the first page.
+func readActivityCursor(s string) (rev uint64, name string, fact core.Fact) {
+	b, fact := readCursorUpTo(s, 2*(8+core.MaxRefName))
+	if fact != nil || len(b) == 0 {
+		return 0, "", fact
+	}
+	if len(b) < 8 || binary.BigEndian.Uint64(b) == 0 || core.CheckRefName(string(b[8:])) != "" {
+		return 0, "", badCursor()
+	}
+	return binary.BigEndian.Uint64(b), string(b[8:]), nil
+}

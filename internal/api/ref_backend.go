@@ -19,6 +19,8 @@ type RefBackend interface {
 	EachRef(ctx context.Context, p core.Partition, q core.RefQuery, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(core.Ref) error) error
 	// RefLog reads the log of a ref, newest first, from before the record of that number; 0 is all.
 	RefLog(ctx context.Context, p core.Partition, repo, name string, before uint64, limit int, o core.ReadOptions) (core.RepoInfo, []core.RefLog, core.At, error)
+	// RefActivity reads a page of the logs of all refs together, newest first. partial says that not all refs were looked at.
+	RefActivity(ctx context.Context, p core.Partition, repo string, q core.ActivityQuery, o core.ReadOptions) (list []core.RefLog, partial bool, at core.At, err error)
 	// RefSeq reads the last commit of a session that was applied.
 	RefSeq(ctx context.Context, p core.Partition, session core.SessionID) (uint64, core.At, error)
 	// RefHidden reports whether a repository's settings hide a ref.

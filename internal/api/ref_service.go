@@ -541,6 +541,38 @@ func (rs *RefService) ReadReflog(ctx context.Context, in *pb.ReadReflogRequest) 
 	return out, nil
 }
 
+// ListActivity reads the logs of all refs together, newest first.
+// Hidden refs are told of to who administers refs.
+func (rs *RefService) ListActivity(ctx context.Context, in *pb.ListActivityRequest) (*pb.ListActivityResponse, error) {
+	limit, fact := rs.s.page(in.GetLimit())
+	if fact != nil {
+		return nil, fact
+	}
+	q := core.ActivityQuery{Limit: limit}
+	if q.Rev, q.Name, fact = readActivityCursor(in.GetCursor()); fact != nil {
+		return nil, fact
+	}
+	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return nil, err
+	}
+	if !c.refAdmin() {
+		q.Hidden = rs.refs.RefHidden
+	}
+	list, partial, at, err := rs.refs.RefActivity(ctx, c.t.part, in.GetRepo(), q, readOptions(in.GetMinIndex(), in.GetStale()))
+	if err != nil {
+		return nil, err
+	}
+	out := &pb.ListActivityResponse{Moves: make([]*pb.RefMove, len(list)), Partial: partial, At: ShowAt(at)}
+	for i := range list {
+		out.Moves[i] = &pb.RefMove{Name: list[i].Name, Entry: showRefLog(&list[i])}
+	}
+	if len(list) == limit {
+		out.Cursor = showActivityCursor(&list[limit-1])
+	}
+	return out, nil
+}
+
 // maxLogRead is the longest log there is.
 const maxLogRead = 10_000
 

@@ -230,6 +230,16 @@ type RefLog struct {
 	Rev       uint64
 }
 
+// ActivityQuery asks for a page of the logs of all refs of a repository together, newest first.
+type ActivityQuery struct {
+	// The page begins behind the record of this revision and ref; 0: at the newest.
+	Rev   uint64
+	Name  string
+	Limit int
+	// Hidden reports whether a ref is not to be told of; nil: none is.
+	Hidden func(info *RepoInfo, name string) bool
+}
+
 // PackKind says what a pack is for. Numbers are stored and in entries.
 type PackKind uint8
 

@@ -118,6 +118,20 @@ func RefLogOf(key []byte) (seq uint64, ok bool) {
 	return ^binary.BigEndian.Uint64(body[len(body)-8:]), true
 }
 
+// RepoLogs returns the bounds of the logs of all refs of a repository, by name, each newest first.
+func RepoLogs(p core.Partition, id core.RepoID) (from, to []byte) {
+	return Range(beginRepo(p, id, partLog, 0))
+}
+
+// RefLogNameOf returns the name in what RefLog made, aliasing it.
+func RefLogNameOf(key []byte) (name []byte, ok bool) {
+	body, ok := bodyAfter(key, partPrefix)
+	if !ok || len(body) < 1+8 {
+		return nil, false
+	}
+	return body[:len(body)-1-8], true
+}
+
 // Pack is the key of a line of a repository's manifest.
 func Pack(p core.Partition, id core.RepoID, digest core.Digest) []byte {
 	return End(append(beginRepo(p, id, partPack, len(digest)), digest[:]...))

@@ -181,6 +181,23 @@ func (n *Node) RefLog(ctx context.Context, p core.Partition, repo, name string, 
 	return info, list, at, err
 }
 
+// RefActivity reads a page of the logs of all refs of a repository together, newest first. partial says that not all refs were looked at.
+func (n *Node) RefActivity(ctx context.Context, p core.Partition, repo string, q core.ActivityQuery, o core.ReadOptions) (list []core.RefLog, partial bool, at core.At, err error) {
+	now := n.Now(p)
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
+		info, err := findRepo(v, p, repo)
+		if err != nil {
+			return err
+		}
+		list, partial, err = refs.Activity(v, p, &info, q, now)
+		for i := range list {
+			show(shift, &list[i].Stamp)
+		}
+		return err
+	})
+	return list, partial, at, err
+}
+
 // RefHidden reports whether a repository's settings hide a ref.
 func (n *Node) RefHidden(info *core.RepoInfo, name string) bool {
 	return refs.Matches(info.Config.Hide, name)

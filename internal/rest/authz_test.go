@@ -88,6 +88,7 @@ func goodRESTRequests() map[string]sampleRequest {
 		"POST /v1/repos/{repo}/refs:get":      {path: "/v1/repos/app/refs:get", body: `{"names":["HEAD"]}`},
 		"GET /v1/repos/{repo}/refs/{name}":    {path: "/v1/repos/app/refs/heads/main"},
 		"GET /v1/repos/{repo}/reflog":         {path: "/v1/repos/app/reflog?name=HEAD"},
+		"GET /v1/repos/{repo}/activity":       {path: "/v1/repos/app/activity"},
 		"GET /v1/status":                      {path: "/v1/status"},
 		"GET /v1/openapi.json":                {path: "/v1/openapi.json"},
 		"PUT /v1/kv/{keyspace}/keys/{key}":    {path: "/v1/kv/ks/keys/k", body: "v"},

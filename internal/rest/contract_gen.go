@@ -1910,6 +1910,25 @@ func writeRefLogEntry(w *jsonWriter, m *pb.RefLogEntry) {
 	w.Exact("rev", m.GetRev())
 }
 
+func writeListActivityResponse(w *jsonWriter, m *pb.ListActivityResponse) {
+	w.Key("moves")
+	w.Open('[')
+	for _, x := range m.GetMoves() {
+		w.Open('{')
+		writeRefMove(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.OptStr("cursor", m.GetCursor())
+	w.Bool("partial", m.GetPartial())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeRefMove(w *jsonWriter, m *pb.RefMove) {
+	w.Str("name", m.GetName())
+	writeRefLogEntry(w, m.GetEntry())
+}
+
 func writeSetCollectionResponse(w *jsonWriter, m *pb.SetCollectionResponse) {
 	if x := m.GetCollection(); x != nil {
 		w.Key("collection")
@@ -3276,6 +3295,25 @@ func (c *restCall) refUpdateRefs() error {
 		return c.keyTaken(err)
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeUpdateRefsResponse(w, out) })
+}
+
+// refListActivity serves GET /v1/repos/{repo}/activity.
+func (c *restCall) refListActivity() error {
+	in := new(pb.ListActivityRequest)
+	in.Repo = c.params[0]
+	var fact core.Fact
+	in.Tag, _ = c.query.get("tag")
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	if in.MinIndex, in.Stale, fact = c.readOptions(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Refs().ListActivity(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListActivityResponse(w, out) })
 }
 
 // searchGetCollection serves GET /v1/collections/{collection}.

@@ -104,6 +104,12 @@ func refRoutes() []*Route {
 			}, append(pageParams[:2:2], readParams...)...),
 			Doc: "Read the log of a ref, newest first.", handle: (*restCall).readReflog,
 		},
+		{
+			Method: http.MethodGet, Path: "/v1/repos/{repo}/activity", Native: api.RefsService + "ListActivity", Answer: "ListActivityResponse", Status: statusOK,
+			Query:  append([]Param{tagOf}, append(pageParams[:2:2], readParams...)...),
+			Doc:    "Read the logs of all refs of a repository together, newest first, deleted refs too. One request looks at 10,000 records at most, about one for each ref and each record shown: beyond that the answer is partial, and of the refs that come first by name.",
+			handle: (*restCall).refListActivity,
+		},
 	}
 }
 

@@ -54,7 +54,7 @@ var allShown = map[string]shown{
 	"UpdateRepoResponse": shows(writeUpdateRepoResponse), "DeleteRepoResponse": shows(writeDeleteRepoResponse),
 	"UndeleteRepoResponse": shows(writeUndeleteRepoResponse), "Ref": shows(writeRef),
 	"UpdateRefsResponse": shows(writeUpdateRefsResponse), "RefChanged": shows(writeRefChanged),
-	"ReadReflogResponse": shows(writeReadReflogResponse), "RefLogEntry": shows(writeRefLogEntry),
+	"ReadReflogResponse": shows(writeReadReflogResponse), "RefLogEntry": shows(writeRefLogEntry), "ListActivityResponse": shows(writeListActivityResponse), "RefMove": shows(writeRefMove),
 	"SetCollectionResponse": shows(writeSetCollectionResponse), "Collection": shows(writeCollection),
 	"TextField": shows(writeTextField), "SchemaField": shows(writeSchemaField),
 	"ListCollectionsResponse": shows(writeListCollectionsResponse), "DeleteCollectionResponse": shows(writeDeleteCollectionResponse),

@@ -214,6 +214,7 @@ func (w *visitor) everyRefRoute() {
 	w.do("GET", "/v1/repos/{repo}/refs", "", "", 200)
 	w.do("GET", "/v1/repos/{repo}/refs/{name}", "", "", 404)
 	w.do("GET", "/v1/repos/{repo}/reflog?name=HEAD", "", "", 200)
+	w.do("GET", "/v1/repos/{repo}/activity", "", "", 200)
 	w.do("DELETE", "/v1/repos/{repo}", "", "", 200)
 	w.do("POST", "/v1/repos/{repo}/undelete", "", `{}`, 200)
 	w.do("DELETE", "/v1/repos/{repo}", "", "", 200) // so that it can be made again

@@ -273,6 +273,7 @@ func TestWhereRefsAreNotServedNoDoorOfThemIsOpen(t *testing.T) {
 		{"POST", "/v1/repos/app/refs:get"},
 		{"GET", "/v1/repos/app/refs/HEAD"},
 		{"GET", "/v1/repos/app/reflog?name=HEAD"},
+		{"GET", "/v1/repos/app/activity"},
 		{"GET", "/v1/keyspaces"},
 		{"GET", "/v1/kv/a/keys/b"},
 		{"GET", "/v1/collections"},

@@ -2893,6 +2893,211 @@ func (x *RefLogEntry) GetRev() uint64 {
 	return 0
 }
 
+// RefMove is a record of the log of any ref.
+type RefMove struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // of the ref
+	Entry         *RefLogEntry           `protobuf:"bytes,2,opt,name=entry,proto3" json:"entry,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RefMove) Reset() {
+	*x = RefMove{}
+	mi := &file_millrace_v1_ref_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RefMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RefMove) ProtoMessage() {}
+
+func (x *RefMove) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_ref_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RefMove.ProtoReflect.Descriptor instead.
+func (*RefMove) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_ref_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *RefMove) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RefMove) GetEntry() *RefLogEntry {
+	if x != nil {
+		return x.Entry
+	}
+	return nil
+}
+
+type ListActivityRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Repo          string                 `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
+	Tag           string                 `protobuf:"bytes,2,opt,name=tag,proto3" json:"tag,omitempty"`
+	Limit         uint32                 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000; default 100
+	Cursor        string                 `protobuf:"bytes,4,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	MinIndex      uint64                 `protobuf:"varint,5,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`
+	Stale         bool                   `protobuf:"varint,6,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListActivityRequest) Reset() {
+	*x = ListActivityRequest{}
+	mi := &file_millrace_v1_ref_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListActivityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListActivityRequest) ProtoMessage() {}
+
+func (x *ListActivityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_ref_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListActivityRequest.ProtoReflect.Descriptor instead.
+func (*ListActivityRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_ref_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListActivityRequest) GetRepo() string {
+	if x != nil {
+		return x.Repo
+	}
+	return ""
+}
+
+func (x *ListActivityRequest) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
+}
+
+func (x *ListActivityRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListActivityRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListActivityRequest) GetMinIndex() uint64 {
+	if x != nil {
+		return x.MinIndex
+	}
+	return 0
+}
+
+func (x *ListActivityRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListActivityResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Moves         []*RefMove             `protobuf:"bytes,1,rep,name=moves,proto3" json:"moves,omitempty"` // newest first; those of one commit by name
+	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	Partial       bool                   `protobuf:"varint,3,opt,name=partial,proto3" json:"partial,omitempty"` // there are more refs than one request looks at: only those that come first by name are told of
+	At            *At                    `protobuf:"bytes,4,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListActivityResponse) Reset() {
+	*x = ListActivityResponse{}
+	mi := &file_millrace_v1_ref_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListActivityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListActivityResponse) ProtoMessage() {}
+
+func (x *ListActivityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_ref_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListActivityResponse.ProtoReflect.Descriptor instead.
+func (*ListActivityResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_ref_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ListActivityResponse) GetMoves() []*RefMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+func (x *ListActivityResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListActivityResponse) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
+}
+
+func (x *ListActivityResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 type ReadReflogRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Repo          string                 `protobuf:"bytes,1,opt,name=repo,proto3" json:"repo,omitempty"`
@@ -2910,7 +3115,7 @@ type ReadReflogRequest struct {
 
 func (x *ReadReflogRequest) Reset() {
 	*x = ReadReflogRequest{}
-	mi := &file_millrace_v1_ref_proto_msgTypes[36]
+	mi := &file_millrace_v1_ref_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2922,7 +3127,7 @@ func (x *ReadReflogRequest) String() string {
 func (*ReadReflogRequest) ProtoMessage() {}
 
 func (x *ReadReflogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_ref_proto_msgTypes[36]
+	mi := &file_millrace_v1_ref_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2935,7 +3140,7 @@ func (x *ReadReflogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReflogRequest.ProtoReflect.Descriptor instead.
 func (*ReadReflogRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_ref_proto_rawDescGZIP(), []int{36}
+	return file_millrace_v1_ref_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReadReflogRequest) GetRepo() string {
@@ -3012,7 +3217,7 @@ type ReadReflogResponse struct {
 
 func (x *ReadReflogResponse) Reset() {
 	*x = ReadReflogResponse{}
-	mi := &file_millrace_v1_ref_proto_msgTypes[37]
+	mi := &file_millrace_v1_ref_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3024,7 +3229,7 @@ func (x *ReadReflogResponse) String() string {
 func (*ReadReflogResponse) ProtoMessage() {}
 
 func (x *ReadReflogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_ref_proto_msgTypes[37]
+	mi := &file_millrace_v1_ref_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3037,7 +3242,7 @@ func (x *ReadReflogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadReflogResponse.ProtoReflect.Descriptor instead.
 func (*ReadReflogResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_ref_proto_rawDescGZIP(), []int{37}
+	return file_millrace_v1_ref_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReadReflogResponse) GetEntries() []*RefLogEntry {
@@ -3310,7 +3515,22 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	" \x01(\tB\x06ʵ\x1c\x028\x01R\amessage\x12.\n" +
 	"\x04time\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x1c\n" +
 	"\x05index\x18\f \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x05index\x12\x18\n" +
-	"\x03rev\x18\r \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\"\xf7\x01\n" +
+	"\x03rev\x18\r \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\"U\n" +
+	"\aRefMove\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x126\n" +
+	"\x05entry\x18\x02 \x01(\v2\x18.millrace.v1.RefLogEntryB\x06ʵ\x1c\x02(\x01R\x05entry\"\x9c\x01\n" +
+	"\x13ListActivityRequest\x12\x12\n" +
+	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
+	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x04 \x01(\tR\x06cursor\x12\x1b\n" +
+	"\tmin_index\x18\x05 \x01(\x04R\bminIndex\x12\x14\n" +
+	"\x05stale\x18\x06 \x01(\bR\x05stale\"\x9d\x01\n" +
+	"\x14ListActivityResponse\x12*\n" +
+	"\x05moves\x18\x01 \x03(\v2\x14.millrace.v1.RefMoveR\x05moves\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x18\n" +
+	"\apartial\x18\x03 \x01(\bR\apartial\x12\x1f\n" +
+	"\x02at\x18\x04 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf7\x01\n" +
 	"\x11ReadReflogRequest\x12\x12\n" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x12\n" +
@@ -3325,7 +3545,7 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x12ReadReflogResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.millrace.v1.RefLogEntryR\aentries\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\x8d\x1a\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xb3\x1d\n" +
 	"\n" +
 	"RefService\x12\xfa\x01\n" +
 	"\n" +
@@ -3383,6 +3603,13 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x05limitR\b\n" +
 	"\x06cursorR\v\n" +
 	"\tmin_indexR\a\n" +
+	"\x05stale\x12\xa3\x03\n" +
+	"\fListActivity\x12 .millrace.v1.ListActivityRequest\x1a!.millrace.v1.ListActivityResponse\"\xcd\x02ʵ\x1c\xc8\x02\n" +
+	"\x19/v1/repos/{repo}/activity*\xfa\x01Read the logs of all refs of a repository together, newest first, deleted refs too. One request looks at 10,000 records at most, about one for each ref and each record shown: beyond that the answer is partial, and of the refs that come first by name.R\x05\n" +
+	"\x03tagR\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursorR\v\n" +
+	"\tmin_indexR\a\n" +
 	"\x05staleB\xb1\x01ʵ\x1c;\n" +
 	"\aRefPage\x12\x16\n" +
 	"\x14BatchGetRefsResponse\x12\x18\n" +
@@ -3402,7 +3629,7 @@ func file_millrace_v1_ref_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_ref_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
-var file_millrace_v1_ref_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_millrace_v1_ref_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_millrace_v1_ref_proto_goTypes = []any{
 	(Repo_State)(0),               // 0: millrace.v1.Repo.State
 	(RefRule_Deny)(0),             // 1: millrace.v1.RefRule.Deny
@@ -3444,97 +3671,105 @@ var file_millrace_v1_ref_proto_goTypes = []any{
 	(*LoadRefsRequest)(nil),       // 37: millrace.v1.LoadRefsRequest
 	(*LoadRefsResponse)(nil),      // 38: millrace.v1.LoadRefsResponse
 	(*RefLogEntry)(nil),           // 39: millrace.v1.RefLogEntry
-	(*ReadReflogRequest)(nil),     // 40: millrace.v1.ReadReflogRequest
-	(*ReadReflogResponse)(nil),    // 41: millrace.v1.ReadReflogResponse
-	(*timestamppb.Timestamp)(nil), // 42: google.protobuf.Timestamp
-	(*At)(nil),                    // 43: millrace.v1.At
-	(*Error)(nil),                 // 44: millrace.v1.Error
-	(*RefChange)(nil),             // 45: millrace.v1.RefChange
-	(*KVCheck)(nil),               // 46: millrace.v1.KVCheck
-	(*Failure)(nil),               // 47: millrace.v1.Failure
+	(*RefMove)(nil),               // 40: millrace.v1.RefMove
+	(*ListActivityRequest)(nil),   // 41: millrace.v1.ListActivityRequest
+	(*ListActivityResponse)(nil),  // 42: millrace.v1.ListActivityResponse
+	(*ReadReflogRequest)(nil),     // 43: millrace.v1.ReadReflogRequest
+	(*ReadReflogResponse)(nil),    // 44: millrace.v1.ReadReflogResponse
+	(*timestamppb.Timestamp)(nil), // 45: google.protobuf.Timestamp
+	(*At)(nil),                    // 46: millrace.v1.At
+	(*Error)(nil),                 // 47: millrace.v1.Error
+	(*RefChange)(nil),             // 48: millrace.v1.RefChange
+	(*KVCheck)(nil),               // 49: millrace.v1.KVCheck
+	(*Failure)(nil),               // 50: millrace.v1.Failure
 }
 var file_millrace_v1_ref_proto_depIdxs = []int32{
 	5,  // 0: millrace.v1.Repo.config:type_name -> millrace.v1.RepoConfig
-	42, // 1: millrace.v1.Repo.created_at:type_name -> google.protobuf.Timestamp
-	42, // 2: millrace.v1.Repo.deleted_at:type_name -> google.protobuf.Timestamp
+	45, // 1: millrace.v1.Repo.created_at:type_name -> google.protobuf.Timestamp
+	45, // 2: millrace.v1.Repo.deleted_at:type_name -> google.protobuf.Timestamp
 	0,  // 3: millrace.v1.RepoConfig.state:type_name -> millrace.v1.Repo.State
 	6,  // 4: millrace.v1.RepoConfig.rules:type_name -> millrace.v1.RefRule
 	1,  // 5: millrace.v1.RefRule.deny:type_name -> millrace.v1.RefRule.Deny
 	2,  // 6: millrace.v1.RefRule.only:type_name -> millrace.v1.RefRule.Only
 	5,  // 7: millrace.v1.CreateRepoRequest.config:type_name -> millrace.v1.RepoConfig
 	4,  // 8: millrace.v1.CreateRepoResponse.repo:type_name -> millrace.v1.Repo
-	43, // 9: millrace.v1.CreateRepoResponse.at:type_name -> millrace.v1.At
+	46, // 9: millrace.v1.CreateRepoResponse.at:type_name -> millrace.v1.At
 	4,  // 10: millrace.v1.GetRepoResponse.repo:type_name -> millrace.v1.Repo
-	43, // 11: millrace.v1.GetRepoResponse.at:type_name -> millrace.v1.At
+	46, // 11: millrace.v1.GetRepoResponse.at:type_name -> millrace.v1.At
 	4,  // 12: millrace.v1.ListReposResponse.repos:type_name -> millrace.v1.Repo
-	43, // 13: millrace.v1.ListReposResponse.at:type_name -> millrace.v1.At
+	46, // 13: millrace.v1.ListReposResponse.at:type_name -> millrace.v1.At
 	5,  // 14: millrace.v1.UpdateRepoRequest.config:type_name -> millrace.v1.RepoConfig
-	43, // 15: millrace.v1.UpdateRepoResponse.at:type_name -> millrace.v1.At
-	43, // 16: millrace.v1.DeleteRepoResponse.at:type_name -> millrace.v1.At
-	43, // 17: millrace.v1.UndeleteRepoResponse.at:type_name -> millrace.v1.At
+	46, // 15: millrace.v1.UpdateRepoResponse.at:type_name -> millrace.v1.At
+	46, // 16: millrace.v1.DeleteRepoResponse.at:type_name -> millrace.v1.At
+	46, // 17: millrace.v1.UndeleteRepoResponse.at:type_name -> millrace.v1.At
 	3,  // 18: millrace.v1.Ref.type:type_name -> millrace.v1.Ref.Type
 	19, // 19: millrace.v1.GetRefResponse.ref:type_name -> millrace.v1.Ref
-	43, // 20: millrace.v1.GetRefResponse.at:type_name -> millrace.v1.At
+	46, // 20: millrace.v1.GetRefResponse.at:type_name -> millrace.v1.At
 	19, // 21: millrace.v1.BatchGetRefsResponse.refs:type_name -> millrace.v1.Ref
-	43, // 22: millrace.v1.BatchGetRefsResponse.at:type_name -> millrace.v1.At
+	46, // 22: millrace.v1.BatchGetRefsResponse.at:type_name -> millrace.v1.At
 	19, // 23: millrace.v1.ListRefsResponse.refs:type_name -> millrace.v1.Ref
-	43, // 24: millrace.v1.ListRefsResponse.at:type_name -> millrace.v1.At
-	44, // 25: millrace.v1.RefChanged.error:type_name -> millrace.v1.Error
-	45, // 26: millrace.v1.UpdateRefsRequest.changes:type_name -> millrace.v1.RefChange
-	46, // 27: millrace.v1.UpdateRefsRequest.conditions:type_name -> millrace.v1.KVCheck
+	46, // 24: millrace.v1.ListRefsResponse.at:type_name -> millrace.v1.At
+	47, // 25: millrace.v1.RefChanged.error:type_name -> millrace.v1.Error
+	48, // 26: millrace.v1.UpdateRefsRequest.changes:type_name -> millrace.v1.RefChange
+	49, // 27: millrace.v1.UpdateRefsRequest.conditions:type_name -> millrace.v1.KVCheck
 	26, // 28: millrace.v1.UpdateRefsResponse.results:type_name -> millrace.v1.RefChanged
-	43, // 29: millrace.v1.UpdateRefsResponse.at:type_name -> millrace.v1.At
+	46, // 29: millrace.v1.UpdateRefsResponse.at:type_name -> millrace.v1.At
 	30, // 30: millrace.v1.RefSessionRequest.open:type_name -> millrace.v1.RefSessionOpen
 	31, // 31: millrace.v1.RefSessionRequest.start:type_name -> millrace.v1.RefSessionStart
 	32, // 32: millrace.v1.RefSessionRequest.ops:type_name -> millrace.v1.RefSessionOps
 	33, // 33: millrace.v1.RefSessionRequest.commit:type_name -> millrace.v1.RefSessionCommit
 	34, // 34: millrace.v1.RefSessionRequest.abort:type_name -> millrace.v1.RefSessionAbort
 	35, // 35: millrace.v1.RefSessionRequest.txn:type_name -> millrace.v1.RefSessionTxn
-	45, // 36: millrace.v1.RefSessionOps.changes:type_name -> millrace.v1.RefChange
-	45, // 37: millrace.v1.RefSessionTxn.changes:type_name -> millrace.v1.RefChange
+	48, // 36: millrace.v1.RefSessionOps.changes:type_name -> millrace.v1.RefChange
+	48, // 37: millrace.v1.RefSessionTxn.changes:type_name -> millrace.v1.RefChange
 	26, // 38: millrace.v1.RefSessionResponse.results:type_name -> millrace.v1.RefChanged
-	44, // 39: millrace.v1.RefSessionResponse.error:type_name -> millrace.v1.Error
-	47, // 40: millrace.v1.RefSessionResponse.failures:type_name -> millrace.v1.Failure
-	43, // 41: millrace.v1.RefSessionResponse.at:type_name -> millrace.v1.At
-	45, // 42: millrace.v1.LoadRefsRequest.changes:type_name -> millrace.v1.RefChange
-	47, // 43: millrace.v1.LoadRefsResponse.failures:type_name -> millrace.v1.Failure
-	44, // 44: millrace.v1.LoadRefsResponse.error:type_name -> millrace.v1.Error
-	43, // 45: millrace.v1.LoadRefsResponse.at:type_name -> millrace.v1.At
-	42, // 46: millrace.v1.RefLogEntry.time:type_name -> google.protobuf.Timestamp
-	42, // 47: millrace.v1.ReadReflogRequest.time:type_name -> google.protobuf.Timestamp
-	39, // 48: millrace.v1.ReadReflogResponse.entries:type_name -> millrace.v1.RefLogEntry
-	43, // 49: millrace.v1.ReadReflogResponse.at:type_name -> millrace.v1.At
-	7,  // 50: millrace.v1.RefService.CreateRepo:input_type -> millrace.v1.CreateRepoRequest
-	9,  // 51: millrace.v1.RefService.GetRepo:input_type -> millrace.v1.GetRepoRequest
-	11, // 52: millrace.v1.RefService.ListRepos:input_type -> millrace.v1.ListReposRequest
-	13, // 53: millrace.v1.RefService.UpdateRepo:input_type -> millrace.v1.UpdateRepoRequest
-	15, // 54: millrace.v1.RefService.DeleteRepo:input_type -> millrace.v1.DeleteRepoRequest
-	17, // 55: millrace.v1.RefService.UndeleteRepo:input_type -> millrace.v1.UndeleteRepoRequest
-	20, // 56: millrace.v1.RefService.GetRef:input_type -> millrace.v1.GetRefRequest
-	22, // 57: millrace.v1.RefService.BatchGetRefs:input_type -> millrace.v1.BatchGetRefsRequest
-	24, // 58: millrace.v1.RefService.ListRefs:input_type -> millrace.v1.ListRefsRequest
-	27, // 59: millrace.v1.RefService.UpdateRefs:input_type -> millrace.v1.UpdateRefsRequest
-	29, // 60: millrace.v1.RefService.Session:input_type -> millrace.v1.RefSessionRequest
-	37, // 61: millrace.v1.RefService.LoadRefs:input_type -> millrace.v1.LoadRefsRequest
-	40, // 62: millrace.v1.RefService.ReadReflog:input_type -> millrace.v1.ReadReflogRequest
-	8,  // 63: millrace.v1.RefService.CreateRepo:output_type -> millrace.v1.CreateRepoResponse
-	10, // 64: millrace.v1.RefService.GetRepo:output_type -> millrace.v1.GetRepoResponse
-	12, // 65: millrace.v1.RefService.ListRepos:output_type -> millrace.v1.ListReposResponse
-	14, // 66: millrace.v1.RefService.UpdateRepo:output_type -> millrace.v1.UpdateRepoResponse
-	16, // 67: millrace.v1.RefService.DeleteRepo:output_type -> millrace.v1.DeleteRepoResponse
-	18, // 68: millrace.v1.RefService.UndeleteRepo:output_type -> millrace.v1.UndeleteRepoResponse
-	21, // 69: millrace.v1.RefService.GetRef:output_type -> millrace.v1.GetRefResponse
-	23, // 70: millrace.v1.RefService.BatchGetRefs:output_type -> millrace.v1.BatchGetRefsResponse
-	25, // 71: millrace.v1.RefService.ListRefs:output_type -> millrace.v1.ListRefsResponse
-	28, // 72: millrace.v1.RefService.UpdateRefs:output_type -> millrace.v1.UpdateRefsResponse
-	36, // 73: millrace.v1.RefService.Session:output_type -> millrace.v1.RefSessionResponse
-	38, // 74: millrace.v1.RefService.LoadRefs:output_type -> millrace.v1.LoadRefsResponse
-	41, // 75: millrace.v1.RefService.ReadReflog:output_type -> millrace.v1.ReadReflogResponse
-	63, // [63:76] is the sub-list for method output_type
-	50, // [50:63] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	47, // 39: millrace.v1.RefSessionResponse.error:type_name -> millrace.v1.Error
+	50, // 40: millrace.v1.RefSessionResponse.failures:type_name -> millrace.v1.Failure
+	46, // 41: millrace.v1.RefSessionResponse.at:type_name -> millrace.v1.At
+	48, // 42: millrace.v1.LoadRefsRequest.changes:type_name -> millrace.v1.RefChange
+	50, // 43: millrace.v1.LoadRefsResponse.failures:type_name -> millrace.v1.Failure
+	47, // 44: millrace.v1.LoadRefsResponse.error:type_name -> millrace.v1.Error
+	46, // 45: millrace.v1.LoadRefsResponse.at:type_name -> millrace.v1.At
+	45, // 46: millrace.v1.RefLogEntry.time:type_name -> google.protobuf.Timestamp
+	39, // 47: millrace.v1.RefMove.entry:type_name -> millrace.v1.RefLogEntry
+	40, // 48: millrace.v1.ListActivityResponse.moves:type_name -> millrace.v1.RefMove
+	46, // 49: millrace.v1.ListActivityResponse.at:type_name -> millrace.v1.At
+	45, // 50: millrace.v1.ReadReflogRequest.time:type_name -> google.protobuf.Timestamp
+	39, // 51: millrace.v1.ReadReflogResponse.entries:type_name -> millrace.v1.RefLogEntry
+	46, // 52: millrace.v1.ReadReflogResponse.at:type_name -> millrace.v1.At
+	7,  // 53: millrace.v1.RefService.CreateRepo:input_type -> millrace.v1.CreateRepoRequest
+	9,  // 54: millrace.v1.RefService.GetRepo:input_type -> millrace.v1.GetRepoRequest
+	11, // 55: millrace.v1.RefService.ListRepos:input_type -> millrace.v1.ListReposRequest
+	13, // 56: millrace.v1.RefService.UpdateRepo:input_type -> millrace.v1.UpdateRepoRequest
+	15, // 57: millrace.v1.RefService.DeleteRepo:input_type -> millrace.v1.DeleteRepoRequest
+	17, // 58: millrace.v1.RefService.UndeleteRepo:input_type -> millrace.v1.UndeleteRepoRequest
+	20, // 59: millrace.v1.RefService.GetRef:input_type -> millrace.v1.GetRefRequest
+	22, // 60: millrace.v1.RefService.BatchGetRefs:input_type -> millrace.v1.BatchGetRefsRequest
+	24, // 61: millrace.v1.RefService.ListRefs:input_type -> millrace.v1.ListRefsRequest
+	27, // 62: millrace.v1.RefService.UpdateRefs:input_type -> millrace.v1.UpdateRefsRequest
+	29, // 63: millrace.v1.RefService.Session:input_type -> millrace.v1.RefSessionRequest
+	37, // 64: millrace.v1.RefService.LoadRefs:input_type -> millrace.v1.LoadRefsRequest
+	43, // 65: millrace.v1.RefService.ReadReflog:input_type -> millrace.v1.ReadReflogRequest
+	41, // 66: millrace.v1.RefService.ListActivity:input_type -> millrace.v1.ListActivityRequest
+	8,  // 67: millrace.v1.RefService.CreateRepo:output_type -> millrace.v1.CreateRepoResponse
+	10, // 68: millrace.v1.RefService.GetRepo:output_type -> millrace.v1.GetRepoResponse
+	12, // 69: millrace.v1.RefService.ListRepos:output_type -> millrace.v1.ListReposResponse
+	14, // 70: millrace.v1.RefService.UpdateRepo:output_type -> millrace.v1.UpdateRepoResponse
+	16, // 71: millrace.v1.RefService.DeleteRepo:output_type -> millrace.v1.DeleteRepoResponse
+	18, // 72: millrace.v1.RefService.UndeleteRepo:output_type -> millrace.v1.UndeleteRepoResponse
+	21, // 73: millrace.v1.RefService.GetRef:output_type -> millrace.v1.GetRefResponse
+	23, // 74: millrace.v1.RefService.BatchGetRefs:output_type -> millrace.v1.BatchGetRefsResponse
+	25, // 75: millrace.v1.RefService.ListRefs:output_type -> millrace.v1.ListRefsResponse
+	28, // 76: millrace.v1.RefService.UpdateRefs:output_type -> millrace.v1.UpdateRefsResponse
+	36, // 77: millrace.v1.RefService.Session:output_type -> millrace.v1.RefSessionResponse
+	38, // 78: millrace.v1.RefService.LoadRefs:output_type -> millrace.v1.LoadRefsResponse
+	44, // 79: millrace.v1.RefService.ReadReflog:output_type -> millrace.v1.ReadReflogResponse
+	42, // 80: millrace.v1.RefService.ListActivity:output_type -> millrace.v1.ListActivityResponse
+	67, // [67:81] is the sub-list for method output_type
+	53, // [53:67] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_ref_proto_init() }
@@ -3554,14 +3789,14 @@ func file_millrace_v1_ref_proto_init() {
 		(*RefSessionRequest_Abort)(nil),
 		(*RefSessionRequest_Txn)(nil),
 	}
-	file_millrace_v1_ref_proto_msgTypes[36].OneofWrappers = []any{}
+	file_millrace_v1_ref_proto_msgTypes[39].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_ref_proto_rawDesc), len(file_millrace_v1_ref_proto_rawDesc)),
 			NumEnums:      4,
-			NumMessages:   38,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

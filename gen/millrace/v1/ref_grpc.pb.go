@@ -32,6 +32,7 @@ const (
 	RefService_Session_FullMethodName      = "/millrace.v1.RefService/Session"
 	RefService_LoadRefs_FullMethodName     = "/millrace.v1.RefService/LoadRefs"
 	RefService_ReadReflog_FullMethodName   = "/millrace.v1.RefService/ReadReflog"
+	RefService_ListActivity_FullMethodName = "/millrace.v1.RefService/ListActivity"
 )
 
 // RefServiceClient is the client API for RefService service.
@@ -55,6 +56,7 @@ type RefServiceClient interface {
 	Session(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[RefSessionRequest, RefSessionResponse], error)
 	LoadRefs(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[LoadRefsRequest, LoadRefsResponse], error)
 	ReadReflog(ctx context.Context, in *ReadReflogRequest, opts ...grpc.CallOption) (*ReadReflogResponse, error)
+	ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error)
 }
 
 type refServiceClient struct {
@@ -210,6 +212,16 @@ func (c *refServiceClient) ReadReflog(ctx context.Context, in *ReadReflogRequest
 	return out, nil
 }
 
+func (c *refServiceClient) ListActivity(ctx context.Context, in *ListActivityRequest, opts ...grpc.CallOption) (*ListActivityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListActivityResponse)
+	err := c.cc.Invoke(ctx, RefService_ListActivity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // RefServiceServer is the server API for RefService service.
 // All implementations must embed UnimplementedRefServiceServer
 // for forward compatibility.
@@ -231,6 +243,7 @@ type RefServiceServer interface {
 	Session(grpc.BidiStreamingServer[RefSessionRequest, RefSessionResponse]) error
 	LoadRefs(grpc.BidiStreamingServer[LoadRefsRequest, LoadRefsResponse]) error
 	ReadReflog(context.Context, *ReadReflogRequest) (*ReadReflogResponse, error)
+	ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error)
 	mustEmbedUnimplementedRefServiceServer()
 }
 
@@ -279,6 +292,9 @@ func (UnimplementedRefServiceServer) LoadRefs(grpc.BidiStreamingServer[LoadRefsR
 }
 func (UnimplementedRefServiceServer) ReadReflog(context.Context, *ReadReflogRequest) (*ReadReflogResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ReadReflog not implemented")
+}
+func (UnimplementedRefServiceServer) ListActivity(context.Context, *ListActivityRequest) (*ListActivityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListActivity not implemented")
 }
 func (UnimplementedRefServiceServer) mustEmbedUnimplementedRefServiceServer() {}
 func (UnimplementedRefServiceServer) testEmbeddedByValue()                    {}
@@ -506,6 +522,24 @@ func _RefService_ReadReflog_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _RefService_ListActivity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListActivityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(RefServiceServer).ListActivity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: RefService_ListActivity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(RefServiceServer).ListActivity(ctx, req.(*ListActivityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // RefService_ServiceDesc is the grpc.ServiceDesc for RefService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -552,6 +586,10 @@ var RefService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ReadReflog",
 			Handler:    _RefService_ReadReflog_Handler,
+		},
+		{
+			MethodName: "ListActivity",
+			Handler:    _RefService_ListActivity_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -93,6 +93,14 @@ func (n *Node) RefLog(_ context.Context, p core.Partition, repo, name string, _ 
 	return info, []core.RefLog{{Name: name, Seq: 5, Cause: core.CauseRequest, Principal: "p", Rev: 5}}, core.At{}, err
 }
 
+// RefActivity answers as a test has set.
+func (n *Node) RefActivity(_ context.Context, p core.Partition, repo string, _ core.ActivityQuery, _ core.ReadOptions) (list []core.RefLog, partial bool, at core.At, err error) {
+	n.step()
+	n.reach(p)
+	_, err = n.fakeRepo(repo)
+	return []core.RefLog{{Name: "refs/heads/a", Seq: 5, Cause: core.CauseRequest, Principal: "p", Rev: 5}}, false, at, err
+}
+
 // RefSeq answers as a test has set.
 func (n *Node) RefSeq(_ context.Context, p core.Partition, _ core.SessionID) (uint64, core.At, error) {
 	n.step()

@@ -1,8 +1,10 @@
 package refs_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -443,11 +445,13 @@ func TestLogsChainUpToTheirRefs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		var all []core.RefLog
 		for _, name := range someNames {
 			log, err := refs.Log(r.tx, part, &info, name, 0, 10_000, r.stamp)
 			if err != nil {
 				t.Fatal(err)
 			}
+			all = append(all, log...)
 			for i := 1; i < len(log); i++ {
 				if log[i].Stamp > log[i-1].Stamp || log[i].Rev >= log[i-1].Rev {
 					t.Fatalf("records of %s are out of order: %+v", name, log)
@@ -456,6 +460,24 @@ func TestLogsChainUpToTheirRefs(t *testing.T) {
 			if _, plain := r.model.ids[name]; plain && len(log) > 0 && log[0].New != r.model.ids[name] {
 				t.Fatalf("%s is at %s, its log ends at %s", name, r.model.ids[name], log[0].New)
 			}
+		}
+		// All of them together, page by page.
+		slices.SortFunc(all, func(a, b core.RefLog) int { return cmp.Or(cmp.Compare(b.Rev, a.Rev), cmp.Compare(a.Name, b.Name)) })
+		q := core.ActivityQuery{Limit: rapid.IntRange(1, 9).Draw(t, "limit")}
+		var got []core.RefLog
+		for {
+			page, partial, err := refs.Activity(r.tx, part, &info, q, r.stamp)
+			if err != nil || partial {
+				t.Fatal(partial, err)
+			}
+			if got = append(got, page...); len(page) < q.Limit {
+				break
+			}
+			q.Rev, q.Name = page[len(page)-1].Rev, page[len(page)-1].Name
+		}
+		got = slices.DeleteFunc(got, func(e core.RefLog) bool { return !slices.Contains(someNames, e.Name) })
+		if !reflect.DeepEqual(got, all) {
+			t.Fatalf("by %d the activity is\n%+v, want\n%+v", q.Limit, got, all)
 		}
 	})
 }

@@ -1,6 +1,10 @@
 package refs
 
 import (
+	"cmp"
+	"slices"
+	"strings"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/keys"
@@ -187,6 +191,60 @@ func Log(v core.View, p core.Partition, info *core.RepoInfo, name string, before
 		return len(out) < limit, nil
 	})
 	return out, err
+}
+
+// maxActivity bounds the records that Activity looks at.
+const maxActivity = 10_000
+
+// Activity reads the logs of all refs together, newest first, deleted refs too: those of one revision by name. Of each ref it reads no
+// further than records are among those to be shown. partial says that it has looked at as many records as it may, and that refs are left.
+func Activity(v core.View, p core.Partition, info *core.RepoInfo, q core.ActivityQuery, now core.ShardTime) (list []core.RefLog, partial bool, err error) {
+	config := info.Config.WithDefaults()
+	oldest := now - core.ShardTime(config.ReflogDays)*core.ShardTime(dayMillis)
+	from, to := keys.RepoLogs(p, info.ID)
+	var name string // of the ref whose log is read
+	left, inspected := 0, 0
+	for more := true; more && err == nil; {
+		more = false
+		err = core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+			entry, err := core.DecodeRefLog(value)
+			of, ok := keys.RefLogNameOf(key)
+			if err != nil || !ok {
+				return false, errs.Corruptf("log of repository %s: %x at %x", info.ID, value, key)
+			}
+			if inspected++; inspected > maxActivity {
+				partial = true
+				return false, nil
+			}
+			if string(of) != name {
+				name, left = string(of), int(config.ReflogMax)
+			}
+			entry.Name = name
+			entry.Seq, _ = keys.RefLogOf(key)
+			left--
+			behind := q.Rev == 0 || entry.Rev < q.Rev || entry.Rev == q.Rev && name > q.Name
+			full := len(list) == q.Limit && newer(&list[q.Limit-1], &entry) < 0
+			switch {
+			case left < 0 || entry.Stamp < oldest || behind && full || q.Hidden != nil && q.Hidden(info, name):
+				// All further records of this ref are older.
+				_, from = keys.RefLogs(p, info.ID, name, 0)
+				more = true
+				return false, nil
+			case behind:
+				at, _ := slices.BinarySearchFunc(list, &entry, func(a core.RefLog, b *core.RefLog) int { return newer(&a, b) })
+				if list = slices.Insert(list, at, entry); len(list) > q.Limit {
+					list = list[:q.Limit]
+				}
+			}
+			return true, nil
+		})
+	}
+	return list, partial, err
+}
+
+// newer orders records: those of later revisions come first, and of one revision those of refs with lower names.
+func newer(a, b *core.RefLog) int {
+	return cmp.Or(cmp.Compare(b.Rev, a.Rev), strings.Compare(a.Name, b.Name))
 }
 
 // Packs reads the manifest of a repository, by digest.

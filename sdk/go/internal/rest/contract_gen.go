@@ -1142,6 +1142,12 @@ var routes = map[string][]route{
 			query: []parameter{{"tag", "tag", nil}, {"name", "name", nil}, {"n", "n", nil}, {"time", "time", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"min_index", "min_index", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
+	"/millrace.v1.RefService/ListActivity": {
+		{
+			verb: "GET", path: []string{"/v1/repos/", "repo=repo", "/activity"},
+			query: []parameter{{"tag", "tag", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}, {"min_index", "min_index", nil}, {"consistency", "stale", []string{"stale"}}},
+		},
+	},
 	"/millrace.v1.SearchService/SetCollection": {
 		{
 			verb: "PUT", path: []string{"/v1/collections/", "collection=collection.name"},
