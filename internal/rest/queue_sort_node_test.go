@@ -67,6 +67,10 @@ func TestQueuesAreListedInOrdersAndByWhatIsWrong(t *testing.T) {
 		if got := d.queueNames("sort=oldest"); len(got) != 5 || got[4] != "mail.b" {
 			t.Errorf("%d partitions: by the oldest: %v", partitions, got)
 		}
+		// In which order depends on whether a sample of the counters has come.
+		if got := d.queueNames("sort=rate"); len(got) != 5 {
+			t.Errorf("%d partitions: by rate: %v", partitions, got)
+		}
 		for _, query := range []string{"sort=size", "only=all", "prefix=-", "sort=ready&cursor=AAAA"} {
 			d.do(mail, http.MethodGet, "/v1/queues?"+query, "").want(t, 400)
 		}

@@ -230,7 +230,7 @@ func dataRoutes() []*Route {
 		{
 			Method: http.MethodGet, Path: "/v1/queues", Native: queuesService + "List", Answer: "ListQueuesResponse", Status: statusOK, Query: append([]Param{
 				{Name: "prefix", Type: "string", Form: queueForm.filled(), Doc: "What their names begin with."},
-				{Name: "sort", Type: "name|ready|oldest|dead", Doc: "name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first."},
+				{Name: "sort", Type: "name|ready|oldest|dead|rate", Doc: "name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first; rate: the one that completed the most in the last minute first."},
 				{Name: "only", Type: "paused|stuck|dead", Doc: "Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running."},
 			}, pageParams...),
 			Doc: "List queues with their counters. Of a namespace with more than 10,000 queues only a prefix can be sorted or chosen from.", handle: (*restCall).queueList,

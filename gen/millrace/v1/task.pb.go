@@ -9871,11 +9871,11 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rCommitService\x12\xb9\x02\n" +
 	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse\"\xf5\x01ʵ\x1c\xf0\x01\x1a\n" +
 	"/v1/commit*\xcd\x01Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.2\x01*Z\r\n" +
-	"\vrequest_key`\x012\xde\x17\n" +
-	"\fQueueService\x12\xe8\x04\n" +
-	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"\x9e\x04ʵ\x1c\x99\x04\n" +
+	"\vrequest_key`\x012\xa3\x18\n" +
+	"\fQueueService\x12\xad\x05\n" +
+	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"\xe3\x04ʵ\x1c\xde\x04\n" +
 	"\n" +
-	"/v1/queues*xList queues with their counters. Of a namespace with more than 10,000 queues only a prefix can be sorted or chosen from.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.R\xa3\x01\x12\x04sort\"\x16name|ready|oldest|dead:\x82\x01name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first.R\xa7\x01\x12\x04only\"\x11paused|stuck|dead:\x8b\x01Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running.R\a\n" +
+	"/v1/queues*xList queues with their counters. Of a namespace with more than 10,000 queues only a prefix can be sorted or chosen from.R.\x12\x06prefix\"\x06string:\x1cWhat their names begin with.R\xe8\x01\x12\x04sort\"\x1bname|ready|oldest|dead|rate:\xc2\x01name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first; rate: the one that completed the most in the last minute first.R\xa7\x01\x12\x04only\"\x11paused|stuck|dead:\x8b\x01Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xa2\x01\n" +
 	"\x03Get\x12\x1c.millrace.v1.GetQueueRequest\x1a\x1d.millrace.v1.GetQueueResponse\"^ʵ\x1cZ\n" +
