@@ -3,17 +3,23 @@
 import { mkdirSync } from "node:fs";
 import { resolve } from "node:path";
 import { fill } from "./fill.mjs";
-import { closeBrowser, context, tab } from "./rig.mjs";
+import { closeBrowser, context, settled, tab } from "./rig.mjs";
 
 /** @type {(() => unknown)[]} */
 const ends = [];
 const t = /** @type {any} */ ({ after: (/** @type {() => unknown} */ f) => ends.push(f) });
 const out = resolve(import.meta.dirname, "../shots");
+// SHOTS=light,1280 makes those alone.
+const only = (process.env["SHOTS"] ?? "").split(",").filter(Boolean);
+const themes = /** @type {("light" | "dark")[]} */ (
+	["light", "dark"].filter((x) => !only.some((o) => /^[ld]/.test(o)) || only.includes(x))
+);
+const widths = [360, 1280, 2560].filter((x) => !only.some((o) => /^\d/.test(o)) || only.includes(String(x)));
 mkdirSync(out, { recursive: true });
 try {
 	const { server: s, paths } = await fill(t);
-	for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
-		for (const width of [360, 1280, 2560]) {
+	for (const colorScheme of themes) {
+		for (const width of widths) {
 			const c = await context(t, { colorScheme, viewport: { width, height: width === 360 ? 740 : 800 } });
 			const page = await tab(t, c, [400, 401, 403, 404]);
 			await page.goto(`${s.url}/ui/`);
@@ -23,9 +29,8 @@ try {
 			await page.locator(".live-live").waitFor();
 			for (const [name, path] of Object.entries(paths)) {
 				await page.goto(`${s.url}/ui/${path}`);
-				await page.waitForLoadState("load");
-				await page.getByRole("heading", { level: 1 }).waitFor();
-				await page.waitForTimeout(1200);
+				await settled(page);
+				await page.waitForTimeout(600); // for the first live figures, and for charts
 				await page.screenshot({ path: `${out}/${name}-${width}-${colorScheme}.png` });
 			}
 			await page.keyboard.press("?");
