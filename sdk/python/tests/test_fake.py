@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import grpc
+import grpc_server
 import pytest
 from fake import WITHIN, Fake, Stream
 
@@ -79,7 +79,7 @@ def test_a_break_sends_the_same_again(fake: Fake, client: mr.Client) -> None:
     s = fake.accept()
     first = s.greet()
     f = s.recv("create")
-    s.end(grpc.StatusCode.UNAVAILABLE, "gone")
+    s.end(grpc_server.UNAVAILABLE, "gone")
     s = fake.accept()
     again = s.greet()
     assert again.session == first.session
@@ -95,7 +95,7 @@ def test_a_commit_keeps_its_request_id(fake: Fake, client: mr.Client) -> None:
     s.greet()
     f = s.recv("commit")
     assert len(f.commit.request_id) == 16 and f.commit_seq == 0
-    s.end(grpc.StatusCode.UNAVAILABLE, "gone")
+    s.end(grpc_server.UNAVAILABLE, "gone")
     s = fake.accept()
     s.greet()
     g = s.recv("commit")
@@ -236,7 +236,7 @@ def test_a_refusal_after_a_break_is_unknown(fake: Fake, client: mr.Client) -> No
     s = fake.accept()
     s.greet()
     s.recv("create")
-    s.end(grpc.StatusCode.UNAVAILABLE, "gone")
+    s.end(grpc_server.UNAVAILABLE, "gone")
     s = fake.accept()
     s.greet()
     f = s.recv("create")
@@ -303,7 +303,7 @@ def test_calls_of_one_turn_share_a_frame(fake: Fake) -> None:
 
 def test_a_server_that_refuses_the_stream(fake: Fake, client: mr.Client) -> None:
     call = Background(lambda: note.add(client, "x"))
-    fake.accept().end(grpc.StatusCode.UNAUTHENTICATED, "who are you")
+    fake.accept().end(grpc_server.UNAUTHENTICATED, "who are you")
     with pytest.raises(mr.Unauthenticated):
         call.end()
     call = Background(lambda: note.add(client, "x"))  # the next call tries again
@@ -317,12 +317,12 @@ def test_a_leader_that_an_error_names_is_followed(fake: Fake, client: mr.Client)
     other = Fake()
     try:
         call = Background(lambda: note.add(client, "x"))
-        fake.accept().end(grpc.StatusCode.UNAVAILABLE, "not here", leader=other.url)
+        fake.accept().end(grpc_server.UNAVAILABLE, "not here", leader=other.url)
         s = other.accept()
         s.greet(directory=[{"partition": 0, "address": ""}], nodes=[fake.url, other.url])
         created(s, s.recv("create"))
         call.end()
-        s.end(grpc.StatusCode.UNAVAILABLE, "gone")  # the leader is asked again, then the other member
+        s.end(grpc_server.UNAVAILABLE, "gone")  # the leader is asked again, then the other member
         other.close()
         call = Background(lambda: note.add(client, "y"))
         s = fake.accept()
@@ -373,7 +373,7 @@ def test_what_left_too_long_ago_is_unknown(fake: Fake, client: mr.Client, monkey
     s = fake.accept()
     s.greet()
     s.recv("create")
-    s.end(grpc.StatusCode.UNAVAILABLE, "gone")
+    s.end(grpc_server.UNAVAILABLE, "gone")
     with pytest.raises(mr.Unavailable) as e:
         call.end()
     assert e.value.outcome == "unknown" and e.value.reason == "expired"
@@ -402,7 +402,7 @@ def test_waits_share_the_stream(fake: Fake, client: mr.Client) -> None:
     f = s.recv("waits")
     assert sorted(f.ids) == sorted(ids)
     s.send(ack={"seq": f.seq, "waits": [{} for _ in f.ids]})
-    s.end(grpc.StatusCode.UNAVAILABLE, "gone")
+    s.end(grpc_server.UNAVAILABLE, "gone")
     s = fake.accept()
     s.greet(features=["waits"])
     f = s.recv("waits")
@@ -435,7 +435,7 @@ def test_a_wait_that_ends_is_forgotten(fake: Fake, client: mr.Client) -> None:
 def test_waits_are_calls_where_the_stream_has_none(fake: Fake, client: mr.Client) -> None:
     task = wire.message("Task")(id="a", state=5, result=b"done", result_type="text/plain")
     answer = wire.message("WaitResponse")(task=task).SerializeToString()
-    fake.calls["Wait"] = lambda request, context: answer
+    fake.calls["Wait"] = lambda request: answer
     wait = Background(lambda: client.handle(note, mr.new_id()).wait(WITHIN))
     fake.accept().greet()
     assert wait.end() == "done"
@@ -519,7 +519,7 @@ def test_held_leases_are_named_and_unacked_settles_sent_again(fake: Fake, client
     s.recv("subscribe")
     assign(s, "a", "b")
     _until(lambda: len(w.tasks) == 2)
-    s.end(grpc.StatusCode.UNAVAILABLE, "gone")
+    s.end(grpc_server.UNAVAILABLE, "gone")
     s = fake.accept()
     hello = s.greet(kept=[{"id": "a", "token": 7}], lost=[{"id": "b", "token": 7}])
     assert hello.session == first.session
@@ -531,7 +531,7 @@ def test_held_leases_are_named_and_unacked_settles_sent_again(fake: Fake, client
     w.go.set()
     f = s.recv("settle")
     assert [i.id for i in f.items] == ["a"]
-    s.end(grpc.StatusCode.UNAVAILABLE, "gone")
+    s.end(grpc_server.UNAVAILABLE, "gone")
     s = fake.accept()
     hello = s.greet(kept=[{"id": "a", "token": 7}])
     assert [h.id for h in hello.held] == ["a"]
@@ -694,7 +694,7 @@ def test_an_unknown_kind_is_put_off(fake: Fake, client: mr.Client, caplog: pytes
 
 def test_a_worker_that_is_refused_says_so(fake: Fake, client: mr.Client) -> None:
     w = Working(client)
-    fake.accept().end(grpc.StatusCode.PERMISSION_DENIED, "no")
+    fake.accept().end(grpc_server.PERMISSION_DENIED, "no")
     with pytest.raises(mr.PermissionDenied):
         w.run.end()
 
@@ -702,7 +702,7 @@ def test_a_worker_that_is_refused_says_so(fake: Fake, client: mr.Client) -> None
 def test_reports(fake: Fake, client: mr.Client) -> None:
     reports: list[Any] = []
 
-    def report(request: bytes, context: Any) -> bytes:
+    def report(request: bytes) -> bytes:
         reports.append(wire.message("ReportRequest").FromString(request))
         return b""
 

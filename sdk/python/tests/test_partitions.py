@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import grpc
+import grpc_server
 import pytest
 from fake import WITHIN, Fake, Stream
 from test_fake import Background, _until, assign, created, settled
@@ -103,7 +103,7 @@ def add(c: mr.Client, **o: Any) -> Background:
 
 
 def end_elsewhere(s: Stream, leader: str) -> None:
-    s.end(grpc.StatusCode.UNAVAILABLE, "not here", leader=leader)
+    s.end(grpc_server.UNAVAILABLE, "not here", leader=leader)
 
 
 # Where calls go.
@@ -218,7 +218,7 @@ def test_reads_go_to_the_leader_of_their_partition(nodes: Any, dial: Any) -> Non
     asked: list[tuple[int, str]] = []
 
     def play(node: int, name: str, answer: Any) -> None:
-        def method(request: bytes, context: Any) -> bytes:
+        def method(request: bytes) -> bytes:
             asked.append((node, name))
             out: bytes = answer.SerializeToString()
             return out
@@ -544,14 +544,12 @@ def test_a_read_at_a_silent_node_is_made_at_the_leader(nodes: Any, dial: Any) ->
     c = dial(ns, 0, 1)
     hangs = threading.Event()
 
-    def hang(request: bytes, context: Any) -> bytes:
+    def hang(request: bytes) -> bytes:
         hangs.wait(WITHIN)
         return b""
 
     ns.all[0].calls["Get"] = hang
-    ns.all[1].calls["Get"] = lambda request, context: wire.message("KVGetResponse")(
-        found=True, rev=3
-    ).SerializeToString()
+    ns.all[1].calls["Get"] = lambda request: wire.message("KVGetResponse")(found=True, rev=3).SerializeToString()
     call = Background(lambda: c.kv("s").get("k"))
     ns.stream(1, 0)  # the question who leads
     try:
@@ -629,7 +627,7 @@ def test_a_worker_has_a_lane_for_each_partition(nodes: Any, dial: Any) -> None:
         frame = s.recv("settle")
         assert [i.id for i in frame.items] == [id]
         settled(s, frame)
-    streams[1].end(grpc.StatusCode.UNAVAILABLE, "gone")  # one of them breaks, and comes back alone
+    streams[1].end(grpc_server.UNAVAILABLE, "gone")  # one of them breaks, and comes back alone
     assign(streams[2], other := id_in(2, 4))
     end_elsewhere(ns.accept(0, 1), ns.all[1].url)
     again = ns.stream(1, 1)
@@ -756,7 +754,7 @@ def test_a_lane_that_is_refused_while_others_drain(nodes: Any, dial: Any) -> Non
     w.worker.stop()
     for s in streams:
         assert s.recv("drain") is not None
-    streams[1].end(grpc.StatusCode.PERMISSION_DENIED, "no more")
+    streams[1].end(grpc_server.PERMISSION_DENIED, "no more")
     w.go.release()
     w.go.release()
     settled(streams[0], streams[0].recv("settle"))
@@ -769,7 +767,7 @@ def test_the_helper_renews_at_the_leader_of_each_partition(nodes: Any) -> None:
     renewed: queue.Queue[tuple[int, list[str]]] = queue.Queue()
 
     def play(node: int) -> None:
-        def heartbeat(request: bytes, context: Any) -> bytes:
+        def heartbeat(request: bytes) -> bytes:
             m = wire.message("HeartbeatRequest").FromString(request)
             renewed.put((node, [i.id for i in m.items]))
             out: bytes = wire.message("HeartbeatResponse")(results=[{} for _ in m.items]).SerializeToString()

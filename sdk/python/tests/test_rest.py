@@ -11,10 +11,9 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent import futures
 from typing import Any
 
-import grpc
+import grpc_server
 import pytest
 from conftest import VECTORS
 from fake import Fake
@@ -259,19 +258,17 @@ def test_rest_may_have_an_address_of_its_own(millrace_server: DevServer) -> None
 
 
 def test_what_speaks_http_2_but_no_grpc(millrace_server: DevServer) -> None:
-    other = grpc.server(futures.ThreadPoolExecutor(4))  # it answers each call as one that it does not know
-    url = f"127.0.0.1:{other.add_insecure_port('127.0.0.1:0')}"
-    other.start()
+    other = grpc_server.Server()  # it answers each call as one that it does not know
     space = unique("n")
     job = counting(unique("q"), space)
     try:
         o: dict[str, Any] = {"token": millrace_server.token, "tls": False, "rest_url": millrace_server.rest_url}
-        with mr.Client(url, **o) as c, working(c, job):
+        with mr.Client(other.url, **o) as c, working(c, job):
             assert job.add(c, 4).wait(WITHIN) == 8 and over_rest(c)
-        with mr.Client(url, **o) as c:
+        with mr.Client(other.url, **o) as c:
             assert c.kv(space).get("count").value == b"1" and over_rest(c)
     finally:
-        other.stop(0)
+        other.close()
 
 
 def test_grpc_alone(millrace_server: DevServer, proxy: Proxy) -> None:
@@ -335,13 +332,10 @@ def check(e: mr.MillraceError, code: str) -> None:
 def test_an_error_is_the_same_by_stream_and_by_call(row: dict[str, Any]) -> None:
     fake, code = Fake(), row["code"]
 
-    def refuse(request: bytes, context: Any) -> bytes:
+    def refuse(request: bytes) -> bytes:
         st = wire.Status(code=row["grpc"], message="the message")
         st.details.add(type_url="type.googleapis.com/millrace.v1.Error", value=wanted(code).SerializeToString())
-        context.set_trailing_metadata((("grpc-status-details-bin", st.SerializeToString()),))
-        status = next(s for s in grpc.StatusCode if s.value[0] == row["grpc"])
-        context.abort(status, "the message")
-        return b""
+        raise grpc_server.Abort(row["grpc"], "the message", st.SerializeToString())
 
     fake.calls["Get"] = refuse
 

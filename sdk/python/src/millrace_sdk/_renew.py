@@ -46,7 +46,9 @@ class Helper:
         kind, rest = line[:1], line[1:]
         self._beat = now
         if kind == "!":
-            self._server, self._calls = json.loads(rest), {}
+            before, self._server = self._server, json.loads(rest)
+            if any(before.get(k) != self._server.get(k) for k in ("tls", "roots", "rest")):
+                self._calls = {}
         elif kind == "+":
             id, token, ms, partition = rest.split()
             length = int(ms) / 1000
@@ -99,13 +101,11 @@ class Helper:
             self._renewed(leases, call)
 
     def _renewed(self, leases: list[tuple[str, str]], call: Any) -> None:
-        import grpc
-
         from ._core.faults import StatusError
 
         try:
             got = call.result()
-        except (grpc.RpcError, StatusError):
+        except StatusError:
             with self._lock:  # tried again until the lease ends
                 for key in leases:
                     if key in self._leases:
@@ -120,9 +120,7 @@ class Helper:
     def run(self) -> None:
         """Look after the leases."""
         # Imported before the parent needs it, which waits for this line.
-        import grpc  # noqa: F401
-
-        from ._core import rest, wire  # noqa: F401
+        from ._core import rest, transport, wire  # noqa: F401
 
         os.write(1, b"ready\n")
         threading.Thread(target=self.read, daemon=True).start()
@@ -135,19 +133,21 @@ class Helper:
 
 def _over_grpc(server: dict[str, Any], address: str) -> Callable[..., Any]:
     """Return the call of a heartbeat by gRPC."""
-    import grpc
+    import asyncio
 
-    from ._core import wire
+    from ._core import loop, wire
+    from ._core.transport import GrpcTransport
 
-    options = [("grpc.enable_http_proxy", 0), ("grpc.max_reconnect_backoff_ms", 1000)]
-    if server.get("tls"):
-        roots = server["roots"].encode() if server.get("roots") else None
-        channel = grpc.secure_channel(address, grpc.ssl_channel_credentials(roots), options)
-    else:
-        channel = grpc.insecure_channel(address, options)
-    answer = wire.message("HeartbeatResponse").FromString
-    call: Callable[..., Any] = channel.unary_unary("/millrace.v1.TaskService/Heartbeat", None, answer).future
-    return call
+    io = loop.io()
+    roots = server["roots"].encode() if server.get("roots") else None
+    to = GrpcTransport(io.loop, address, roots or bool(server.get("tls")))
+    answer = wire.message("HeartbeatResponse")
+
+    def start(request: bytes, timeout: float, metadata: Sequence[tuple[str, str]]) -> Future[Any]:
+        call = to.unary("TaskService/Heartbeat", request, answer, metadata, timeout)
+        return asyncio.run_coroutine_threadsafe(call, io.loop)
+
+    return start
 
 
 def _over_rest(server: dict[str, Any]) -> Callable[..., Any]:

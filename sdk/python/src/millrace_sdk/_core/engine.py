@@ -138,7 +138,7 @@ class Engine:
 
     def _connect(self, address: str) -> Transport:
         make = self.options.connect
-        return make(self.io, address) if make else GrpcTransport(self.io, address, self.options.tls)
+        return make(self.io, address) if make else GrpcTransport(self.io.loop, address, self.options.tls)
 
     def allows(self, address: str) -> bool:
         """Report whether to go to an address because a server says so: a token goes nowhere in clear text."""
@@ -261,9 +261,9 @@ class Engine:
                 if (repeat or unsent) and await self.ways.turned(address, s, left):
                     unsure = unsure or not unsent
                     continue
-                e = faults.from_status(s)
+                e, untaken = faults.from_status(s), s.untaken
             if deadline is not None and wire.monotonic() >= deadline and e.code == "DEADLINE_EXCEEDED":
-                raise _timed_out(True)
+                raise _timed_out(unsure or not untaken)
             named = ""
             if self.turn(partition, address, e) and hops < _HOPS:
                 hops += 1

@@ -31,11 +31,12 @@ _PERMANENT = {16, 7, 3, 12, 5, 9}
 class StatusError(Exception):
     """The end of a call of gRPC: its status, and the encoded details of it."""
 
-    def __init__(self, status: int, message: str = "", details: bytes = b"") -> None:
+    def __init__(self, status: int, message: str = "", details: bytes = b"", *, untaken: bool = False) -> None:
         super().__init__(status, message)
         self.status = status
         self.message = message
         self.details = details
+        self.untaken = untaken  # no server has done anything for it
 
     @property
     def permanent(self) -> bool:
@@ -72,7 +73,7 @@ def from_status(e: StatusError) -> MillraceError:
         except Exception:  # details that cannot be read are as none
             pass
     code, refused = _STATUS.get(e.status, ("UNAVAILABLE", False))
-    return errors.make(code, e.message, outcome="refused" if refused else "unknown")
+    return errors.make(code, e.message, outcome="refused" if refused or e.untaken else "unknown")
 
 
 def unreached(message: str) -> MillraceError:

@@ -1,30 +1,17 @@
-"""The three kinds of calls that the engine makes, over gRPC. Nothing else of the library knows grpcio."""
+"""The three kinds of calls that the engine makes, and how they are made over gRPC."""
 
 from __future__ import annotations
 
 import asyncio
-import os
-import queue
-import sys
-import threading
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from . import wire
+from google.protobuf.message import DecodeError
+
+from . import grpc, http2, wire
 from .faults import StatusError
-from .loop import IOLoop
-
-if "grpc" not in sys.modules:
-    # The core of gRPC writes to standard error at each fork.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
-import grpc
 
 VERSION = "0.1.0"
-
-_CLOSE_AFTER = 0.5  # seconds
-_ROOM = 4  # frames that wait for the thread which sends them: what comes later is gathered into fewer
 
 
 class Stream(Protocol):
@@ -83,138 +70,181 @@ class Transport(Protocol):
         """End all connections."""
 
 
-def _status(e: Any) -> StatusError:
-    """Read the end of a call."""
-    details = b""
-    try:
-        for key, value in e.trailing_metadata() or ():
-            if key == "grpc-status-details-bin":
-                details = value
-        return StatusError(e.code().value[0], e.details() or "", details)
-    except Exception:
-        return StatusError(14, str(e))
-
-
-class _Outbox:
-    """The frames that wait for gRPC's thread, as the iterator that it reads from."""
-
-    def __init__(self, io: IOLoop, on_room: Callable[[], None]) -> None:
-        self._queue: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._io = io
-        self._on_room = on_room
-        self._full = False
-
-    def __iter__(self) -> _Outbox:
-        return self
-
-    def __next__(self) -> bytes:
-        frame = self._queue.get()
-        if self._full and self._queue.qsize() < _ROOM:
-            self._full = False
-            self._io.post(self._on_room)
-        if frame is None:
-            raise StopIteration
-        return frame
-
-    def room(self) -> bool:
-        if self._queue.qsize() < _ROOM:
-            return True
-        self._full = True
-        # It may have been emptied since it was looked at.
-        return self._queue.qsize() < _ROOM
-
-    def put(self, frame: bytes | None) -> None:
-        self._queue.put(frame)
-
-
-class _GrpcStream:
-    def __init__(self, outbox: _Outbox, call: Any) -> None:
-        self._outbox = outbox
-        self._call = call
-        self.room = outbox.room
-        self.send = outbox.put
-
-    def close_send(self) -> None:
-        self._outbox.put(None)
-
-    def cancel(self) -> None:
-        self._call.cancel()
-        self._outbox.put(None)
-
-
-class _Reader:
-    """Reads a stream in a thread of its own, and hands frames over: one wake-up for all that have come."""
+class _Call(http2.Stream):
+    """One call of any kind, from its headers to its status."""
 
     def __init__(
         self,
-        io: IOLoop,
-        call: Any,
-        on_frames: Callable[[list[Any]], None],
+        loop: asyncio.AbstractEventLoop,
+        address: str,
+        answer: Any,
+        on_messages: Callable[[list[Any]], None],
         on_end: Callable[[StatusError | None], None],
+        on_room: Callable[[], None] | None = None,
     ) -> None:
-        self._io = io
-        self._call = call
-        self._frames: deque[Any] = deque()
-        self._scheduled = False
-        self._on_frames = on_frames
+        super().__init__()
+        self._loop = loop
+        self._address = address
+        self._read = answer.FromString
+        self._on_messages = on_messages
         self._on_end = on_end
+        if on_room is not None:
+            self.writable = on_room  # type: ignore[method-assign]
+        self._messages = grpc.Messages()
+        self._come: list[Any] = []
+        self._headed = False  # the headers of the answer came
+        self._status: grpc.Fields | None = None
+        self._done = False
+        self._timer: asyncio.TimerHandle | None = None
 
-    def run(self) -> None:
-        end: StatusError | None = None
-        try:
-            for frame in self._call:
-                self._frames.append(frame)
-                if not self._scheduled:
-                    self._scheduled = True
-                    self._io.post(self._deliver)
-        except grpc.RpcError as e:
-            end = _status(e)
-        except Exception as e:
-            end = StatusError(14, f"the stream broke: {e}")
-        try:
-            self._io.post(self._on_end, end)
-        except RuntimeError:
-            pass  # the process ends
+    def end_within(self, seconds: float) -> None:
+        """End the call when it has taken so long."""
+        self._timer = self._loop.call_later(max(seconds, 0.0), self._late)
 
-    def _deliver(self) -> None:
-        self._scheduled = False
-        frames = [self._frames.popleft() for _ in range(len(self._frames))]
-        if frames:
-            self._on_frames(frames)
+    def _late(self) -> None:
+        c = self.connection
+        self.fail(StatusError(grpc.DEADLINE_EXCEEDED, "the timeout is over", untaken=c is None or not c.reached))
+
+    def fail(self, e: StatusError) -> None:
+        """End the call on this side."""
+        if not self._done:
+            self.reset(http2.CANCEL)
+            self._finish(e)
+
+    def _finish(self, e: StatusError | None) -> None:
+        if self._done:
+            return
+        self._done = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_end(e)
+
+    # What the connection says.
+
+    def got_headers(self, fields: grpc.Fields, last: bool) -> None:
+        if not self._headed:
+            if grpc.interim(fields) and not last:
+                return
+            self._headed = True
+            wrong = grpc.not_grpc(fields)
+            if wrong is not None:
+                self.fail(wrong)
+            elif last:
+                self._status = fields
+        elif last:
+            self._status = fields
+        else:
+            self.fail(StatusError(grpc.INTERNAL, "the answer has headers twice"))
+
+    def got_data(self, chunk: bytes) -> None:
+        if self._done:
+            return
+        try:
+            if not self._headed:
+                raise StatusError(grpc.INTERNAL, "the answer has no headers")
+            for message in self._messages.push(chunk):
+                self._come.append(self._read(message))
+        except StatusError as e:
+            self.got_all()
+            self.fail(e)
+        except DecodeError:
+            self.got_all()
+            self.fail(StatusError(grpc.INTERNAL, "the answer cannot be read"))
+
+    def got_all(self) -> None:
+        if self._come and not self._done:
+            come, self._come = self._come, []
+            self._on_messages(come)
+
+    def got_end(self) -> None:
+        if self._status is None:
+            self._finish(StatusError(grpc.UNAVAILABLE, "the answer ended without a status"))
+            return
+        e = grpc.status_of(self._status)
+        if e is None and self._messages.within:
+            e = StatusError(grpc.INTERNAL, "the answer ends within a message")
+        self._finish(e)
+
+    def broke(self, code: int, why: str, untaken: bool) -> None:
+        c = self.connection
+        if c is not None and not c.reached:
+            why = f"{self._address} is not reached: {why}"
+        self._finish(StatusError(grpc.UNAVAILABLE, why, untaken=untaken))
+
+
+class _GrpcStream:
+    """A stream of frames, on a connection of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connection: http2.Connection, call: _Call) -> None:
+        self._loop = loop
+        self._call = call
+        self.room = call.room
+
+    def send(self, frame: bytes) -> None:
+        if len(frame) > grpc.MESSAGE_BYTES:
+            self._call.fail(_too_long(frame))
+        else:
+            self._call.write(grpc.framed(frame))
+
+    def close_send(self) -> None:
+        self._call.write(b"", last=True)
+
+    def cancel(self) -> None:
+        # Its owner says first why it ends the stream: the end comes afterwards.
+        self._loop.call_soon(self._call.fail, StatusError(grpc.CANCELLED, "the stream was cancelled"))
+
+
+def _too_long(message: bytes) -> StatusError:
+    text = f"a message of {len(message)} bytes is longer than {grpc.MESSAGE_BYTES}"
+    return StatusError(grpc.RESOURCE_EXHAUSTED, text, untaken=True)
 
 
 class GrpcTransport:
-    """Connections to one address by grpcio."""
+    """Connections to one address over HTTP/2."""
 
-    def __init__(self, io: IOLoop, address: str, tls: bytes | bool | None) -> None:
-        self._io = io
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: str, tls: bytes | bool | None) -> None:
+        self._loop = loop
         self._address = address
         self._tls = tls
-        self._shared: Any = None  # the channel of calls; each stream has one of its own
-        self._calls: dict[tuple[str, Any], Any] = {}
+        self._shared: list[http2.Connection] = []  # of calls; each stream has one of its own
+        self._heads: dict[Any, bytes] = {}
 
-    def _channel(self) -> Any:
-        options = [
-            ("grpc.primary_user_agent", f"millrace-python/{VERSION}"),
-            ("grpc.keepalive_time_ms", 10_000),
-            ("grpc.keepalive_timeout_ms", 20_000),
-            ("grpc.keepalive_permit_without_calls", 1),
-            ("grpc.http2.max_pings_without_data", 0),
-            ("grpc.initial_reconnect_backoff_ms", 100),
-            ("grpc.min_reconnect_backoff_ms", 3_000),  # how long a connection may take
-            ("grpc.max_reconnect_backoff_ms", 1_000),
-            ("grpc.max_receive_message_length", 64 << 20),
-            ("grpc.max_send_message_length", 64 << 20),
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.enable_retries", 0),
-            ("grpc.service_config_disable_resolution", 1),
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.lb_policy_name", "pick_first"),
-        ]
-        if self._tls:
-            roots = self._tls if isinstance(self._tls, bytes) else None
-            return grpc.secure_channel(self._address, grpc.ssl_channel_credentials(roots), options)
-        return grpc.insecure_channel(self._address, options)
+    def _connect(self) -> http2.Connection:
+        return http2.Connection(self._loop, self._address, self._tls)
+
+    def _free(self) -> http2.Connection:
+        """Return a connection for one call more: another one is made while all have as many as the server allows."""
+        self._shared = [c for c in self._shared if c.usable]
+        for c in self._shared:
+            if not c.busy:
+                return c
+        made = self._connect()
+        self._shared.append(made)
+        return made
+
+    def _head(self, method: str, metadata: Sequence[tuple[str, str]], timeout: float | None) -> bytes:
+        """Pack the headers of a call. It raises StatusError."""
+        key = (method, *metadata)
+        head = self._heads.get(key)
+        if head is None:
+            for name, value in metadata:
+                if not all(" " <= c <= "~" for c in value):
+                    raise StatusError(grpc.INVALID_ARGUMENT, f"{name}: must be printable ASCII")
+            if len(self._heads) > 100:
+                self._heads.clear()  # tokens change
+            head = self._heads[key] = http2.pack(
+                [
+                    (":method", "POST"),
+                    (":scheme", "https" if self._tls else "http"),
+                    (":path", "/millrace.v1." + method),
+                    (":authority", self._address),
+                    ("te", "trailers"),
+                    ("content-type", "application/grpc"),
+                    ("user-agent", f"millrace-python/{VERSION}"),
+                    *metadata,
+                ]
+            )
+        return head if timeout is None else head + http2.pack([("grpc-timeout", grpc.timeout_text(timeout))])
 
     def open(
         self,
@@ -224,34 +254,48 @@ class GrpcTransport:
         on_room: Callable[[], None],
         on_end: Callable[[StatusError | None], None],
     ) -> Stream:
-        channel = self._channel()
-        outbox = _Outbox(self._io, on_room)
-        call = channel.stream_stream(
-            "/millrace.v1." + method,
-            request_serializer=None,
-            response_deserializer=wire.ServerFrame.FromString,
-        )(outbox, metadata=list(metadata))
+        connection = self._connect()
 
         def ended(e: StatusError | None) -> None:
-            outbox.put(None)  # frees gRPC's thread
-            # Closed under the thread that waits for its events, a channel of older versions of grpcio ends the process.
-            self._io.loop.call_later(_CLOSE_AFTER, channel.close)
+            connection.close()
             on_end(e)
 
-        reader = _Reader(self._io, call, on_frames, ended)
-        threading.Thread(target=reader.run, name="millrace-read", daemon=True).start()
-        return _GrpcStream(outbox, call)
+        call = _Call(self._loop, self._address, wire.ServerFrame, on_frames, ended, on_room)
+        try:
+            connection.start(call, self._head(method, metadata, None))
+        except StatusError as e:
+            self._loop.call_soon(call.fail, e)
+        return _GrpcStream(self._loop, connection, call)
 
-    def _method(self, kind: str, method: str, answer: Any) -> Any:
-        key = (method, kind)
-        found = self._calls.get(key)
-        if found is None:
-            if self._shared is None:
-                self._shared = self._channel()
-            make = getattr(self._shared, kind)
-            found = make("/millrace.v1." + method, request_serializer=None, response_deserializer=answer.FromString)
-            self._calls[key] = found
-        return found
+    async def _carry(
+        self,
+        method: str,
+        request: bytes,
+        answer: Any,
+        metadata: Sequence[tuple[str, str]],
+        timeout: float | None,
+    ) -> list[Any]:
+        """Make a call of one request, and return its answers."""
+        if len(request) > grpc.MESSAGE_BYTES:
+            raise _too_long(request)
+        head = self._head(method, metadata, timeout)
+        done: asyncio.Future[None] = self._loop.create_future()
+        answers: list[Any] = []
+
+        def end(e: StatusError | None) -> None:
+            if not done.done():
+                done.set_result(None) if e is None else done.set_exception(e)
+
+        call = _Call(self._loop, self._address, answer, answers.extend, end)
+        self._free().start(call, head, grpc.framed(request), last=True)
+        if timeout is not None:
+            call.end_within(timeout)
+        try:
+            await done
+        except asyncio.CancelledError:
+            call.fail(StatusError(grpc.CANCELLED, "the call was cancelled"))
+            raise
+        return answers
 
     async def unary(
         self,
@@ -261,28 +305,10 @@ class GrpcTransport:
         metadata: Sequence[tuple[str, str]],
         timeout: float | None,
     ) -> Any:
-        loop = self._io.loop
-        done: asyncio.Future[Any] = loop.create_future()
-        call = self._method("unary_unary", method, answer).future(request, timeout=timeout, metadata=list(metadata))
-
-        def finish(c: Any) -> None:
-            if done.done():
-                return
-            try:
-                done.set_result(c.result())
-            except grpc.RpcError as e:
-                done.set_exception(_status(e))
-            except grpc.FutureCancelledError:
-                done.set_exception(StatusError(1, "the call was cancelled"))
-            except Exception as e:
-                done.set_exception(StatusError(13, str(e)))
-
-        call.add_done_callback(lambda c: self._io.post(finish, c))
-        try:
-            return await done
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
+        answers = await self._carry(method, request, answer, metadata, timeout)
+        if len(answers) != 1:
+            raise StatusError(grpc.INTERNAL, f"the call has {len(answers)} answers in the place of one")
+        return answers[0]
 
     async def server_stream(
         self,
@@ -292,24 +318,9 @@ class GrpcTransport:
         metadata: Sequence[tuple[str, str]],
         timeout: float | None,
     ) -> list[Any]:
-        done: asyncio.Future[list[Any]] = self._io.loop.create_future()
-        call = self._method("unary_stream", method, answer)(request, timeout=timeout, metadata=list(metadata))
-        answers: list[Any] = []
-
-        def end(e: StatusError | None) -> None:
-            if not done.done():
-                done.set_result(answers) if e is None else done.set_exception(e)
-
-        reader = _Reader(self._io, call, answers.extend, end)
-        threading.Thread(target=reader.run, name="millrace-read", daemon=True).start()
-        try:
-            return await done
-        except asyncio.CancelledError:
-            call.cancel()
-            raise
+        return await self._carry(method, request, answer, metadata, timeout)
 
     def close(self) -> None:
-        if self._shared is not None:
-            self._shared.close()
-            self._shared = None
-            self._calls.clear()
+        for c in self._shared:
+            c.close()
+        self._shared.clear()

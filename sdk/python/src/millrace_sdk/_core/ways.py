@@ -21,7 +21,6 @@ _ASK_AGAIN = 0.5  # seconds between two looks for REST
 _LOOK_LEAST, _LOOK_MOST = 1.0, 60.0  # seconds between two looks for gRPC, which grow from one to the other
 _LOOK_WITHIN = 15.0  # seconds that a stream may take to be let in when gRPC is tried again
 _NAME = "REST at "  # how the address of REST begins: that of gRPC is host:port
-_UNREACHED = "failed to connect to all addresses"  # what grpcio says of a call for which there was no connection
 _GRPC_PORT, _REST_PORT = "7081", "7080"  # that a server listens on by default
 
 
@@ -138,7 +137,7 @@ class Ways:
     @staticmethod
     def unsent(s: StatusError) -> bool:
         """Report whether a call over gRPC surely did not reach a server."""
-        return not s.details and (s.permanent or (s.status == 14 and s.message.startswith(_UNREACHED)))
+        return not s.details and (s.permanent or s.untaken)
 
     async def _look(self) -> None:
         """Look for gRPC at all addresses in turn, and go back to it."""
