@@ -94,3 +94,33 @@ func TestPlacesOfTheFirstFormatAreServedWithTheOthers(t *testing.T) {
 		t.Errorf("served in the order %s, want %s", got, want)
 	}
 }
+
+// TestARefusedEntryLetsQueuesGoAsAnyOther has a queue be left empty under the first format, in which no queue goes. The first entry of a
+// later format is a commit that is refused: its end lets the queue go, and nothing else is changed.
+func TestARefusedEntryLetsQueuesGoAsAnyOther(t *testing.T) {
+	for _, refused := range [][]core.Op{
+		{&core.TaskCreate{}},
+		{&core.TaskCreate{ID: idOf("b"), Queue: "r"}, &core.TaskCreate{}},
+	} {
+		w := newWorld(t, Options{})
+		w.c.Format = core.FormatFirst
+		w.do(&core.TaskCreate{ID: idOf("a"), Queue: "q"})
+		given := w.do(claimOp(1, "q")).res.Assigned
+		w.do(&core.TaskComplete{Task: given[0].Task, Token: given[0].Token})
+		w.advance(400 * 24 * 3_600_000)
+		l := w.m.lineOf("q")
+		if l == nil || !l.isVacant() {
+			t.Fatalf("under the first format the queue that was left empty is %+v", l)
+		}
+		w.c.Format = core.FormatQueues
+		if _, _, fact := w.commit(refused...); fact == nil {
+			t.Fatal("a create without an id is not refused")
+		}
+		if w.m.lineOf("q") != nil || w.m.lineOf("r") != nil {
+			t.Error("a queue without anything is there after an entry that lets such queues go")
+		}
+		if got, want := w.m.meta.gone, (gone{created: 1, completed: 1}); got != want {
+			t.Errorf("queues that are gone count %+v, want %+v", got, want)
+		}
+	}
+}
