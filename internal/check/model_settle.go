@@ -29,7 +29,8 @@ func (m *Model) settle(p *part, op core.Op, a answer) error {
 		return unknownTask(id, a)
 	}
 	if t.might(func(s *standing) bool { return s.live(token) }) && a.fact == nil {
-		set(m, t.past, token, settledAs{outcome: outcome, attempt: t.may[0].deliveries})
+		taken := t.might(func(s *standing) bool { return s.live(token) && m.takesBack(t, s, op) })
+		set(m, t.past, token, settledAs{outcome: outcome, attempt: t.may[0].deliveries, taken: taken})
 	}
 	return m.move(p, t, a, func(s standing) []step {
 		lost := step{fact: core.LeaseLost{Task: id, Given: token}}
@@ -42,6 +43,10 @@ func (m *Model) settle(p *part, op core.Op, a answer) error {
 			}
 			if _, ok := op.(*core.TaskComplete); ok {
 				s.cancel = core.CancelAsked{}
+			}
+			if m.takesBack(t, &s, op) {
+				s.deliveries--
+				return []step{{next: s.ready()}}
 			}
 			return m.cancelled(p, t, s, m.endAttempt(p, t, s, op))
 		}
@@ -57,6 +62,12 @@ func (m *Model) settle(p *part, op core.Op, a answer) error {
 	})
 }
 
+// takesBack: a grant that did not reach its worker is no attempt, whose number is given again. A worker that reported was reached.
+func (m *Model) takesBack(t *task, s *standing, op core.Op) bool {
+	r, ok := op.(*core.TaskRelease)
+	return ok && r.Undelivered && m.rules >= core.FormatOperate && s.cancel.At == 0 && t.told.attempt != s.deliveries
+}
+
 // replays tells whether a settle under a token that is not live may be answered as a replay, and whether as lost.
 func (t *task) replays(s standing, token core.Token, outcome core.Outcome) (replay, lose bool) {
 	if token == s.token && s.last != core.OutcomeNone && !s.live(token) {
@@ -65,6 +76,9 @@ func (t *task) replays(s standing, token core.Token, outcome core.Outcome) (repl
 	was, ok := t.past[token]
 	if !ok || was.outcome != outcome {
 		return false, true
+	}
+	if was.taken {
+		return token == s.token, token != s.token
 	}
 	return true, was.unsure || token != s.token && (s.gone || s.deliveries >= was.attempt+keepAttempts)
 }

@@ -27,6 +27,7 @@ type settledAs struct {
 	outcome core.Outcome
 	attempt uint32
 	unsure  bool // the attempt may have ended in another way, of which nothing is told
+	taken   bool // it counts as no attempt, and is known while its token is the last
 }
 
 // keepAttempts is how many attempts a task that is kept remembers; a removed one remembers its last token alone.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -111,5 +112,77 @@ func TestAttemptsOfAnOlderFormatAreOfUnknownOutcome(t *testing.T) {
 	want := []core.OutcomeCount{{Outcome: core.OutcomeNone, Count: 2}, {Outcome: core.OutcomeSnoozed, Count: 1}}
 	if got := w.attemptsOf(id); !slices.Equal(got.Older, want) || got.Attempts[0].ReadyAt != 0 || got.Attempts[keptAttempts-1].ReadyAt == 0 {
 		t.Errorf("older %v, want %v", got.Older, want)
+	}
+}
+
+// TestAnUndeliveredGrantIsNoAttempt gives tasks back that their workers never got: what is known of them is as before, and the next
+// attempt has the number that this one had. One whose holder reported was delivered, and counts.
+func TestAnUndeliveredGrantIsNoAttempt(t *testing.T) {
+	w := newWorld(t, Options{})
+	id := idOf("a")
+	w.do(&core.QueueSet{Queue: "q", Config: core.QueueConfig{MaxDeliveries: 2}})
+	w.do(&core.TaskCreate{ID: id, Queue: "q"})
+	claim := func(attempt uint32) core.Token {
+		w.c.Stamp = w.c.Stamp.Add(100)
+		given := w.do(&core.Grant{N: 1, Worker: "a worker with a name that is too long to stand in the record", Queues: []core.GrantQueue{{Name: "q"}}}).res.Assigned
+		if len(given) != 1 || given[0].Attempt != attempt {
+			t.Fatalf("given %+v, want attempt %d", given, attempt)
+		}
+		return given[0].Token
+	}
+	back := func(token core.Token) outcome {
+		return w.do(&core.TaskRelease{Task: id, Token: token, Undelivered: true})
+	}
+	show := func() core.Task {
+		task, ok, err := Task(w.tx, testPartition, id)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		return task
+	}
+	for range 3 { // more than there may be deliveries
+		before := show()
+		first := claim(1)
+		if o := back(first); o.fact != nil || o.res.State != core.Ready || len(o.lost) != 1 {
+			t.Fatalf("given back: %+v", o)
+		}
+		if o := back(first); o.fact != nil || !o.res.Replayed {
+			t.Fatalf("given back again: %+v", o)
+		}
+		if after := show(); !reflect.DeepEqual(after, before) {
+			t.Fatalf("the task is %+v, was %+v", after, before)
+		}
+	}
+	failed := claim(1)
+	w.do(&core.TaskFail{Task: id, Token: failed, HasRetry: true, Error: core.TaskError{Code: "E"}})
+	before, attempts := show(), w.attemptsOf(id)
+	if o := back(claim(2)); o.fact != nil {
+		t.Fatal(o.fact)
+	}
+	if after := show(); !reflect.DeepEqual(after, before) {
+		t.Fatalf("the task is %+v, was %+v", after, before)
+	}
+	if after := w.attemptsOf(id); !reflect.DeepEqual(after, attempts) {
+		t.Fatalf("the attempts are %+v, were %+v", after, attempts)
+	}
+	told := claim(2)
+	w.do(&core.TaskReport{Task: id, Token: told, Number: 1, HasProgress: true, Percent: 7})
+	if o := back(told); o.fact != nil || o.res.State != core.Dead {
+		t.Fatalf("the second delivery of two, given back: %+v", o)
+	}
+}
+
+// TestAnUndeliveredGrantCountsInOlderEntries has the entries applied that programs of an older format wrote.
+func TestAnUndeliveredGrantCountsInOlderEntries(t *testing.T) {
+	w := newWorld(t, Options{})
+	w.c.Format = core.FormatQueues
+	id := idOf("a")
+	w.do(&core.TaskCreate{ID: id, Queue: "q"})
+	for want := range uint32(3) {
+		given := w.do(claimOp(1, "q")).res.Assigned
+		if len(given) != 1 || given[0].Attempt != want+1 {
+			t.Fatalf("given %+v, want attempt %d", given, want+1)
+		}
+		w.do(&core.TaskRelease{Task: id, Token: given[0].Token, Undelivered: true})
 	}
 }

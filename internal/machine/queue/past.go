@@ -92,8 +92,7 @@ func (m *Machine) erase(tx core.Txn, id core.TaskID, s core.State, e ended) erro
 		tx.Delete(m.mem.own(m.key))
 	}
 	if e.longHolder {
-		m.key = keys.AppendTaskHolder(m.key[:0], m.p, id)
-		tx.Delete(m.mem.own(m.key))
+		m.dropHolder(tx, id)
 	}
 	last := e.attempt // the delivery that completes a task, or still runs, has no record of its own
 	if s == core.Completed || s == core.Running {

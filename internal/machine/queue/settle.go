@@ -92,16 +92,71 @@ func (m *Machine) applySnooze(tx core.Txn, c *core.ApplyContext, op *core.TaskSn
 }
 
 // applyRelease gives a task back to its old place. Undelivered says that the worker never got it,
-// so its session is told.
+// so its session is told, and it counts as no attempt.
 func (m *Machine) applyRelease(tx core.Txn, c *core.ApplyContext, op *core.TaskRelease) (core.OpResult, core.Fact, error) {
 	r := m.holding(op.Task, op.Token)
 	if r == nil {
 		return m.settledBefore(tx, op.Task, op.Token, core.OutcomeReleased)
 	}
-	if op.Undelivered {
-		m.lose(r, "released")
+	if !op.Undelivered {
+		return m.settle(tx, c, r, next{outcome: core.OutcomeReleased, back: true})
 	}
-	return m.settle(tx, c, r, next{outcome: core.OutcomeReleased, back: true})
+	m.lose(r, "released")
+	counts, err := m.isDelivered(tx, c, r)
+	switch {
+	case err != nil:
+		return core.OpResult{}, nil, err
+	case counts:
+		return m.settle(tx, c, r, next{outcome: core.OutcomeReleased, back: true})
+	}
+	return core.OpResult{Task: r.id, State: core.Ready}, nil, m.takeBack(tx, r)
+}
+
+// isDelivered reports whether an attempt that is given back as undelivered counts all the same: its holder told of its work, so it was
+// delivered, or the end of the attempt cancels the task. In entries before format 3 every one counts.
+func (m *Machine) isDelivered(v core.View, c *core.ApplyContext, r *run) (bool, error) {
+	if c.Format < core.FormatOperate || r.rec.cancelUntil != 0 {
+		return true, nil
+	}
+	if !r.rec.reported {
+		return false, nil
+	}
+	t, err := readTold(v, m.p, r.id)
+	return t.attempt == r.rec.attempt, err
+}
+
+// takeBack puts a task that was given out and never delivered back to its old place, with the attempts that it had before. Its token
+// stays the last one, so that the release is known when it is repeated.
+func (m *Machine) takeBack(tx core.Txn, r *run) error {
+	m.stop(tx, r)
+	m.touch(r.queue)
+	if r.rec.longHolder {
+		m.dropHolder(tx, r.id)
+	}
+	rec := r.rec
+	rec.attempt--
+	rec.outcome, rec.reason, rec.longHolder = core.OutcomeReleased, reasonNone, false
+	if rec.attempt > 0 { // the start is that of the attempt before
+		m.key = keys.AppendTaskAttempt(m.key[:0], m.p, r.id, rec.attempt)
+		value, err := must(tx, m.key, "attempt %d of task %s", rec.attempt, r.id)
+		if err != nil {
+			return err
+		}
+		a, err := decodeAttempt(value)
+		if err != nil {
+			return err
+		}
+		rec.startedAt = a.Start
+	}
+	m.enter(tx, r.queue, r.id, &rec, core.Running)
+	m.saveRecord(tx, r.id, &rec)
+	return nil
+}
+
+// dropHolder deletes the record of a long name of a worker.
+func (m *Machine) dropHolder(tx core.Txn, id core.TaskID) {
+	m.key = keys.AppendTaskHolder(m.key[:0], m.p, id)
+	tx.Delete(m.mem.own(m.key))
 }
 
 // settle ends the attempt, and answers with the new state.
@@ -192,8 +247,7 @@ func (m *Machine) saveAttempt(tx core.Txn, c *core.ApplyContext, r *run, n *next
 	m.value = appendAttempt(m.value[:0], &a)
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
 	if r.rec.longHolder {
-		m.key = keys.AppendTaskHolder(m.key[:0], m.p, r.id)
-		tx.Delete(m.mem.own(m.key))
+		m.dropHolder(tx, r.id)
 	}
 	if r.rec.attempt > keptAttempts {
 		return m.forgetAttempt(tx, c, r.id, r.rec.attempt-keptAttempts)
