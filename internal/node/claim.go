@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"time"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -12,6 +13,8 @@ type claim struct {
 	answer chan claimed
 	// It does not wait: an empty grant is an answer.
 	once bool
+	// Its wait is over: what the grant that is in the log gives is the answer. Guarded by the dispatcher's mutex.
+	last bool
 	// Its worker is quiet: it is given nothing.
 	quiet bool
 	// Answered or abandoned: what is granted to it from here on goes back. Guarded by the dispatcher's mutex.
@@ -68,25 +71,50 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	if c.once && (c.quiet || !d.mayGive(u)) {
 		return nil, s.at(p), nil
 	}
-	timer := n.o.Clock.NewTimer(max(spec.Wait.Duration(), n.o.ReadWait))
-	if !c.once {
-		timer.Reset(spec.Wait.Duration())
+	wait := spec.Wait.Duration()
+	if c.once {
+		wait = n.o.ReadWait
 	}
-	defer timer.Stop()
-	var r claimed
-	select {
-	case r = <-c.answer:
-	case <-timer.C():
-		r = d.abandon(u, claimed{at: s.at(p)})
-	case <-ctx.Done():
-		r = d.abandon(u, claimed{err: core.DeadlineExceeded{}})
-	case <-n.stopping:
-		r = d.abandon(u, claimed{err: core.Unavailable{Reason: "stopping"}})
+	r, over := d.await(ctx, p, u, wait)
+	if !over { // its time is over, and what is granted already is not to be in vain
+		r, _ = d.await(ctx, p, u, n.o.ReadWait)
 	}
 	if r.err != nil {
 		return nil, r.at, r.err
 	}
 	return r.tasks, r.at, nil
+}
+
+// await waits for the answer of a claim. It reports false where the time is over and a grant for the claim is in the log: then the
+// claim gets no further grant, and is answered with what that one gives.
+func (d *dispatcher) await(ctx context.Context, p core.Partition, u *sub, wait time.Duration) (r claimed, over bool) {
+	timer := d.s.n.o.Clock.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case r = <-u.claim.answer:
+	case <-timer.C():
+		if d.awaitsLast(u) {
+			return claimed{}, false
+		}
+		r = d.abandon(u, claimed{at: d.s.at(p)})
+	case <-ctx.Done():
+		r = d.abandon(u, claimed{err: core.DeadlineExceeded{}})
+	case <-d.s.n.stopping:
+		r = d.abandon(u, claimed{err: core.Unavailable{Reason: "stopping"}})
+	}
+	return r, true
+}
+
+// awaitsLast ends the wait of a claim for which a grant is in the log, once, and reports whether it did.
+func (d *dispatcher) awaitsLast(u *sub) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	c := u.claim
+	if c.last || c.over || u.inLog == 0 {
+		return false
+	}
+	c.last, u.gone = true, true
+	return true
 }
 
 // admit counts a claim in, within its limit.
@@ -132,7 +160,7 @@ func (d *dispatcher) mayGive(u *sub) bool {
 func (d *dispatcher) abandon(u *sub, r claimed) claimed {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	u.claim.over = true
+	u.claim.over, u.gone = true, true
 	select {
 	case r = <-u.claim.answer:
 	default:
@@ -146,7 +174,7 @@ func (d *dispatcher) claimed(g *grant, tasks []core.Assigned, at core.At) []send
 	switch {
 	case c.over && len(tasks) > 0:
 		return []send{{release: tasks, partition: g.partition}}
-	case len(tasks) > 0 || c.once:
+	case len(tasks) > 0 || c.once || c.last:
 		c.over = true
 		g.sub.gone = true // no further grant, before the caller has come to leave
 		c.end(claimed{tasks: tasks, at: at})

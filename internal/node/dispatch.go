@@ -137,9 +137,10 @@ func (u *sub) current() *sub {
 // once reports whether u is a claim that takes what there is and does not wait.
 func (u *sub) once() bool { return u.claim != nil && u.claim.once }
 
-// free is how many more tasks it takes; it may be negative after a window was made smaller.
+// free is how many more tasks it takes; it may be negative after a window was made smaller. A claim is answered with what one grant
+// gives, so it takes no other while one is in the log.
 func (u *sub) free() int {
-	if u.gone || u.session != nil && (u.session.closed || u.session.drained || u.session.quiet) || u.claim != nil && u.claim.quiet {
+	if u.gone || u.session != nil && (u.session.closed || u.session.drained || u.session.quiet) || u.claim != nil && (u.claim.quiet || u.inLog > 0) {
 		return 0
 	}
 	return u.window - u.used
@@ -573,10 +574,10 @@ func (d *dispatcher) granted(m *commit.Machine, g *grant, tasks []core.Assigned,
 	u := g.sub.current()
 	u.inLog--
 	u.used -= int(g.op.N) - len(tasks)
+	defer d.heat(u)
 	if u.claim != nil {
 		return d.claimed(g, tasks, at)
 	}
-	defer d.heat(u)
 	if len(tasks) == 0 {
 		return nil
 	}
@@ -630,6 +631,11 @@ func (d *dispatcher) drop(f *inflight) {
 		u := g.sub.current()
 		u.inLog--
 		u.used -= int(g.op.N)
+		if c := u.claim; c != nil && c.last && !c.over {
+			c.over = true
+			c.end(claimed{at: d.s.at(g.partition)})
+		}
+		d.heat(u)
 	}
 	d.graces.again(f.lost, d.s.n.o.Clock.Boot())
 	for _, p := range f.proposals {
