@@ -28,6 +28,7 @@ var methods = map[string]edge.Rule{
 	"/millrace.v1.TaskService/Why":          edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Wait":         edge.Needs(auth.TaskRead),
 	"/millrace.v1.TaskService/Claim":        edge.Needs(auth.TaskWork),
+	"/millrace.v1.TaskService/EndClaim":     edge.Needs(auth.TaskWork),
 	"/millrace.v1.TaskService/Heartbeat":    edge.Needs(auth.TaskWork),
 	"/millrace.v1.TaskService/Report":       edge.Needs(auth.TaskWork),
 	"/millrace.v1.TaskService/Logs":         edge.Needs(auth.TaskRead),

@@ -32,6 +32,10 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	if fact != nil {
 		return nil, fact
 	}
+	name, fact := randomID("claim", in.GetClaim())
+	if fact != nil {
+		return nil, fact
+	}
 	c, err := ts.s.beginClaim(ctx, &spec)
 	if err != nil {
 		// The namespace did not come in time: no task was ready either.
@@ -42,6 +46,11 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	}
 	if fact := ReachesQueues(&c.who, spec.Queues); fact != nil {
 		return nil, fact
+	}
+	if name != (core.RequestID{}) {
+		named, done := ts.s.claims.add(c.claimKey(name))
+		defer done()
+		spec.Over = named.over
 	}
 	// Attempts name a worker in any case: the token's name, where the client has none.
 	if spec.Worker == "" {
@@ -92,7 +101,7 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 		}
 		// Nothing was ready in time: an empty answer, and the time of it.
 		left := ends - c.s.o.Clock.Boot()
-		if left <= 0 {
+		if left <= 0 || isClosed(spec.Over) {
 			return nil, core.At{Stamp: c.s.node.places.Now(c.t.part)}, nil
 		}
 		// A short wait at one partition, since tasks may become ready in any.
@@ -100,6 +109,16 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 		if err != nil || len(tasks) > 0 {
 			return tasks, at, err
 		}
+	}
+}
+
+// isClosed reports whether a channel that is only ever closed was closed; nil never is.
+func isClosed(ch <-chan struct{}) bool {
+	select {
+	case <-ch:
+		return true
+	default:
+		return false
 	}
 }
 

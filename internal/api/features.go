@@ -8,8 +8,9 @@ var features = []string{
 	"available", // a subscription without slots is told of tasks
 	"bulk",      // jobs about many tasks
 	"cancel",
-	"errors", // groups of errors
-	"events", // GET /v1/events
+	"end_claim", // EndClaim, and the field claim that names one
+	"errors",    // groups of errors
+	"events",    // GET /v1/events
 	"expires_at",
 	"labels",
 	"pause",

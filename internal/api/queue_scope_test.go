@@ -43,6 +43,7 @@ var queueScopes = map[string]string{
 	"/millrace.v1.TaskService/Wait":             unknown,
 	"/millrace.v1.TaskService/Watch":            unknown,
 	"/millrace.v1.TaskService/Claim":            denied,
+	"/millrace.v1.TaskService/EndClaim":         tellsNone,
 	"/millrace.v1.TaskService/Heartbeat":        tellsNone,
 	"/millrace.v1.TaskService/Settle":           tellsNone,
 	"/millrace.v1.TaskService/RunNow":           unknown,
@@ -87,6 +88,8 @@ func queueScopeNothing(out proto.Message) bool {
 		return out.GetResults()[0].GetLost()
 	case *pb.SettleResponse:
 		return out.GetResults()[0].GetError().GetCode() == "NOT_FOUND"
+	case *pb.EndClaimResponse:
+		return !out.GetFound()
 	case *pb.ListQueuesResponse:
 		return len(out.GetQueues()) == 0 && out.GetCursor() == ""
 	case *pb.Overview:

@@ -95,13 +95,16 @@ func (rs *RefService) CreateRepo(ctx context.Context, in *pb.CreateRepoRequest) 
 }
 
 // requestID reads the id by which a repetition of a call is known. The zero id says that there is none.
+func requestID(id []byte) (core.RequestID, core.Fact) { return randomID("request_id", id) }
+
+// randomID reads an id of a caller's own from a field. The zero id says that there is none.
 // It is 16 bytes; zero bytes only would be taken for none, so they are refused.
-func requestID(id []byte) (core.RequestID, core.Fact) {
+func randomID(field string, id []byte) (core.RequestID, core.Fact) {
 	switch {
 	case len(id) == 0:
 		return core.RequestID{}, nil
 	case len(id) != RequestIDBytes || bytes.Equal(id, make([]byte, RequestIDBytes)):
-		return core.RequestID{}, edge.Invalid("request_id", "must be 16 random bytes")
+		return core.RequestID{}, edge.Invalid(field, "must be 16 random bytes")
 	}
 	return core.RequestID(id), nil
 }

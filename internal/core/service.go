@@ -106,6 +106,7 @@ type ClaimSpec struct {
 	Lease  Millis       // 0 = each task's own
 	Wait   Millis       // how long to wait for a task; 0 = not at all
 	Worker string
+	Over   <-chan struct{} // closed: the wait is over, whatever is left of it; nil = never
 }
 
 // SessionSpec opens or resumes a stream's session.

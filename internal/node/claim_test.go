@@ -170,7 +170,7 @@ func TestAClaimThatIsOverTakesWhatIsGranted(t *testing.T) {
 			if len(grants) != 1 {
 				t.Fatalf("granted %+v, want one task", grants)
 			}
-			if r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, 0); over {
+			if r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, 0, nil); over {
 				t.Fatalf("answered %+v while a grant is in the log", r)
 			}
 			if more := h.collect("q"); len(more) != 0 {
@@ -179,10 +179,29 @@ func TestAClaimThatIsOverTakesWhatIsGranted(t *testing.T) {
 			if out := c.apply(h, grants[0]); len(out) != 0 {
 				t.Errorf("given back: %+v", out)
 			}
-			r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, time.Hour)
+			r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, time.Hour, nil)
 			if !over || r.err != nil || len(r.tasks) != c.want {
 				t.Errorf("answered %+v, want %d tasks", r, c.want)
 			}
 		})
+	}
+}
+
+// TestAClaimWhoseCallerWantsNoMoreIsAnswered ends the wait of a claim from outside. What is granted to it from then on goes back.
+func TestAClaimWhoseCallerWantsNoMoreIsAnswered(t *testing.T) {
+	l := openLong(t, longOptions{})
+	defer l.close()
+	h := holdClaim(l, 4, "q")
+	defer h.shard.disp.leave(h.sub)
+	grants := h.collect("q")
+	ended := make(chan struct{})
+	close(ended)
+	r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, time.Hour, ended)
+	if !over || r.err != nil || len(r.tasks) != 0 {
+		t.Fatalf("answered %+v, want no task", r)
+	}
+	given := core.Assigned{Task: taskID(1), Token: 1}
+	if out := h.granted(grants[0], given); len(out) != 1 || len(out[0].release) != 1 || out[0].release[0].Task != given.Task {
+		t.Errorf("what was granted to it is sent to %+v", out)
 	}
 }

@@ -155,6 +155,7 @@ var claimRequestFields = []jsonField[pb.ClaimRequest]{
 	{"wait", func(d *jsonReader, m *pb.ClaimRequest) { m.Wait = d.duration() }},
 	{"worker", func(d *jsonReader, m *pb.ClaimRequest) { m.Worker = d.Text() }},
 	{"partition", func(d *jsonReader, m *pb.ClaimRequest) { m.Partition = new(d.Uint32()) }},
+	{"claim", func(d *jsonReader, m *pb.ClaimRequest) { m.Claim = d.requestID() }},
 }
 
 var queueWeightFields = []jsonField[pb.QueueWeight]{
@@ -167,6 +168,11 @@ func readQueueWeight(d *jsonReader) *pb.QueueWeight {
 		return &pb.QueueWeight{Name: d.Text()}
 	}
 	return readNew(d, queueWeightFields)
+}
+
+var endClaimRequestFields = []jsonField[pb.EndClaimRequest]{
+	{"claim", func(d *jsonReader, m *pb.EndClaimRequest) { m.Claim = d.requestID() }},
+	{"partition", func(d *jsonReader, m *pb.EndClaimRequest) { m.Partition = new(d.Uint32()) }},
 }
 
 var heartbeatRequestFields = []jsonField[pb.HeartbeatRequest]{
@@ -1273,6 +1279,10 @@ func writeAssignment(w *jsonWriter, m *pb.Assignment) {
 	}
 	w.OptStr("tag", m.GetTag())
 	w.Time("ready_at", time.UnixMilli(m.GetReadyMs()).UTC())
+}
+
+func writeEndClaimResponse(w *jsonWriter, m *pb.EndClaimResponse) {
+	w.Bool("found", m.GetFound())
 }
 
 func writeHeartbeatResponse(w *jsonWriter, m *pb.HeartbeatResponse) {
@@ -2788,6 +2798,19 @@ func (c *restCall) taskWhy() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeWhyResponse(w, out) })
+}
+
+// taskEndClaim serves POST /v1/tasks:endclaim.
+func (c *restCall) taskEndClaim() error {
+	in := new(pb.EndClaimRequest)
+	if err := readBody(c, in, endClaimRequestFields); err != nil {
+		return err
+	}
+	out, err := c.s.Tasks().EndClaim(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.object(http.StatusOK, func(w *jsonWriter) { writeEndClaimResponse(w, out) })
 }
 
 // taskHeartbeat serves POST /v1/tasks:heartbeat.

@@ -16,6 +16,7 @@ var queueScopeOpen = map[string]string{
 	"POST /v1/tasks:settle":           `"NOT_FOUND"`,
 	"POST /v1/tasks:heartbeat":        `"lost":true`,
 	"POST /v1/tasks:get":              `"tasks":[]`,
+	"POST /v1/tasks:endclaim":         `"found":false`,
 	"GET /v1/queues":                  `"queues":[]`,
 	"GET /v1/bulk":                    `"jobs":[]`,
 	"GET /v1/workers":                 `"workers":[]`,

@@ -125,6 +125,11 @@ func workerRoutes() []*Route {
 			fields: fieldNames(claimRequestFields), handle: (*restCall).claim,
 		},
 		{
+			Method: http.MethodPost, Path: "/v1/tasks:endclaim", Repeat: RepeatSame, Native: tasksService + "EndClaim", Body: "EndClaimRequest", Answer: "EndClaimResponse", Status: statusOK,
+			Doc:    "End the wait of a claim under way that named itself. It is answered as if its time were over: a worker that stops reads the answer and knows what it was given. The partition is that of the claim. found is false where no claim of that name waits, or not yet.",
+			fields: fieldNames(endClaimRequestFields), handle: (*restCall).taskEndClaim,
+		},
+		{
 			Method: http.MethodPost, Path: "/v1/tasks:settle", Repeat: RepeatByToken, Native: tasksService + "Settle", Body: "SettleRequest", Answer: "SettleResponse", Status: statusOK,
 			Doc: "End up to 512 attempts, each by itself.", fields: fieldNames(settleRequestFields), handle: (*restCall).taskSettle,
 		},

@@ -86,6 +86,7 @@ var allShown = map[string]shown{
 	"CancelBulkResponse":  shows(writeCancelBulkResponse),
 	"ResumeQueueResponse": shows(writeResumeQueueResponse), "ListWorkersResponse": shows(writeListWorkersResponse),
 	"Worker": shows(writeWorker), "ListErrorsResponse": shows(writeListErrorsResponse), "ErrorGroup": shows(writeErrorGroup), "QuietWorkerResponse": shows(writeQuietWorkerResponse),
+	"EndClaimResponse": shows(writeEndClaimResponse),
 	// Those that are not generated.
 	"Result": shows(writeResult),
 	"SearchResponse": shows(func(w *jsonWriter, m *pb.SearchResponse) {

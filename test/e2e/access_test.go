@@ -49,6 +49,9 @@ var probes = []probe{
 	{"TaskService/Claim", "worker admin", func(_, queue, _ string) proto.Message {
 		return &millracev1.ClaimRequest{Queues: []*millracev1.QueueWeight{{Name: queue + ".none"}}}
 	}},
+	{"TaskService/EndClaim", "worker admin", func(_, _, _ string) proto.Message {
+		return &millracev1.EndClaimRequest{Claim: []byte("0123456789abcdef")}
+	}},
 	{"TaskService/Heartbeat", "worker admin", func(id, _, _ string) proto.Message {
 		return &millracev1.HeartbeatRequest{Items: []*millracev1.Hold{{Id: id, Token: 1}}}
 	}},

@@ -56,7 +56,7 @@ var (
 		"QueueService/Stats", "QueueService/Set", "QueueService/SetNamespace", "BulkService/Start", "BulkService/Redrive",
 	}
 	scopeOther = []string{
-		"TaskService/BatchCreate", "WorkerService/List", "WorkerService/Quiet", "BulkService/List", "CommitService/Commit", "KVService/Get",
+		"TaskService/BatchCreate", "TaskService/EndClaim", "WorkerService/List", "WorkerService/Quiet", "BulkService/List", "CommitService/Commit", "KVService/Get",
 		"QueueService/List", "QueueService/GetNamespace", "ServerService/Status",
 	}
 )

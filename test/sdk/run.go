@@ -85,6 +85,9 @@ func (r *run) startAll(ctx context.Context, program string, lines [2][]string) e
 	}
 	for name, of := range r.s.Links {
 		address, _ := r.reach(of)
+		if s := r.servers[of]; s != nil && r.s.linksREST(name) {
+			address = s.http()
+		}
 		var err error
 		if r.links[name], err = proc.NewProxy(address); err != nil {
 			return err
@@ -137,7 +140,7 @@ func (r *run) startAgent(name string, spec AgentSpec, line []string) error {
 		}
 		maps.Copy(fields, more.(map[string]any))
 	}
-	if s := r.servers[spec.Server]; s != nil && fields["transport"] == "rest" { // it has a door of its own
+	if s := r.servers[spec.Server]; s != nil && spec.opensREST() { // it has a door of its own
 		fields["address"] = s.http()
 	}
 	_, err = a.Ask("open", fields, r.wait)

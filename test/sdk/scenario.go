@@ -338,6 +338,24 @@ func load(file string) (*Scenario, error) {
 	return s, nil
 }
 
+// opensREST reports whether an agent speaks REST alone.
+func (a *AgentSpec) opensREST() bool {
+	var open struct {
+		Transport string `yaml:"transport"`
+	}
+	return a.Open.Kind != 0 && a.Open.Decode(&open) == nil && open.Transport == "rest"
+}
+
+// linksREST reports whether an agent of a link speaks REST alone: then the link is in front of that port.
+func (s *Scenario) linksREST(link string) bool {
+	for _, a := range s.Agents {
+		if a.Link == link && a.opensREST() {
+			return true
+		}
+	}
+	return false
+}
+
 // hasServer reports whether there is a server, real or fake, of a name.
 func (s *Scenario) hasServer(name string) bool {
 	_, real := s.Servers[name]

@@ -467,7 +467,7 @@ func (x KVCheck_Compare) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use KVCheck_Compare.Descriptor instead.
 func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86, 0}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88, 0}
 }
 
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
@@ -3609,6 +3609,7 @@ type ClaimRequest struct {
 	Wait          *durationpb.Duration   `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`                  // at most 60 s; default 0
 	Worker        string                 `protobuf:"bytes,5,opt,name=worker,proto3" json:"worker,omitempty"`              // at most 128 B
 	Partition     *uint32                `protobuf:"varint,6,opt,name=partition,proto3,oneof" json:"partition,omitempty"` // of this one alone; default: wherever tasks are ready
+	Claim         []byte                 `protobuf:"bytes,7,opt,name=claim,proto3" json:"claim,omitempty"`                // 16 B: names this call for EndClaim; feature end_claim
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3685,6 +3686,13 @@ func (x *ClaimRequest) GetPartition() uint32 {
 	return 0
 }
 
+func (x *ClaimRequest) GetClaim() []byte {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
 type ClaimResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Tasks         []*Assignment          `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"` // none: nothing was ready in time
@@ -3737,6 +3745,102 @@ func (x *ClaimResponse) GetAt() *At {
 	return nil
 }
 
+type EndClaimRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Claim         []byte                 `protobuf:"bytes,1,opt,name=claim,proto3" json:"claim,omitempty"`                // 16 B: as in ClaimRequest
+	Partition     *uint32                `protobuf:"varint,2,opt,name=partition,proto3,oneof" json:"partition,omitempty"` // as in ClaimRequest
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndClaimRequest) Reset() {
+	*x = EndClaimRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndClaimRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndClaimRequest) ProtoMessage() {}
+
+func (x *EndClaimRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndClaimRequest.ProtoReflect.Descriptor instead.
+func (*EndClaimRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *EndClaimRequest) GetClaim() []byte {
+	if x != nil {
+		return x.Claim
+	}
+	return nil
+}
+
+func (x *EndClaimRequest) GetPartition() uint32 {
+	if x != nil && x.Partition != nil {
+		return *x.Partition
+	}
+	return 0
+}
+
+type EndClaimResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Found         bool                   `protobuf:"varint,1,opt,name=found,proto3" json:"found,omitempty"` // such a claim was waiting
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndClaimResponse) Reset() {
+	*x = EndClaimResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndClaimResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndClaimResponse) ProtoMessage() {}
+
+func (x *EndClaimResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndClaimResponse.ProtoReflect.Descriptor instead.
+func (*EndClaimResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *EndClaimResponse) GetFound() bool {
+	if x != nil {
+		return x.Found
+	}
+	return false
+}
+
 // Assignment is one task given to a worker.
 type Assignment struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3765,7 +3869,7 @@ type Assignment struct {
 
 func (x *Assignment) Reset() {
 	*x = Assignment{}
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3777,7 +3881,7 @@ func (x *Assignment) String() string {
 func (*Assignment) ProtoMessage() {}
 
 func (x *Assignment) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[40]
+	mi := &file_millrace_v1_task_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3790,7 +3894,7 @@ func (x *Assignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Assignment.ProtoReflect.Descriptor instead.
 func (*Assignment) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{40}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Assignment) GetId() string {
@@ -3937,7 +4041,7 @@ type Hold struct {
 
 func (x *Hold) Reset() {
 	*x = Hold{}
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3949,7 +4053,7 @@ func (x *Hold) String() string {
 func (*Hold) ProtoMessage() {}
 
 func (x *Hold) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[41]
+	mi := &file_millrace_v1_task_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3962,7 +4066,7 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Hold.ProtoReflect.Descriptor instead.
 func (*Hold) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{41}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Hold) GetId() string {
@@ -3989,7 +4093,7 @@ type HeartbeatRequest struct {
 
 func (x *HeartbeatRequest) Reset() {
 	*x = HeartbeatRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4001,7 +4105,7 @@ func (x *HeartbeatRequest) String() string {
 func (*HeartbeatRequest) ProtoMessage() {}
 
 func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[42]
+	mi := &file_millrace_v1_task_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4014,7 +4118,7 @@ func (x *HeartbeatRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatRequest.ProtoReflect.Descriptor instead.
 func (*HeartbeatRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{42}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HeartbeatRequest) GetItems() []*Hold {
@@ -4042,7 +4146,7 @@ type HeartbeatResult struct {
 
 func (x *HeartbeatResult) Reset() {
 	*x = HeartbeatResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4158,7 @@ func (x *HeartbeatResult) String() string {
 func (*HeartbeatResult) ProtoMessage() {}
 
 func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[43]
+	mi := &file_millrace_v1_task_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4171,7 @@ func (x *HeartbeatResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResult.ProtoReflect.Descriptor instead.
 func (*HeartbeatResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{43}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *HeartbeatResult) GetLost() bool {
@@ -4101,7 +4205,7 @@ type HeartbeatResponse struct {
 
 func (x *HeartbeatResponse) Reset() {
 	*x = HeartbeatResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4217,7 @@ func (x *HeartbeatResponse) String() string {
 func (*HeartbeatResponse) ProtoMessage() {}
 
 func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[44]
+	mi := &file_millrace_v1_task_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4230,7 @@ func (x *HeartbeatResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeartbeatResponse.ProtoReflect.Descriptor instead.
 func (*HeartbeatResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{44}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *HeartbeatResponse) GetResults() []*HeartbeatResult {
@@ -4152,7 +4256,7 @@ type SettleRequest struct {
 
 func (x *SettleRequest) Reset() {
 	*x = SettleRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4164,7 +4268,7 @@ func (x *SettleRequest) String() string {
 func (*SettleRequest) ProtoMessage() {}
 
 func (x *SettleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[45]
+	mi := &file_millrace_v1_task_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4177,7 +4281,7 @@ func (x *SettleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleRequest.ProtoReflect.Descriptor instead.
 func (*SettleRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{45}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *SettleRequest) GetItems() []*SettleItem {
@@ -4197,7 +4301,7 @@ type SettleResponse struct {
 
 func (x *SettleResponse) Reset() {
 	*x = SettleResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4209,7 +4313,7 @@ func (x *SettleResponse) String() string {
 func (*SettleResponse) ProtoMessage() {}
 
 func (x *SettleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[46]
+	mi := &file_millrace_v1_task_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4222,7 +4326,7 @@ func (x *SettleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResponse.ProtoReflect.Descriptor instead.
 func (*SettleResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{46}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *SettleResponse) GetResults() []*SettleResult {
@@ -4259,7 +4363,7 @@ type SettleItem struct {
 
 func (x *SettleItem) Reset() {
 	*x = SettleItem{}
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4271,7 +4375,7 @@ func (x *SettleItem) String() string {
 func (*SettleItem) ProtoMessage() {}
 
 func (x *SettleItem) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[47]
+	mi := &file_millrace_v1_task_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4284,7 +4388,7 @@ func (x *SettleItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleItem.ProtoReflect.Descriptor instead.
 func (*SettleItem) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{47}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *SettleItem) GetId() string {
@@ -4404,7 +4508,7 @@ type Complete struct {
 
 func (x *Complete) Reset() {
 	*x = Complete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4416,7 +4520,7 @@ func (x *Complete) String() string {
 func (*Complete) ProtoMessage() {}
 
 func (x *Complete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[48]
+	mi := &file_millrace_v1_task_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4429,7 +4533,7 @@ func (x *Complete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Complete.ProtoReflect.Descriptor instead.
 func (*Complete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{48}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *Complete) GetResult() []byte {
@@ -4457,7 +4561,7 @@ type Fail struct {
 
 func (x *Fail) Reset() {
 	*x = Fail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4469,7 +4573,7 @@ func (x *Fail) String() string {
 func (*Fail) ProtoMessage() {}
 
 func (x *Fail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[49]
+	mi := &file_millrace_v1_task_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4482,7 +4586,7 @@ func (x *Fail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fail.ProtoReflect.Descriptor instead.
 func (*Fail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{49}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *Fail) GetError() *TaskError {
@@ -4516,7 +4620,7 @@ type Snooze struct {
 
 func (x *Snooze) Reset() {
 	*x = Snooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4528,7 +4632,7 @@ func (x *Snooze) String() string {
 func (*Snooze) ProtoMessage() {}
 
 func (x *Snooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[50]
+	mi := &file_millrace_v1_task_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4541,7 +4645,7 @@ func (x *Snooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snooze.ProtoReflect.Descriptor instead.
 func (*Snooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{50}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *Snooze) GetUntil() *timestamppb.Timestamp {
@@ -4566,7 +4670,7 @@ type Release struct {
 
 func (x *Release) Reset() {
 	*x = Release{}
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4578,7 +4682,7 @@ func (x *Release) String() string {
 func (*Release) ProtoMessage() {}
 
 func (x *Release) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[51]
+	mi := &file_millrace_v1_task_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4591,7 +4695,7 @@ func (x *Release) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Release.ProtoReflect.Descriptor instead.
 func (*Release) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{51}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
 }
 
 // Stop confirms a cancel that was asked for. Without such a request it is refused with WRONG_STATE.
@@ -4604,7 +4708,7 @@ type Stop struct {
 
 func (x *Stop) Reset() {
 	*x = Stop{}
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4616,7 +4720,7 @@ func (x *Stop) String() string {
 func (*Stop) ProtoMessage() {}
 
 func (x *Stop) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[52]
+	mi := &file_millrace_v1_task_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4629,7 +4733,7 @@ func (x *Stop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Stop.ProtoReflect.Descriptor instead.
 func (*Stop) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{52}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Stop) GetError() *TaskError {
@@ -4651,7 +4755,7 @@ type Effects struct {
 
 func (x *Effects) Reset() {
 	*x = Effects{}
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4663,7 +4767,7 @@ func (x *Effects) String() string {
 func (*Effects) ProtoMessage() {}
 
 func (x *Effects) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[53]
+	mi := &file_millrace_v1_task_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4676,7 +4780,7 @@ func (x *Effects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Effects.ProtoReflect.Descriptor instead.
 func (*Effects) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{53}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Effects) GetConditions() []*KVCheck {
@@ -4713,7 +4817,7 @@ type SettleResult struct {
 
 func (x *SettleResult) Reset() {
 	*x = SettleResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +4829,7 @@ func (x *SettleResult) String() string {
 func (*SettleResult) ProtoMessage() {}
 
 func (x *SettleResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[54]
+	mi := &file_millrace_v1_task_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +4842,7 @@ func (x *SettleResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SettleResult.ProtoReflect.Descriptor instead.
 func (*SettleResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{54}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SettleResult) GetReplayed() bool {
@@ -4785,7 +4889,7 @@ type WaitRequest struct {
 
 func (x *WaitRequest) Reset() {
 	*x = WaitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4797,7 +4901,7 @@ func (x *WaitRequest) String() string {
 func (*WaitRequest) ProtoMessage() {}
 
 func (x *WaitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[55]
+	mi := &file_millrace_v1_task_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4810,7 +4914,7 @@ func (x *WaitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRequest.ProtoReflect.Descriptor instead.
 func (*WaitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{55}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *WaitRequest) GetId() string {
@@ -4830,7 +4934,7 @@ type WaitResponse struct {
 
 func (x *WaitResponse) Reset() {
 	*x = WaitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4842,7 +4946,7 @@ func (x *WaitResponse) String() string {
 func (*WaitResponse) ProtoMessage() {}
 
 func (x *WaitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[56]
+	mi := &file_millrace_v1_task_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4855,7 +4959,7 @@ func (x *WaitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitResponse.ProtoReflect.Descriptor instead.
 func (*WaitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{56}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *WaitResponse) GetTask() *Task {
@@ -4881,7 +4985,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4893,7 +4997,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[57]
+	mi := &file_millrace_v1_task_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4906,7 +5010,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{57}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *WatchRequest) GetId() string {
@@ -4926,7 +5030,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4938,7 +5042,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[58]
+	mi := &file_millrace_v1_task_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4951,7 +5055,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{58}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *WatchResponse) GetTask() *Task {
@@ -4977,7 +5081,7 @@ type RunNowRequest struct {
 
 func (x *RunNowRequest) Reset() {
 	*x = RunNowRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4989,7 +5093,7 @@ func (x *RunNowRequest) String() string {
 func (*RunNowRequest) ProtoMessage() {}
 
 func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[59]
+	mi := &file_millrace_v1_task_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5002,7 +5106,7 @@ func (x *RunNowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowRequest.ProtoReflect.Descriptor instead.
 func (*RunNowRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{59}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *RunNowRequest) GetId() string {
@@ -5021,7 +5125,7 @@ type RunNowResponse struct {
 
 func (x *RunNowResponse) Reset() {
 	*x = RunNowResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5033,7 +5137,7 @@ func (x *RunNowResponse) String() string {
 func (*RunNowResponse) ProtoMessage() {}
 
 func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[60]
+	mi := &file_millrace_v1_task_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5046,7 +5150,7 @@ func (x *RunNowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunNowResponse.ProtoReflect.Descriptor instead.
 func (*RunNowResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{60}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *RunNowResponse) GetAt() *At {
@@ -5065,7 +5169,7 @@ type DeleteRequest struct {
 
 func (x *DeleteRequest) Reset() {
 	*x = DeleteRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5181,7 @@ func (x *DeleteRequest) String() string {
 func (*DeleteRequest) ProtoMessage() {}
 
 func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[61]
+	mi := &file_millrace_v1_task_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5194,7 @@ func (x *DeleteRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{61}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *DeleteRequest) GetId() string {
@@ -5109,7 +5213,7 @@ type DeleteResponse struct {
 
 func (x *DeleteResponse) Reset() {
 	*x = DeleteResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5121,7 +5225,7 @@ func (x *DeleteResponse) String() string {
 func (*DeleteResponse) ProtoMessage() {}
 
 func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[62]
+	mi := &file_millrace_v1_task_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5134,7 +5238,7 @@ func (x *DeleteResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteResponse.ProtoReflect.Descriptor instead.
 func (*DeleteResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{62}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *DeleteResponse) GetAt() *At {
@@ -5164,7 +5268,7 @@ type UpdateRequest struct {
 
 func (x *UpdateRequest) Reset() {
 	*x = UpdateRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5176,7 +5280,7 @@ func (x *UpdateRequest) String() string {
 func (*UpdateRequest) ProtoMessage() {}
 
 func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[63]
+	mi := &file_millrace_v1_task_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5189,7 +5293,7 @@ func (x *UpdateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateRequest.ProtoReflect.Descriptor instead.
 func (*UpdateRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{63}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *UpdateRequest) GetId() string {
@@ -5279,7 +5383,7 @@ type UpdateResponse struct {
 
 func (x *UpdateResponse) Reset() {
 	*x = UpdateResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5291,7 +5395,7 @@ func (x *UpdateResponse) String() string {
 func (*UpdateResponse) ProtoMessage() {}
 
 func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[64]
+	mi := &file_millrace_v1_task_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5304,7 +5408,7 @@ func (x *UpdateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpdateResponse.ProtoReflect.Descriptor instead.
 func (*UpdateResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{64}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *UpdateResponse) GetState() State {
@@ -5333,7 +5437,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5345,7 +5449,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[65]
+	mi := &file_millrace_v1_task_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5358,7 +5462,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{65}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -5400,7 +5504,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5412,7 +5516,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[66]
+	mi := &file_millrace_v1_task_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5425,7 +5529,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{66}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *CancelResponse) GetState() State {
@@ -5459,7 +5563,7 @@ type RetryRequest struct {
 
 func (x *RetryRequest) Reset() {
 	*x = RetryRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5471,7 +5575,7 @@ func (x *RetryRequest) String() string {
 func (*RetryRequest) ProtoMessage() {}
 
 func (x *RetryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[67]
+	mi := &file_millrace_v1_task_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5484,7 +5588,7 @@ func (x *RetryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryRequest.ProtoReflect.Descriptor instead.
 func (*RetryRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{67}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *RetryRequest) GetId() string {
@@ -5511,7 +5615,7 @@ type RetryResponse struct {
 
 func (x *RetryResponse) Reset() {
 	*x = RetryResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5523,7 +5627,7 @@ func (x *RetryResponse) String() string {
 func (*RetryResponse) ProtoMessage() {}
 
 func (x *RetryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[68]
+	mi := &file_millrace_v1_task_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5536,7 +5640,7 @@ func (x *RetryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetryResponse.ProtoReflect.Descriptor instead.
 func (*RetryResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{68}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *RetryResponse) GetState() State {
@@ -5564,7 +5668,7 @@ type ForceReleaseRequest struct {
 
 func (x *ForceReleaseRequest) Reset() {
 	*x = ForceReleaseRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5576,7 +5680,7 @@ func (x *ForceReleaseRequest) String() string {
 func (*ForceReleaseRequest) ProtoMessage() {}
 
 func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[69]
+	mi := &file_millrace_v1_task_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5589,7 +5693,7 @@ func (x *ForceReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ForceReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{69}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ForceReleaseRequest) GetId() string {
@@ -5623,7 +5727,7 @@ type ForceReleaseResponse struct {
 
 func (x *ForceReleaseResponse) Reset() {
 	*x = ForceReleaseResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5635,7 +5739,7 @@ func (x *ForceReleaseResponse) String() string {
 func (*ForceReleaseResponse) ProtoMessage() {}
 
 func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[70]
+	mi := &file_millrace_v1_task_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5648,7 +5752,7 @@ func (x *ForceReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForceReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ForceReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{70}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ForceReleaseResponse) GetState() State {
@@ -5675,7 +5779,7 @@ type Fence struct {
 
 func (x *Fence) Reset() {
 	*x = Fence{}
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5687,7 +5791,7 @@ func (x *Fence) String() string {
 func (*Fence) ProtoMessage() {}
 
 func (x *Fence) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[71]
+	mi := &file_millrace_v1_task_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5700,7 +5804,7 @@ func (x *Fence) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Fence.ProtoReflect.Descriptor instead.
 func (*Fence) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{71}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *Fence) GetTask() string {
@@ -5729,7 +5833,7 @@ type CommitRequest struct {
 
 func (x *CommitRequest) Reset() {
 	*x = CommitRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5741,7 +5845,7 @@ func (x *CommitRequest) String() string {
 func (*CommitRequest) ProtoMessage() {}
 
 func (x *CommitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[72]
+	mi := &file_millrace_v1_task_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5754,7 +5858,7 @@ func (x *CommitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitRequest.ProtoReflect.Descriptor instead.
 func (*CommitRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{72}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CommitRequest) GetFence() *Fence {
@@ -5796,7 +5900,7 @@ type CommitResponse struct {
 
 func (x *CommitResponse) Reset() {
 	*x = CommitResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5808,7 +5912,7 @@ func (x *CommitResponse) String() string {
 func (*CommitResponse) ProtoMessage() {}
 
 func (x *CommitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[73]
+	mi := &file_millrace_v1_task_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5821,7 +5925,7 @@ func (x *CommitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitResponse.ProtoReflect.Descriptor instead.
 func (*CommitResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{73}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CommitResponse) GetResults() []*OpResult {
@@ -5871,7 +5975,7 @@ type Op struct {
 
 func (x *Op) Reset() {
 	*x = Op{}
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5883,7 +5987,7 @@ func (x *Op) String() string {
 func (*Op) ProtoMessage() {}
 
 func (x *Op) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[74]
+	mi := &file_millrace_v1_task_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5896,7 +6000,7 @@ func (x *Op) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Op.ProtoReflect.Descriptor instead.
 func (*Op) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{74}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *Op) GetOp() isOp_Op {
@@ -6144,7 +6248,7 @@ type Reserved struct {
 
 func (x *Reserved) Reset() {
 	*x = Reserved{}
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6156,7 +6260,7 @@ func (x *Reserved) String() string {
 func (*Reserved) ProtoMessage() {}
 
 func (x *Reserved) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[75]
+	mi := &file_millrace_v1_task_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6169,7 +6273,7 @@ func (x *Reserved) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reserved.ProtoReflect.Descriptor instead.
 func (*Reserved) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{75}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *Reserved) GetOp() string {
@@ -6189,7 +6293,7 @@ type TaskComplete struct {
 
 func (x *TaskComplete) Reset() {
 	*x = TaskComplete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6201,7 +6305,7 @@ func (x *TaskComplete) String() string {
 func (*TaskComplete) ProtoMessage() {}
 
 func (x *TaskComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[76]
+	mi := &file_millrace_v1_task_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6214,7 +6318,7 @@ func (x *TaskComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskComplete.ProtoReflect.Descriptor instead.
 func (*TaskComplete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{76}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *TaskComplete) GetTask() *Hold {
@@ -6243,7 +6347,7 @@ type TaskCancel struct {
 
 func (x *TaskCancel) Reset() {
 	*x = TaskCancel{}
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6255,7 +6359,7 @@ func (x *TaskCancel) String() string {
 func (*TaskCancel) ProtoMessage() {}
 
 func (x *TaskCancel) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[77]
+	mi := &file_millrace_v1_task_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6268,7 +6372,7 @@ func (x *TaskCancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskCancel.ProtoReflect.Descriptor instead.
 func (*TaskCancel) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{77}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *TaskCancel) GetId() string {
@@ -6305,7 +6409,7 @@ type QueuePause struct {
 
 func (x *QueuePause) Reset() {
 	*x = QueuePause{}
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6317,7 +6421,7 @@ func (x *QueuePause) String() string {
 func (*QueuePause) ProtoMessage() {}
 
 func (x *QueuePause) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[78]
+	mi := &file_millrace_v1_task_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6330,7 +6434,7 @@ func (x *QueuePause) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePause.ProtoReflect.Descriptor instead.
 func (*QueuePause) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{78}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *QueuePause) GetQueue() string {
@@ -6371,7 +6475,7 @@ type TaskFail struct {
 
 func (x *TaskFail) Reset() {
 	*x = TaskFail{}
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6383,7 +6487,7 @@ func (x *TaskFail) String() string {
 func (*TaskFail) ProtoMessage() {}
 
 func (x *TaskFail) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[79]
+	mi := &file_millrace_v1_task_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6396,7 +6500,7 @@ func (x *TaskFail) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFail.ProtoReflect.Descriptor instead.
 func (*TaskFail) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{79}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *TaskFail) GetTask() *Hold {
@@ -6423,7 +6527,7 @@ type TaskSnooze struct {
 
 func (x *TaskSnooze) Reset() {
 	*x = TaskSnooze{}
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6435,7 +6539,7 @@ func (x *TaskSnooze) String() string {
 func (*TaskSnooze) ProtoMessage() {}
 
 func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[80]
+	mi := &file_millrace_v1_task_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6448,7 +6552,7 @@ func (x *TaskSnooze) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskSnooze.ProtoReflect.Descriptor instead.
 func (*TaskSnooze) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{80}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *TaskSnooze) GetTask() *Hold {
@@ -6484,7 +6588,7 @@ type OpResult struct {
 
 func (x *OpResult) Reset() {
 	*x = OpResult{}
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6496,7 +6600,7 @@ func (x *OpResult) String() string {
 func (*OpResult) ProtoMessage() {}
 
 func (x *OpResult) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[81]
+	mi := &file_millrace_v1_task_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6509,7 +6613,7 @@ func (x *OpResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpResult.ProtoReflect.Descriptor instead.
 func (*OpResult) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{81}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *OpResult) GetTask() string {
@@ -6604,7 +6708,7 @@ type KVPut struct {
 
 func (x *KVPut) Reset() {
 	*x = KVPut{}
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6616,7 +6720,7 @@ func (x *KVPut) String() string {
 func (*KVPut) ProtoMessage() {}
 
 func (x *KVPut) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[82]
+	mi := &file_millrace_v1_task_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6629,7 +6733,7 @@ func (x *KVPut) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVPut.ProtoReflect.Descriptor instead.
 func (*KVPut) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{82}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *KVPut) GetKeyspace() string {
@@ -6685,7 +6789,7 @@ type KVDelete struct {
 
 func (x *KVDelete) Reset() {
 	*x = KVDelete{}
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6697,7 +6801,7 @@ func (x *KVDelete) String() string {
 func (*KVDelete) ProtoMessage() {}
 
 func (x *KVDelete) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[83]
+	mi := &file_millrace_v1_task_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6710,7 +6814,7 @@ func (x *KVDelete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDelete.ProtoReflect.Descriptor instead.
 func (*KVDelete) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{83}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *KVDelete) GetKeyspace() string {
@@ -6750,7 +6854,7 @@ type KVAdd struct {
 
 func (x *KVAdd) Reset() {
 	*x = KVAdd{}
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6762,7 +6866,7 @@ func (x *KVAdd) String() string {
 func (*KVAdd) ProtoMessage() {}
 
 func (x *KVAdd) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[84]
+	mi := &file_millrace_v1_task_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6775,7 +6879,7 @@ func (x *KVAdd) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVAdd.ProtoReflect.Descriptor instead.
 func (*KVAdd) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{84}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *KVAdd) GetKeyspace() string {
@@ -6835,7 +6939,7 @@ type KVDeleteRange struct {
 
 func (x *KVDeleteRange) Reset() {
 	*x = KVDeleteRange{}
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6847,7 +6951,7 @@ func (x *KVDeleteRange) String() string {
 func (*KVDeleteRange) ProtoMessage() {}
 
 func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[85]
+	mi := &file_millrace_v1_task_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6860,7 +6964,7 @@ func (x *KVDeleteRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVDeleteRange.ProtoReflect.Descriptor instead.
 func (*KVDeleteRange) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{85}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *KVDeleteRange) GetKeyspace() string {
@@ -6915,7 +7019,7 @@ type KVCheck struct {
 
 func (x *KVCheck) Reset() {
 	*x = KVCheck{}
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6927,7 +7031,7 @@ func (x *KVCheck) String() string {
 func (*KVCheck) ProtoMessage() {}
 
 func (x *KVCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[86]
+	mi := &file_millrace_v1_task_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6940,7 +7044,7 @@ func (x *KVCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KVCheck.ProtoReflect.Descriptor instead.
 func (*KVCheck) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{86}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *KVCheck) GetKeyspace() string {
@@ -7031,7 +7135,7 @@ type QueueConfig struct {
 
 func (x *QueueConfig) Reset() {
 	*x = QueueConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7043,7 +7147,7 @@ func (x *QueueConfig) String() string {
 func (*QueueConfig) ProtoMessage() {}
 
 func (x *QueueConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[87]
+	mi := &file_millrace_v1_task_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7056,7 +7160,7 @@ func (x *QueueConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueConfig.ProtoReflect.Descriptor instead.
 func (*QueueConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{87}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *QueueConfig) GetVersion() uint64 {
@@ -7193,7 +7297,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7205,7 +7309,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[88]
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7218,7 +7322,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -7276,7 +7380,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7288,7 +7392,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[89]
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7301,7 +7405,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -7343,7 +7447,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7355,7 +7459,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7368,7 +7472,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -7402,7 +7506,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7414,7 +7518,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7427,7 +7531,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -7453,7 +7557,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7465,7 +7569,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7478,7 +7582,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -7498,7 +7602,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7510,7 +7614,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7523,7 +7627,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -7553,7 +7657,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7565,7 +7669,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7578,7 +7682,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -7627,7 +7731,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7639,7 +7743,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7652,7 +7756,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -7685,7 +7789,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7697,7 +7801,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7710,7 +7814,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -7730,7 +7834,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7742,7 +7846,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7755,7 +7859,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -7783,7 +7887,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7795,7 +7899,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7808,7 +7912,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -7842,7 +7946,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7854,7 +7958,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7867,7 +7971,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -7897,7 +8001,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7909,7 +8013,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7922,7 +8026,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -7955,7 +8059,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7967,7 +8071,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7980,7 +8084,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -7999,7 +8103,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8011,7 +8115,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8024,7 +8128,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -8063,7 +8167,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8075,7 +8179,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8088,7 +8192,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -8244,7 +8348,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8256,7 +8360,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8269,7 +8373,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *QueueRates) GetCreated() float64 {
@@ -8313,7 +8417,7 @@ type QueueLimits struct {
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8325,7 +8429,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8338,7 +8442,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *QueueLimits) GetMaxTasks() int64 {
@@ -8379,7 +8483,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8391,7 +8495,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8404,7 +8508,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -8436,7 +8540,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8448,7 +8552,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8461,7 +8565,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -8523,7 +8627,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8535,7 +8639,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8548,7 +8652,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -8568,7 +8672,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8580,7 +8684,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8593,7 +8697,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -8620,7 +8724,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8632,7 +8736,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8645,7 +8749,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 type DeleteNamespaceResponse struct {
@@ -8657,7 +8761,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8669,7 +8773,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8682,7 +8786,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -8705,7 +8809,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8717,7 +8821,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8730,7 +8834,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -8769,7 +8873,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8781,7 +8885,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8794,7 +8898,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
 }
 
 type GetNamespaceResponse struct {
@@ -8814,7 +8918,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8826,7 +8930,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8839,7 +8943,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -8915,7 +9019,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8927,7 +9031,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8940,7 +9044,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -8967,7 +9071,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8979,7 +9083,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8992,7 +9096,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -9337,19 +9441,27 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\vQueueWeight\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight:\n" +
-	"ʵ\x1c\x06\x12\x04name\"\x91\x02\n" +
+	"ʵ\x1c\x06\x12\x04name\"\xaf\x02\n" +
 	"\fClaimRequest\x12F\n" +
 	"\x06queues\x18\x01 \x03(\v2\x18.millrace.v1.QueueWeightB\x14ʵ\x1c\x10\x10\x01b\fclaim_queuesR\x06queues\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\rR\x03max\x12/\n" +
 	"\x05lease\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05lease\x12-\n" +
 	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x16\n" +
 	"\x06worker\x18\x05 \x01(\tR\x06worker\x12!\n" +
-	"\tpartition\x18\x06 \x01(\rH\x00R\tpartition\x88\x01\x01B\f\n" +
+	"\tpartition\x18\x06 \x01(\rH\x00R\tpartition\x88\x01\x01\x12\x1c\n" +
+	"\x05claim\x18\a \x01(\fB\x06ʵ\x1c\x02\b\x04R\x05claimB\f\n" +
 	"\n" +
 	"_partition\"_\n" +
 	"\rClaimResponse\x12-\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x17.millrace.v1.AssignmentR\x05tasks\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x82\x05\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"b\n" +
+	"\x0fEndClaimRequest\x12\x1e\n" +
+	"\x05claim\x18\x01 \x01(\fB\bʵ\x1c\x04\b\x04\x10\x01R\x05claim\x12!\n" +
+	"\tpartition\x18\x02 \x01(\rH\x00R\tpartition\x88\x01\x01B\f\n" +
+	"\n" +
+	"_partition\"(\n" +
+	"\x10EndClaimResponse\x12\x14\n" +
+	"\x05found\x18\x01 \x01(\bR\x05found\"\x82\x05\n" +
 	"\n" +
 	"Assignment\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1c\n" +
@@ -9822,7 +9934,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\xdb8\n" +
+	"\fEQUAL_JITTER\x10\x052\xca;\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
@@ -9851,7 +9963,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
-	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xe5\x01\n" +
+	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xec\x02\n" +
+	"\bEndClaim\x12\x1c.millrace.v1.EndClaimRequest\x1a\x1d.millrace.v1.EndClaimResponse\"\xa2\x02ʵ\x1c\x9d\x02\x1a\x12/v1/tasks:endclaim*\x81\x02End the wait of a claim under way that named itself. It is answered as if its time were over: a worker that stops reads the answer and knows what it was given. The partition is that of the claim. found is false where no claim of that name waits, or not yet.2\x01*`\x04\x12\xe5\x01\n" +
 	"\tHeartbeat\x12\x1d.millrace.v1.HeartbeatRequest\x1a\x1e.millrace.v1.HeartbeatResponse\"\x98\x01ʵ\x1c4\x1a\x13/v1/tasks:heartbeat*\x18Extend up to 512 leases.2\x01*`\x04ʵ\x1c\\\x1a!/v1/tasks/{id=items.id}/heartbeat*\x1bExtend the lease of a task.2\x01*:\fHeartbeatOneJ\aRenewed`\x04\x12\xd0\x05\n" +
 	"\x06Settle\x12\x1a.millrace.v1.SettleRequest\x1a\x1b.millrace.v1.SettleResponse\"\x8c\x05ʵ\x1c@\x1a\x10/v1/tasks:settle*'End up to 512 attempts, each by itself.2\x01*`\x03ʵ\x1c\x8b\x01\x1a /v1/tasks/{id=items.id}/complete*LEnd an attempt with its result. Its effects commit with it, or nothing does.2\x01*:\vCompleteOneJ\aSettled`\x03ʵ\x1cR\x1a\x1c/v1/tasks/{id=items.id}/fail*\x1bEnd an attempt that failed.2\x01*:\aFailOneJ\aSettled`\x03ʵ\x1cr\x1a\x1e/v1/tasks/{id=items.id}/snooze*7Give a task back until a time. It counts as no failure.2\x01*:\tSnoozeOneJ\aSettled`\x03ʵ\x1cx\x1a\x1c/v1/tasks/{id=items.id}/stop*AEnd an attempt whose cancel was asked for: the task is cancelled.2\x01*:\aStopOneJ\aSettled`\x03ʵ\x1cl\x1a\x1f/v1/tasks/{id=items.id}/release*/Give a task back to its old place in the queue.2\x01*:\n" +
 	"ReleaseOneJ\aSettled`\x03\x12\xd4\x01\n" +
@@ -9960,7 +10073,7 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 }
 
 var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 122)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -10010,149 +10123,151 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(*QueueWeight)(nil),             // 45: millrace.v1.QueueWeight
 	(*ClaimRequest)(nil),            // 46: millrace.v1.ClaimRequest
 	(*ClaimResponse)(nil),           // 47: millrace.v1.ClaimResponse
-	(*Assignment)(nil),              // 48: millrace.v1.Assignment
-	(*Hold)(nil),                    // 49: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 50: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 51: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 52: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 53: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 54: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 55: millrace.v1.SettleItem
-	(*Complete)(nil),                // 56: millrace.v1.Complete
-	(*Fail)(nil),                    // 57: millrace.v1.Fail
-	(*Snooze)(nil),                  // 58: millrace.v1.Snooze
-	(*Release)(nil),                 // 59: millrace.v1.Release
-	(*Stop)(nil),                    // 60: millrace.v1.Stop
-	(*Effects)(nil),                 // 61: millrace.v1.Effects
-	(*SettleResult)(nil),            // 62: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 63: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 64: millrace.v1.WaitResponse
-	(*WatchRequest)(nil),            // 65: millrace.v1.WatchRequest
-	(*WatchResponse)(nil),           // 66: millrace.v1.WatchResponse
-	(*RunNowRequest)(nil),           // 67: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 68: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 69: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 70: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 71: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 72: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 73: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 74: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 75: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 76: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 77: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 78: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 79: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 80: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 81: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 82: millrace.v1.Op
-	(*Reserved)(nil),                // 83: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 84: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 85: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 86: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 87: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 88: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 89: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 90: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 91: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 92: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 93: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 94: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 95: millrace.v1.QueueConfig
-	(*QueueCeilings)(nil),           // 96: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 97: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 98: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 99: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 100: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 101: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 102: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 103: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 104: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 105: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 106: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 107: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 108: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 109: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 110: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 111: millrace.v1.QueueStats
-	(*QueueRates)(nil),              // 112: millrace.v1.QueueRates
-	(*QueueLimits)(nil),             // 113: millrace.v1.QueueLimits
-	(*QueueStatsResponse)(nil),      // 114: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 115: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 116: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 117: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 118: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 119: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 120: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 121: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 122: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 123: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 124: millrace.v1.SetNamespaceResponse
-	nil,                             // 125: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 126: millrace.v1.Task.LabelsEntry
-	nil,                             // 127: millrace.v1.Error.DetailsEntry
-	nil,                             // 128: millrace.v1.Failure.DetailsEntry
-	nil,                             // 129: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 130: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 131: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 132: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 133: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 134: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 135: millrace.v1.RefsMoved
+	(*EndClaimRequest)(nil),         // 48: millrace.v1.EndClaimRequest
+	(*EndClaimResponse)(nil),        // 49: millrace.v1.EndClaimResponse
+	(*Assignment)(nil),              // 50: millrace.v1.Assignment
+	(*Hold)(nil),                    // 51: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 52: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 53: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 54: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 55: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 56: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 57: millrace.v1.SettleItem
+	(*Complete)(nil),                // 58: millrace.v1.Complete
+	(*Fail)(nil),                    // 59: millrace.v1.Fail
+	(*Snooze)(nil),                  // 60: millrace.v1.Snooze
+	(*Release)(nil),                 // 61: millrace.v1.Release
+	(*Stop)(nil),                    // 62: millrace.v1.Stop
+	(*Effects)(nil),                 // 63: millrace.v1.Effects
+	(*SettleResult)(nil),            // 64: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 65: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 66: millrace.v1.WaitResponse
+	(*WatchRequest)(nil),            // 67: millrace.v1.WatchRequest
+	(*WatchResponse)(nil),           // 68: millrace.v1.WatchResponse
+	(*RunNowRequest)(nil),           // 69: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 70: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 71: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 72: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 73: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 74: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 75: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 76: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 77: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 78: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 79: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 80: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 81: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 82: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 83: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 84: millrace.v1.Op
+	(*Reserved)(nil),                // 85: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 86: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 87: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 88: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 89: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 90: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 91: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 92: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 93: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 94: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 95: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 96: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 97: millrace.v1.QueueConfig
+	(*QueueCeilings)(nil),           // 98: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 99: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 100: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 101: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 102: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 103: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 104: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 105: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 106: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 107: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 108: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 109: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 110: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 111: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 112: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 113: millrace.v1.QueueStats
+	(*QueueRates)(nil),              // 114: millrace.v1.QueueRates
+	(*QueueLimits)(nil),             // 115: millrace.v1.QueueLimits
+	(*QueueStatsResponse)(nil),      // 116: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 117: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 118: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 119: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 120: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 121: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 122: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 123: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 124: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 125: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 126: millrace.v1.SetNamespaceResponse
+	nil,                             // 127: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 128: millrace.v1.Task.LabelsEntry
+	nil,                             // 129: millrace.v1.Error.DetailsEntry
+	nil,                             // 130: millrace.v1.Failure.DetailsEntry
+	nil,                             // 131: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 132: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 133: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 134: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 135: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 136: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 137: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	130, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	130, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	132, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	132, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	130, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	132, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
 	9,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	131, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	130, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	130, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	130, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	133, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	132, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	132, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	132, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
 	8,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
 	10,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	125, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	131, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	127, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	133, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
 	9,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	131, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	130, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	130, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	131, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	131, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	131, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	131, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	131, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	133, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	132, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	132, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	133, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	133, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	133, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	133, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	133, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
 	12,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	126, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	131, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	128, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	133, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
 	20,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
 	14,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
-	131, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	133, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
 	14,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	131, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	133, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
 	23,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	131, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	133, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
 	18,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
 	23,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	131, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	131, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	131, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	131, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	133, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	133, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	133, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	133, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 41: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
 	12,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	131, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
-	131, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
-	131, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	133, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	133, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	133, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
 	1,   // 46: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
-	131, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	127, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	130, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	133, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	129, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	132, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 50: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
 	25,  // 51: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	128, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	130, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
 	11,  // 53: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
 	23,  // 54: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
 	11,  // 55: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
@@ -10165,51 +10280,51 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	23,  // 62: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
 	22,  // 63: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
 	0,   // 64: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	131, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	131, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	133, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	133, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
 	13,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	23,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
 	13,  // 69: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
 	23,  // 70: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	131, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	133, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
 	41,  // 72: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
 	41,  // 73: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
 	23,  // 74: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
 	6,   // 75: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
 	0,   // 76: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	131, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	133, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
 	44,  // 78: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
 	23,  // 79: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	131, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	133, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
 	45,  // 81: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	130, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	130, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	48,  // 84: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	132, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	132, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	50,  // 84: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
 	23,  // 85: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
 	9,   // 86: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	49,  // 87: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	130, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	131, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	51,  // 90: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	51,  // 87: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	132, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	133, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	53,  // 90: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
 	23,  // 91: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	55,  // 92: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	62,  // 93: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	57,  // 92: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	64,  // 93: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
 	23,  // 94: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	56,  // 95: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	57,  // 96: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	58,  // 97: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	59,  // 98: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	60,  // 99: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	61,  // 100: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	58,  // 95: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	59,  // 96: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	60,  // 97: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	61,  // 98: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	62,  // 99: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	63,  // 100: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
 	12,  // 101: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	130, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	131, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	130, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	132, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	133, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	132, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
 	12,  // 105: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	94,  // 106: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	82,  // 107: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	96,  // 106: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	84,  // 107: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 108: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	89,  // 109: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	91,  // 109: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
 	24,  // 110: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
 	13,  // 111: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
 	23,  // 112: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
@@ -10217,10 +10332,10 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	23,  // 114: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
 	23,  // 115: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
 	23,  // 116: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	131, // 117: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	130, // 118: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	129, // 119: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	131, // 120: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	133, // 117: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	132, // 118: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	131, // 119: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	133, // 120: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 121: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
 	23,  // 122: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
 	0,   // 123: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
@@ -10229,73 +10344,73 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	23,  // 126: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
 	0,   // 127: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
 	23,  // 128: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	79,  // 129: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	94,  // 130: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	82,  // 131: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	89,  // 132: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	81,  // 129: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	96,  // 130: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	84,  // 131: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	91,  // 132: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
 	23,  // 133: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
 	11,  // 134: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	84,  // 135: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	87,  // 136: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	88,  // 137: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	85,  // 138: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	86,  // 139: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	90,  // 140: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	91,  // 141: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	94,  // 142: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	92,  // 143: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	93,  // 144: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	132, // 145: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	133, // 146: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	134, // 147: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	83,  // 148: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	49,  // 149: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	56,  // 150: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	131, // 151: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	49,  // 152: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	57,  // 153: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	49,  // 154: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	58,  // 155: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	86,  // 135: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	89,  // 136: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	90,  // 137: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	87,  // 138: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	88,  // 139: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	92,  // 140: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	93,  // 141: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	96,  // 142: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	94,  // 143: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	95,  // 144: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	134, // 145: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	135, // 146: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	136, // 147: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	85,  // 148: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	51,  // 149: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	58,  // 150: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	133, // 151: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	51,  // 152: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	59,  // 153: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	51,  // 154: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	60,  // 155: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
 	0,   // 156: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	135, // 157: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	137, // 157: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
 	7,   // 158: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	130, // 159: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	130, // 160: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	132, // 159: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	132, // 160: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
 	8,   // 161: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	130, // 162: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	130, // 163: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	130, // 164: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	130, // 165: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	130, // 166: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	130, // 167: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	96,  // 168: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	130, // 169: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	130, // 170: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	131, // 171: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	131, // 172: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	131, // 173: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	132, // 162: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	132, // 163: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	132, // 164: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	132, // 165: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	132, // 166: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	132, // 167: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	98,  // 168: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	132, // 169: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	132, // 170: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	133, // 171: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	133, // 172: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	133, // 173: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
 	23,  // 174: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
 	23,  // 175: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	111, // 176: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	113, // 176: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
 	23,  // 177: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	95,  // 178: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	97,  // 178: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
 	23,  // 179: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	95,  // 180: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	97,  // 180: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
 	23,  // 181: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
 	23,  // 182: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	131, // 183: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	97,  // 184: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	112, // 185: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
-	113, // 186: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
-	130, // 187: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
-	96,  // 188: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
-	111, // 189: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	133, // 183: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	99,  // 184: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	114, // 185: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
+	115, // 186: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
+	132, // 187: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
+	98,  // 188: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
+	113, // 189: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
 	23,  // 190: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	120, // 191: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	115, // 192: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	122, // 191: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	117, // 192: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
 	23,  // 193: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	120, // 194: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	115, // 195: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	122, // 194: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	117, // 195: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
 	23,  // 196: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
 	26,  // 197: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
 	28,  // 198: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
@@ -10308,63 +10423,65 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	42,  // 205: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
 	35,  // 206: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
 	46,  // 207: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	50,  // 208: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	53,  // 209: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	63,  // 210: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	65,  // 211: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
-	67,  // 212: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	69,  // 213: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	71,  // 214: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	73,  // 215: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	75,  // 216: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	77,  // 217: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	80,  // 218: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	102, // 219: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	104, // 220: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	106, // 221: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	108, // 222: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	98,  // 223: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	100, // 224: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	110, // 225: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	116, // 226: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	118, // 227: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	121, // 228: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	123, // 229: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	27,  // 230: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	30,  // 231: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	32,  // 232: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	38,  // 233: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	34,  // 234: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	16,  // 235: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	19,  // 236: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	40,  // 237: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	43,  // 238: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	36,  // 239: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	47,  // 240: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	52,  // 241: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	54,  // 242: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	64,  // 243: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	66,  // 244: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
-	68,  // 245: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	70,  // 246: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	72,  // 247: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	74,  // 248: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	76,  // 249: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	78,  // 250: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	81,  // 251: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	103, // 252: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	105, // 253: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	107, // 254: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	109, // 255: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	99,  // 256: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	101, // 257: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	114, // 258: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	117, // 259: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	119, // 260: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	122, // 261: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	124, // 262: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	230, // [230:263] is the sub-list for method output_type
-	197, // [197:230] is the sub-list for method input_type
+	48,  // 208: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
+	52,  // 209: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	55,  // 210: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	65,  // 211: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	67,  // 212: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	69,  // 213: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	71,  // 214: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	73,  // 215: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	75,  // 216: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	77,  // 217: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	79,  // 218: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	82,  // 219: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	104, // 220: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	106, // 221: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	108, // 222: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	110, // 223: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	100, // 224: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	102, // 225: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	112, // 226: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	118, // 227: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	120, // 228: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	123, // 229: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	125, // 230: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	27,  // 231: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	30,  // 232: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	32,  // 233: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	38,  // 234: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	34,  // 235: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	16,  // 236: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	19,  // 237: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	40,  // 238: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	43,  // 239: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	36,  // 240: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	47,  // 241: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	49,  // 242: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
+	54,  // 243: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	56,  // 244: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	66,  // 245: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	68,  // 246: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	70,  // 247: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	72,  // 248: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	74,  // 249: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	76,  // 250: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	78,  // 251: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	80,  // 252: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	83,  // 253: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	105, // 254: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	107, // 255: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	109, // 256: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	111, // 257: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	101, // 258: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	103, // 259: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	116, // 260: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	119, // 261: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	121, // 262: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	124, // 263: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	126, // 264: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	231, // [231:265] is the sub-list for method output_type
+	197, // [197:231] is the sub-list for method input_type
 	197, // [197:197] is the sub-list for extension type_name
 	197, // [197:197] is the sub-list for extension extendee
 	0,   // [0:197] is the sub-list for field type_name
@@ -10382,15 +10499,16 @@ func file_millrace_v1_task_proto_init() {
 	file_millrace_v1_task_proto_msgTypes[7].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[16].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[38].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[47].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[40].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[49].OneofWrappers = []any{
 		(*SettleItem_Complete)(nil),
 		(*SettleItem_Fail)(nil),
 		(*SettleItem_Snooze)(nil),
 		(*SettleItem_Release)(nil),
 		(*SettleItem_Stop)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[63].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[74].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[65].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[76].OneofWrappers = []any{
 		(*Op_TaskCreate)(nil),
 		(*Op_TaskComplete)(nil),
 		(*Op_TaskFail)(nil),
@@ -10407,26 +10525,26 @@ func file_millrace_v1_task_proto_init() {
 		(*Op_VectorDelete)(nil),
 		(*Op_Reserved)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[82].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[83].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[84].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[86].OneofWrappers = []any{
+	file_millrace_v1_task_proto_msgTypes[85].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[86].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[88].OneofWrappers = []any{
 		(*KVCheck_Rev)(nil),
 		(*KVCheck_Value)(nil),
 	}
-	file_millrace_v1_task_proto_msgTypes[87].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[98].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[89].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[100].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[103].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[107].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[115].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[102].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[105].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[109].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[117].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
 			NumEnums:      8,
-			NumMessages:   122,
+			NumMessages:   124,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

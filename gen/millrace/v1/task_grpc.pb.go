@@ -30,6 +30,7 @@ const (
 	TaskService_Why_FullMethodName          = "/millrace.v1.TaskService/Why"
 	TaskService_List_FullMethodName         = "/millrace.v1.TaskService/List"
 	TaskService_Claim_FullMethodName        = "/millrace.v1.TaskService/Claim"
+	TaskService_EndClaim_FullMethodName     = "/millrace.v1.TaskService/EndClaim"
 	TaskService_Heartbeat_FullMethodName    = "/millrace.v1.TaskService/Heartbeat"
 	TaskService_Settle_FullMethodName       = "/millrace.v1.TaskService/Settle"
 	TaskService_Wait_FullMethodName         = "/millrace.v1.TaskService/Wait"
@@ -65,6 +66,9 @@ type TaskServiceClient interface {
 	Why(ctx context.Context, in *WhyRequest, opts ...grpc.CallOption) (*WhyResponse, error)
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
+	// EndClaim ends the wait of a claim under way, so that its caller need not leave it: the tasks of a claim that is left in the instant in
+	// which it is answered stay leased. The claim is answered as if its time were over. The partition is that of the claim.
+	EndClaim(ctx context.Context, in *EndClaimRequest, opts ...grpc.CallOption) (*EndClaimResponse, error)
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
 	// Wait answers when the task has ended, however long that takes.
@@ -204,6 +208,16 @@ func (c *taskServiceClient) Claim(ctx context.Context, in *ClaimRequest, opts ..
 	return out, nil
 }
 
+func (c *taskServiceClient) EndClaim(ctx context.Context, in *EndClaimRequest, opts ...grpc.CallOption) (*EndClaimResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndClaimResponse)
+	err := c.cc.Invoke(ctx, TaskService_EndClaim_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *taskServiceClient) Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(HeartbeatResponse)
@@ -336,6 +350,9 @@ type TaskServiceServer interface {
 	Why(context.Context, *WhyRequest) (*WhyResponse, error)
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
+	// EndClaim ends the wait of a claim under way, so that its caller need not leave it: the tasks of a claim that is left in the instant in
+	// which it is answered stay leased. The claim is answered as if its time were over. The partition is that of the claim.
+	EndClaim(context.Context, *EndClaimRequest) (*EndClaimResponse, error)
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)
 	// Wait answers when the task has ended, however long that takes.
@@ -397,6 +414,9 @@ func (UnimplementedTaskServiceServer) List(context.Context, *ListRequest) (*List
 }
 func (UnimplementedTaskServiceServer) Claim(context.Context, *ClaimRequest) (*ClaimResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Claim not implemented")
+}
+func (UnimplementedTaskServiceServer) EndClaim(context.Context, *EndClaimRequest) (*EndClaimResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndClaim not implemented")
 }
 func (UnimplementedTaskServiceServer) Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Heartbeat not implemented")
@@ -647,6 +667,24 @@ func _TaskService_Claim_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _TaskService_EndClaim_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndClaimRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(TaskServiceServer).EndClaim(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: TaskService_EndClaim_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(TaskServiceServer).EndClaim(ctx, req.(*EndClaimRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _TaskService_Heartbeat_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(HeartbeatRequest)
 	if err := dec(in); err != nil {
@@ -870,6 +908,10 @@ var TaskService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Claim",
 			Handler:    _TaskService_Claim_Handler,
+		},
+		{
+			MethodName: "EndClaim",
+			Handler:    _TaskService_EndClaim_Handler,
 		},
 		{
 			MethodName: "Heartbeat",

@@ -36,6 +36,11 @@ type restSub struct {
 	wake wakeup.Wakeup
 	// cancel ends the claim under way, and all after it.
 	cancel context.CancelFunc
+	// name is that of the claim under way; nil: it has none, or there is none.
+	name []byte
+	// ending says that the claim under way is being ended at the server, and done is closed when all claims are over.
+	ending bool
+	done   chan struct{}
 }
 
 // nudge makes the goroutine count its slots again.
@@ -55,6 +60,47 @@ func (s *restStream) stopClaims() {
 	}
 }
 
+// endClaims ends the claims that wait, so that their answers are read: the tasks of one that is cut as it is answered would stay leased. It
+// needs mu.
+func (s *restStream) endClaims() {
+	for _, u := range s.subs {
+		switch {
+		case !u.running || u.ending:
+		case u.name == nil:
+			u.cancel()
+		default:
+			u.ending = true
+			go s.endClaim(u, u.name)
+		}
+	}
+}
+
+// endClaim has the server answer a claim, and cuts it if the answer does not come in time.
+func (s *restStream) endClaim(u *restSub, name []byte) {
+	defer u.cancel()
+	ctx, cancel := context.WithTimeout(s.work, wire.ReleaseWithin)
+	defer cancel()
+	for {
+		var out millracev1.EndClaimResponse
+		err := s.r.invoke(ctx, millracev1.TaskService_EndClaim_FullMethodName, &millracev1.EndClaimRequest{Claim: name}, &out)
+		if err != nil {
+			return
+		}
+		// One that was not found was answered, or comes to the server behind this request.
+		var again <-chan time.Time
+		if !out.GetFound() {
+			again = time.After(retry.Base)
+		}
+		select {
+		case <-u.done:
+			return
+		case <-ctx.Done():
+			return
+		case <-again:
+		}
+	}
+}
+
 // subscribe begins to claim.
 func (s *restStream) subscribe(spec *millracev1.Subscribe) {
 	s.mu.Lock()
@@ -70,7 +116,7 @@ func (s *restStream) subscribe(spec *millracev1.Subscribe) {
 		return
 	}
 	ctx, cancel := context.WithCancel(s.work)
-	u := &restSub{spec: spec, running: true, wake: wakeup.New(), cancel: cancel}
+	u := &restSub{spec: spec, running: true, wake: wakeup.New(), cancel: cancel, done: make(chan struct{})}
 	s.subs[spec.GetSub()] = u
 	s.open++
 	go s.claims(ctx, spec.GetSub(), u)
@@ -88,18 +134,19 @@ func (s *restStream) slots(in *millracev1.Slots) {
 	}
 }
 
-// drain ends the claims. What they have brought already is still given to the client.
+// drain ends the claims. What they have brought already is still given to the client; what they bring from here on goes back.
 func (s *restStream) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
-	s.stopClaims()
+	s.endClaims()
 }
 
 // claims asks for tasks while slots are free, one request at a time, so that never more are given than there are slots.
 func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 	defer func() {
 		u.cancel()
+		close(u.done)
 		s.mu.Lock()
 		// The stream may be over now: who waits for its end looks again.
 		s.open--
@@ -130,6 +177,12 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 			continue
 		case ctx.Err() != nil:
 			return
+		// A node of an older program knows no names of claims, though another one of its cluster does.
+		case in.Claim != nil && isRefusedField(err, "claim"):
+			s.mu.Lock()
+			s.namesClaims = false
+			s.mu.Unlock()
+			continue
 		// The wait was too long for something in between, or for the server. A shorter one is tried.
 		case poll.missed(err, took):
 			continue
@@ -140,6 +193,12 @@ func (s *restStream) claims(ctx context.Context, sub uint32, u *restSub) {
 		}
 		try++
 	}
+}
+
+// isRefusedField reports whether a server refused a field of a request.
+func isRefusedField(err error, field string) bool {
+	f, ok := errors.AsType[*Fault](err)
+	return ok && f.wire != nil && f.wire.GetCode() == wire.InvalidArgument && f.wire.GetField() == field
 }
 
 // pauseAfter says how long to wait after a claim that came to nothing before its time: without an error it was answered
@@ -168,6 +227,11 @@ func (s *restStream) nextClaim(ctx context.Context, u *restSub) *millracev1.Clai
 		over := s.draining || s.retired || s.closed || s.cause != nil
 		in := &millracev1.ClaimRequest{Queues: u.spec.GetQueues(), Lease: u.spec.GetLease(), Worker: s.worker.GetId()}
 		batch := int(u.spec.GetBatch())
+		u.name = nil
+		if s.namesClaims && free > 0 && !over {
+			u.name = wire.Random16()
+			in.Claim = u.name
+		}
 		s.mu.Unlock()
 		if over || ctx.Err() != nil {
 			return nil
@@ -228,7 +292,7 @@ func (s *restStream) free(u *restSub, now time.Time) (n int, next time.Time) {
 	return n, next
 }
 
-// assign gives the client tasks. They go back at once when it has left meanwhile.
+// assign gives the client tasks. They go back at once when it has left meanwhile, or wants no more.
 func (s *restStream) assign(sub uint32, tasks []*millracev1.Assignment) {
 	if len(tasks) == 0 {
 		return
@@ -236,7 +300,7 @@ func (s *restStream) assign(sub uint32, tasks []*millracev1.Assignment) {
 	now := time.Now()
 	s.mu.Lock()
 	// The client receives nothing any more: kept, the tasks would be out of reach until their leases end.
-	if gone := s.closed || s.cause != nil; gone {
+	if gone := s.draining || s.closed || s.cause != nil; gone {
 		s.mu.Unlock()
 		s.giveBack(tasks)
 		return

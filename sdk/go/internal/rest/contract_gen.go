@@ -133,11 +133,22 @@ func writeClaimRequest(w *restBody, m *pb.ClaimRequest) {
 	if m.Partition != nil {
 		w.anyInt("partition", int64(m.GetPartition()))
 	}
+	w.hex("claim", m.GetClaim())
 }
 
 func writeQueueWeight(w *restBody, m *pb.QueueWeight) {
 	w.text("name", m.GetName())
 	w.int("weight", int64(m.GetWeight()))
+}
+
+func writeEndClaimRequest(w *restBody, m *pb.EndClaimRequest) {
+	if m == nil {
+		return
+	}
+	w.hex("claim", m.GetClaim())
+	if m.Partition != nil {
+		w.anyInt("partition", int64(m.GetPartition()))
+	}
 }
 
 func writeHeartbeatRequest(w *restBody, m *pb.HeartbeatRequest) {
@@ -867,6 +878,12 @@ var routes = map[string][]route{
 			verb: "POST", path: []string{"/v1/tasks:claim"},
 			body:  func(w *restBody, in any) { writeClaimRequest(w, in.(*pb.ClaimRequest)) },
 			empty: true,
+		},
+	},
+	"/millrace.v1.TaskService/EndClaim": {
+		{
+			verb: "POST", path: []string{"/v1/tasks:endclaim"},
+			body: func(w *restBody, in any) { writeEndClaimRequest(w, in.(*pb.EndClaimRequest)) },
 		},
 	},
 	"/millrace.v1.TaskService/Heartbeat": {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ type restStream struct {
 	worker *millracev1.WorkerInfo
 	// draining says that the client asked for no more tasks.
 	draining bool
+	// namesClaims says that the server ends claims by their names.
+	namesClaims bool
 	// held are the leases that take a slot, and subs the subscriptions by their numbers.
 	held map[wire.Lease]*restHold
 	subs map[uint32]*restSub
@@ -109,7 +112,7 @@ func (s *restStream) Context() context.Context { return s.ctx }
 func (s *restStream) CloseSend() error {
 	s.mu.Lock()
 	s.closed = true
-	s.stopClaims()
+	s.endClaims()
 	s.mu.Unlock()
 	s.in.arrive.Poke()
 	return nil
@@ -249,6 +252,7 @@ func (s *restStream) hello(h *millracev1.Hello) error {
 			return
 		}
 		s.welcomed = true
+		s.namesClaims = slices.Contains(out.GetFeatures(), wire.EndClaim)
 		s.push(&millracev1.ServerFrame{Frame: &millracev1.ServerFrame_Welcome{
 			Welcome: &millracev1.Welcome{Kept: h.GetHeld(), Partitions: uint32(partitions)},
 		}})

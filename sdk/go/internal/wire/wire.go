@@ -39,6 +39,9 @@ const (
 	ReasonExpired        = "expired"         // this client gave up repeating
 )
 
+// EndClaim is the feature of servers that end a claim by its name.
+const EndClaim = "end_claim"
+
 // Limits and times that client and server agree on.
 const (
 	FrameItems    = 512              // tasks, settles or renewals of one frame

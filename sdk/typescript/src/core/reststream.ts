@@ -16,6 +16,7 @@ import {
 	ClaimRequest,
 	type ClaimResponse,
 	type CommitResponse,
+	type EndClaimResponse,
 	type GetNamespaceResponse,
 	type HeartbeatResponse,
 	type Hold,
@@ -24,6 +25,7 @@ import {
 	type SettleResult,
 } from "../gen/millrace/v1/task.js";
 import { toDuration } from "../time.js";
+import { random16 } from "./place.js";
 import type { RestChannel } from "./rest.js";
 import { Poll, shortest, Waits } from "./restwaits.js";
 import { awayBound, patience, serverBound, within } from "./retry.js";
@@ -39,6 +41,9 @@ const frameItems = 512;
 /** Milliseconds in which requests under way are still answered when the stream breaks. */
 const answeredWithin = 2000;
 const releaseWithin = 2000;
+/** The feature of servers that end a claim by its name, and milliseconds until one that the server did not find is ended again. */
+const endClaim = "end_claim";
+const endAgain = 50;
 
 type Frame = NonNullable<ClientFrame["frame"]>;
 type ValueOf<K> = Extract<Frame, { $case: K }>["value"];
@@ -62,11 +67,23 @@ const keyOf = (h: { id: string; token: bigint }): string => `${h.id} ${h.token}`
 class Claims {
 	/** The claim under way. */
 	job: Job | undefined;
+	/** Its name; undefined: it has none, or there is none. */
+	name: Uint8Array | undefined;
+	/** The server is asked to answer it. */
+	ending = false;
 	over = false;
+	/** No claim comes any more. */
+	readonly ended: Promise<void>;
+	/** Says so. */
+	end!: () => void;
 	#rung = false;
 	#wake: (() => void) | undefined;
 
-	constructor(public spec: Subscribe) {}
+	constructor(public spec: Subscribe) {
+		this.ended = new Promise((resolve) => {
+			this.end = resolve;
+		});
+	}
 
 	/** Slots may be free. */
 	ring(): void {
@@ -126,6 +143,8 @@ export class RestStream implements FrameStream {
 	#left = false;
 	/** The client asked for no more tasks. */
 	#draining = false;
+	/** The server ends claims by their names. */
+	#namesClaims = false;
 	/** Of claims, where the namespace has several. */
 	#partition: number | undefined;
 	/** Who the client says it is; undefined: it takes no tasks. */
@@ -183,7 +202,7 @@ export class RestStream implements FrameStream {
 			}
 			case "drain":
 				this.#draining = true;
-				this.#stopClaims();
+				this.#endClaims();
 				return;
 			case "auth":
 				return; // each request has the token of its time
@@ -198,7 +217,7 @@ export class RestStream implements FrameStream {
 	/** Ends this side: the stream ends when all that was sent is answered. */
 	end(): void {
 		this.#closed = true;
-		this.#stopClaims();
+		this.#endClaims();
 		this.#waits.stop();
 		this.#checkEnd();
 	}
@@ -317,6 +336,7 @@ export class RestStream implements FrameStream {
 		if (this.#over || this.#retired) return;
 		if (partitions > 1) this.#partition = h.partition;
 		this.#welcomed = true;
+		this.#namesClaims = features.includes(endClaim);
 		features = [...new Set([...features, "waits"])];
 		this.#push({ $case: "welcome", value: Welcome.fromPartial({ kept: h.held, partitions, features }) });
 	}
@@ -465,6 +485,41 @@ export class RestStream implements FrameStream {
 		for (const u of [...this.#subs.values()]) u.stop();
 	}
 
+	/** Ends the claims that wait, so that their answers are read: the tasks of one that is cut as it is answered would stay leased. */
+	#endClaims(): void {
+		for (const u of [...this.#subs.values()]) {
+			if (!u.name) u.stop();
+			else if (!u.ending) {
+				u.ending = true;
+				u.ring();
+				this.#begin(this.#endClaim(u, u.name));
+			}
+		}
+	}
+
+	/** Has the server answer a claim, and cuts it if the answer does not come in time. */
+	async #endClaim(u: Claims, claim: Uint8Array): Promise<void> {
+		const job = new Job();
+		const late = setTimeout(() => {
+			job.cancel();
+			u.stop();
+		}, releaseWithin);
+		try {
+			while (!u.over) {
+				const request = { claim, partition: this.#partition };
+				const got = await this.#carry<EndClaimResponse>("TaskService/EndClaim", request, { job });
+				// One that was not found was answered, or comes to the server behind this request.
+				const again = got.found ? u.ended : new Promise((resolve) => setTimeout(resolve, endAgain));
+				await Promise.race([u.ended, again]);
+			}
+		} catch (e) {
+			if (!(e instanceof RestError)) throw e;
+		} finally {
+			clearTimeout(late);
+			u.stop();
+		}
+	}
+
 	#subscribe(spec: Subscribe): void {
 		let u = this.#subs.get(spec.sub);
 		if (u) {
@@ -483,6 +538,7 @@ export class RestStream implements FrameStream {
 			await this.#claimOn(u);
 		} finally {
 			u.over = true;
+			u.end();
 			this.#subs.delete(u.spec.sub);
 			if (this.#retired && !this.#over) this.#goaway();
 		}
@@ -509,8 +565,13 @@ export class RestStream implements FrameStream {
 			} catch (e) {
 				if (!(e instanceof RestError)) throw e;
 				if (u.over) return;
-				if (poll.missed(e, performance.now() - began)) continue;
 				const { fault } = e;
+				// A node of an older program knows no names of claims, though another one of its cluster does.
+				if (u.name && fault.code === "INVALID_ARGUMENT" && fault.field === "claim") {
+					this.#namesClaims = false;
+					continue;
+				}
+				if (poll.missed(e, performance.now() - began)) continue;
 				// Without any answer a lease may have been taken that nothing tells of: the stream breaks.
 				if (e.origin === "none" || patience(fault) === 0) {
 					this.#fail(fault);
@@ -537,14 +598,17 @@ export class RestStream implements FrameStream {
 		for (;;) {
 			u.clear();
 			const { free, next } = this.#free(u);
+			u.name = undefined;
 			if (u.over || this.#draining || this.#retired || this.#over) return undefined;
 			if (free > 0) {
+				if (this.#namesClaims) u.name = random16();
 				return ClaimRequest.fromPartial({
 					queues: u.spec.queues,
 					max: Math.min(free, u.spec.batch || claimTasks),
 					worker: this.#worker?.id ?? "",
 					lease: u.spec.lease,
 					partition: this.#partition,
+					claim: u.name,
 				} as never);
 			}
 			await u.heard(next - performance.now());
@@ -573,10 +637,10 @@ export class RestStream implements FrameStream {
 		return { free, next };
 	}
 
-	/** Gives the client tasks. They go back at once when it has left meanwhile. */
+	/** Gives the client tasks. They go back at once when it has left meanwhile, or wants no more. */
 	#assign(u: Claims, tasks: Assignment[]): void {
 		if (tasks.length === 0) return;
-		if (this.#over) {
+		if (this.#over || this.#draining) {
 			void this.#giveBack(tasks);
 			return;
 		}

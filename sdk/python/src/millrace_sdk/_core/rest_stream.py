@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _LANES = 6  # requests with work that one stream has open at once: what comes meanwhile shares the next
 _CLAIM_TASKS = 128  # most tasks of one claim
+_END_AGAIN = 0.05  # seconds until a claim that the server did not find is ended again
+_END_CLAIM = "end_claim"  # the feature of servers that end a claim by its name
 _WAITS = 1 << 20  # tasks that a stream waits for: any number
 
 
@@ -36,6 +39,9 @@ class _Sub:
         self.spec = spec
         self.wake = asyncio.Event()  # slots may be free
         self.job: Job | None = None  # the claim under way
+        self.name = b""  # its name; empty: it has none, or there is none
+        self.ending = False  # the server is asked to answer it
+        self.ended = asyncio.Event()  # no claim comes any more
         self.over = False
 
     def stop(self) -> None:
@@ -74,6 +80,7 @@ class RestStream:
         self._cause: StatusError | None = None  # what broke the stream
         self._ended = False
         self._welcomed = False
+        self._names_claims = False  # the server ends claims by their names
         self._retired = False  # the client goes over to gRPC
         self._draining = False  # the client asked for no more tasks
         self._partition: int | None = None  # of claims, where the namespace has several
@@ -118,7 +125,7 @@ class RestStream:
                     u.wake.set()
             case "drain":
                 self._draining = True
-                self._stop_claims()
+                self._end_claims()
             case "auth":
                 self.caller = self.caller._replace(token=body.token)
             case _:
@@ -127,7 +134,7 @@ class RestStream:
     def close_send(self) -> None:
         """End this side of the stream: it ends when all that was sent is answered."""
         self._closed = True
-        self._stop_claims()
+        self._end_claims()
         self._waits.stop()
         self._check_end()
 
@@ -232,6 +239,7 @@ class RestStream:
         if partitions > 1:
             self._partition = h.partition
         self._welcomed = True
+        self._names_claims = _END_CLAIM in status.features
         features = sorted({*status.features, "waits"})
         self.push(welcome={"kept": h.held, "partitions": partitions, "features": features, "limits": {"waits": _WAITS}})
 
@@ -392,6 +400,38 @@ class RestStream:
         for u in self._subs.values():
             u.stop()
 
+    def _end_claims(self) -> None:
+        """End the claims that wait, so that their answers are read.
+
+        The tasks of a claim that is cut in the instant in which it is answered would stay leased.
+        """
+        for u in list(self._subs.values()):
+            if not u.name:
+                u.stop()
+            elif not u.ending:
+                u.ending = True
+                u.wake.set()
+                self._begin(self._end_claim(u, u.name))
+
+    async def _end_claim(self, u: _Sub, name: bytes) -> None:
+        """Have the server answer a claim, and cut it if the answer does not come in time."""
+        until = wire.monotonic() + wire.RELEASE_WITHIN
+        request = wire.message("EndClaimRequest")(claim=name)
+        if self._partition is not None:
+            request.partition = self._partition
+        try:
+            while (left := until - wire.monotonic()) > 0:
+                made = self.t.carry(self.caller, "TaskService/EndClaim", request, wire.message("EndClaimResponse"))
+                got = await within(made, left)
+                # One that was not found was answered, or comes to the server behind this request.
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(u.ended.wait(), left if got.found else _END_AGAIN)
+                    return
+        except StatusError:
+            pass
+        finally:
+            u.stop()
+
     def _subscribe(self, spec: Any) -> None:
         u = self._subs.get(spec.sub)
         if u is not None:
@@ -419,10 +459,14 @@ class RestStream:
                     took = wire.monotonic() - began
                     if u.over:
                         return
+                    told = faults.from_status(e)
+                    # A node of an older program knows no names of claims, though another one of its cluster does.
+                    if u.name and told.code == "INVALID_ARGUMENT" and told.field == "claim":
+                        self._names_claims = False
+                        continue
                     if poll.missed(e, took):
                         continue
                     # Without any answer a lease may have been taken that nothing tells of: the stream breaks.
-                    told = faults.from_status(e)
                     if not isinstance(e, RestError) or e.origin == web.NONE or faults.patience(told) == 0:
                         self._fail(e)
                         return
@@ -438,6 +482,7 @@ class RestStream:
                 await self._rest(u, wire.monotonic() + pause, until_over=True)
         finally:
             u.over = True
+            u.ended.set()
             self._subs.pop(u.spec.sub, None)
             if self._retired and not self.over:
                 self._goaway()
@@ -447,12 +492,15 @@ class RestStream:
         while True:
             u.wake.clear()
             free, following = self._free(u)
+            u.name = b""
             if u.over or self._draining or self._retired or self.over:
                 return None
             if free > 0:
                 request = wire.message("ClaimRequest")(
                     queues=u.spec.queues, max=min(free, u.spec.batch or _CLAIM_TASKS)
                 )
+                if self._names_claims:
+                    request.claim = u.name = wire.random16()
                 if self._worker is not None:
                     request.worker = self._worker.id
                 if u.spec.HasField("lease"):
@@ -495,10 +543,10 @@ class RestStream:
         return n, following
 
     def _assign(self, u: _Sub, tasks: Sequence[Any]) -> None:
-        """Give the client tasks. They go back at once when it has left meanwhile."""
+        """Give the client tasks. They go back at once when it has left meanwhile, or wants no more."""
         if not tasks:
             return
-        if self.over:
+        if self.over or self._draining:
             self.t.io.spawn(self._give_back(tasks))
             return
         # Counted from now and not from when the server gave it: a slot is rather free too late than too early.

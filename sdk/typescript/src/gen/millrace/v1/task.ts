@@ -642,13 +642,29 @@ export interface ClaimRequest {
   /** at most 128 B */
   worker: string;
   /** of this one alone; default: wherever tasks are ready */
-  partition?: number | undefined;
+  partition?:
+    | number
+    | undefined;
+  /** 16 B: names this call for EndClaim; feature end_claim */
+  claim: Buffer;
 }
 
 export interface ClaimResponse {
   /** none: nothing was ready in time */
   tasks: Assignment[];
   at: At | undefined;
+}
+
+export interface EndClaimRequest {
+  /** 16 B: as in ClaimRequest */
+  claim: Buffer;
+  /** as in ClaimRequest */
+  partition?: number | undefined;
+}
+
+export interface EndClaimResponse {
+  /** such a claim was waiting */
+  found: boolean;
 }
 
 /** Assignment is one task given to a worker. */
@@ -6215,7 +6231,15 @@ export const QueueWeight: MessageFns<QueueWeight> = {
 };
 
 function createBaseClaimRequest(): ClaimRequest {
-  return { queues: [], max: 0, lease: undefined, wait: undefined, worker: "", partition: undefined };
+  return {
+    queues: [],
+    max: 0,
+    lease: undefined,
+    wait: undefined,
+    worker: "",
+    partition: undefined,
+    claim: Buffer.alloc(0),
+  };
 }
 
 export const ClaimRequest: MessageFns<ClaimRequest> = {
@@ -6237,6 +6261,9 @@ export const ClaimRequest: MessageFns<ClaimRequest> = {
     }
     if (message.partition !== undefined) {
       writer.uint32(48).uint32(message.partition);
+    }
+    if (message.claim.length !== 0) {
+      writer.uint32(58).bytes(message.claim);
     }
     return writer;
   },
@@ -6302,6 +6329,14 @@ export const ClaimRequest: MessageFns<ClaimRequest> = {
             message.partition = reader.uint32();
             continue;
           }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.claim = Buffer.from(reader.bytes());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6327,6 +6362,7 @@ export const ClaimRequest: MessageFns<ClaimRequest> = {
     message.wait = (object.wait !== undefined && object.wait !== null) ? Duration.fromPartial(object.wait) : undefined;
     message.worker = object.worker ?? "";
     message.partition = object.partition ?? undefined;
+    message.claim = object.claim ?? Buffer.alloc(0);
     return message;
   },
 };
@@ -6394,6 +6430,128 @@ export const ClaimResponse: MessageFns<ClaimResponse> = {
     const message = createBaseClaimResponse();
     message.tasks = object.tasks?.map((e) => Assignment.fromPartial(e)) || [];
     message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
+    return message;
+  },
+};
+
+function createBaseEndClaimRequest(): EndClaimRequest {
+  return { claim: Buffer.alloc(0), partition: undefined };
+}
+
+export const EndClaimRequest: MessageFns<EndClaimRequest> = {
+  encode(message: EndClaimRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.claim.length !== 0) {
+      writer.uint32(10).bytes(message.claim);
+    }
+    if (message.partition !== undefined) {
+      writer.uint32(16).uint32(message.partition);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndClaimRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndClaimRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.claim = Buffer.from(reader.bytes());
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.partition = reader.uint32();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<EndClaimRequest>): EndClaimRequest {
+    return EndClaimRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<EndClaimRequest>): EndClaimRequest {
+    const message = createBaseEndClaimRequest();
+    message.claim = object.claim ?? Buffer.alloc(0);
+    message.partition = object.partition ?? undefined;
+    return message;
+  },
+};
+
+function createBaseEndClaimResponse(): EndClaimResponse {
+  return { found: false };
+}
+
+export const EndClaimResponse: MessageFns<EndClaimResponse> = {
+  encode(message: EndClaimResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.found !== false) {
+      writer.uint32(8).bool(message.found);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): EndClaimResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseEndClaimResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.found = reader.bool();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<EndClaimResponse>): EndClaimResponse {
+    return EndClaimResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<EndClaimResponse>): EndClaimResponse {
+    const message = createBaseEndClaimResponse();
+    message.found = object.found ?? false;
     return message;
   },
 };
