@@ -124,7 +124,7 @@ export class Worker {
 				assigned: (a) => this.#assigned(a),
 				lost: (a) => this.#lost(a),
 				cancel: (a, reason) => this.#cancelled(a, reason),
-				settled: (a, fault, replayed, at) => this.#settled(a, fault, replayed, at),
+				settled: (a, fault, replayed, at, failed) => this.#settled(a, fault, replayed, at, failed),
 				welcomed: (lane) => {
 					this.#renewer?.reach(lane.partition, lane.session.address, hub.router.nodes);
 					turn();
@@ -334,10 +334,18 @@ export class Worker {
 		if (this.#lanes!.held === 0) this.#wake?.();
 	}
 
-	#settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined): void {
+	/** failed is why the server refused the effects and failed the attempt instead. */
+	#settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined, failed?: Fault): void {
 		const { ledger } = this.#client.engine;
+		const ended = failed ? "fail" : a.item?.outcome?.$case;
+		if (failed) {
+			const { id, attempt } = a.assignment;
+			this.#client.hub.logger.warn(
+				`the effects were refused and the attempt failed: task ${id}, attempt ${attempt}: ${failed.message}`,
+			);
+		}
 		if (ledger) {
-			const line = { ...lineOf(a), op: a.item?.outcome?.$case ?? "complete", replayed };
+			const line = { ...lineOf(a), op: ended ?? "complete", replayed };
 			if (fault) ledger.failed(a.begun, line, new MillraceError(fault));
 			else ledger.ok(a.begun, line, at);
 		}
@@ -349,7 +357,7 @@ export class Worker {
 		}
 		this.#running.delete(a);
 		if (t) {
-			const op = a.item?.outcome?.$case ?? "";
+			const op = ended ?? "";
 			this.#o.onSettled?.({ task: t, op, replayed, error: fault && new MillraceError(fault) });
 		}
 		if (this.#lanes!.held === 0) this.#wake?.();

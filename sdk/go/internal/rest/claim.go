@@ -374,7 +374,7 @@ func (s *restStream) settled(keys []wire.Lease, ends []bool, results []*millrace
 		}
 		e := results[i].Error
 		// The lease has ended: applied, refused for good where the client does nothing more, or lost before.
-		gone := e == nil || ends[i] && retry.Patience(e.Code, e.Reason) == 0 ||
+		gone := e == nil || results[i].FailedInstead || ends[i] && retry.Patience(e.Code, e.Reason) == 0 ||
 			slices.Contains([]string{wire.LeaseLost, wire.NotFound, wire.WrongState}, e.Code)
 		if gone {
 			delete(s.held, k)

@@ -92,6 +92,8 @@ func (f *settleFrame) acked(a *millracev1.Ack) {
 			l.answered(t, a.At, nil, fault.FromWire(a.Error))
 		case i >= len(a.Settled):
 			l.answered(t, a.At, nil, fault.Lacking("results"))
+		case a.Settled[i].FailedInstead: // the error is why: the attempt has ended all the same
+			l.done(t, a.At, a.Settled[i])
 		default:
 			l.answered(t, a.At, a.Settled[i], fault.FromWire(a.Settled[i].Error))
 		}
@@ -163,7 +165,7 @@ func (l *workerStream) done(t *Attempt, at *millracev1.At, r *millracev1.SettleR
 	line := l.w.line(t, t.op)
 	if r.FailedInstead {
 		line.Op = "fail"
-		l.w.hub.Logger.Warn("the effects were refused and the attempt failed", "task", t.Lease.ID, "attempt", t.Number)
+		l.w.hub.Logger.Warn("the effects were refused and the attempt failed", "task", t.Lease.ID, "attempt", t.Number, "error", l.w.hub.Error(fault.FromWire(r.Error)))
 	}
 	line.Replayed = r.Replayed
 	l.w.hub.Ledger.Write(line, at, nil)

@@ -39,7 +39,7 @@ export interface LaneEvents {
 	lost(a: Attempt): void;
 	cancel(a: Attempt, reason: string): void;
 	/** The server refused the settle, with the lease kept: the effects were refused. Undefined fault: it was applied. */
-	settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined): void;
+	settled(a: Attempt, fault: Fault | undefined, replayed: boolean, at: At | undefined, failed?: Fault): void;
 	/** A stream was let in: the leases of its partition are renewed there. */
 	welcomed(lane: Lane): void;
 	failed(lane: Lane, fault: Fault): void;
@@ -348,10 +348,13 @@ export class Lane implements Role {
 			},
 			acked: (ack) => {
 				all.forEach((a, i) => {
-					const error = ack.error ?? ack.settled[i]?.error;
-					if (!error) {
+					const r = ack.settled[i];
+					const error = ack.error ?? r?.error;
+					if (!error || (!ack.error && r!.failedInstead)) {
 						this.#drop(a);
-						this.events.settled(a, undefined, ack.settled[i]!.replayed, ack.at);
+						// The error says why the server failed the attempt: it has ended all the same.
+						const why = error && faultOf(error);
+						this.events.settled(a, undefined, r!.replayed, ack.at, why);
 						return;
 					}
 					const fault = faultOf(error);

@@ -431,7 +431,7 @@ export class RestStream implements FrameStream {
 			if (h.lease > 0) h.until = now + h.lease;
 			const r = results[i];
 			if (!r) return;
-			if (r.error) {
+			if (r.error && !r.failedInstead) {
 				const fault = faultOf(r.error);
 				// A failure, a release or a stop that is refused is given up; after a completion a failure may come.
 				const ends = ["fail", "release", "stop"].includes(x.outcome?.$case ?? "");

@@ -383,8 +383,13 @@ class Lane:
         if self.held.get(t.key) is not t:
             return  # given up meanwhile
         core = self.core
-        if e is None:
-            op = "fail" if r.failed_instead else t.op
+        if e is None or (r is not None and r.failed_instead):  # the error is why: the attempt has ended all the same
+            op = t.op
+            if e is not None:
+                op = "fail"
+                core.engine.log.warning(
+                    "the effects were refused and the attempt failed: task %s, attempt %d: %s", t.id, t.number, e
+                )
             core.write_line(t, op, at, None, replayed=r.replayed)
             self.drop(t)
             core.settled(t, op, wire.state(r.state), r.replayed, None)

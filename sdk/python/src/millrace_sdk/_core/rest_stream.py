@@ -341,7 +341,7 @@ class RestStream:
             if i >= len(results):
                 continue
             r = results[i]
-            if r.HasField("error"):
+            if r.HasField("error") and not r.failed_instead:
                 e = faults.from_wire(r.error)
                 given_up = ends[i] and faults.patience(e) == 0
                 if not given_up and e.code not in ("LEASE_LOST", "NOT_FOUND", "WRONG_STATE"):
