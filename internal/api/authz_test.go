@@ -35,7 +35,6 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.TaskService/List":               &pb.ListRequest{Queue: "mail", State: pb.State_READY},
 		"/millrace.v1.TaskService/Wait":               &pb.WaitRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Watch":              &pb.WatchRequest{Id: apitest.ID(1)},
-		"/millrace.v1.TaskService/EndClaim":           &pb.EndClaimRequest{Claim: []byte("0123456789abcdef")},
 		"/millrace.v1.TaskService/Claim":              &pb.ClaimRequest{Queues: []*pb.QueueWeight{{Name: "mail"}}},
 		"/millrace.v1.TaskService/Heartbeat":          &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: apitest.ID(1), Token: 4}}},
 		"/millrace.v1.TaskService/Settle":             &pb.SettleRequest{Items: []*pb.SettleItem{settle}},

@@ -62,7 +62,7 @@ func (m *Model) settle(p *part, op core.Op, a answer) error {
 	})
 }
 
-// takesBack: a grant that did not reach its worker is no attempt, whose number is given again. A worker that reported was reached.
+// takesBack: a grant that did not reach its worker does not count as an attempt: its number is given again. A worker that reported was reached.
 func (m *Model) takesBack(t *task, s *standing, op core.Op) bool {
 	r, ok := op.(*core.TaskRelease)
 	return ok && r.Undelivered && m.rules >= core.FormatOperate && s.cancel.At == 0 && t.told.attempt != s.deliveries

@@ -66,7 +66,7 @@ type TaskSnooze struct {
 }
 
 // TaskRelease gives a task back to its old place; it counts only as a delivery. The leader uses it, with Undelivered,
-// for a grant whose receiver is gone: from format 3 on that is no attempt, unless its holder has reported.
+// for a grant whose receiver is gone: from format 3 on that does not count as an attempt, unless its holder has reported.
 type TaskRelease struct {
 	Task        TaskID
 	Token       Token
