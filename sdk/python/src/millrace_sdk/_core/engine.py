@@ -291,19 +291,19 @@ class Engine:
 
     async def wait_call(self, id: str) -> Any:
         """Wait for the end of a task by a call, on connections that carry nothing else. It returns the task."""
-        request = wire.message("WaitRequest")(id=id).SerializeToString()
-        answer = wire.message("WaitResponse")
+        request, answer = wire.message("WaitRequest")(id=id), wire.message("WaitResponse")
+        data = request.SerializeToString()
         attempt, began = 0, wire.monotonic()
         while True:
             if self.closed:
                 raise faults.closed()
             if self.ways.rest is not None:
-                return (await self.call("TaskService/Wait", wire.message("WaitRequest")(id=id), answer, None)).task
+                return (await self.call("TaskService/Wait", request, answer, None)).task
             partition = self._partition(lambda n: id_place(id, n))
             address = self.leaders.address(partition)
             transport = self._wait_begins(address)
             try:
-                return (await transport.unary("TaskService/Wait", request, answer, self.metadata(), None)).task
+                return (await transport.unary("TaskService/Wait", data, answer, self.metadata(), None)).task
             except StatusError as s:
                 e = faults.from_status(s)
             finally:
