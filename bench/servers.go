@@ -304,24 +304,54 @@ func (u *runner) startServer(ctx context.Context, exe, dir string, spec *runSpec
 	if spec.shape.Memory > 0 {
 		args = append(args, "--memory", fmt.Sprintf("%dMiB", spec.shape.Memory))
 	}
-	p, line, err := startProcess(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, args...), spec.serverEnv(name))
+	p, e, err := startAnnounced(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, args...), spec.serverEnv(name))
 	if err != nil {
 		return nil, err
-	}
-	e, err := announced(name, line)
-	if err != nil {
-		return nil, errors.Join(err, p.kill())
 	}
 	c.endpoints = []Endpoint{e}
 	if c.others != nil {
 		return p, nil
 	}
-	token, err := os.ReadFile(tokenFile)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("read token: %w", err), p.kill())
+	if c.token, err = readToken(tokenFile); err != nil {
+		return nil, errors.Join(err, p.kill())
 	}
-	c.token = strings.TrimSpace(string(token))
 	return p, nil
+}
+
+// startAnnounced starts a server and reads where its listeners are.
+func startAnnounced(ctx context.Context, name, log string, cmd *exec.Cmd, env []string) (*process, Endpoint, error) {
+	p, line, err := startProcess(ctx, name, log, cmd, env)
+	if err != nil {
+		return nil, Endpoint{}, err
+	}
+	e, err := announced(name, line)
+	if err != nil {
+		return nil, e, errors.Join(err, p.kill())
+	}
+	return p, e, nil
+}
+
+// readToken reads the token that a server with --dev has written.
+func readToken(file string) (string, error) {
+	token, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read token: %w", err)
+	}
+	return strings.TrimSpace(string(token)), nil
+}
+
+// ServeDev starts a server of a program with --dev and the arguments, on data below dir. kill ends it at once.
+func ServeDev(ctx context.Context, exe, dir string, args ...string) (e Endpoint, token string, kill func() error, err error) {
+	name, file := serverName(1), filepath.Join(dir, "token")
+	line := append([]string{"serve", "--json", "--dev", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--token-file", file}, args...)
+	p, e, err := startAnnounced(ctx, name, filepath.Join(dir, name+".log"), exec.Command(exe, line...), nil)
+	if err != nil {
+		return e, "", nil, err
+	}
+	if token, err = readToken(file); err != nil {
+		return e, "", nil, errors.Join(err, p.kill())
+	}
+	return e, token, p.kill, nil
 }
 
 // tenants makes a token of an admin for each of n tenants, and writes the file of a server that

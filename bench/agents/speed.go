@@ -1,14 +1,12 @@
 package agents
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -115,11 +113,12 @@ func (s *Speed) Measure(ctx context.Context) (*Result, error) {
 	if out.Env, err = bench.Environment(ctx, &c); err != nil {
 		return nil, err
 	}
-	address, token, stop, err := serve(ctx, s.Program, dir)
+	server, token, kill, err := bench.ServeDev(ctx, s.Program, dir, "--http", "off", "--admin", "off")
 	if err != nil {
 		return nil, err
 	}
-	defer stop()
+	defer kill() //nolint:errcheck // what is measured is over, and its data go
+	address := server.Address
 	for round := range s.Rounds {
 		for _, l := range chosen {
 			if err := ctx.Err(); err != nil {
@@ -172,45 +171,6 @@ func (s *Speed) chosen(ctx context.Context, dir string) (out []Language, err err
 		out = append(out, l)
 	}
 	return out, nil
-}
-
-// serve starts a server on data below dir.
-func serve(ctx context.Context, program, dir string) (address, token string, stop func(), err error) {
-	file := filepath.Join(dir, "token")
-	cmd := exec.CommandContext(ctx, program, "--json", "serve", "--dev", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0",
-		"--http", "off", "--admin", "off", "--token-file", file)
-	cmd.SysProcAttr = childAttr()
-	var log strings.Builder
-	cmd.Stderr = &log
-	pipe, err := cmd.StdoutPipe()
-	if err != nil {
-		return "", "", nil, err
-	}
-	if err := cmd.Start(); err != nil {
-		return "", "", nil, fmt.Errorf("start the server: %w", err)
-	}
-	stop = func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	}
-	var told struct {
-		GRPC string `json:"grpc"`
-	}
-	in := bufio.NewReader(pipe)
-	line, err := in.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &told)
-	}
-	var secret []byte
-	if err == nil {
-		secret, err = os.ReadFile(file)
-	}
-	if err != nil {
-		stop()
-		return "", "", nil, fmt.Errorf("start the server: %w\n%s", err, log.String())
-	}
-	go func() { _, _ = io.Copy(io.Discard, in) }()
-	return told.GRPC, strings.TrimSpace(string(secret)), stop, nil
 }
 
 const (
