@@ -108,6 +108,7 @@ func goodRequests() map[string]proto.Message {
 // operateRequests are those of goodRequests by which tasks and queues are operated.
 func operateRequests() map[string]proto.Message {
 	return map[string]proto.Message{
+		"/millrace.v1.TaskService/EndClaim":     &pb.EndClaimRequest{Claim: []byte("0123456789abcdef")},
 		"/millrace.v1.TaskService/Update":       &pb.UpdateRequest{Id: apitest.ID(1), Priority: new(uint32)},
 		"/millrace.v1.TaskService/Cancel":       &pb.CancelRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Retry":        &pb.RetryRequest{Id: apitest.ID(1)},

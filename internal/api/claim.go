@@ -48,9 +48,9 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 		return nil, fact
 	}
 	if name != (core.RequestID{}) {
-		named, done := ts.s.claims.add(c.claimKey(name))
-		defer done()
-		spec.Over = named.over
+		var end context.CancelCauseFunc
+		ctx, end = context.WithCancelCause(ctx)
+		defer ts.s.claims.add(c.claimKey(name), end)()
 	}
 	// Attempts name a worker in any case: the token's name, where the client has none.
 	if spec.Worker == "" {
@@ -101,7 +101,7 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 		}
 		// Nothing was ready in time: an empty answer, and the time of it.
 		left := ends - c.s.o.Clock.Boot()
-		if left <= 0 || isClosed(spec.Over) {
+		if left <= 0 || errors.Is(context.Cause(ctx), core.ErrClaimEnded) {
 			return nil, core.At{Stamp: c.s.node.places.Now(c.t.part)}, nil
 		}
 		// A short wait at one partition, since tasks may become ready in any.
@@ -109,16 +109,6 @@ func (c *call) claimAny(ctx context.Context, spec core.ClaimSpec, stay bool) ([]
 		if err != nil || len(tasks) > 0 {
 			return tasks, at, err
 		}
-	}
-}
-
-// isClosed reports whether a channel that is only ever closed was closed; nil never is.
-func isClosed(ch <-chan struct{}) bool {
-	select {
-	case <-ch:
-		return true
-	default:
-		return false
 	}
 }
 

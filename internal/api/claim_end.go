@@ -17,13 +17,7 @@ type claimKey struct {
 }
 
 // namedClaim is a claim under way that EndClaim can end.
-type namedClaim struct {
-	over chan struct{} // closed by the first EndClaim
-	once sync.Once
-}
-
-// end ends the claim's wait.
-func (n *namedClaim) end() { n.once.Do(func() { close(n.over) }) }
+type namedClaim struct{ end context.CancelCauseFunc }
 
 // namedClaims are the claims under way that have a name.
 type namedClaims struct {
@@ -32,16 +26,17 @@ type namedClaims struct {
 	of map[claimKey]*namedClaim
 }
 
-// add notes a claim until done is called.
-func (c *namedClaims) add(k claimKey) (n *namedClaim, done func()) {
-	n = &namedClaim{over: make(chan struct{})}
+// add notes a claim, which end ends, until done is called.
+func (c *namedClaims) add(k claimKey, end context.CancelCauseFunc) (done func()) {
+	n := &namedClaim{end: end}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.of == nil {
 		c.of = make(map[claimKey]*namedClaim)
 	}
 	c.of[k] = n
-	return n, func() {
+	return func() {
+		end(nil)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if c.of[k] == n {
@@ -83,7 +78,7 @@ func (ts *TaskService) EndClaim(ctx context.Context, in *pb.EndClaimRequest) (*p
 		return nil, edge.Invalid("partition", "must be a partition of the namespace")
 	}
 	if n := ts.s.claims.find(c.claimKey(id)); n != nil {
-		n.end()
+		n.end(core.ErrClaimEnded)
 		return &pb.EndClaimResponse{Found: true}, nil
 	}
 	p := c.partitions[in.GetPartition()].Partition

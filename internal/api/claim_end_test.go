@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
@@ -28,16 +29,15 @@ func TestANamedClaimIsEnded(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			r := make(t)
 			waits := false
-			r.n.OnClaimAt = func(ctx context.Context, _ core.Partition, s core.ClaimSpec) ([]core.Assigned, error) {
+			r.n.OnClaimAt = func(ctx context.Context, _ core.Partition, _ core.ClaimSpec) ([]core.Assigned, error) {
 				r.n.Mu.Lock()
 				waits = true
 				r.n.Mu.Unlock()
-				select {
-				case <-s.Over:
+				<-ctx.Done()
+				if errors.Is(context.Cause(ctx), core.ErrClaimEnded) {
 					return nil, nil
-				case <-ctx.Done():
-					return nil, core.DeadlineExceeded{}
 				}
+				return nil, core.DeadlineExceeded{}
 			}
 			ended := goClaim(r, claimName)
 			apitest.Eventually(t, "it waits", func() bool {

@@ -1,5 +1,7 @@
 package core
 
+import "errors"
+
 // What a node offers to its edges, in types that both know.
 
 // ReadOptions say how fresh a read must be. The zero value is linearizable.
@@ -106,8 +108,10 @@ type ClaimSpec struct {
 	Lease  Millis       // 0 = each task's own
 	Wait   Millis       // how long to wait for a task; 0 = not at all
 	Worker string
-	Over   <-chan struct{} // closed: the wait is over, whatever is left of it; nil = never
 }
+
+// ErrClaimEnded is the cause of a context whose claim is answered as if its wait were over: its caller asked for that.
+var ErrClaimEnded = errors.New("the claim was ended")
 
 // SessionSpec opens or resumes a stream's session.
 type SessionSpec struct {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/millrace/millrace/internal/core"
@@ -75,9 +76,9 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 	if c.once {
 		wait = n.o.ReadWait
 	}
-	r, over := d.await(ctx, p, u, wait, spec.Over)
+	r, over := d.await(ctx, p, u, wait)
 	if !over { // its time is over, and what is granted already is not to be in vain
-		r, _ = d.await(ctx, p, u, n.o.ReadWait, spec.Over)
+		r, _ = d.await(ctx, p, u, n.o.ReadWait)
 	}
 	if r.err != nil {
 		return nil, r.at, r.err
@@ -87,7 +88,7 @@ func (n *Node) Claim(ctx context.Context, p core.Partition, spec core.ClaimSpec)
 
 // await waits for the answer of a claim, until a time has passed or the caller wants no more tasks. It reports false where the time is over and a grant for the claim is in the log: then the
 // claim gets no further grant, and is answered with what that one gives.
-func (d *dispatcher) await(ctx context.Context, p core.Partition, u *sub, wait time.Duration, ended <-chan struct{}) (r claimed, over bool) {
+func (d *dispatcher) await(ctx context.Context, p core.Partition, u *sub, wait time.Duration) (r claimed, over bool) {
 	timer := d.s.n.o.Clock.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -97,10 +98,12 @@ func (d *dispatcher) await(ctx context.Context, p core.Partition, u *sub, wait t
 			return claimed{}, false
 		}
 		r = d.abandon(u, claimed{at: d.s.at(p)})
-	case <-ended: // what a grant in the log gives goes back
-		r = d.abandon(u, claimed{at: d.s.at(p)})
-	case <-ctx.Done():
-		r = d.abandon(u, claimed{err: core.DeadlineExceeded{}})
+	case <-ctx.Done(): // what a grant in the log gives goes back
+		r = claimed{at: d.s.at(p)}
+		if !errors.Is(context.Cause(ctx), core.ErrClaimEnded) {
+			r.err = core.DeadlineExceeded{}
+		}
+		r = d.abandon(u, r)
 	case <-d.s.n.stopping:
 		r = d.abandon(u, claimed{err: core.Unavailable{Reason: "stopping"}})
 	}

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -170,7 +171,7 @@ func TestAClaimThatIsOverTakesWhatIsGranted(t *testing.T) {
 			if len(grants) != 1 {
 				t.Fatalf("granted %+v, want one task", grants)
 			}
-			if r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, 0, nil); over {
+			if r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, 0); over {
 				t.Fatalf("answered %+v while a grant is in the log", r)
 			}
 			if more := h.collect("q"); len(more) != 0 {
@@ -179,7 +180,7 @@ func TestAClaimThatIsOverTakesWhatIsGranted(t *testing.T) {
 			if out := c.apply(h, grants[0]); len(out) != 0 {
 				t.Errorf("given back: %+v", out)
 			}
-			r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, time.Hour, nil)
+			r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, time.Hour)
 			if !over || r.err != nil || len(r.tasks) != c.want {
 				t.Errorf("answered %+v, want %d tasks", r, c.want)
 			}
@@ -194,9 +195,9 @@ func TestAClaimWhoseCallerWantsNoMoreIsAnswered(t *testing.T) {
 	h := holdClaim(l, 4, "q")
 	defer h.shard.disp.leave(h.sub)
 	grants := h.collect("q")
-	ended := make(chan struct{})
-	close(ended)
-	r, over := h.shard.disp.await(t.Context(), l.ns, h.sub, time.Hour, ended)
+	ctx, end := context.WithCancelCause(t.Context())
+	end(core.ErrClaimEnded)
+	r, over := h.shard.disp.await(ctx, l.ns, h.sub, time.Hour)
 	if !over || r.err != nil || len(r.tasks) != 0 {
 		t.Fatalf("answered %+v, want no task", r)
 	}
