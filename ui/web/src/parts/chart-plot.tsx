@@ -31,7 +31,7 @@ export default function Plot({ times, series, unit }: ChartProps) {
 				legend: { live: true },
 				cursor: { drag: { x: false, y: false } },
 				axes: [
-					{ ...axis, values: (_, v) => v.map((s) => clock(s * 1000, zone).slice(11, 16)) },
+					{ ...axis, values: (_, v) => v.map((s) => clock(s * 1000, zone).slice(11, v[1]! - v[0]! < 60 ? 19 : 16)) },
 					{ ...axis, size: 56, values: (_, v) => v.map((n) => `${n.toLocaleString("en-US")}${unit}`) },
 				],
 				series: [
@@ -40,6 +40,7 @@ export default function Plot({ times, series, unit }: ChartProps) {
 						label: s.name,
 						stroke: resolved(s.hue ?? hues[i % hues.length]!),
 						width: 1.5,
+						points: { show: false },
 						spanGaps: false,
 					})),
 				],
