@@ -4,6 +4,7 @@ import { count, rate } from "../format";
 import { useNamespace } from "../namespace";
 import { Since, Spark } from "./basic";
 import { type Column, classOf } from "./column";
+import { Icon } from "./icon";
 
 type QueueStats = Schemas["QueueStats"];
 
@@ -19,7 +20,7 @@ export function QueueName({ queue }: { queue: QueueStats }) {
 			{p ? (
 				<span className="hue-blocked" title={["paused", p.by ? `by ${p.by}` : "", p.reason].filter(Boolean).join(" ")}>
 					{" "}
-					<span aria-hidden="true">‖</span> <span className="sr">paused</span>
+					<Icon name="pause" /> <span className="sr">paused</span>
 				</span>
 			) : null}
 		</>
