@@ -204,7 +204,7 @@ test("the overview names what needs a person, and leads there", { skip }, async 
 	await s.create("mail", {});
 	await s.call("POST", "/v1/queues/mail:pause", { reason: "deploy" });
 	const page = await open(t, s, "default/overview");
-	await page.getByText(/Paused by/).waitFor();
+	await page.locator("main li", { hasText: /Paused by/ }).waitFor();
 	await page.getByRole("link", { name: "mail" }).waitFor();
 	await accessible(page, "the overview");
 	await page.getByRole("link", { name: "Queue", exact: true }).click();

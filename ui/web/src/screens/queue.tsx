@@ -344,8 +344,10 @@ function DeleteQueue({ queue, stats, onClose }: { queue: string; stats: QueueSta
 						},
 					}),
 				);
+				// What is gone is not read again.
+				await navigate({ to: "/$ns/queues", params: { ns } });
+				queries.removeQueries({ predicate: (q) => q.queryKey[2] === queue });
 				queries.invalidateQueries();
-				navigate({ to: "/$ns/queues", params: { ns } });
 			}}
 			onClose={onClose}
 		>
