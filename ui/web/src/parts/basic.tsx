@@ -196,7 +196,7 @@ export function Button({ needs, kind = "plain", letter, disabled, title, childre
 	const may = useMay()(needs);
 	const text = may
 		? [title, letter ? `key ${letter}` : ""].filter(Boolean).join(", ")
-		: `needs the scope ${needs?.replace("|", " or ")}`;
+		: `needs the scope ${needs?.replaceAll("|", " or ")}`;
 	return (
 		<button type="button" className={kind} disabled={disabled || !may} title={text || undefined} {...rest}>
 			{children}

@@ -127,7 +127,7 @@ export function ConfigDialog({
 				</>
 			) : null}
 			<footer>
-				<span className="dim">takes the scope {needs.replace("|", " or ")}</span>
+				<span className="dim">takes the scope {needs.replaceAll("|", " or ")}</span>
 				<button type="button" className="plain" onClick={onClose}>
 					Keep
 				</button>

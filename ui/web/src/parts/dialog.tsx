@@ -127,7 +127,7 @@ export function Confirm(props: ConfirmProps) {
 					</>
 				) : null}
 				<footer>
-					<span className="dim">takes the scope {props.needs.replace("|", " or ")}</span>
+					<span className="dim">takes the scope {props.needs.replaceAll("|", " or ")}</span>
 					<Button kind="main" onClick={props.onClose} autoFocus={props.type === undefined && !props.reason}>
 						Keep
 					</Button>

@@ -71,7 +71,7 @@ export function Menu({
 						role="menuitem"
 						className={i.danger ? "danger" : ""}
 						disabled={i.disabled || !may(i.needs)}
-						title={may(i.needs) ? undefined : `needs the scope ${i.needs?.replace("|", " or ")}`}
+						title={may(i.needs) ? undefined : `needs the scope ${i.needs?.replaceAll("|", " or ")}`}
 						onClick={() => {
 							list.current?.hidePopover();
 							i.onPick();

@@ -139,7 +139,7 @@ function Tries({ task }: { task: TaskRow }) {
 	const running = task.state === "running";
 	const most = task.max_attempts ? ` of ${task.max_attempts}` : "";
 	return (
-		<span className="dim tries">
+		<span className="dim small-head">
 			{running
 				? `try ${task.attempt}`
 				: task.attempt
@@ -183,7 +183,7 @@ function Head({ task }: { task: TaskRow }) {
 		<>
 			<Facts items={items} />
 			{told ? (
-				<div className="progress">
+				<div className="meter progress">
 					{p.percent === undefined ? null : <progress max={100} value={p.percent} aria-label="Progress" />}
 					<span>
 						{p.percent === undefined ? "" : `${p.percent} % `}

@@ -44,7 +44,7 @@ export function Detail({ ns, task, gone }: { ns: string; task: Task; gone: boole
 					]),
 				]}
 			/>
-			{task.error?.message ? (
+			{task.error?.message && task.state !== "dead" ? (
 				<p className="wrap">
 					<strong className="mono">{visible(task.error.code ?? "")}</strong> {visible(task.error.message)}
 				</p>

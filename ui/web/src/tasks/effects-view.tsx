@@ -119,11 +119,6 @@ function CommitCard({
 					))}
 				</tbody>
 			</table>
-			{all > ops.length ? (
-				<p className="more">
-					The first {count(ops.length)} of {count(all)} are shown; all of them are in the entry.
-				</p>
-			) : null}
 			<footer>
 				<span className="seal">all of it, or nothing</span>
 				{e.checked ? (
@@ -135,7 +130,10 @@ function CommitCard({
 						{(e.checked ?? 0) > (e.conditions ?? []).length ? " …" : ""}
 					</span>
 				) : null}
-				<span className="dim">{standing}</span>
+				<span className="dim">
+					{all > ops.length ? `The first ${count(ops.length)} of ${count(all)} are shown${standing ? ": " : ""}` : ""}
+					{standing}
+				</span>
 				<strong>
 					{count(all)} {all === 1 ? "op" : "ops"}
 				</strong>
@@ -169,6 +167,8 @@ function Condition({ ns, op, first }: { ns: string; op: Effect; first: boolean }
 	);
 }
 
+const nowHues: Record<string, string> = { current: "hue-completed", changed: "hue-blocked" };
+
 const stands: Record<string, string> = { current: "✓", changed: "≠", gone: "∅" };
 
 function OpRow({
@@ -195,11 +195,11 @@ function OpRow({
 				{s.link ? <Link {...s.link}>{target}</Link> : target || <span className="dim">not yours to see</span>}
 			</th>
 			<td className="dim mono wrap" title={s.full || undefined}>
-				{value === undefined ? null : <span className="value">→ {value} </span>}
+				{value === undefined ? null : <span className="hue-ready">→ {value} </span>}
 				{s.detail}
 				{s.full ? <Copy text={s.full} label="Copy what it points to" /> : null}
 			</td>
-			<td className={`now now-${op.now ?? "unknown"}`}>
+			<td className={`now ${nowHues[op.now ?? ""] ?? "dim"}`}>
 				{created ? (
 					<State state={created.state}>{created.state} now</State>
 				) : s.now ? (

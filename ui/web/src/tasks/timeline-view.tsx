@@ -216,7 +216,7 @@ function Lease({ line, task }: { line: Timeline; task: Task }) {
 	return (
 		<>
 			{" "}
-			<span className="lease">
+			<span className="meter">
 				{left > 0 ? (
 					<>
 						lease {span(left)} left{" "}

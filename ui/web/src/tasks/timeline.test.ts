@@ -143,7 +143,7 @@ test("attempts that are only counted are said to be not kept", () => {
 		"dead: as many failures as it may have (max_attempts)",
 	]);
 	expect(t.from).toBe(base + 979_000); // what is not kept takes no room
-	expect(deadBecause("odd")).toBe("dead: odd");
+	expect(deadBecause("odd")).toBe("odd");
 });
 
 test("a delay before the first try, and a cancel", () => {

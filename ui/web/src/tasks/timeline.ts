@@ -128,7 +128,7 @@ export function timeline(task: Task, attempts: readonly Attempt[], older: readon
 						? `waits ${span(retry - end)}`
 						: `was to wait ${span(retry - end)}, made ready after ${span(early - end)}`;
 			} else if (a.outcome === "released") after = "back at its old place";
-			else if (next || task.state === "ready")
+			else if (!next && task.state === "ready")
 				after = ["failed", "timeout", "crashed", "snoozed"].includes(a.outcome ?? "") ? "ready again" : "";
 		}
 		rows.push({
@@ -145,7 +145,7 @@ export function timeline(task: Task, attempts: readonly Attempt[], older: readon
 		});
 		before = end ?? start;
 	}
-	const last = last_(task, rows, first !== undefined || gone > 0, created, before, runAt, now);
+	const last = lastRow(task, rows, first !== undefined || gone > 0, created, before, runAt, now);
 	if (last) rows.push(last);
 	const times = [created, ...rows.flatMap((r) => r.bars.flatMap((b) => [b.from, b.to]))];
 	for (const r of rows) if (r.at !== undefined) times.push(r.at);
@@ -156,8 +156,8 @@ export function timeline(task: Task, attempts: readonly Attempt[], older: readon
 	return { rows, from, to: Math.max(...shown), retired, place, ...(lease ? { lease } : {}) };
 }
 
-/** last_ is the row of where the task is now, or of how it ended; undefined where the attempts say it. */
-function last_(
+/** lastRow is the row of where the task is now, or of how it ended; undefined where the attempts say it. */
+function lastRow(
 	task: Task,
 	rows: readonly Row[],
 	tried: boolean,
@@ -184,7 +184,7 @@ function last_(
 			return { kind: "now", at: runAt, state, bars, says: runAt > now ? `runs in ${span(runAt - now)}` : "is due" };
 		}
 		case "dead":
-			return { kind: "ended", at: finished, state, bars: [], says: deadBecause(task.reason) };
+			return { kind: "ended", at: finished, state, bars: [], says: `dead: ${deadBecause(task.reason)}` };
 		case "cancelled": {
 			const by = task.cancel?.by ? ` by ${task.cancel.by}` : "";
 			const why = task.cancel?.reason ? `: ${task.cancel.reason}` : "";
@@ -206,7 +206,7 @@ const reasons: Record<string, string> = {
 
 /** deadBecause says why a task is dead. */
 export function deadBecause(reason: string | undefined): string {
-	return `dead: ${reasons[reason ?? ""] ?? reason ?? "no reason is kept"}`;
+	return reasons[reason ?? ""] ?? reason ?? "no reason is kept";
 }
 
 /** said tells what became of an attempt. */

@@ -5,8 +5,10 @@ import { api, call, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { count } from "../format";
 import { Button, Command, Failed, Since, When } from "../parts/basic";
+import { visible } from "../parts/bytes";
 import { Icon } from "../parts/icon";
-import type { Task } from "./filter";
+import { type Task, write } from "./filter";
+import { deadBecause } from "./timeline";
 import { useWhy } from "./use-task";
 
 type Reason = Schemas["WhyReason"];
@@ -30,6 +32,7 @@ export function WhyPanel({ ns, task }: { ns: string; task: Task }) {
 	const waits = task.state === "ready" || task.state === "scheduled" || task.state === "blocked";
 	const on = waits || (task.state === "running" && !!task.cancel?.at);
 	const query = useWhy(ns, task, on);
+	if (task.state === "dead") return <Dead ns={ns} task={task} />;
 	if (!on) return null;
 	if (query.error) return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="Why it waits" />;
 	const why = query.data;
@@ -55,6 +58,38 @@ export function WhyPanel({ ns, task }: { ns: string; task: Task }) {
 				))}
 			</ul>
 			{reasons.length === 0 ? <p className="dim">The server names no reason.</p> : null}
+		</section>
+	);
+}
+
+/** Dead says why a task is dead, and where else its error is. */
+function Dead({ ns, task }: { ns: string; task: Task }) {
+	return (
+		<section className="why is-dead" aria-label="Why it is dead">
+			<h2>
+				Why it is dead
+				<span className="dim">
+					{" "}
+					· <When at={task.finished_at} />
+				</span>
+			</h2>
+			<p>{deadBecause(task.reason)}</p>
+			{task.error ? (
+				<p className="wrap">
+					<strong className="mono">{visible(task.error.code ?? "")}</strong> {visible(task.error.message ?? "")}
+				</p>
+			) : null}
+			{task.fingerprint ? (
+				<p>
+					<Link
+						to="/$ns/tasks"
+						params={{ ns }}
+						search={{ q: write({ queue: task.queue ?? "", state: "dead", fingerprint: task.fingerprint }) }}
+					>
+						dead tasks of {task.queue} with the same error
+					</Link>
+				</p>
+			) : null}
 		</section>
 	);
 }
