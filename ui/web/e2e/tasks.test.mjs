@@ -220,6 +220,7 @@ test("a payload is edited byte for byte, and a dead task is retried by a letter"
 	await page.getByLabel(/^Reason/).fill("not needed");
 	await page.getByRole("button", { name: "Cancel the task" }).click();
 	const cancelled = await reaches(s, id, "cancelled");
+	await page.getByRole("dialog").waitFor({ state: "detached" }); // keys do nothing while one is open
 	assert.equal(cancelled.cancel.reason, "not needed");
 	await page.keyboard.press("2");
 	await page.waitForURL(/\/payload$/);
