@@ -144,7 +144,7 @@ export function BytesView({
 			</div>
 			{/* biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reached by the keyboard */}
 			<section className="bytes-body" tabIndex={0} aria-label={name}>
-				<pre>{shown}</pre>
+				<pre className={view === "hex" ? "hex" : undefined}>{shown}</pre>
 			</section>
 		</div>
 	);

@@ -2,7 +2,7 @@ import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-quer
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { api, call, newRequestId, read, type Schemas } from "../api/client";
-import { type ApiError, asApiError } from "../api/errors";
+import { asApiError } from "../api/errors";
 import { curl } from "../curl";
 import { clock, count, parseTime, size } from "../format";
 import { useKeys } from "../keys";
@@ -422,13 +422,16 @@ function Reflog({
 	const queries = useQueryClient();
 	const ref = useQuery({
 		queryKey: ["ref", ns, repo, place.tag, name],
-		queryFn: () =>
-			call(api.GET("/v1/repos/{repo}/refs/{name}", { params: { path: { repo, name }, query: tagged(place) } })).catch(
-				(e: ApiError) => {
-					if (e.code === "NOT_FOUND") return null;
-					throw e;
-				},
-			),
+		queryFn: async () => {
+			const page = await call(
+				api.POST("/v1/repos/{repo}/refs:get", {
+					params: { path: { repo }, query: tagged(place) },
+					body: { names: [name] },
+				}),
+			);
+			const found = page.refs?.[0];
+			return found?.id || found?.target ? found : null;
+		},
 	});
 	const [at, setAt] = useState("");
 	const [asked, ask] = useState("");
