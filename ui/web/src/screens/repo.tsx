@@ -730,7 +730,7 @@ function useActivity(place: Place) {
 		queryKey: ["activity", ns, repo, tag],
 		initialPageParam: "",
 		queryFn: ({ pageParam }) =>
-			read<{ entries?: Entry[]; cursor?: string }>(
+			read<{ moves?: Entry[]; cursor?: string; partial?: boolean }>(
 				`/v1/repos/${encodeURIComponent(repo)}/activity?ns=${encodeURIComponent(ns)}&limit=100${tag ? `&tag=${encodeURIComponent(tag)}` : ""}${pageParam ? `&cursor=${encodeURIComponent(pageParam)}` : ""}`,
 			),
 		getNextPageParam: (last) => last.cursor || undefined,
@@ -742,7 +742,7 @@ function useActivity(place: Place) {
 function Activity({ place, list: { list } }: { place: Place; list: ReturnType<typeof useActivity> }) {
 	const { ns, repo } = place;
 	const navigate = useNavigate();
-	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.entries ?? []) ?? [], [list.data]);
+	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.moves ?? []) ?? [], [list.data]);
 	const columns: Column<Entry>[] = [
 		{ id: "name", name: "REF", grow: true, cell: (e) => <span className="mono">{e.name}</span> },
 		{ id: "when", name: "MOVED", cell: (e) => <When at={e.time} /> },
@@ -755,6 +755,11 @@ function Activity({ place, list: { list } }: { place: Place; list: ReturnType<ty
 		<>
 			{list.error ? <Failed error={asApiError(list.error)} retry={() => list.refetch()} what="The activity" /> : null}
 			{list.isPending ? <Loading what="the activity" /> : null}
+			{list.data?.pages.some((p) => p.partial) ? (
+				<p className="warn">
+					⚠ There are more refs than one request looks at: only those that come first by name are told of.
+				</p>
+			) : null}
 			{list.data ? (
 				<Grid
 					label={`Activity of ${repo}`}
