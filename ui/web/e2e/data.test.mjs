@@ -144,7 +144,7 @@ test("refs are filtered and moved, their log outlives them, and a rule is named 
 	await refs.getByText("refs/heads/main", { exact: true }).first().waitFor();
 	await page.getByRole("textbox", { name: "Prefix or glob of names, or a whole name" }).fill("refs/**/fix/*");
 	await page.getByRole("button", { name: "Filter" }).click();
-	await refs.getByText("refs/heads/main").waitFor({ state: "detached" });
+	await refs.getByText("refs/heads/main", { exact: true }).waitFor({ state: "detached" });
 	await refs.getByText("refs/heads/fix/a").click();
 	await page.getByRole("button", { name: "Move…" }).click();
 	const dialog = page.getByRole("dialog");
@@ -170,6 +170,10 @@ test("refs are filtered and moved, their log outlives them, and a rule is named 
 	await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
 	await page.getByRole("dialog").getByText("protected by rule 1").waitFor();
 	await page.getByRole("dialog").getByRole("button", { name: "Keep" }).click();
+	await page.getByRole("link", { name: "Activity" }).click();
+	const activity = page.getByRole("table", { name: "Activity of app" });
+	await activity.getByText("undeleted in the UI").waitFor();
+	await activity.getByText("refs/heads/main").first().waitFor();
 	await page.getByRole("link", { name: "Rules" }).click();
 	await page.getByLabel("Which rules hold for this ref?").fill("refs/heads/main");
 	await page.getByText("Rule 1: all of them must agree.").waitFor();
