@@ -6,6 +6,7 @@ import { liveOf, useLiveStatus, useTopic } from "./live/live";
 import { useNamespace, useNamespaces } from "./namespace";
 import { useNow } from "./now";
 import { Palette } from "./palette";
+import { EnvLabel } from "./parts/label";
 import { Menu } from "./parts/menu";
 import { Toasts } from "./parts/toast";
 import { useSession, useSessionState } from "./session";
@@ -89,11 +90,7 @@ export function Shell() {
 				<Link to="/" className="brand">
 					millrace
 				</Link>
-				{session.label ? (
-					<span className="env" style={session.label.colour ? { background: session.label.colour } : undefined}>
-						{session.label.text}
-					</span>
-				) : null}
+				<EnvLabel />
 				<NamespaceMenu ns={ns} path={path} />
 				<button type="button" className="jump" onClick={() => setPalette("search")}>
 					Jump to… <kbd>⌘K</kbd>

@@ -1,7 +1,7 @@
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import type { ApiError } from "../api/errors";
-import { useSession } from "../session";
 import { Button, Failed } from "./basic";
+import { EnvLabel } from "./label";
 
 /** Dialog is a native dialog: it traps the focus and gives it back. */
 export function Dialog({
@@ -17,7 +17,6 @@ export function Dialog({
 }) {
 	const ref = useRef<HTMLDialogElement>(null);
 	const id = useId();
-	const { label } = useSession();
 	useEffect(() => {
 		const d = ref.current!;
 		d.showModal();
@@ -35,7 +34,7 @@ export function Dialog({
 		>
 			<header>
 				<h2 id={id}>{title}</h2>
-				{label ? <span className="env">{label.text}</span> : null}
+				<EnvLabel />
 			</header>
 			{children}
 		</dialog>
