@@ -1148,6 +1148,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/repos/{repo}/activity": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Read the logs of all refs of a repository together, newest first, deleted refs too.
+         * @description Read the logs of all refs of a repository together, newest first, deleted refs too. One request looks at 10,000 records at most, about one for each ref and each record shown: beyond that the answer is partial, and of the refs that come first by name.
+         */
+        get: operations["getReposRepoActivity"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/collections/{collection}": {
         parameters: {
             query?: never;
@@ -4097,6 +4117,37 @@ export interface components {
             index?: string;
         };
         RefLogEntry: {
+            old?: string;
+            new?: string;
+            old_target?: string;
+            new_target?: string;
+            principal?: string;
+            /** @description request, push, timer, task */
+            cause?: string;
+            /** @description 32 digits: of a request or push that had an id */
+            request?: string;
+            task?: string;
+            /** @description of the attempt */
+            token?: string;
+            message?: string;
+            /** Format: date-time */
+            time?: string;
+            index?: string;
+            rev?: string;
+        };
+        ListActivityResponse: {
+            /** @description newest first; those of one commit by name */
+            moves?: components["schemas"]["RefMove"][];
+            cursor?: string;
+            /** @description there are more refs than one request looks at: only those that come first by name are told of */
+            partial?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        /** @description RefMove is a record of the log of any ref. */
+        RefMove: {
+            /** @description of the ref */
+            name?: string;
             old?: string;
             new?: string;
             old_target?: string;
@@ -7187,8 +7238,8 @@ export interface operations {
                 hop?: "0" | "1";
                 /** @description What their names begin with. */
                 prefix?: string;
-                /** @description name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first. */
-                sort?: "name" | "ready" | "oldest" | "dead";
+                /** @description name, the default; ready or dead: those with the most such tasks first; oldest: the one whose ready task has waited longest first; rate: the one that completed the most in the last minute first. */
+                sort?: "name" | "ready" | "oldest" | "dead" | "rate";
                 /** @description Those that are paused, that have dead tasks, or that are stuck: not paused, with a task that has been ready for a minute, and none running. */
                 only?: "paused" | "stuck" | "dead";
                 /** @description Length of the page, 1 to 1,000; default 100. */
@@ -9047,6 +9098,70 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ReadReflogResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getReposRepoActivity: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+                /** @description Of the repository, if it has one. */
+                tag?: string;
+                /** @description Length of the page, 1 to 1,000; default 100. */
+                limit?: number;
+                /** @description Of the page before; empty for the first page. */
+                cursor?: string;
+                /** @description Wait until this index of the partition is applied. */
+                min_index?: number;
+                /** @description stale reads what this node has, without asking a majority. */
+                consistency?: "linearizable" | "stale";
+            };
+            header?: never;
+            path: {
+                repo: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListActivityResponse"];
                 };
             };
             307: components["responses"]["Status307"];

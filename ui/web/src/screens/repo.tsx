@@ -1,7 +1,7 @@
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
-import { api, call, newRequestId, read, type Schemas } from "../api/client";
+import { api, call, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
 import { clock, count, parseTime, size } from "../format";
@@ -34,7 +34,7 @@ import { withoutVersion } from "./keys";
 import { RepoState, type Repository } from "./repos";
 
 type Ref = Schemas["Ref"];
-type Entry = Schemas["RefLogEntry"] & { name?: string; forced?: boolean };
+type Entry = Schemas["RefLogEntry"] & { name?: string };
 
 /** A page of refs. */
 const pageRefs = 200;
@@ -60,7 +60,6 @@ export function Repo() {
 	const place: Place = useMemo(() => ({ ns, repo, tag: search.tag ?? "" }), [ns, repo, search.tag]);
 	const navigate = useNavigate();
 	const query = useQuery({ queryKey: ["repo", ns, repo, place.tag], queryFn: () => readRepo(place) });
-	const activity = useActivity(place);
 	const [config, setConfig] = useState(false);
 	const [removing, setRemoving] = useState(false);
 	const found = query.data;
@@ -69,7 +68,7 @@ export function Repo() {
 		params: { ns, repo, tab: t },
 		search: place.tag ? { tag: place.tag } : {},
 	});
-	const names = ["refs", ...(activity.missing ? [] : ["activity"]), "rules", "settings"];
+	const names = ["refs", "activity", "rules", "settings"];
 	const keys: Record<string, () => void> = { u: () => void navigate({ to: "/$ns/repos", params: { ns } }) };
 	names.forEach((n, i) => {
 		keys[String(i + 1)] = () => void navigate(to(n) as never);
@@ -115,7 +114,7 @@ export function Repo() {
 				items={names.map((n) => ({ name: n[0]!.toUpperCase() + n.slice(1), link: to(n) as never }))}
 			/>
 			{tab === "refs" ? <Refs place={place} found={found} /> : null}
-			{tab === "activity" ? <Activity place={place} list={activity} /> : null}
+			{tab === "activity" ? <Activity place={place} /> : null}
 			{tab === "rules" ? <Rules found={found} onEdit={() => setConfig(true)} /> : null}
 			{tab === "settings" ? <RepoSettings found={found} onEdit={() => setConfig(true)} /> : null}
 			{config && found ? (
@@ -395,7 +394,6 @@ function Change({ e }: { e: Entry }) {
 	return (
 		<span className="nobreak">
 			{side(e.old, e.old_target)} → {side(e.new, e.new_target)}
-			{e.forced ? <span className="state hue-dead"> ⚠ forced</span> : null}
 			{!e.new && !e.new_target ? <span className="state hue-cancelled"> deleted</span> : null}
 			{!e.old && !e.old_target ? <span className="state hue-completed"> created</span> : null}
 		</span>
@@ -723,25 +721,24 @@ function MoveRef({
 	);
 }
 
-/** useActivity reads the logs of all refs, newest first. `missing`: the server does not have it. */
-function useActivity(place: Place) {
+/** Activity is the logs of all refs together, newest first. */
+function Activity({ place }: { place: Place }) {
 	const { ns, repo, tag } = place;
+	const navigate = useNavigate();
 	const list = useInfiniteQuery({
 		queryKey: ["activity", ns, repo, tag],
 		initialPageParam: "",
 		queryFn: ({ pageParam }) =>
-			read<{ moves?: Entry[]; cursor?: string; partial?: boolean }>(
-				`/v1/repos/${encodeURIComponent(repo)}/activity?ns=${encodeURIComponent(ns)}&limit=100${tag ? `&tag=${encodeURIComponent(tag)}` : ""}${pageParam ? `&cursor=${encodeURIComponent(pageParam)}` : ""}`,
+			call(
+				api.GET("/v1/repos/{repo}/activity", {
+					params: {
+						path: { repo },
+						query: { ...tagged(place), limit: 100, ...(pageParam ? { cursor: pageParam } : {}) },
+					},
+				}),
 			),
 		getNextPageParam: (last) => last.cursor || undefined,
-		retry: false,
 	});
-	return { list, missing: list.error ? asApiError(list.error).message.startsWith("route ") : false };
-}
-
-function Activity({ place, list: { list } }: { place: Place; list: ReturnType<typeof useActivity> }) {
-	const { ns, repo } = place;
-	const navigate = useNavigate();
 	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.moves ?? []) ?? [], [list.data]);
 	const columns: Column<Entry>[] = [
 		{ id: "name", name: "REF", grow: true, cell: (e) => <span className="mono">{e.name}</span> },
