@@ -196,6 +196,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/tasks:endclaim": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End the wait of a claim under way that named itself.
+         * @description End the wait of a claim under way that named itself. It is answered as if its time were over: a worker that stops reads the answer and knows what it was given. The partition is that of the claim. found is false where no claim of that name waits, or not yet. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postTasksEndclaim"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/tasks:settle": {
         parameters: {
             query?: never;
@@ -1913,11 +1933,19 @@ export interface components {
             worker?: string;
             /** @description of this one alone; default: wherever tasks are ready */
             partition?: number;
+            /** @description 32 hexadecimal digits, such as a UUID. 16 B: names this call for EndClaim; feature end_claim */
+            claim?: string;
         };
         QueueWeight: {
             name: string;
             /** @description reserved: queues are served in turn; another value than 1 is not supported yet */
             weight?: number;
+        };
+        EndClaimRequest: {
+            /** @description 32 hexadecimal digits, such as a UUID. 16 B: as in ClaimRequest */
+            claim: string;
+            /** @description as in ClaimRequest */
+            partition?: number;
         };
         SettleRequest: {
             /** @description 1 to 512 */
@@ -3298,6 +3326,10 @@ export interface components {
             tag?: string;
             /** Format: date-time */
             ready_at?: string;
+        };
+        EndClaimResponse: {
+            /** @description such a claim was waiting */
+            found?: boolean;
         };
         SettleResponse: {
             /** @description one per item */
@@ -5645,6 +5677,61 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postTasksEndclaim: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EndClaimRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndClaimResponse"];
+                };
             };
             307: components["responses"]["Status307"];
             400: components["responses"]["Status400"];
