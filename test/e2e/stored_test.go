@@ -43,7 +43,7 @@ var keyKinds = map[string]treatment{
 	"metaSessionAnswer": inTables, "metaSessionDue": inTables,
 
 	"systemCounter": inTables, "systemTenant": inTables, "systemNamespace": inTables, "systemFormat": inTables, "systemBounds": inTables,
-	"systemRemoval": inTables, "systemRemovals": inTables, "shardGone": inTables,
+	"systemRemoval": inTables, "systemRemovals": inTables, "systemSessions": inTables, "shardGone": inTables,
 	"systemMembers": brokenOff, "shardTime": inTables, "shardFloor": brokenOff, "shardConf": brokenOff,
 
 	"RecordQueueMeta": inTables, "RecordQueueConfig": inTables, "RecordQueueCounters": inTables, "RecordTaskPayload": inTables,

@@ -53,6 +53,10 @@ test("a token signs in, a wrong one does not, and signing out ends the session",
 	await page.getByLabel("Token").waitFor();
 	await page.reload();
 	await page.getByLabel("Token").waitFor();
+	// A link in the tab that shows the sign-in already.
+	await page.goto(await s.link());
+	await page.getByRole("heading", { name: "Overview" }).waitFor();
+	assert.equal(new URL(page.url()).hash, "");
 });
 
 test("each script is read once, and the first screen takes few requests", { skip }, async (t) => {

@@ -7,7 +7,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { chromium } from "playwright-core";
 
-const binary = process.env["MILLRACE_BIN"] ?? resolve(import.meta.dirname, "../../../.cache/millrace");
+/** The program. */
+export const binary = process.env["MILLRACE_BIN"] ?? resolve(import.meta.dirname, "../../../.cache/millrace");
 const browserPath = process.env["MILLRACE_CHROMIUM"] ?? "/usr/bin/chromium";
 const axePath = resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js");
 
@@ -39,21 +40,11 @@ export class Server {
 		const listen = this.grpc || "127.0.0.1:0";
 		const http = this.url ? this.url.slice("http://".length) : "127.0.0.1:0";
 		const file = join(this.dir, "token");
-		const fixed = [
-			"serve",
-			"--dev",
-			"--data",
-			join(this.dir, "data"),
-			"--token-file",
-			file,
-			"--listen",
-			listen,
-			"--http",
-			http,
-			"--admin",
-			"off",
-		];
-		const p = spawn(binary, [...fixed, ...this.flags], { stdio: ["ignore", "pipe", "pipe"] });
+		const fixed = ["--data", join(this.dir, "data"), "--listen", listen, "--http", http];
+		// A server with a file of tokens has no token of its own.
+		if (!this.flags.includes("--tokens")) fixed.push("--dev", "--token-file", file);
+		if (!this.flags.includes("--admin")) fixed.push("--admin", "off");
+		const p = spawn(binary, ["serve", ...fixed, ...this.flags], { stdio: ["ignore", "pipe", "pipe"] });
 		this.process = p;
 		this.out = "";
 		for (const s of [p.stdout, p.stderr]) s.on("data", (d) => (this.out += d));
@@ -70,7 +61,7 @@ export class Server {
 			p.stderr.on("data", look);
 			p.once("exit", (code) => fail(new Error(`the server ended with ${code}:\n${this.out}`)));
 		});
-		this.token = readFileSync(file, "utf8").trim();
+		if (existsSync(file)) this.token = readFileSync(file, "utf8").trim();
 		return this;
 	}
 

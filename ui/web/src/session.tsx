@@ -98,6 +98,15 @@ export function SessionProvider({ children }: { children: ReactNode }) {
 		};
 	}, [tries, enter]);
 
+	// A link that is opened in a tab which shows this page already changes nothing but the address.
+	useEffect(() => {
+		const look = () => {
+			if (location.hash.startsWith("#code=")) setTries((n) => n + 1);
+		};
+		addEventListener("hashchange", look);
+		return () => removeEventListener("hashchange", look);
+	}, []);
+
 	useEffect(() => {
 		onSignedOut(() => {
 			endLive();

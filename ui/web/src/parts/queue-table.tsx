@@ -54,7 +54,7 @@ export const columns: Column<QueueStats>[] = [
 	},
 	{ id: "oldest", name: "oldest", num: true, sort: "oldest", cell: (q) => <Since at={q.oldest_ready} /> },
 	{ id: "in", name: "in", num: true, from: 600, cell: (q) => rate(q.rates?.created) },
-	{ id: "out", name: "out", num: true, from: 600, cell: (q) => rate(q.rates?.completed) },
+	{ id: "out", name: "out", num: true, from: 600, sort: "rate", cell: (q) => rate(q.rates?.completed) },
 	{
 		id: "spark",
 		name: "15 min",

@@ -223,20 +223,20 @@ function Nodes({
 				<table className="small" aria-label="Nodes">
 					<thead>
 						<tr>
-							<th scope="col">NODE</th>
-							<th scope="col">STATE</th>
-							<th scope="col">LEADS</th>
+							<th scope="col">node</th>
+							<th scope="col">state</th>
+							<th scope="col">leads</th>
 							<th scope="col" className="num">
-								LAG
+								lag
 							</th>
-							<th scope="col">DISK</th>
+							<th scope="col">disk</th>
 							<th scope="col" className="num">
-								FSYNC p50, p99
+								fsync p50, p99
 							</th>
-							<th scope="col">MEMORY</th>
-							<th scope="col">CERTIFICATE</th>
-							<th scope="col">VERSION</th>
-							<th scope="col">UP</th>
+							<th scope="col">memory</th>
+							<th scope="col">certificate</th>
+							<th scope="col">version</th>
+							<th scope="col">up</th>
 							{alone ? null : <th scope="col"> </th>}
 						</tr>
 					</thead>
@@ -335,24 +335,24 @@ function Shards({
 				<table className="small" aria-label="Shards">
 					<thead>
 						<tr>
-							<th scope="col">SHARD</th>
+							<th scope="col">shard</th>
 							{nodes.map((n) => (
 								<th key={n.id} scope="col" className="num">
 									{n.name}
 								</th>
 							))}
 							<th scope="col" className="num">
-								TERM
+								term
 							</th>
 							<th scope="col" className="num">
-								COMMITTED
+								committed
 							</th>
 							{rates ? (
 								<th scope="col" className="num">
-									ENTRIES
+									entries
 								</th>
 							) : null}
-							{parts ? <th scope="col">PARTITIONS</th> : null}
+							{parts ? <th scope="col">partitions</th> : null}
 							{alone ? null : <th scope="col"> </th>}
 						</tr>
 					</thead>
@@ -427,7 +427,7 @@ function Links({ links, nodes }: { links: Link[] | undefined; nodes: Node[] }) {
 				<table className="small" aria-label="Links between nodes">
 					<thead>
 						<tr>
-							<th scope="col">FROM</th>
+							<th scope="col">from</th>
 							{nodes.map((n) => (
 								<th key={n.id} scope="col" className="num">
 									to {n.name}

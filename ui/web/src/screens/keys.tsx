@@ -69,7 +69,7 @@ export function Keys() {
 	const columns: Column<Row>[] = [
 		{
 			id: "key",
-			name: "KEY",
+			name: "key",
 			cell: (r) => (
 				<span className="mono" title={r.bytes.length < 1000 ? showKey(r.bytes, view) : undefined}>
 					{r.below ? <span aria-hidden="true">▸ </span> : null}
@@ -81,12 +81,12 @@ export function Keys() {
 		},
 		{
 			id: "size",
-			name: "SIZE",
+			name: "size",
 			num: true,
 			cell: (r) => (r.below ? <span className="dim">keys below</span> : size(r.size)),
 		},
-		{ id: "rev", name: "REV", num: true, from: 600, cell: (r) => r.rev ?? "" },
-		{ id: "value", name: "FIRST BYTES", grow: true, from: 900, cell: (r) => <Head bytes={r.head} /> },
+		{ id: "rev", name: "rev", num: true, from: 600, cell: (r) => r.rev ?? "" },
+		{ id: "value", name: "first bytes", grow: true, from: 900, cell: (r) => <Head bytes={r.head} /> },
 	];
 	const up = () => go({ prefix: showKey(parent(prefix)), at: "" });
 	useKeys({

@@ -37,19 +37,19 @@ export function Keyspaces() {
 	const [put, setPut] = useState(false);
 	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.keyspaces ?? []) ?? [], [list.data]);
 	const columns: Column<Keyspace>[] = [
-		{ id: "name", name: "KEYSPACE", grow: true, cell: (k) => k.keyspace },
-		{ id: "keys", name: "KEYS", num: true, cell: keysOf },
-		{ id: "bytes", name: "ON DISK", num: true, cell: (k) => size(k.bytes) },
+		{ id: "name", name: "keyspace", grow: true, cell: (k) => k.keyspace },
+		{ id: "keys", name: "keys", num: true, cell: keysOf },
+		{ id: "bytes", name: "on disk", num: true, cell: (k) => size(k.bytes) },
 		{
 			id: "quota",
-			name: "QUOTA",
+			name: "quota",
 			num: true,
 			from: 600,
 			cell: (k) => (k.config?.quota?.bytes ? size(k.config.quota.bytes) : <span className="dim">none</span>),
 		},
 		{
 			id: "rate",
-			name: "WRITES/s",
+			name: "writes/s",
 			num: true,
 			from: 900,
 			cell: (k) =>
@@ -61,7 +61,7 @@ export function Keyspaces() {
 		},
 		{
 			id: "state",
-			name: "STATE",
+			name: "state",
 			cell: (k) => (k.over_quota ? <span className="warn">⚠ over quota: puts are refused</span> : null),
 		},
 	];

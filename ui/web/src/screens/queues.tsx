@@ -15,7 +15,7 @@ import { NewQueue } from "./queue-settings";
 
 type QueueStats = Schemas["QueueStats"];
 
-const sorts = ["name", "ready", "oldest", "dead"] as const;
+const sorts = ["name", "ready", "oldest", "dead", "rate"] as const;
 const onlys = ["paused", "stuck", "dead"] as const;
 type Sort = (typeof sorts)[number];
 type Only = (typeof onlys)[number];

@@ -216,10 +216,10 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 	const page = useStable(query.data as Schemas["RefPage"] | undefined);
 	const [move, setMove] = useState<{ name: string; old: string } | undefined>();
 	const columns: Column<Ref>[] = [
-		{ id: "name", name: "NAME", grow: true, cell: (r) => <span className="mono">{r.name}</span> },
+		{ id: "name", name: "name", grow: true, cell: (r) => <span className="mono">{r.name}</span> },
 		{
 			id: "to",
-			name: "POINTS TO",
+			name: "points to",
 			cell: (r) => (r.target ? <span className="mono">→ {r.target}</span> : <Sha id={r.id} />),
 		},
 		// Beside a log there is room for the names.
@@ -228,15 +228,15 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 			: ([
 					{
 						id: "type",
-						name: "TYPE",
+						name: "type",
 						from: 600,
 						cell: (r) =>
 							r.target ? "symbolic" : r.peeled ? <span title={`finally ${r.peeled}`}>tag of a commit</span> : r.type,
 					},
-					{ id: "rev", name: "MOVED AT REV", num: true, from: 600, cell: (r) => r.rev },
+					{ id: "rev", name: "moved at rev", num: true, from: 600, cell: (r) => r.rev },
 					{
 						id: "rules",
-						name: "RULES",
+						name: "rules",
 						from: 900,
 						cell: (r) => <RuleWords rules={found?.config?.rules} name={r.name ?? ""} />,
 					},
@@ -542,11 +542,11 @@ function Reflog({
 						<thead>
 							<tr>
 								<th scope="col">@</th>
-								<th scope="col">MOVED</th>
+								<th scope="col">moved</th>
 								<th scope="col">FROM → TO</th>
-								<th scope="col">BY</th>
-								<th scope="col">HOW</th>
-								<th scope="col">MESSAGE</th>
+								<th scope="col">by</th>
+								<th scope="col">how</th>
+								<th scope="col">message</th>
 							</tr>
 						</thead>
 						<tbody>
@@ -741,12 +741,12 @@ function Activity({ place }: { place: Place }) {
 	});
 	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.moves ?? []) ?? [], [list.data]);
 	const columns: Column<Entry>[] = [
-		{ id: "name", name: "REF", grow: true, cell: (e) => <span className="mono">{e.name}</span> },
-		{ id: "when", name: "MOVED", cell: (e) => <When at={e.time} /> },
+		{ id: "name", name: "ref", grow: true, cell: (e) => <span className="mono">{e.name}</span> },
+		{ id: "when", name: "moved", cell: (e) => <When at={e.time} /> },
 		{ id: "change", name: "FROM → TO", cell: (e) => <Change e={e} /> },
-		{ id: "by", name: "BY", from: 600, cell: (e) => e.principal },
-		{ id: "how", name: "HOW", from: 900, cell: (e) => <How ns={ns} e={e} /> },
-		{ id: "message", name: "MESSAGE", from: 1200, cell: (e) => e.message },
+		{ id: "by", name: "by", from: 600, cell: (e) => e.principal },
+		{ id: "how", name: "how", from: 900, cell: (e) => <How ns={ns} e={e} /> },
+		{ id: "message", name: "message", from: 1200, cell: (e) => e.message },
 	];
 	return (
 		<>
@@ -817,10 +817,10 @@ function Rules({ found, onEdit }: { found: Repository | undefined; onEdit: () =>
 							<thead>
 								<tr>
 									<th scope="col">#</th>
-									<th scope="col">REFS</th>
-									<th scope="col">DENIES</th>
-									<th scope="col">ONLY BY</th>
-									<th scope="col">NOT FOR</th>
+									<th scope="col">refs</th>
+									<th scope="col">denies</th>
+									<th scope="col">only by</th>
+									<th scope="col">not for</th>
 								</tr>
 							</thead>
 							<tbody>

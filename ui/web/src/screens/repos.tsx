@@ -41,28 +41,28 @@ export function Repos() {
 	});
 	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.repos ?? []) ?? [], [list.data]);
 	const columns: Column<Repository>[] = [
-		{ id: "name", name: "REPOSITORY", grow: true, cell: (r) => r.name },
+		{ id: "name", name: "repository", grow: true, cell: (r) => r.name },
 		{
 			id: "state",
-			name: "STATE",
+			name: "state",
 			cell: (r) => (r.deleted_at ? "deleted" : <RepoState state={r.config?.state} />),
 		},
-		{ id: "refs", name: "REFS", num: true, cell: (r) => count(r.refs) },
-		{ id: "packs", name: "PACKS", num: true, from: 900, cell: (r) => count(r.packs) },
-		{ id: "bytes", name: "SIZE", num: true, cell: (r) => size(r.bytes) },
-		{ id: "rev", name: "REV", num: true, from: 600, cell: (r) => r.rev },
+		{ id: "refs", name: "refs", num: true, cell: (r) => count(r.refs) },
+		{ id: "packs", name: "packs", num: true, from: 900, cell: (r) => count(r.packs) },
+		{ id: "bytes", name: "size", num: true, cell: (r) => size(r.bytes) },
+		{ id: "rev", name: "rev", num: true, from: 600, cell: (r) => r.rev },
 		{
 			id: "head",
-			name: "HEAD",
+			name: "head",
 			from: 600,
 			cell: (r) => <span className="mono">{r.default_branch || "detached"}</span>,
 		},
-		{ id: "made", name: "CREATED", from: 1200, cell: (r) => <When at={r.created_at} /> },
-		{ id: "by", name: "BY", from: 1200, cell: (r) => r.created_by },
+		{ id: "made", name: "created", from: 1200, cell: (r) => <When at={r.created_at} /> },
+		{ id: "by", name: "by", from: 1200, cell: (r) => r.created_by },
 		...(deleted
 			? ([
-					{ id: "id", name: "ID", from: 900, cell: (r) => <Id id={r.id} /> },
-					{ id: "gone", name: "DELETED", cell: (r) => <When at={r.deleted_at} /> },
+					{ id: "id", name: "id", from: 900, cell: (r) => <Id id={r.id} /> },
+					{ id: "gone", name: "deleted", cell: (r) => <When at={r.deleted_at} /> },
 					{
 						id: "back",
 						name: "",

@@ -357,21 +357,21 @@ function Shown({ ns, request, answer }: { ns: string; request: Request; answer: 
 	const judged = answer.judge;
 	const columns: Column<Result & { place: number }>[] = [
 		{ id: "place", name: "#", num: true, cell: (r) => r.place },
-		{ id: "id", name: "ID", cell: (r) => <span className="mono">{r.id}</span> },
-		{ id: "score", name: "SCORE", num: true, cell: (r) => (r.score ?? 0).toFixed(6) },
+		{ id: "id", name: "id", cell: (r) => <span className="mono">{r.id}</span> },
+		{ id: "score", name: "score", num: true, cell: (r) => (r.score ?? 0).toFixed(6) },
 		...(request.explain
 			? ([
-					{ id: "dense", name: "DENSE", num: true, from: 600, cell: (r) => part(r.parts?.dense) },
-					{ id: "lex", name: "LEXICAL", num: true, from: 600, cell: (r) => part(r.parts?.lexical) },
-					{ id: "judge", name: "JUDGE", num: true, from: 600, cell: (r) => part(r.judge_score) },
-					{ id: "decay", name: "DECAY", num: true, from: 900, cell: (r) => part(r.parts?.decay) },
+					{ id: "dense", name: "dense", num: true, from: 600, cell: (r) => part(r.parts?.dense) },
+					{ id: "lex", name: "lexical", num: true, from: 600, cell: (r) => part(r.parts?.lexical) },
+					{ id: "judge", name: "judge", num: true, from: 600, cell: (r) => part(r.judge_score) },
+					{ id: "decay", name: "decay", num: true, from: 900, cell: (r) => part(r.parts?.decay) },
 				] satisfies Column<Result & { place: number }>[])
 			: []),
-		{ id: "verdict", name: "VERDICT", cell: (r) => <Verdict verdict={r.verdict} /> },
-		{ id: "rules", name: "RULES", from: 900, cell: (r) => <Reasons result={r} /> },
+		{ id: "verdict", name: "verdict", cell: (r) => <Verdict verdict={r.verdict} /> },
+		{ id: "rules", name: "rules", from: 900, cell: (r) => <Reasons result={r} /> },
 		{
 			id: "payload",
-			name: "PAYLOAD",
+			name: "payload",
 			grow: true,
 			from: 1200,
 			cell: (r) => <span className="mono dim">{r.payload ? JSON.stringify(r.payload).slice(0, 200) : ""}</span>,
@@ -515,9 +515,9 @@ function Detail({ result }: { result: Result }) {
 					<table className="small" aria-label={`Rules on ${result.id}`}>
 						<thead>
 							<tr>
-								<th scope="col">RULE</th>
-								<th scope="col">STANDS AGAINST IT</th>
-								<th scope="col">REASON</th>
+								<th scope="col">rule</th>
+								<th scope="col">stands against it</th>
+								<th scope="col">reason</th>
 							</tr>
 						</thead>
 						<tbody>

@@ -230,10 +230,10 @@ function Licences() {
 				<table className="small" aria-label="Packages that this page contains">
 					<thead>
 						<tr>
-							<th scope="col">PACKAGE</th>
-							<th scope="col">VERSION</th>
-							<th scope="col">LICENCE</th>
-							<th scope="col">HOLDERS</th>
+							<th scope="col">package</th>
+							<th scope="col">version</th>
+							<th scope="col">licence</th>
+							<th scope="col">holders</th>
 						</tr>
 					</thead>
 					<tbody>

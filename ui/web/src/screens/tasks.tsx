@@ -220,43 +220,43 @@ function columnsOf(ns: string, filter: Filter | undefined, heads: boolean): Colu
 	const columns: Column<Row>[] = [
 		{
 			id: "id",
-			name: "Id",
+			name: "id",
 			cell: (r) => (
 				<Link to="/$ns/tasks/$id" params={{ ns, id: r.id }} className="mono" title={r.id} tabIndex={-1}>
 					{tail(r.id, 6)}
 				</Link>
 			),
 		},
-		{ id: "kind", name: "Kind", cell: cell((t) => t.kind) },
+		{ id: "kind", name: "kind", cell: cell((t) => t.kind) },
 	];
 	if (!filter?.queue)
-		columns.push({ id: "queue", name: "Queue", from: 600, cell: cell((t) => (t.queue === t.kind ? "" : t.queue)) });
+		columns.push({ id: "queue", name: "queue", from: 600, cell: cell((t) => (t.queue === t.kind ? "" : t.queue)) });
 	columns.push(
 		{
 			id: "state",
-			name: "State",
+			name: "state",
 			cell: (r) => (r.gone ? <span className="dim">deleted</span> : r.task ? <State state={r.task.state} /> : ""),
 		},
-		{ id: "why", name: "Why, or error", grow: true, cell: cell((t) => <WhyCell task={t} />) },
+		{ id: "why", name: "why, or error", grow: true, cell: cell((t) => <WhyCell task={t} />) },
 		{
 			id: "try",
-			name: "Try",
+			name: "try",
 			num: true,
 			from: 600,
 			cell: cell((t) => <span title="failures, with the try that runs, of those it may have">{triesOf(t)}</span>),
 		},
 		{
 			id: "worker",
-			name: "Worker",
+			name: "worker",
 			from: 900,
 			cell: cell((t) => (t.worker ? <span title={t.worker}>{visible(t.worker)}</span> : "–")),
 		},
-		{ id: "age", name: "Age", num: true, cell: cell((t) => <Since at={t.created_at} />) },
+		{ id: "age", name: "age", num: true, cell: cell((t) => <Since at={t.created_at} />) },
 	);
 	if (heads)
 		columns.push({
 			id: "head",
-			name: "First bytes",
+			name: "first bytes",
 			from: 1200,
 			cell: cell((t) => <span className="mono">{visible(String((t as { head?: unknown }).head ?? ""))}</span>),
 		});

@@ -87,11 +87,11 @@ function CommitCard({
 			<table>
 				<thead className="sr">
 					<tr>
-						<th scope="col">Kind</th>
-						<th scope="col">Op</th>
-						<th scope="col">Target</th>
-						<th scope="col">Detail</th>
-						<th scope="col">Now</th>
+						<th scope="col">kind</th>
+						<th scope="col">op</th>
+						<th scope="col">target</th>
+						<th scope="col">detail</th>
+						<th scope="col">now</th>
 					</tr>
 				</thead>
 				<tbody>

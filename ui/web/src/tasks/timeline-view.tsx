@@ -65,10 +65,10 @@ export function TimelinePanel({ ns, task, chosen }: { ns: string; task: Task; ch
 					</caption>
 					<thead>
 						<tr>
-							<th scope="col">Time</th>
-							<th scope="col">Try</th>
-							<th scope="col">Worker</th>
-							<th scope="col">Token</th>
+							<th scope="col">time</th>
+							<th scope="col">try</th>
+							<th scope="col">worker</th>
+							<th scope="col">token</th>
 							<th scope="col" className="axis">
 								<div>
 									<span>{timeOfDay(line.from, times)}</span>
@@ -76,7 +76,7 @@ export function TimelinePanel({ ns, task, chosen }: { ns: string; task: Task; ch
 									<span>{timeOfDay(line.to, times)}</span>
 								</div>
 							</th>
-							<th scope="col">Outcome</th>
+							<th scope="col">outcome</th>
 						</tr>
 					</thead>
 					<tbody>

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+import { binary, closeBrowser, context, server, settled, skip, tab } from "./rig.mjs";
+
+after(closeBrowser);
+
+/** Makes a token and its row. @param {string} name @param {string[]} flags */
+function made(name, ...flags) {
+	const out = JSON.parse(execFileSync(binary, ["token", "--json", "--name", name, ...flags], { encoding: "utf8" }));
+	return { token: /** @type {string} */ (out.token), row: /** @type {string} */ (out.file).replace("tokens:\n", "") };
+}
+
+/** Writes that a page can send, with the ranks that may. */
+const writes = /** @type {[string, string, unknown, string[]][]} */ ([
+	["POST", "/v1/queues/mail:pause", { reason: "noon" }, ["responder", "admin"]],
+	["POST", "/v1/queues/mail:resume", undefined, ["responder", "admin"]],
+	["POST", "/v1/tasks/DEAD/retry", {}, ["responder", "admin"]],
+	["POST", "/v1/tasks/READY/cancel", {}, ["responder", "admin"]],
+	[
+		"POST",
+		"/v1/bulk",
+		{ action: "retry", filter: { queue: "mail", state: "dead" }, dry_run: true },
+		["responder", "admin"],
+	],
+	["PUT", "/v1/queues/mail", { max_attempts: 3 }, ["admin"]],
+	["DELETE", "/v1/queues/none", undefined, ["admin"]],
+	["PUT", "/v1/kv/notes/keys/k", "v", ["admin"]],
+	["POST", "/v1/tasks", { queue: "mail", payload: 1 }, ["admin"]],
+	["POST", "/v1/cluster/balance", undefined, []],
+	["POST", "/v1/sessions:end", undefined, []],
+]);
+
+test("buttons name the scope that is missing, and the server refuses what they would have sent", {
+	skip,
+	timeout: 120_000,
+}, async (t) => {
+	const ranks = {
+		viewer: made("vera", "--role", "viewer"),
+		responder: made("rob", "--role", "responder"),
+		admin: made("ada", "--role", "admin"),
+	};
+	const boss = made(
+		"boss",
+		...["admin", "operator"].flatMap((r) => (r === "admin" ? ["--role", r] : [])),
+		"--scope",
+		"task:work",
+	);
+	const file = join(mkdtempSync(join(tmpdir(), "millrace-ui-")), "tokens.yaml");
+	writeFileSync(file, `tokens:\n${[...Object.values(ranks), boss].map((m) => m.row).join("")}`);
+	const s = await server(t, "--tokens", file);
+	s.token = boss.token;
+	await s.call("PUT", "/v1/keyspaces/notes", {});
+	for (const [rank, { token }] of Object.entries(ranks)) {
+		const ready = await s.create("mail", 1);
+		const dead = await s.create("broken", 1);
+		const a = await s.claim("broken");
+		await s.call("POST", `/v1/tasks/${a.task?.id ?? a.id}/fail`, {
+			token: a.token,
+			fatal: true,
+			error: { code: "X", message: "x" },
+		});
+		const page = await tab(t, await context(t), [400, 401, 403, 404, 409, 503]);
+		await page.goto(`${s.url}/ui/`);
+		await page.getByLabel("Token").fill(token);
+		await page.getByRole("button", { name: "Sign in" }).click();
+		await settled(page);
+		for (const path of [
+			"default/queues/mail",
+			`default/tasks/${dead}`,
+			"default/dead",
+			"default/workers",
+			"default/kv/notes",
+			"settings",
+		]) {
+			await page.goto(`${s.url}/ui/${path}`);
+			await settled(page);
+			// Whatever is disabled for a scope says which.
+			for (const title of await page
+				.locator("main button:disabled[title*=scope]")
+				.evaluateAll((all) => all.map((b) => b.getAttribute("title") ?? "")))
+				assert.match(title, /needs (the|one of the) scopes? [a-z]+(:[a-z]+)?/, `${rank}, ${path}`);
+		}
+		await page.goto(`${s.url}/ui/default/queues/mail`);
+		await settled(page);
+		await page.getByRole("button", { name: /^Pause/ }).click();
+		const items = page.getByRole("menuitem");
+		await items.first().waitFor();
+		for (const item of await items.all()) assert.equal(await item.isDisabled(), rank === "viewer", `${rank}: pause`);
+		assert.equal(await page.getByRole("link", { name: "Cluster" }).count(), 0, `${rank} sees no cluster`);
+		// The same requests by hand, with the session of the page.
+		for (const [method, path, body, may] of writes) {
+			const status = await page.evaluate(
+				async ([method, path, body]) => {
+					const session = await (await fetch("/v1/session", { headers: { "Millrace-Session": "hello" } })).json();
+					const raw = typeof body === "string";
+					const r = await fetch(`${path}?ns=default`, {
+						method,
+						headers: {
+							"Millrace-Session": session.csrf,
+							"Content-Type": raw ? "application/octet-stream" : "application/json",
+						},
+						...(body === undefined || body === null ? {} : { body: raw ? body : JSON.stringify(body) }),
+					});
+					return r.status;
+				},
+				/** @type {[string, string, any]} */ ([method, path.replace("DEAD", dead).replace("READY", ready), body]),
+			);
+			if (may.includes(rank)) assert.notEqual(status, 403, `${rank}: ${method} ${path}`);
+			else assert.equal(status, 403, `${rank}: ${method} ${path}`);
+		}
+	}
+});

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { after, test } from "node:test";
+import { closeBrowser, open, server, settled, skip } from "./rig.mjs";
+
+after(closeBrowser);
+
+/** MILLRACE_UI_TASKS=100000 takes more tasks than the ordinary run. Times are told, and never judged. */
+const tasks = Number(process.env["MILLRACE_UI_TASKS"] ?? 5000);
+const streams = Number(process.env["MILLRACE_UI_STREAMS"] ?? 100);
+
+/** Processor time of a process, in milliseconds. @param {number} pid */
+function cpu(pid) {
+	const f = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
+	return (Number(f[11]) + Number(f[12])) * 10;
+}
+
+test("a list of many tasks keeps few rows in the page, and no request counts or scans", {
+	skip,
+	timeout: 300_000,
+}, async (t) => {
+	const s = await server(t);
+	for (let i = 0; i < tasks; i += 500)
+		await s.call("POST", "/v1/tasks:batch", {
+			tasks: Array.from({ length: Math.min(500, tasks - i) }, (_, k) => ({
+				queue: `q${k % 7}`,
+				kind: k % 100 ? "common" : "rare",
+				payload: { n: i + k },
+				labels: { order: String(i + k) },
+			})),
+		});
+	const page = await open(t, s);
+	/** @type {number[]} */
+	const looked = [];
+	let requests = 0;
+	page.on("response", async (r) => {
+		if (!new URL(r.url()).pathname.startsWith("/v1/tasks")) return;
+		requests++;
+		const body = await r.json().catch(() => undefined);
+		if (typeof body?.inspected === "number") looked.push(body.inspected);
+	});
+	const begin = Date.now();
+	await page.goto(`${s.url}/ui/default/tasks`);
+	await settled(page);
+	await page.locator("tbody tr[data-index]").first().waitFor();
+	t.diagnostic(`first page of ${tasks} tasks after ${Date.now() - begin} ms, ${requests} requests`);
+	let most = 0;
+	const pages = Math.min(100, Math.floor(tasks / 100) - 1);
+	for (let i = 0; i < pages; i++) {
+		await page.locator(".grid-box").evaluate((box) => box.scrollTo(0, box.scrollHeight));
+		await page.waitForFunction(
+			(n) => Number(document.querySelector("table.grid")?.getAttribute("aria-rowcount")) > n,
+			(i + 1) * 100,
+		);
+		most = Math.max(most, await page.locator("tbody tr[data-index]").count());
+	}
+	const heap = await page.evaluate(() => /** @type {any} */ (performance).memory?.usedJSHeapSize);
+	t.diagnostic(
+		`${pages} pages in ${Date.now() - begin} ms, ${requests} requests, ${most} rows at most, heap ${Math.round(heap / 1048576)} MiB`,
+	);
+	assert.ok(most <= 60, `${most} rows are in the document`);
+	// A filter without an index looks at what it says, and goes on when it is told to.
+	await page.goto(`${s.url}/ui/default/tasks?q=kind:rare`);
+	await settled(page);
+	await page
+		.getByText(/looked at/i)
+		.first()
+		.waitFor();
+	assert.ok(looked.length > 0, "answers of a filter say how far they looked");
+	assert.ok(Math.max(...looked) <= 10_000, `a request looked at ${Math.max(...looked)} records`);
+});
+
+test("many streams are told of one change by one sampler, and leave nothing behind", {
+	skip,
+	timeout: 120_000,
+}, async (t) => {
+	const s = await server(t, "--admin", "127.0.0.1:0");
+	await s.create("mail", 1);
+	const stop = new AbortController();
+	const headers = { Authorization: `Bearer ${s.token}` };
+	const pid = /** @type {number} */ (s.process?.pid);
+	let told = 0;
+	const readers = await Promise.all(
+		Array.from({ length: streams }, async () => {
+			const r = await fetch(`${s.url}/v1/events?topics=overview,queues`, { headers, signal: stop.signal });
+			assert.equal(r.status, 200);
+			return /** @type {ReadableStream<Uint8Array>} */ (r.body).getReader();
+		}),
+	);
+	const follow = Promise.allSettled(
+		readers.map(async (r) => {
+			const decoder = new TextDecoder();
+			let seen = "";
+			for (;;) {
+				const { done, value } = await r.read();
+				if (done) return;
+				seen = (seen + decoder.decode(value)).slice(-8192);
+				if (seen.includes('"queue":"later"')) {
+					told++;
+					seen = "";
+					return;
+				}
+			}
+		}),
+	);
+	const before = cpu(pid);
+	const begin = Date.now();
+	if (process.env["MILLRACE_UI_STREAMS"]) await new Promise((done) => setTimeout(done, 20_000));
+	t.diagnostic(
+		`${streams} streams: ${cpu(pid) - before} ms of processor time in ${Date.now() - begin} ms without a change`,
+	);
+	await s.create("later", 1);
+	await follow;
+	assert.equal(told, streams, "each was told of the new queue");
+	stop.abort();
+	const page = await open(t, s, "default/queues");
+	await page.getByRole("row", { name: /later/ }).waitFor();
+});
