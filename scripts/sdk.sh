@@ -7,9 +7,12 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 status=0
 scripts/sdk-setup.sh || status=1
-mkdir -p .cache
-go build -trimpath -tags "${TAGS:-invariants}" -o .cache/millrace ./cmd/millrace
-export MILLRACE_BIN=$PWD/.cache/millrace NO_COLOR=1
+if [ -z "${MILLRACE_BIN:-}" ]; then # else who calls this has built it
+	mkdir -p .cache
+	go build -trimpath -tags "${TAGS:-invariants}" -o .cache/millrace ./cmd/millrace
+	export MILLRACE_BIN=$PWD/.cache/millrace
+fi
+export NO_COLOR=1
 
 python() {
 	[ -x .cache/py/bin/pytest ] || return 0

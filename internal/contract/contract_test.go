@@ -24,7 +24,7 @@ func compiled(t *testing.T, change func(name string, f *descriptorpb.FileDescrip
 	set := new(descriptorpb.FileDescriptorSet)
 	for _, m := range []proto.Message{
 		new(descriptorpb.FileOptions), new(restpb.Route), new(durationpb.Duration), new(timestamppb.Timestamp), new(pb.RefChange), new(pb.Point),
-		new(pb.Task), new(pb.KVGetRequest), new(pb.StatusRequest), new(pb.Repo), new(pb.Collection), new(pb.ClusterStatusRequest), new(pb.TenantConfig),
+		new(pb.Task), new(pb.KVGetRequest), new(pb.StatusRequest), new(pb.Repo), new(pb.Collection), new(pb.GetOverviewRequest), new(pb.ClusterStatusRequest), new(pb.TenantConfig),
 	} {
 		f := protodesc.ToFileDescriptorProto(m.ProtoReflect().Descriptor().ParentFile())
 		change(f.GetName(), f)

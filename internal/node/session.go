@@ -291,14 +291,15 @@ func (ses *session) Settle(p core.Partition, commits []core.Commit, holds []core
 	ses.d.s.n.propose(p, commits, &settling{session: ses, holds: holds}, done)
 }
 
-// settled takes in the results of settles: a refusal that keeps the lease takes the slot back.
+// settled takes in the results of settles: a refusal that keeps the lease takes the slot back. One that failed the attempt instead
+// has ended the lease.
 func (ses *session) settled(holds []core.TaskHold, results []core.Result) {
 	for i, h := range holds {
 		t := ses.tasks[h.Task]
 		if t == nil || t.token != h.Token {
 			continue
 		}
-		if r := results[i].Refusal; r != nil && !endsLease(r.Fact) {
+		if r := results[i]; r.Refusal != nil && !r.FailedInstead && !endsLease(r.Refusal.Fact) {
 			ses.reopen(h, t)
 			continue
 		}

@@ -44,6 +44,35 @@ func TestASettleThatIsRefusedAtTheDoorKeepsItsSlot(t *testing.T) {
 	k.take(1)
 }
 
+// TestASettleThatFailsTheAttemptInsteadFreesItsSlot has the effects of a completion refused: the attempt has ended, so the worker's one
+// slot takes the next task, and the client owes no second settle.
+func TestASettleThatFailsTheAttemptInsteadFreesItsSlot(t *testing.T) {
+	r := openRig(t, rigOptions{})
+	defer r.close()
+	k := newSink()
+	ses, _ := r.session(1, k)
+	ses.Subscribe(subscription("q", 1))
+	r.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
+	held := k.take(1)[0]
+	r.must(&core.TaskCreate{ID: taskID(2), Queue: "q"})
+	done := make(chan core.Proposed, 1)
+	refused := core.Commit{Partition: r.ns, FailOnRefusal: true, Ops: []core.Op{
+		&core.TaskComplete{Task: held.Task, Token: held.Token},
+		&core.KVDelete{Keyspace: "k", Key: []byte("none"), IfRev: 3, HasRev: true},
+	}}
+	hold := core.TaskHold{Task: held.Task, Token: held.Token}
+	ses.Settle(r.ns, []core.Commit{refused}, []core.TaskHold{hold}, func(p core.Proposed) { done <- p })
+	if p := <-done; p.Err != nil || !p.Results[0].FailedInstead || p.Results[0].Refusal == nil {
+		t.Fatalf("%+v", p)
+	}
+	// The first of them may have been granted before the answer to the settle was known.
+	for n := range 3 {
+		next := k.take(1)
+		r.must(&core.TaskCreate{ID: taskID(3 + n), Queue: "q"})
+		r.settle(ses, next)
+	}
+}
+
 // TestOneCommitPerEntryIsKept holds the setting that switches group commit off to what it says, and a frame's answer to
 // the order of its items.
 func TestOneCommitPerEntryIsKept(t *testing.T) {

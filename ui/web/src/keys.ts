@@ -21,7 +21,7 @@ function onKey(e: KeyboardEvent): void {
 	else if (e.altKey) return;
 	else if (typing(e.target) || document.querySelector("dialog[open]:not(.palette)")) return;
 	else if (name.length === 1 && !settings().letters) return;
-	else if (name === " " && (e.target as HTMLElement).closest?.("button,a,summary,input")) return;
+	else if ((name === " " || name === "Enter") && (e.target as HTMLElement).closest?.("button,a,summary,input")) return;
 	if (mod && typing(e.target) && name !== "mod+k" && name !== "mod+enter") return;
 	const full = prefix ? `${prefix} ${name}` : name;
 	prefix = "";

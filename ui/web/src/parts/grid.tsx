@@ -117,6 +117,7 @@ export function Grid<T>(props: GridProps<T>) {
 	const letters: Record<string, (e: globalThis.KeyboardEvent) => void> = {
 		j: () => focus(body.current?.contains(document.activeElement) ? at + 1 : at),
 		k: () => focus(at - 1),
+		Enter: () => act("Enter", at, false), // right after j, before the row has the focus
 	};
 	for (const key of ["o", "x", "X", "e", ...Object.keys(props.keys ?? {})])
 		letters[key] = (e) => act(key, at, e.shiftKey);
