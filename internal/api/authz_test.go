@@ -39,7 +39,6 @@ func goodRequests() map[string]proto.Message {
 		"/millrace.v1.TaskService/Heartbeat":          &pb.HeartbeatRequest{Items: []*pb.Hold{{Id: apitest.ID(1), Token: 4}}},
 		"/millrace.v1.TaskService/Settle":             &pb.SettleRequest{Items: []*pb.SettleItem{settle}},
 		"/millrace.v1.TaskService/BatchGet":           &pb.BatchGetRequest{Ids: []string{apitest.ID(1)}},
-		"/millrace.v1.TaskService/RunNow":             &pb.RunNowRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/Delete":             &pb.DeleteRequest{Id: apitest.ID(1)},
 		"/millrace.v1.CommitService/Commit":           &pb.CommitRequest{Ops: []*pb.Op{put}},
 		"/millrace.v1.KVService/Get":                  &pb.KVGetRequest{Keyspace: "ks", Key: []byte("k")},
@@ -108,6 +107,7 @@ func goodRequests() map[string]proto.Message {
 // operateRequests are those of goodRequests by which tasks and queues are operated.
 func operateRequests() map[string]proto.Message {
 	return map[string]proto.Message{
+		"/millrace.v1.TaskService/RunNow":       &pb.RunNowRequest{Id: apitest.ID(1)},
 		"/millrace.v1.TaskService/EndClaim":     &pb.EndClaimRequest{Claim: []byte("0123456789abcdef")},
 		"/millrace.v1.TaskService/Update":       &pb.UpdateRequest{Id: apitest.ID(1), Priority: new(uint32)},
 		"/millrace.v1.TaskService/Cancel":       &pb.CancelRequest{Id: apitest.ID(1)},
