@@ -15,8 +15,8 @@ const (
 
 // queueRedrive redrives dead tasks under live traffic.
 func queueRedrive() bench.Suite {
-	// On two cores the clients, the server and its writes of the state share the processors: 2.1 was measured there with fsync, and
-	// 2.2 without. The live traffic is 32 clients that create a task, wait for it, and pause.
+	// On two cores the clients, the server and its writes of the state share the processors: 1.8 was measured there with fsync, and
+	// 2.0 without. The live traffic is 32 clients that create a task, wait for it, and pause.
 	row := func(name, title string, tasks int, profiles []string, targets ...bench.Target) bench.RowSpec {
 		return bench.RowSpec{
 			Name: name, Title: title, Profiles: profiles, NoCeiling: true, Targets: targets,
