@@ -216,7 +216,7 @@ def test_a_call_and_its_answer_in_pieces(peer: Peer, client: Client) -> None:
         *parts,
         frame(DATA, PADDED, 3, b"\x03xyz"),
         frame(0x2, 0, 3, bytes(5)),  # a priority
-        frame(0xBE, 0, 3, b"what nobody knows"),
+        frame(0xBE, 0, 3, b"of a type that is not known"),
         trailers(3),
     )
     assert call.result(WITHIN).rev == 8
