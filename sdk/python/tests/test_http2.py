@@ -562,6 +562,16 @@ def test_a_reset(peer: Peer, client: Client, code: int, untaken: bool) -> None:
     assert e.status == grpc.UNAVAILABLE and e.untaken == untaken and str(code) in e.message
 
 
+def test_small_frames_are_not_held_back(peer: Peer, client: Client) -> None:
+    call = client.call()
+    link = peer.accept().greet()
+    link.send(answer(link.request()[0], 1))
+    assert call.result(WITHIN).rev == 1
+    (connection,) = client.to._shared
+    sock = connection._transport.get_extra_info("socket")
+    assert client.do(lambda: sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)) != 0
+
+
 def test_what_comes_after_the_end_is_dropped(peer: Peer, client: Client) -> None:
     call = client.call()
     link = peer.accept().greet()

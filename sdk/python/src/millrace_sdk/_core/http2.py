@@ -250,7 +250,8 @@ class Connection(asyncio.BufferedProtocol):
                 t.cancel()
 
     async def _connect_to(self, family: int, place: Any) -> socket.socket:
-        sock = _Socket(family, socket.SOCK_STREAM)
+        # With its protocol named, asyncio switches off Nagle's algorithm, which holds small frames back for 40 ms.
+        sock = _Socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         sock.pid = os.getpid()
         try:
             sock.setblocking(False)
