@@ -299,7 +299,7 @@ func (ses *session) settled(holds []core.TaskHold, results []core.Result) {
 		if t == nil || t.token != h.Token {
 			continue
 		}
-		if r := results[i]; r.Refusal != nil && !r.FailedInstead && !endsLease(r.Refusal.Fact) {
+		if r := results[i]; r.Refusal != nil && !r.FailedInstead && !endsLease(r.Refusal) {
 			ses.reopen(h, t)
 			continue
 		}
@@ -308,9 +308,13 @@ func (ses *session) settled(holds []core.TaskHold, results []core.Result) {
 	}
 }
 
-// endsLease reports whether a refused settle means that the lease is gone.
-func endsLease(f core.Fact) bool {
-	switch f.(type) {
+// endsLease reports whether a refused settle means that the lease is gone. The end of the attempt is the first op: what is refused behind
+// it are the effects, which may name other tasks.
+func endsLease(r *core.Refusal) bool {
+	if r.Op > 0 {
+		return false
+	}
+	switch r.Fact.(type) {
 	case core.LeaseLost, core.NotFound, core.WrongState:
 		return true
 	}

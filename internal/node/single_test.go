@@ -73,6 +73,44 @@ func TestASettleThatFailsTheAttemptInsteadFreesItsSlot(t *testing.T) {
 	}
 }
 
+// TestASettleWhoseEffectIsRefusedKeepsItsSlot has an effect refused that names another task: the attempt goes on, so the worker's one slot
+// is taken until it is settled.
+func TestASettleWhoseEffectIsRefusedKeepsItsSlot(t *testing.T) {
+	r := openRig(t, rigOptions{})
+	defer r.close()
+	k := newSink()
+	ses, _ := r.session(1, k)
+	ses.Subscribe(subscription("q", 1))
+	r.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
+	held := k.take(1)[0]
+	done := make(chan core.Proposed, 1)
+	refused := core.Commit{Partition: r.ns, Ops: []core.Op{
+		&core.TaskComplete{Task: held.Task, Token: held.Token},
+		&core.TaskCancel{Task: taskID(9)},
+	}}
+	hold := core.TaskHold{Task: held.Task, Token: held.Token}
+	ses.Settle(r.ns, []core.Commit{refused}, []core.TaskHold{hold}, func(p core.Proposed) { done <- p })
+	p := <-done
+	if p.Err != nil || p.Results[0].FailedInstead || p.Results[0].Refusal == nil || p.Results[0].Refusal.Op != 1 {
+		t.Fatalf("%+v", p)
+	}
+	if _, ok := p.Results[0].Refusal.Fact.(core.NotFound); !ok {
+		t.Fatalf("refused with %+v", p.Results[0].Refusal.Fact)
+	}
+	r.must(&core.TaskCreate{ID: taskID(2), Queue: "q"})
+	for range 20 { // entries in which a grant would come
+		r.must(&core.KVPut{Keyspace: "k", Key: []byte("x")})
+	}
+	k.mu.Lock()
+	n := len(k.tasks)
+	k.mu.Unlock()
+	if n != 0 {
+		t.Fatalf("%d tasks were given to a worker whose one slot is taken", n)
+	}
+	r.settle(ses, []core.Assigned{held})
+	k.take(1)
+}
+
 // TestOneCommitPerEntryIsKept holds the setting that switches group commit off to what it says, and a frame's answer to
 // the order of its items.
 func TestOneCommitPerEntryIsKept(t *testing.T) {
