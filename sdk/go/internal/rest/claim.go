@@ -373,9 +373,10 @@ func (s *restStream) settled(keys []wire.Lease, ends []bool, results []*millrace
 			continue
 		}
 		e := results[i].Error
-		// The lease has ended: applied, refused for good where the client does nothing more, or lost before.
+		// The lease has ended: applied, refused for good where the client does nothing more, or lost before. What an effect is refused
+		// for, which the error names by its op, may be of another task.
 		gone := e == nil || results[i].FailedInstead || ends[i] && retry.Patience(e.Code, e.Reason) == 0 ||
-			slices.Contains([]string{wire.LeaseLost, wire.NotFound, wire.WrongState}, e.Code)
+			e.Op == nil && slices.Contains([]string{wire.LeaseLost, wire.NotFound, wire.WrongState}, e.Code)
 		if gone {
 			delete(s.held, k)
 		}

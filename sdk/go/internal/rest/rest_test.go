@@ -11,6 +11,7 @@ import (
 	"time"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
+	"github.com/millrace/millrace/sdk/go/internal/wire"
 )
 
 func TestAWaitThatIsCutGetsShorterAndAnErrorDoesNot(t *testing.T) {
@@ -33,6 +34,26 @@ func TestAWaitThatIsCutGetsShorterAndAnErrorDoesNot(t *testing.T) {
 		p := newRESTPoll()
 		if again := p.missed(tc.err, tc.took); again != tc.again || p.wait != tc.wait {
 			t.Errorf("%s: again %v with a wait of %v, want %v, %v", name, again, p.wait, tc.again, tc.wait)
+		}
+	}
+}
+
+func TestASettleKeepsItsSlotWhereAnEffectIsRefused(t *testing.T) {
+	notFound := func(op *int32) *pb.Error { return &pb.Error{Code: wire.NotFound, Op: op} }
+	for name, tc := range map[string]struct {
+		result *pb.SettleResult
+		keeps  bool
+	}{
+		"applied":                {&pb.SettleResult{}, false},
+		"the task is gone":       {&pb.SettleResult{Error: notFound(nil)}, false},
+		"an effect":              {&pb.SettleResult{Error: notFound(new(int32))}, true},
+		"an effect, and it fell": {&pb.SettleResult{Error: notFound(new(int32)), FailedInstead: true}, false},
+	} {
+		k := wire.Lease{ID: "a", Token: 1}
+		s := &restStream{held: map[wire.Lease]*restHold{k: {settling: true}}}
+		s.settled([]wire.Lease{k}, []bool{false}, []*pb.SettleResult{tc.result})
+		if h := s.held[k]; (h != nil) != tc.keeps || h != nil && h.settling {
+			t.Errorf("%s: held %+v", name, h)
 		}
 	}
 }
