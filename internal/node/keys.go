@@ -118,11 +118,11 @@ func (c *keyCursor) show(pair core.KeyPair, values bool) core.KeyPair {
 
 // passOver goes on behind the keys that begin with a prefix, or, from the end, before them.
 func (c *keyCursor) passOver(prefix []byte) {
+	from, to := keys.KVRange(c.p, c.incarnation, prefix)
 	if c.r.Desc {
-		c.pin.SkipBack(kv.BoundOf(c.p, c.incarnation, prefix))
+		c.pin.SkipBack(from)
 		return
 	}
-	_, to := keys.KVRange(c.p, c.incarnation, prefix)
 	c.pin.Skip(to)
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // Pinned is a range of a shard's state as of one applied entry. It stays as it was while the shard goes on, and is read
-// once, from the front to the end, by Next, or from the end to the front, by Back. What it holds is small, but it keeps the database from removing what it may still read:
-// it must be closed, before the store is. It is for one goroutine.
+// once, from the front to the end, by Next, or from the end to the front, by Back. What it holds is small, but it keeps the
+// database from removing what it may still read: it must be closed, before the store is. It is for one goroutine.
 type Pinned struct {
 	sh     *Shard
 	index  uint64
@@ -133,8 +133,7 @@ func (p *Pinned) Next(fn func(key, value []byte) bool) error {
 		}
 		if hide, ok := p.hidden(disk); ok {
 			if hide.to != nil {
-				p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), hide.to...)
-				valid = p.iter.SeekGE(p.buf)
+				valid = p.iter.SeekGE(p.stored(hide.to))
 			} else {
 				valid = p.iter.Last() && p.iter.Next()
 			}
@@ -155,10 +154,8 @@ func (p *Pinned) Next(fn func(key, value []byte) bool) error {
 // Skip passes over the keys below one that is not before those which Next has given.
 func (p *Pinned) Skip(key []byte) {
 	p.began = true
-	n, _ := slices.BinarySearchFunc(p.rows, key, func(r pinnedRow, key []byte) int { return keys.Compare(r.key, key) })
-	p.rows = p.rows[n:]
-	p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), key...)
-	p.iter.SeekGE(p.buf)
+	p.rows = p.rows[p.rowsBefore(key):]
+	p.iter.SeekGE(p.stored(key))
 }
 
 // Back is Next from the end: it calls fn for each key before, in the opposite order.
@@ -190,8 +187,7 @@ func (p *Pinned) Back(fn func(key, value []byte) bool) error {
 			return nil
 		}
 		if hide, ok := p.hidden(disk); ok {
-			p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), hide.from...)
-			valid = p.iter.SeekLT(p.buf)
+			valid = p.iter.SeekLT(p.stored(hide.from))
 			continue
 		}
 		value, err := p.iter.ValueAndErr()
@@ -209,10 +205,20 @@ func (p *Pinned) Back(fn func(key, value []byte) bool) error {
 // SkipBack passes over the keys from one on that is not behind those which Back has given.
 func (p *Pinned) SkipBack(key []byte) {
 	p.began = true
+	p.rows = p.rows[:p.rowsBefore(key)]
+	p.iter.SeekLT(p.stored(key))
+}
+
+// rowsBefore counts the noted rows that are left before a key.
+func (p *Pinned) rowsBefore(key []byte) int {
 	n, _ := slices.BinarySearchFunc(p.rows, key, func(r pinnedRow, key []byte) int { return keys.Compare(r.key, key) })
-	p.rows = p.rows[:n]
+	return n
+}
+
+// stored returns a key as the database has it, until the next call.
+func (p *Pinned) stored(key []byte) []byte {
 	p.buf = append(appendShard(p.buf[:0], uint16(p.sh.id)), key...)
-	p.iter.SeekLT(p.buf)
+	return p.buf
 }
 
 // hidden returns the range delete of a layer that hides a key of the database.

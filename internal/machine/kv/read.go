@@ -82,11 +82,6 @@ func RangeOf(v core.View, p core.Partition, r core.KeyRange) (incarnation uint32
 	return incarnation, from, to, nil
 }
 
-// BoundOf is the stored key of a user's key, of a keyspace by its incarnation.
-func BoundOf(p core.Partition, incarnation uint32, key []byte) []byte {
-	return keys.KV(p, incarnation, key)
-}
-
 // PairOf reads a stored key and its row as RangeOf's bounds hold them, without copying.
 func PairOf(key, row []byte) (core.KeyPair, error) {
 	user, ok := keys.KVKeyOf(key)
