@@ -374,40 +374,43 @@ type Line struct {
 	Values []uint32
 }
 
-// Read returns a series of a queue: an hour of steps, or a day of coarse ones. false: none is kept.
-func (h *History) Read(k Key, s Series, day bool) (l Line, ok bool) {
+// All returns all series of a queue, by Series, of the same steps: an hour of them, or a day of coarse ones. false: none are kept.
+func (h *History) All(k Key, day bool) ([]Line, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	of := h.known[k]
 	if of == nil || of.kept == nil {
-		return l, false
+		return nil, false
 	}
-	l.Step = Step
-	ring, step := of.kept.fine[s][:], h.step
+	length, step := Step, h.step
 	if day {
-		l.Step, step = CoarseStep, h.step/coarse
-		ring = of.kept.coarse[s][:]
+		length, step = CoarseStep, h.step/coarse
 	}
-	l.Last = h.wall.Add(time.Duration(step)*l.Step - h.at)
-	first := int((step + 1) % int64(len(ring)))
-	l.Values = append(append(make([]uint32, 0, len(ring)), ring[first:]...), ring[:first]...)
-	return l, true
+	last := h.wall.Add(time.Duration(step)*length - h.at)
+	out := make([]Line, seriesKept)
+	for s := range out {
+		ring := of.kept.fine[s][:]
+		if day {
+			ring = of.kept.coarse[s][:]
+		}
+		first := int((step + 1) % int64(len(ring)))
+		out[s] = Line{Step: length, Last: last, Values: slices.Concat(ring[first:], ring[:first])}
+	}
+	return out, true
 }
 
 // Recent is what a queue did lately, as its series tell.
 type Recent struct {
-	// Rise is by how much its dead tasks rose within RecentFor, and RiseSince when that began, by the wall clock at the last sample.
+	// Rise is by how much its dead tasks rose within the last ten minutes, and RiseSince when that began, by the wall clock at the last sample.
 	Rise      uint64
 	RiseSince time.Time
 	// Ended and Crashed are its attempts of the last minute: all that ended, and those that crashed.
 	Ended, Crashed uint64
-	// CrashedSince is when the crashes of RecentFor began that come up to now with less than a minute in between; zero: there are none.
+	// CrashedSince is when the crashes of these ten minutes began that come up to now with less than a minute in between; zero: there are none.
 	CrashedSince time.Time
 }
 
-// RecentFor is how far Recent looks back.
-const RecentFor = recentSteps * Step
-
+// recentSteps is how far Recent looks back.
 const recentSteps = 60
 
 // Recent returns what a queue did lately; false: nothing is known of it.
@@ -450,16 +453,4 @@ func (h *History) Recent(k Key, now time.Duration) (r Recent, ok bool) {
 		}
 	}
 	return r, true
-}
-
-// All returns all series of a queue, by Series, as Read does.
-func (h *History) All(k Key, day bool) ([]Line, bool) {
-	out := make([]Line, seriesKept)
-	for s := range out {
-		var ok bool
-		if out[s], ok = h.Read(k, Series(s), day); !ok {
-			return nil, false
-		}
-	}
-	return out, true
 }

@@ -3,6 +3,7 @@ package history
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,40 @@ func sampleAt(h *History, at time.Duration, queues map[string]Counters) {
 		h.Add(Key{Queue: name}, c)
 	}
 	h.End()
+}
+
+// lineOf is one series of a queue.
+func lineOf(h *History, k Key, s Series, day bool) (Line, bool) {
+	all, ok := h.All(k, day)
+	if !ok {
+		return Line{}, false
+	}
+	return all[s], true
+}
+
+// TestAllSeriesAreOfTheSameSteps reads all series while samples come: each has the same last step.
+func TestAllSeriesAreOfTheSameSteps(t *testing.T) {
+	h, q := New(1<<20), Key{Queue: "q"}
+	sampleAt(h, 0, did(0))
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		for i := range 5000 {
+			sampleAt(h, time.Duration(i+1)*Step, did(uint64(i)))
+		}
+	})
+	defer wait.Wait()
+	for at := time.Duration(0); at < 5000*Step; {
+		all, ok := h.All(q, false)
+		if !ok {
+			t.Fatal("the queue has no series")
+		}
+		for _, l := range all {
+			if !l.Last.Equal(all[0].Last) {
+				t.Fatalf("one series ends at %v, another at %v", all[0].Last, l.Last)
+			}
+		}
+		at = all[0].Last.Sub(time.Unix(1_000_000, 0))
+	}
 }
 
 // did is what one queue has done.
@@ -61,7 +96,7 @@ func TestACounterThatFellIsANewBeginning(t *testing.T) {
 	for i, n := range []uint64{100, 200, 30, 50} {
 		sampleAt(h, time.Duration(i)*Step, did(n))
 	}
-	l, ok := h.Read(Key{Queue: "q"}, Completed, false)
+	l, ok := lineOf(h, Key{Queue: "q"}, Completed, false)
 	if got := l.Values[len(l.Values)-4:]; !ok || !slices.Equal(got, []uint32{Missing, 100, Missing, 20}) {
 		t.Errorf("the steps are %v", got)
 	}
@@ -72,8 +107,8 @@ func TestAStepWithoutASampleIsMissing(t *testing.T) {
 	for i, step := range []time.Duration{0, 1, 4, 5} {
 		sampleAt(h, step*Step+time.Second, map[string]Counters{"q": {Completed: uint64(i) * 10, Ready: uint64(i)}})
 	}
-	done, _ := h.Read(q, Completed, false)
-	ready, _ := h.Read(q, Ready, false)
+	done, _ := lineOf(h, q, Completed, false)
+	ready, _ := lineOf(h, q, Ready, false)
 	if got := done.Values[len(done.Values)-6:]; !slices.Equal(got, []uint32{Missing, 10, Missing, Missing, Missing, 10}) {
 		t.Errorf("completed: %v", got)
 	}
@@ -161,7 +196,7 @@ func TestAHistoryIsWhatAllSamplesSay(t *testing.T) {
 			sampleAt(h, at, map[string]Counters{"q": {Completed: total}})
 		}
 		compare := func(day bool, want map[int64]uint64, last int64) {
-			l, _ := h.Read(q, Completed, day)
+			l, _ := lineOf(h, q, Completed, day)
 			for i, got := range l.Values {
 				n, ok := want[last-int64(len(l.Values)-1-i)]
 				if ok != (got != Missing) || ok && uint64(got) != n {

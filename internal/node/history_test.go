@@ -44,8 +44,11 @@ func TestANodeSamplesItsQueues(t *testing.T) {
 	if r, ok := l.rates("q", at); !ok || r.Created != 1.5 || r.Completed != 1.5 {
 		t.Errorf("after the second step the rates are %+v, %v", r, ok)
 	}
-	ready, ok := l.node.history.Read(history.Key{Tenant: l.ns.Tenant, Namespace: l.ns.Namespace, Queue: "q"}, history.Ready, false)
-	if v := ready.Values; !ok || v[len(v)-1] != 0 || v[len(v)-2] != 10 || v[len(v)-3] != history.Missing {
+	all, ok := l.node.History(history.Key{Tenant: l.ns.Tenant, Namespace: l.ns.Namespace, Queue: "q"}, false)
+	if !ok {
+		t.Fatal("the queue has no series")
+	}
+	if v := all[history.Ready].Values; v[len(v)-1] != 0 || v[len(v)-2] != 10 || v[len(v)-3] != history.Missing {
 		t.Errorf("the ready tasks were %v", v[len(v)-3:])
 	}
 	l.must(&core.QueueDelete{Queue: "q", Purge: true, IfVersion: -1})
