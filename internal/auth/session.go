@@ -18,12 +18,9 @@ import (
 const (
 	// SessionLasts is how long a session lasts, unless its token ends before.
 	SessionLasts = 12 * time.Hour
-	// SessionKeyLasts is how long a key seals new sessions.
-	SessionKeyLasts = 24 * time.Hour
-	// SessionKeyOpens is how long a key opens what it has sealed.
-	SessionKeyOpens = 48 * time.Hour
-	// SessionKeyBytes is the length of a key: AES-256.
-	SessionKeyBytes = 32
+	// keyLasts is how long a key seals new sessions, and keyOpens how long it opens what it has sealed.
+	keyLasts = time.Duration(core.SessionKeyLasts) * time.Millisecond
+	keyOpens = 2 * keyLasts
 
 	// CodeLasts is how long a code signs in, once.
 	CodeLasts = time.Minute
@@ -40,7 +37,7 @@ const (
 
 // SessionKey seals sessions. Its id is made of it, so that keys of several nodes need no numbers.
 type SessionKey struct {
-	Secret [SessionKeyBytes]byte
+	Secret [core.SessionKeyBytes]byte
 	Made   time.Time
 }
 
@@ -229,7 +226,8 @@ func (s *Sessions) Open(text string) (*Session, Principal, bool) {
 	if err != nil || b[0] != sealVersion {
 		return nil, Principal{}, false
 	}
-	key, ok := s.keyOf([8]byte(b[1:sealHead]))
+	id := [8]byte(b[1:sealHead])
+	key, ok := s.keyOf(id)
 	if !ok {
 		return nil, Principal{}, false
 	}
@@ -239,11 +237,11 @@ func (s *Sessions) Open(text string) (*Session, Principal, bool) {
 	}
 	rest := body[sha256.Size:]
 	c := &Session{
-		of: s, row: [sha256.Size]byte(body), key: key.id(),
+		of: s, row: [sha256.Size]byte(body), key: id,
 		issued: time.UnixMilli(int64(binary.BigEndian.Uint64(rest))), Ends: time.UnixMilli(int64(binary.BigEndian.Uint64(rest[8:]))),
 		CSRF: base64.RawURLEncoding.EncodeToString(rest[16:]),
 	}
-	who, ok := c.Holder(s.o.Clock.Wall())
+	who, ok := c.live(s.o.Clock.Wall())
 	return c, who, ok
 }
 
@@ -260,12 +258,17 @@ func (c *Session) Shows(csrf string) bool {
 
 // Holder returns whose session it is, and whether it can be used at now.
 func (c *Session) Holder(now time.Time) (Principal, bool) {
-	who, ok := c.of.o.Tokens.Row(c.row, now)
-	if !ok || who.Tenant == "" || !now.Before(c.Ends) {
-		return who, false
+	who, ok := c.live(now)
+	if ok {
+		_, ok = c.of.keyOf(c.key)
 	}
-	_, ok = c.of.keyOf(c.key)
 	return who, ok
+}
+
+// live is Holder where the key is known to open.
+func (c *Session) live(now time.Time) (Principal, bool) {
+	who, ok := c.of.o.Tokens.Row(c.row, now)
+	return who, ok && who.Tenant != "" && now.Before(c.Ends)
 }
 
 // shared returns the keys of the cluster that still open sessions.
@@ -276,7 +279,7 @@ func (s *Sessions) shared(now time.Time) (out SessionKeys) {
 	all := s.o.Shared()
 	out.Turn = all.Turn
 	for _, k := range all.Keys {
-		if now.Before(k.Made.Add(SessionKeyOpens)) {
+		if now.Before(k.Made.Add(keyOpens)) {
 			out.Keys = append(out.Keys, k)
 		}
 	}
@@ -292,7 +295,7 @@ func (s *Sessions) Prepare(ctx context.Context) {
 		return
 	}
 	now := s.o.Clock.Wall()
-	if all := s.shared(now).Keys; len(all) > 0 && now.Before(all[len(all)-1].Made.Add(SessionKeyLasts)) {
+	if all := s.shared(now).Keys; len(all) > 0 && now.Before(all[len(all)-1].Made.Add(keyLasts)) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, addWait)
@@ -304,13 +307,13 @@ func (s *Sessions) Prepare(ctx context.Context) {
 func (s *Sessions) newest() SessionKey {
 	now := s.o.Clock.Wall()
 	all := s.shared(now)
-	if n := len(all.Keys); n > 0 && now.Before(all.Keys[n-1].Made.Add(SessionKeyOpens-SessionLasts)) {
+	if n := len(all.Keys); n > 0 && now.Before(all.Keys[n-1].Made.Add(keyOpens-SessionLasts)) {
 		return all.Keys[n-1]
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.follow(all.Turn)
-	if n := len(s.own); n == 0 || !now.Before(s.own[n-1].Made.Add(SessionKeyLasts)) {
+	if n := len(s.own); n == 0 || !now.Before(s.own[n-1].Made.Add(keyLasts)) {
 		k := SessionKey{Made: now}
 		s.o.Rand.Fill(k.Secret[:])
 		s.own = append(s.own[max(0, n-1):], k)
@@ -334,7 +337,7 @@ func (s *Sessions) keyOf(id [8]byte) (SessionKey, bool) {
 	keys := append(all.Keys, s.own...)
 	s.mu.Unlock()
 	for _, k := range keys {
-		if k.id() == id && now.Before(k.Made.Add(SessionKeyOpens)) {
+		if k.id() == id && now.Before(k.Made.Add(keyOpens)) {
 			return k, true
 		}
 	}

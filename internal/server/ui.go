@@ -16,6 +16,7 @@ import (
 
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
+	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/rest"
 	"github.com/millrace/millrace/ui"
 )
@@ -111,7 +112,7 @@ func (r *Running) sessionKeys() (out auth.SessionKeys) {
 	}
 	out.Turn = keys.Turn
 	for _, k := range keys.Keys {
-		out.Keys = append(out.Keys, auth.SessionKey{Secret: [auth.SessionKeyBytes]byte(k.Secret), Made: k.Made.Time()})
+		out.Keys = append(out.Keys, auth.SessionKey{Secret: [core.SessionKeyBytes]byte(k.Secret), Made: k.Made.Time()})
 	}
 	return out
 }
