@@ -100,9 +100,15 @@ func (s *Server) liveQueues(ctx context.Context, in Space, limit int, each func(
 		}
 		return nil, nil, nil, err
 	}
+	all, at, err = c.allQueues(ctx, limit, each)
+	return c, all, at, err
+}
+
+// allQueues reads the counters of the first queues by name, of all partitions together, as liveQueues does.
+func (c *call) allQueues(ctx context.Context, limit int, each func([]core.QueueStats)) (all []core.QueueStats, at []core.At, err error) {
 	var mu sync.Mutex // guards all
 	at, err = c.liveEach(func(p core.Partition) (core.At, error) {
-		one, at, err := s.node.queues.Queues(ctx, p, "", limit, asLive)
+		one, at, err := c.s.node.queues.Queues(ctx, p, "", limit, asLive)
 		if err != nil {
 			return at, err
 		}
@@ -114,7 +120,7 @@ func (s *Server) liveQueues(ctx context.Context, in Space, limit int, each func(
 		all = mergeQueues(all, one, limit)
 		return at, nil
 	})
-	return c, all, at, err
+	return all, at, err
 }
 
 // LiveTask reads a task.

@@ -108,17 +108,8 @@ func (s *Server) namespaceSums(ctx context.Context) (n NamespaceSums, err error)
 
 // sumQueues adds up the counters of the queues that the caller reaches.
 func (c *call) sumQueues(ctx context.Context, n *NamespaceSums) error {
-	var mu sync.Mutex // guards all
-	var all []core.QueueStats
-	if _, err := c.liveEach(func(p core.Partition) (core.At, error) {
-		one, at, err := c.s.node.queues.Queues(ctx, p, "", summedUpTo, asLive)
-		if err == nil {
-			mu.Lock()
-			all = mergeQueues(all, one, summedUpTo)
-			mu.Unlock()
-		}
-		return at, err
-	}); err != nil {
+	all, _, err := c.allQueues(ctx, summedUpTo, nil)
+	if err != nil {
 		return err
 	}
 	n.Queues = 0

@@ -131,8 +131,7 @@ func (s *Server) LiveOverview(ctx context.Context, in Space, sight Sight, who *a
 		if err := n.keys(ctx, c, sight); err != nil {
 			return nil, nil, err
 		}
-		worst := n.worst(all)
-		out.Queues = c.showQueues(ctx, worst)
+		out.Queues = c.showQueues(ctx, n.worst(all))
 	}
 	if sight&SeesTokens != 0 {
 		n.tokens()
@@ -144,9 +143,8 @@ func (s *Server) LiveOverview(ctx context.Context, in Space, sight Sight, who *a
 	return out, at, nil
 }
 
-// worst returns the queues to look at first.
+// worst returns the queues to look at first. It sorts all.
 func (n *notices) worst(all []core.QueueStats) []core.QueueStats {
-	all = slices.Clone(all)
 	harm := func(q *core.QueueStats) int {
 		if h, ok := n.harm[q.Queue]; ok {
 			return h
