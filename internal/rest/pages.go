@@ -13,6 +13,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/millrace/millrace/internal/edge"
 )
@@ -40,8 +41,9 @@ var pageTypes = map[string]string{
 // page is a file of the web interface.
 type page struct {
 	kind string
-	// body is the file; small is the same, compressed, or nil where that is not smaller.
-	body, small []byte
+	body []byte
+	// small returns the body compressed, or nil where that is not smaller. The first call compresses it.
+	small func() []byte
 	// tag names the content, for the ETag.
 	tag string
 }
@@ -99,17 +101,23 @@ func newPage(name string, body []byte) *page {
 	if f.kind == "" {
 		f.kind = "application/octet-stream"
 	}
+	// The best level costs a tenth of a second for all files, which a server whose pages are not used need not spend.
+	f.small = sync.OnceValue(func() []byte { return smaller(body) })
+	return f
+}
+
+// smaller compresses a body; nil: that is not smaller.
+func smaller(body []byte) []byte {
 	var b bytes.Buffer
-	// Once, at the start: the best level costs a tenth of a second.
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
 	if err != nil {
 		panic(err) // of another level alone
 	}
 	_, err = z.Write(body)
-	if err = errors.Join(err, z.Close()); err == nil && b.Len() < len(body) {
-		f.small = b.Bytes()
+	if err = errors.Join(err, z.Close()); err != nil || b.Len() >= len(body) {
+		return nil
 	}
-	return f
+	return b.Bytes()
 }
 
 // toPages reports whether a request is for the web interface.
@@ -172,9 +180,11 @@ func (c *restCall) file(f *page) {
 	h := c.w.Header()
 	body, tag := f.body, `"`+f.tag+`"`
 	h["Vary"] = []string{"Accept-Encoding"}
-	if f.small != nil && takesGzip(c.r.Header.Get("Accept-Encoding")) {
-		body, tag = f.small, `"`+f.tag+`-gz"`
-		h["Content-Encoding"] = []string{"gzip"}
+	if takesGzip(c.r.Header.Get("Accept-Encoding")) {
+		if small := f.small(); small != nil {
+			body, tag = small, `"`+f.tag+`-gz"`
+			h["Content-Encoding"] = []string{"gzip"}
+		}
 	}
 	h["Etag"] = []string{tag}
 	h["Cache-Control"] = []string{"no-cache"}
