@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/millrace/millrace/internal/env"
 )
 
 // Peer is one node of a cluster, with the addresses at which others reach it.
@@ -76,7 +78,7 @@ func (c *Cluster) checkAdvertised() error {
 	switch host, _ := hostOf(c.Own().Address); { // checkPeers and Check have judged its form
 	case unspecified(host):
 		return fmt.Errorf("advertise-peer: is required, because other nodes cannot dial peer-listen %s", c.Listen)
-	case c.Plain && !loopback(host):
+	case c.Plain && !env.Loopback(host):
 		return fmt.Errorf("advertise-peer: %s must be a loopback address with peer-plain", c.Own().Address)
 	}
 	return nil
@@ -135,7 +137,7 @@ func (c *Cluster) Check() error {
 		return fmt.Errorf("peer-listen: %w", err)
 	case c.Plain && (c.CA != "" || c.Cert != "" || c.Key != ""):
 		return errors.New("peer-plain is mutually exclusive with peer-ca, peer-cert and peer-key")
-	case c.Plain && !loopback(host):
+	case c.Plain && !env.Loopback(host):
 		return fmt.Errorf("peer-plain: %s must be a loopback address: plain text between peers stays on one machine", c.Listen)
 	case !c.Plain && (c.CA == "" || c.Cert == "" || c.Key == ""):
 		return errors.New("peer-ca, peer-cert and peer-key are required, or peer-plain on loopback")
@@ -156,7 +158,7 @@ func (c *Cluster) checkPeers() error {
 			return fmt.Errorf("peers: node %d is there twice", p.ID)
 		case addresses[p.Address]:
 			return fmt.Errorf("peers: address %s is there twice", p.Address)
-		case c.Plain && !loopback(host):
+		case c.Plain && !env.Loopback(host):
 			return fmt.Errorf("peers: node %d: %s must be a loopback address with peer-plain", p.ID, p.Address)
 		}
 		ids[p.ID], addresses[p.Address] = true, true
@@ -185,15 +187,6 @@ func hostOf(address string) (string, error) {
 		return "", fmt.Errorf("address %s: the port must be a number of 1 to 65535", address)
 	}
 	return host, nil
-}
-
-// loopback reports whether a host is an address of this machine only.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
 
 // ParsePeers reads a list of peers: <id>=<address>/<gRPC address>/<REST address>, with commas between nodes. The last

@@ -218,7 +218,7 @@ func (i inside) In(name string) string { return strconv.Quote(filepath.Join(i.di
 // configuration writes the configuration file of node n.
 func (d Development) configuration(n DevelopmentNode, all *DevelopmentFiles) ([]byte, error) {
 	var b bytes.Buffer
-	err := configuration.Execute(&b, inside{Node: n, All: all, Shards: d.Shards, Loopback: loopback(d.Host), dir: d.Dir})
+	err := configuration.Execute(&b, inside{Node: n, All: all, Shards: d.Shards, Loopback: env.Loopback(d.Host), dir: d.Dir})
 	if err != nil {
 		return nil, fmt.Errorf("write the configuration of node %d: %w", n.ID, err)
 	}

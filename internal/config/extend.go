@@ -90,7 +90,7 @@ func (o OneMore) Plan() (*DevelopmentFiles, error) {
 		return nil, fmt.Errorf("make the certificate of node %d: %w", n.ID, err)
 	}
 	var text bytes.Buffer
-	if err := joining.Execute(&text, inside{Node: n, All: out, Shards: o.Shards, Loopback: loopback(o.Host), dir: o.Dir}); err != nil {
+	if err := joining.Execute(&text, inside{Node: n, All: out, Shards: o.Shards, Loopback: env.Loopback(o.Host), dir: o.Dir}); err != nil {
 		return nil, fmt.Errorf("write the configuration of node %d: %w", n.ID, err)
 	}
 	for _, f := range []File{

@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/millrace/millrace/internal/edge"
+	"github.com/millrace/millrace/internal/env"
 )
 
 // PagesPrefix begins the paths of the web interface.
@@ -234,6 +235,5 @@ func isLocal(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h
 	}
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
+	return env.Loopback(strings.Trim(strings.ToLower(host), "[]"))
 }

@@ -386,7 +386,7 @@ func (r *Running) openMetrics() error {
 	}
 	r.MetricsAddress = lis.Addr().String()
 	r.admin.serveProbes(lis)
-	if host, _, err := net.SplitHostPort(r.o.Metrics); err == nil && !loopback(host) {
+	if host, _, err := net.SplitHostPort(r.o.Metrics); err == nil && !env.Loopback(host) {
 		r.o.Logger.Info("metrics and health are served in plain text, without a token, to all that reach the address", "address", r.MetricsAddress)
 	}
 	return nil

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+
+	"github.com/millrace/millrace/internal/env"
 )
 
 // web is the listener of the REST edge. Without a listener lis is nil, without TLS tls is nil.
@@ -25,7 +27,7 @@ func (o Options) checkHTTP() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("http: %w", err)
-	case !loopback(host) && o.TLSCert == "" && !o.insecure(ListenerHTTP):
+	case !env.Loopback(host) && o.TLSCert == "" && !o.insecure(ListenerHTTP):
 		return fmt.Errorf("http: %s is not a loopback address; give tls-cert and tls-key, or --insecure=http for plain text", o.HTTP)
 	}
 	return nil

@@ -6,6 +6,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+
+	"github.com/millrace/millrace/internal/env"
 )
 
 // Names of listeners that may use plain text on an address which other machines reach, if the
@@ -59,7 +61,7 @@ func (r *Running) warnOfPlainText() {
 		{ListenerAdmin, o.Admin, r.AdminAddress, "metrics, profiles and settings, without a token", false},
 	} {
 		host, _, err := net.SplitHostPort(l.address)
-		if err != nil || loopback(host) || l.tls || !o.insecure(l.name) {
+		if err != nil || env.Loopback(host) || l.tls || !o.insecure(l.name) {
 			continue
 		}
 		r.o.Logger.Warn("insecure: a listener is in plain text on an address that other machines reach", "listener", l.name, "address", l.bound, "readable", l.what, "from", reach(host))

@@ -120,7 +120,7 @@ func (o Options) check() error {
 		return errors.New("tokens: a server without tokens does not start; name a tokens file, or use --dev on loopback")
 	case o.Tokens != nil && o.Tokens.Len() == 0:
 		return errors.New("tokens: a server without tokens does not start; the table is empty")
-	case !loopback(host) && o.TLSCert == "" && !o.insecure(ListenerGRPC):
+	case !env.Loopback(host) && o.TLSCert == "" && !o.insecure(ListenerGRPC):
 		return fmt.Errorf("listen: %s is not a loopback address; give tls-cert and tls-key, or --insecure=grpc for plain text", o.Listen)
 	}
 	return nil
@@ -174,29 +174,20 @@ func (o Options) checkAdmin() error {
 	switch {
 	case err != nil:
 		return fmt.Errorf("admin: %w", err)
-	case !loopback(host) && !o.insecure(ListenerAdmin):
+	case !env.Loopback(host) && !o.insecure(ListenerAdmin):
 		return fmt.Errorf("admin: %s is not a loopback address, and this port asks for no token; use a loopback address, --metrics for metrics and health, or --insecure=admin", o.Admin)
 	}
 	return nil
 }
 
-// Loopback reports whether a host is an address of this machine only.
-func Loopback(host string) bool { return loopback(host) }
-
-// loopback reports whether a host is an address of this machine only.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
-}
+// Loopback is env.Loopback, for programs that start a server.
+func Loopback(host string) bool { return env.Loopback(host) }
 
 // Dev sets o up for development: one admin token of the tenant default. It refuses any listener
 // that is not on loopback.
 func Dev(o Options, token string) (Options, error) {
 	host, _, err := net.SplitHostPort(cmp.Or(o.Listen, "127.0.0.1:7081"))
-	if err != nil || !loopback(host) {
+	if err != nil || !env.Loopback(host) {
 		return o, fmt.Errorf("listen: --dev binds to loopback only, not to %q", o.Listen)
 	}
 	if o.TokensFile != "" {
@@ -206,7 +197,7 @@ func Dev(o Options, token string) (Options, error) {
 		if l.address == "" || l.address == off {
 			continue
 		}
-		if host, _, err = net.SplitHostPort(l.address); err != nil || !loopback(host) {
+		if host, _, err = net.SplitHostPort(l.address); err != nil || !env.Loopback(host) {
 			return o, fmt.Errorf("%s: --dev binds to loopback only, not to %q", l.name, l.address)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/millrace/millrace/internal/api"
 	"github.com/millrace/millrace/internal/auth"
 	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/env"
 	"github.com/millrace/millrace/internal/rest"
 	"github.com/millrace/millrace/ui"
 )
@@ -98,7 +99,7 @@ func (r *Running) browserSessions() *rest.Sessions {
 		End: func(ctx context.Context) error { return r.node.AddSessionKey(ctx, true) },
 		About: rest.About{
 			Node: o.Name, Cluster: r.clusterID(), Version: o.Version, Durability: string(o.Durability),
-			Insecure: r.cert == nil && !loopback(host), Label: text, Colour: colour, Services: open,
+			Insecure: r.cert == nil && !env.Loopback(host), Label: text, Colour: colour, Services: open,
 		},
 	}
 }

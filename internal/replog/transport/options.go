@@ -150,17 +150,8 @@ func (o *Options) checkAddress(address string) error {
 	if err != nil {
 		return fmt.Errorf("peer address %q: %w", address, err)
 	}
-	if o.Plain && !loopback(host) {
+	if o.Plain && !env.Loopback(host) {
 		return fmt.Errorf("peer address %s must be a loopback address: plain text between peers stays on one machine", address)
 	}
 	return nil
-}
-
-// loopback says whether a host is this machine, seen from itself.
-func loopback(host string) bool {
-	if host == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(host)
-	return ip != nil && ip.IsLoopback()
 }
