@@ -45,10 +45,7 @@ func (c *connection) options() (opts []millrace.Option, err error) {
 	if c.address != "" {
 		opts = append(opts, millrace.Address(c.address))
 	}
-	token, err := c.token.read()
-	if err == nil && token == "" {
-		token, err = variableSecret("MILLRACE_TOKEN")
-	}
+	token, err := c.secret()
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +59,15 @@ func (c *connection) options() (opts []millrace.Option, err error) {
 		opts = append(opts, millrace.Insecure())
 	}
 	return opts, nil
+}
+
+// secret returns the token of the flags or, without one, that of the environment; empty: there is none.
+func (c *connection) secret() (string, error) {
+	token, err := c.token.read()
+	if err == nil && token == "" {
+		token, err = variableSecret("MILLRACE_TOKEN")
+	}
+	return token, err
 }
 
 // dial connects to the server that the flags name. The SDK's log goes to the error stream. The

@@ -85,10 +85,7 @@ func (a *app) signInLink(ctx context.Context, given string) (link, lasts string,
 	if err != nil {
 		return "", "", err
 	}
-	token, err := a.conn.token.read()
-	if err == nil && token == "" {
-		token, err = variableSecret("MILLRACE_TOKEN")
-	}
+	token, err := a.conn.secret()
 	if err != nil {
 		return "", "", err
 	}
