@@ -319,8 +319,8 @@ const clusterFor = 5 * time.Second
 type clusterSeen struct {
 	// mu guards the fields below, and is held while nodes are asked: all others wait for the same answer.
 	mu     sync.Mutex
-	at     time.Duration // by the boot clock; 0: it was never asked for
-	status *pb.ClusterStatusResponse
+	at     time.Duration             // of the status, by the boot clock
+	status *pb.ClusterStatusResponse // nil: it was not told yet
 }
 
 // seenCluster returns the status of the cluster as it was at most clusterFor ago; nil: it cannot be told.
@@ -331,12 +331,12 @@ func (s *Server) seenCluster(ctx context.Context) *pb.ClusterStatusResponse {
 	s.seen.mu.Lock()
 	defer s.seen.mu.Unlock()
 	now := s.o.Clock.Boot()
-	if s.seen.at == 0 || now-s.seen.at >= clusterFor {
+	if s.seen.status == nil || now-s.seen.at >= clusterFor {
 		status, err := s.o.Operator.ClusterStatus(ctx)
 		if err != nil {
 			return nil
 		}
-		s.seen.at, s.seen.status = max(now, 1), status
+		s.seen.at, s.seen.status = now, status
 	}
 	return s.seen.status
 }
