@@ -22,7 +22,7 @@ from test_server import WITHIN, unique, working
 
 import millrace_sdk as mr
 from millrace_sdk import errors
-from millrace_sdk._core import web, wire
+from millrace_sdk._core import rest_stream, web, wire
 from millrace_sdk.testing import DevServer
 
 CODES = json.loads((VECTORS / "errors.json").read_text())["codes"]
@@ -488,3 +488,20 @@ def test_a_claim_that_a_server_bounds_is_made_shorter(canned: Canned) -> None:
     with mr.Client(canned.url, tls=False, transport="rest") as c, working(c, counting("q", "n")):
         assert enough.wait(WITHIN)
     assert waits[:2] == ["25s", "3s"]
+
+
+def test_a_slot_stays_taken_where_an_effect_is_refused() -> None:
+    for code, op, failed, stays in [
+        ("NOT_FOUND", None, False, False),
+        ("NOT_FOUND", 0, False, True),
+        ("NOT_FOUND", 0, True, False),
+        ("WRONG_STATE", 2, False, True),
+    ]:
+        r = wire.message("SettleResult")(failed_instead=failed)
+        r.error.code = code
+        if op is not None:
+            r.error.op = op
+        s = rest_stream.RestStream.__new__(rest_stream.RestStream)
+        s._held, s._subs = {("a", 1): rest_stream._Hold(0, 0.0, 0.0)}, {}
+        s._settled([("a", 1)], [False], [r])
+        assert (("a", 1) in s._held) == stays, (code, op, failed)

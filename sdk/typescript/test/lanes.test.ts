@@ -138,6 +138,22 @@ it("stops a task at once whose cancel comes before a slot is free", async () => 
 	await over;
 });
 
+it("fails an attempt whose effect names what is not there: its lease goes on", async () => {
+	const settled: Settlement[] = [];
+	const { w, streams, over } = await two(() => 1, { slots: 2, onSettled: (s: Settlement) => settled.push(s) });
+	streams[0].send("assign", { sub: 1, tasks: [assignment(idIn(0, 2))] });
+	const first = await streams[0].next("settle");
+	expect(first.items[0]!.outcome?.$case).toBe("complete");
+	streams[0].ack(first.seq, { settled: [{ error: { code: "NOT_FOUND", message: "x", outcome: 0, op: 0 } }] });
+	const second = await streams[0].next("settle");
+	expect(second.items[0]!.outcome?.$case).toBe("fail");
+	streams[0].ack(second.seq, { settled: [{ state: 2 }] });
+	while (settled.length < 1) await turn();
+	expect(settled[0]!.op).toBe("fail");
+	await w.stop();
+	await over;
+});
+
 it("resumes and drains each partition by itself", async () => {
 	const { w, streams, over } = await two(
 		(t) =>

@@ -4,7 +4,7 @@ import type { ServerFrame, Welcome, WorkerInfo } from "../gen/millrace/v1/stream
 import type { Assignment, At, Hold, SettleItem } from "../gen/millrace/v1/task.js";
 import { toDuration } from "../time.js";
 import type { Hub } from "./hub.js";
-import { patience, serverBound, within } from "./retry.js";
+import { endsLease, patience, serverBound, within } from "./retry.js";
 import { type Outgoing, type Role, type Room, Session } from "./session.js";
 import { newShare, type Share } from "./share.js";
 
@@ -370,7 +370,7 @@ export class Lane implements Role {
 						return;
 					}
 					// After any other refusal than of the lease, the lease goes on: what was refused are the effects.
-					if (fault.code === "LEASE_LOST" || fault.code === "NOT_FOUND" || fault.code === "WRONG_STATE") this.#drop(a);
+					if (endsLease(fault)) this.#drop(a);
 					this.events.settled(a, fault, false, undefined);
 				});
 			},

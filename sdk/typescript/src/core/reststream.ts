@@ -28,7 +28,7 @@ import { toDuration } from "../time.js";
 import { random16 } from "./place.js";
 import type { RestChannel } from "./rest.js";
 import { Poll, shortest, Waits } from "./restwaits.js";
-import { awayBound, patience, serverBound, within } from "./retry.js";
+import { awayBound, endsLease, patience, serverBound, within } from "./retry.js";
 import type { FrameStream, StreamEvents } from "./transport.js";
 import { type CallOptions, Job, long, RestError, urgent } from "./web.js";
 
@@ -436,7 +436,7 @@ export class RestStream implements FrameStream {
 				// A failure, a release or a stop that is refused is given up; after a completion a failure may come.
 				const ends = ["fail", "release", "stop"].includes(x.outcome?.$case ?? "");
 				const givenUp = ends && patience(fault) === 0;
-				if (!givenUp && !["LEASE_LOST", "NOT_FOUND", "WRONG_STATE"].includes(fault.code)) return;
+				if (!givenUp && !endsLease(fault)) return;
 			}
 			this.#held.delete(keyOf(x));
 		});

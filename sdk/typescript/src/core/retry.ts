@@ -29,6 +29,14 @@ export function patience(f: Pick<Fault, "code" | "reason">): number {
 	return 0;
 }
 
+/**
+ * Whether a refused settle means that the lease is gone. What an effect is refused for, which the error names by its op, may be of
+ * another task.
+ */
+export function endsLease(f: Pick<Fault, "code" | "op">): boolean {
+	return f.op === undefined && (f.code === "LEASE_LOST" || f.code === "NOT_FOUND" || f.code === "WRONG_STATE");
+}
+
 /** Waits. hold: the process lives on meanwhile. */
 export const sleep = (ms: number, signal?: AbortSignal, hold = true): Promise<void> =>
 	new Promise((resolve) => {

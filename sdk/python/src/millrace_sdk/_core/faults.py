@@ -102,6 +102,14 @@ def patience(e: MillraceError) -> float:
     return 0.0
 
 
+def ends_lease(e: MillraceError) -> bool:
+    """Tell whether a refused settle means that the lease is gone.
+
+    What an effect is refused for, which the error names by its op, may be of another task.
+    """
+    return e.op is None and e.code in ("LEASE_LOST", "NOT_FOUND", "WRONG_STATE")
+
+
 def server_bound(n: int) -> float:
     """Return the longest wait before try n, from 0, after an error of a server that is there."""
     return _MOST if n >= 7 else min(_BASE * (1 << n), _MOST)

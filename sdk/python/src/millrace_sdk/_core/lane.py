@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 OPEN, SETTLING, SETTLED = range(3)  # with its handler; its settle waits to be written; it was written
 
 _RENEW_BYTES = 48  # for an id and a token
-_STATE_CODES = ("LEASE_LOST", "NOT_FOUND", "WRONG_STATE")
 
 
 class Attempt:
@@ -395,7 +394,7 @@ class Lane:
             core.settled(t, op, wire.state(r.state), r.replayed, None)
             return
         op, wait, log = t.op, faults.patience(e), core.engine.log
-        if e.op is None and e.code in _STATE_CODES:
+        if faults.ends_lease(e):
             log.info("the lease was lost before the attempt was settled: task %s, attempt %d: %s", t.id, t.number, e)
             core.write_line(t, op, at, faults.sure(e, t.unsure, False))
             core.end(t, "lost")

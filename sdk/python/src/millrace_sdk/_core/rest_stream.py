@@ -344,7 +344,7 @@ class RestStream:
             if r.HasField("error") and not r.failed_instead:
                 e = faults.from_wire(r.error)
                 given_up = ends[i] and faults.patience(e) == 0
-                if not given_up and e.code not in ("LEASE_LOST", "NOT_FOUND", "WRONG_STATE"):
+                if not given_up and not faults.ends_lease(e):
                     continue
             del self._held[k]
         self._nudge()
