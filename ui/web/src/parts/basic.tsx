@@ -350,6 +350,16 @@ export function Failed({ error, retry, what }: { error: ApiError; retry?: () => 
 	);
 }
 
+/** NotDone says what came of a write that failed: whether anything may have changed, and why. */
+export function NotDone({ error }: { error: ApiError }) {
+	return (
+		<>
+			<p>{error.outcome === "refused" ? "Nothing was changed." : "It may have been applied. Asking again is safe."}</p>
+			<Failed error={error} />
+		</>
+	);
+}
+
 /** useStable keeps the last value that was there, so that a page does not go blank while it reads. */
 export function useStable<T>(value: T | undefined): T | undefined {
 	const last = useRef(value);

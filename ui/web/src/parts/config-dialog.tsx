@@ -1,6 +1,6 @@
 import { useState } from "react";
 import { type ApiError, asApiError } from "../api/errors";
-import { Button, Failed } from "./basic";
+import { Button, NotDone } from "./basic";
 import { Dialog } from "./dialog";
 import { diffLines } from "./diff";
 
@@ -118,14 +118,7 @@ export function ConfigDialog({
 					This is not JSON: {fault}
 				</p>
 			) : null}
-			{error ? (
-				<>
-					<p>
-						{error.outcome === "refused" ? "Nothing was changed." : "It may have been applied. Asking again is safe."}
-					</p>
-					<Failed error={error} />
-				</>
-			) : null}
+			{error ? <NotDone error={error} /> : null}
 			<footer>
 				<span className="dim">takes the scope {needs.replaceAll("|", " or ")}</span>
 				<button type="button" className="plain" onClick={onClose}>

@@ -1,6 +1,6 @@
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
-import type { ApiError } from "../api/errors";
-import { Button, Failed } from "./basic";
+import { type ApiError, asApiError } from "../api/errors";
+import { Button, NotDone } from "./basic";
 import { EnvLabel } from "./label";
 
 /** Dialog is a native dialog: it traps the focus and gives it back. */
@@ -82,7 +82,7 @@ export function Confirm(props: ConfirmProps) {
 			await props.onConfirm(reason.trim());
 			props.onClose();
 		} catch (e) {
-			setError(e as ApiError);
+			setError(asApiError(e));
 			setBusy(false);
 		}
 	};
@@ -117,14 +117,7 @@ export function Confirm(props: ConfirmProps) {
 						/>
 					</label>
 				)}
-				{error ? (
-					<>
-						<p>
-							{error.outcome === "refused" ? "Nothing was changed." : "It may have been applied. Asking again is safe."}
-						</p>
-						<Failed error={error} />
-					</>
-				) : null}
+				{error ? <NotDone error={error} /> : null}
 				<footer>
 					<span className="dim">takes the scope {props.needs.replaceAll("|", " or ")}</span>
 					<Button kind="main" onClick={props.onClose} autoFocus={props.type === undefined && !props.reason}>

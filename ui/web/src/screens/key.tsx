@@ -6,7 +6,7 @@ import { curl } from "../curl";
 import { size } from "../format";
 import { inAddress, type KeyView, readKey, showKey, toBase64 } from "../key-text";
 import { deleteKey, imageType, putValue, readValue, stamp, type Value } from "../kv";
-import { Button, Copy, Failed, Loading, Panel } from "../parts/basic";
+import { Button, Copy, Failed, Loading, NotDone, Panel } from "../parts/basic";
 import { BytesView, saveBytes, textOf } from "../parts/bytes";
 import { Diff } from "../parts/config-dialog";
 import { Confirm, Dialog } from "../parts/dialog";
@@ -301,14 +301,7 @@ export function KeyDialog({
 					}}
 				/>{" "}
 				<span className="dim">{value === undefined ? "must be pairs of hexadecimal digits" : size(value.length)}</span>
-				{error ? (
-					<>
-						<p>
-							{error.outcome === "refused" ? "Nothing was changed." : "It may have been applied. Asking again is safe."}
-						</p>
-						<Failed error={error} />
-					</>
-				) : null}
+				{error ? <NotDone error={error} /> : null}
 				{theirs ? (
 					<>
 						<p className="warn">

@@ -4,7 +4,7 @@ import { useId, useState } from "react";
 import { api, call } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { useNamespace } from "../namespace";
-import { Button, Copy, Failed, Loading, Panel } from "../parts/basic";
+import { Button, Copy, Failed, Loading, NotDone, Panel } from "../parts/basic";
 import { Confirm, Dialog } from "../parts/dialog";
 import {
 	configOf,
@@ -346,7 +346,7 @@ function MergeDialog({
 					</tbody>
 				</table>
 			</div>
-			{error ? <Failed error={error} /> : null}
+			{error ? <NotDone error={error} /> : null}
 			<footer>
 				<Button onClick={onClose}>Back to the form</Button>
 				<Button kind="main" onClick={onTheirs} autoFocus>

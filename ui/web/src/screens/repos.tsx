@@ -2,10 +2,10 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useRef, useState } from "react";
 import { api, call, newRequestId, type Schemas } from "../api/client";
-import { asApiError } from "../api/errors";
+import { type ApiError, asApiError } from "../api/errors";
 import { count, size } from "../format";
 import { useNamespace } from "../namespace";
-import { Button, Empty, Failed, Id, Loading, Page, When } from "../parts/basic";
+import { Button, Empty, Failed, Id, Loading, NotDone, Page, When } from "../parts/basic";
 import { Confirm, Dialog } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { toast } from "../parts/toast";
@@ -184,7 +184,7 @@ function MakeRepo({ ns, onClose }: { ns: string; onClose: () => void }) {
 	const [name, setName] = useState("");
 	const [branch, setBranch] = useState("main");
 	const [busy, setBusy] = useState(false);
-	const [error, setError] = useState<ReturnType<typeof asApiError>>();
+	const [error, setError] = useState<ApiError>();
 	const sent = useRef({ what: "", id: "" });
 	const make = async () => {
 		if (busy || !name) return;
@@ -227,7 +227,7 @@ function MakeRepo({ ns, onClose }: { ns: string; onClose: () => void }) {
 						autoComplete="off"
 					/>
 				</label>
-				{error ? <Failed error={error} /> : null}
+				{error ? <NotDone error={error} /> : null}
 				<footer>
 					<span className="dim">takes the scope ref:create</span>
 					<button type="button" className="plain" onClick={onClose}>

@@ -7,7 +7,7 @@ import { curl } from "../curl";
 import { count, size } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
-import { Button, Copy, Empty, Facts, Failed, Loading, Page, Panel } from "../parts/basic";
+import { Button, Copy, Empty, Facts, Failed, Loading, NotDone, Page, Panel } from "../parts/basic";
 import { jsonText } from "../parts/config-dialog";
 import { Dialog } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
@@ -654,14 +654,7 @@ function RulesDialog({
 					This is not JSON: {fault}
 				</p>
 			) : null}
-			{error ? (
-				<>
-					<p>
-						{error.outcome === "refused" ? "Nothing was changed." : "It may have been applied. Asking again is safe."}
-					</p>
-					<Failed error={error} />
-				</>
-			) : null}
+			{error ? <NotDone error={error} /> : null}
 			{place && bad?.when ? (
 				<>
 					<p>

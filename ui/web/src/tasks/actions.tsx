@@ -6,7 +6,7 @@ import { api, call, newRequestId, raw, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { parseTime, tail } from "../format";
 import { toBase64 } from "../key-text";
-import { Button, Failed, Loading } from "../parts/basic";
+import { Button, Failed, Loading, NotDone } from "../parts/basic";
 import { textOf } from "../parts/bytes";
 import { Confirm, Dialog } from "../parts/dialog";
 import type { Task } from "./filter";
@@ -97,9 +97,7 @@ export function useTaskActions(ns: string, task: Task | undefined): { actions: A
 							params,
 							body: { request_id: request, ...(task.attempt === undefined ? {} : { attempt: task.attempt }) },
 						}),
-					)
-						.catch((e) => Promise.reject(asApiError(e)))
-						.finally(after)
+					).finally(after)
 				}
 			/>
 		);
@@ -117,11 +115,7 @@ export function useTaskActions(ns: string, task: Task | undefined): { actions: A
 				}
 				onClose={close}
 				onConfirm={async () => {
-					try {
-						await call(api.DELETE("/v1/tasks/{id}", { params }));
-					} catch (e) {
-						throw asApiError(e);
-					}
+					await call(api.DELETE("/v1/tasks/{id}", { params }));
 					navigate({ to: "/$ns/tasks", params: { ns } });
 				}}
 			/>
@@ -159,9 +153,7 @@ function CancelDialog({
 			}
 			lost={running ? "What the worker did so far outside of Millrace is not undone." : undefined}
 			onClose={onClose}
-			onConfirm={(reason) =>
-				send({ ...(reason ? { reason } : {}), ...(force ? { force } : {}) }).catch((e) => Promise.reject(asApiError(e)))
-			}
+			onConfirm={(reason) => send({ ...(reason ? { reason } : {}), ...(force ? { force } : {}) })}
 		>
 			{running ? (
 				<label className="check">
@@ -349,14 +341,7 @@ function EditForm({
 						{wrong}
 					</p>
 				) : null}
-				{error ? (
-					<>
-						<p>
-							{error.outcome === "refused" ? "Nothing was changed." : "It may have been applied. Asking again is safe."}
-						</p>
-						<Failed error={error} />
-					</>
-				) : null}
+				{error ? <NotDone error={error} /> : null}
 				<footer>
 					<span className="dim">
 						{changes.length === 0 ? "nothing is changed yet" : `changes ${changes.join(", ")}`} · takes the scope
