@@ -1,46 +1,11 @@
 import type { Schemas } from "./api/client";
 import { parseTime, size, span } from "./format";
 
-/** Node is a node with the figures of itself that it has where it was reached. */
-export type Node = Schemas["ClusterNode"] & {
-	disk?: { size?: number; free?: number; reserve?: number; full?: boolean };
-	fsync_us?: { p50?: number; p99?: number };
-	memory?: { used?: number; limit?: number };
-	cert_ends_at?: string;
-	started_at?: string;
-	durability?: string;
-};
-
-export interface Partition {
-	tenant?: string;
-	namespace?: string;
-	partition?: number;
-}
-
-export type Shard = Schemas["ClusterShard"] & {
-	partitions?: Partition[];
-	partition_count?: number;
-	rates?: { entries?: number };
-};
-
-export interface Link {
-	from?: number;
-	to?: number;
-	connected?: boolean;
-	rtt_us?: number;
-}
-
-export interface Loss {
-	node?: number;
-	shards?: number[];
-}
-
-export type Status = Omit<Schemas["ClusterStatusResponse"], "nodes" | "shards"> & {
-	nodes?: Node[];
-	shards?: Shard[];
-	links?: Link[];
-	if_lost?: Loss[];
-};
+export type Node = Schemas["ClusterNode"];
+export type Shard = Schemas["ClusterShard"];
+export type Link = Schemas["ClusterLink"];
+export type Loss = Schemas["ClusterLoss"];
+export type Status = Schemas["ClusterStatusResponse"];
 
 /** fromRows puts the rows of the topic "cluster" together; each has one part of the status. */
 export function fromRows(rows: readonly Record<string, unknown>[]): Status {
@@ -127,9 +92,6 @@ export function ms(us: number | undefined): string {
 }
 
 /** replicaOf is how a shard stands on a node; undefined where that is not known. */
-export function replicaOf(
-	n: Node,
-	shard: number | undefined,
-): (Schemas["ClusterReplica"] & { durable?: number }) | undefined {
+export function replicaOf(n: Node, shard: number | undefined): Schemas["ClusterReplica"] | undefined {
 	return n.reachable ? n.replicas?.find((r) => r.shard === shard) : undefined;
 }

@@ -1,4 +1,5 @@
-import { api, call, newRequestId, read } from "./api/client";
+import { createQuerySerializer } from "openapi-fetch";
+import { api, call, newRequestId, type Schemas } from "./api/client";
 import { ApiError } from "./api/errors";
 import { bytesOf, inAddress, toBase64 } from "./key-text";
 
@@ -7,10 +8,7 @@ export const pageKeys = 200;
 /** A list shows this many bytes of each value. */
 const headBytes = 256;
 
-export interface At {
-	partition: number;
-	index: string;
-}
+type At = NonNullable<Schemas["KeyPage"]["at"]>[number];
 
 /** Pair is a key of a list. */
 export interface Pair {
@@ -30,19 +28,11 @@ export interface KeyPage {
 	at: At[];
 }
 
-interface Answer {
-	items?: {
-		key?: string;
-		key_base64?: string;
-		value?: string;
-		value_base64?: string;
-		size?: number;
-		rev?: string;
-	}[];
-	prefixes?: { prefix?: string; prefix_base64?: string }[];
-	cursor?: string;
-	at?: At[];
-}
+/**
+ * withPrefix writes the query of a route beside a prefix of any bytes: the client's own way takes text, and loses bytes that are not UTF-8.
+ */
+const withPrefix = (prefix: Uint8Array) => (query: object | undefined) =>
+	`${createQuerySerializer()(query)}&prefix=${inAddress(prefix)}`;
 
 /** listKeys reads a page of the keys that begin with a prefix, folded at "/". */
 export async function listKeys(
@@ -52,8 +42,21 @@ export async function listKeys(
 	cursor: string,
 	fold: boolean,
 ): Promise<KeyPage> {
-	const path = `/v1/kv/${encodeURIComponent(keyspace)}?ns=${encodeURIComponent(ns)}&prefix=${inAddress(prefix)}&limit=${pageKeys}${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`;
-	const a = await read<Answer>(`${path}&head=${headBytes}${fold ? "&delimiter=/" : ""}`);
+	const a = await call(
+		api.GET("/v1/kv/{keyspace}", {
+			params: {
+				path: { keyspace },
+				query: {
+					ns,
+					limit: pageKeys,
+					head: headBytes,
+					...(cursor ? { cursor } : {}),
+					...(fold ? { delimiter: "/" } : {}),
+				},
+			},
+			querySerializer: withPrefix(prefix),
+		}),
+	);
 	return {
 		prefixes: (a.prefixes ?? []).map((p) => bytesOf(p.prefix, p.prefix_base64)),
 		pairs: (a.items ?? []).map((i) => {
@@ -82,8 +85,7 @@ export async function readValue(ns: string, keyspace: string, key: Uint8Array): 
 	const r = a.results?.[0];
 	if (!r) throw new ApiError(0, { code: "UNAVAILABLE", message: "the answer has no result" });
 	if (!r.found) return undefined;
-	const at = (a.at ?? []).map((p) => ({ partition: p.partition ?? 0, index: p.index ?? "" }));
-	return { bytes: bytesOf(r.value, r.value_base64), rev: r.rev ?? "", at };
+	return { bytes: bytesOf(r.value, r.value_base64), rev: r.rev ?? "", at: a.at ?? [] };
 }
 
 /** putValue stores a value. rev is the revision that the key must have: "0" is absent, undefined any. */
@@ -110,7 +112,7 @@ export function putValue(
 						},
 					},
 				],
-			} as never,
+			},
 		}),
 	);
 }
@@ -123,15 +125,20 @@ export function deleteKey(ns: string, keyspace: string, key: Uint8Array, rev: st
 			body: {
 				request_id: requestId,
 				ops: [{ kv_delete: { keyspace, key_base64: toBase64(key), if_rev: rev } }],
-			} as never,
+			},
 		}),
 	);
 }
 
 /** deleteRange removes all keys that begin with a prefix, in each partition at once. Asking again is safe: it asks for a state. */
 export async function deleteRange(ns: string, keyspace: string, prefix: Uint8Array): Promise<number> {
-	const path = `/v1/kv/${encodeURIComponent(keyspace)}?ns=${encodeURIComponent(ns)}&prefix=${inAddress(prefix)}&count=true`;
-	return (await read<{ count?: number }>(path, "DELETE")).count ?? 0;
+	const a = await call(
+		api.DELETE("/v1/kv/{keyspace}", {
+			params: { path: { keyspace }, query: { ns, count: "true" } },
+			querySerializer: withPrefix(prefix),
+		}),
+	);
+	return a.count ?? 0;
 }
 
 /** At most this many keys are looked at before a range is deleted. */
@@ -139,14 +146,18 @@ export const dryRunKeys = 1000;
 
 /** countKeys counts the keys that begin with a prefix, up to dryRunKeys. */
 export async function countKeys(ns: string, keyspace: string, prefix: Uint8Array) {
-	const path = `/v1/kv/${encodeURIComponent(keyspace)}?ns=${encodeURIComponent(ns)}&prefix=${inAddress(prefix)}&limit=${dryRunKeys}&keys_only=true`;
-	const a = await read<Answer>(path);
+	const a = await call(
+		api.GET("/v1/kv/{keyspace}", {
+			params: { path: { keyspace }, query: { ns, limit: dryRunKeys, keys_only: "true" } },
+			querySerializer: withPrefix(prefix),
+		}),
+	);
 	return { count: a.items?.length ?? 0, more: !!a.cursor, at: a.at ?? [] };
 }
 
 /** stamp says where in the log an answer stands: "p0@98213". */
 export function stamp(at: readonly At[]): string {
-	return at.map((p) => `p${p.partition}@${p.index}`).join(" ");
+	return at.map((p) => `p${p.partition ?? 0}@${p.index ?? ""}`).join(" ");
 }
 
 /** imageType tells by its first bytes of which kind an image is. SVG is text, and can hold scripts: it is never shown as an image. */

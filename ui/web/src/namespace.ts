@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
-import { sessionHeader, withPlace } from "./api/client";
+import { api, call } from "./api/client";
 
 /** useNamespace is the namespace of the address, or the one that was shown last. */
 export function useNamespace(): string {
@@ -32,15 +32,7 @@ export function useNamespaces(): string[] {
 	const query = useQuery({
 		queryKey: ["namespaces"],
 		staleTime: 60_000,
-		queryFn: async () => {
-			const response = await fetch(withPlace("/v1/namespaces"), {
-				headers: sessionHeader(),
-				credentials: "same-origin",
-			});
-			if (!response.ok) return [];
-			const answer = (await response.json()) as { namespaces?: { name: string }[] };
-			return (answer.namespaces ?? []).map((n) => n.name);
-		},
+		queryFn: () => call(api.GET("/v1/namespaces")),
 	});
-	return query.data ?? [];
+	return (query.data?.namespaces ?? []).map((n) => n.name);
 }

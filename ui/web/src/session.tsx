@@ -1,25 +1,10 @@
 import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useState } from "react";
-import { onSignedOut, sessionHeader, setCsrf } from "./api/client";
-import { type ApiError, asApiError, errorOf } from "./api/errors";
+import { onSignedOut, type Schemas, send, sessionHeader, setCsrf } from "./api/client";
+import { type ApiError, asApiError } from "./api/errors";
 import { endLive } from "./live/live";
 
 /** Session is who is signed in, and where. */
-export interface Session {
-	principal: string;
-	tenant: string;
-	scopes: string[];
-	repos?: string[];
-	expires_at?: string;
-	csrf: string;
-	node: string;
-	cluster_id: string;
-	version: string;
-	durability: string;
-	insecure?: boolean;
-	/** Label of the environment, such as PRODUCTION, and its colour as CSS writes it. */
-	label?: { text: string; colour?: string };
-	services: string[];
-}
+export type Session = Schemas["Session"];
 
 interface State {
 	session: Session | undefined;
@@ -39,21 +24,12 @@ async function ask(
 	header: Record<string, string>,
 	body?: unknown,
 ): Promise<Session | undefined> {
-	let response: Response;
-	try {
-		response = await fetch("/v1/session", {
-			method,
-			credentials: "same-origin",
-			cache: "no-store",
-			headers: body === undefined ? header : { ...header, "Content-Type": "application/json" },
-			...(body === undefined ? {} : { body: JSON.stringify(body) }),
-		});
-	} catch (e) {
-		throw asApiError(e);
-	}
-	const answer: unknown = await response.json().catch(() => undefined);
-	if (!response.ok) throw errorOf(response.status, answer);
-	return answer as Session | undefined;
+	const response = await send("/v1/session", {
+		method,
+		headers: body === undefined ? header : { ...header, "Content-Type": "application/json" },
+		...(body === undefined ? {} : { body: JSON.stringify(body) }),
+	});
+	return (await response.json().catch(() => undefined)) as Session | undefined;
 }
 
 /** takeCode returns the code of a link that signs in once, and removes it from the address and from the history at once. */

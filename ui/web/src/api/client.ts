@@ -34,7 +34,7 @@ export function withPlace(path: string, ns = state.ns): string {
 }
 
 /** noteTime learns the server's clock from an answer. What a frame or a row says is when it was read, which may be long ago. */
-export function noteTime(response: Response): void {
+function noteTime(response: Response): void {
 	const at = Date.parse(response.headers.get("Date") ?? "");
 	if (!Number.isNaN(at)) learnServerTime(at);
 }
@@ -89,50 +89,35 @@ export async function call<T>(answer: Promise<Answer<T>>): Promise<T> {
 
 /** Raw is the head of a payload, a result or a value, as its bytes. */
 export interface Raw {
-	bytes: Uint8Array;
+	bytes: Uint8Array<ArrayBuffer>;
 	/** Bytes in all; more than bytes.length where only the head was asked for. */
 	size: number;
 	type: string;
 	headers: Headers;
 }
 
-/** raw reads bytes as they are stored. */
-export async function raw(path: string): Promise<Raw> {
+/** send makes a request past the typed routes: for bytes, streams and the session itself. It returns a good answer, or throws an ApiError. */
+export async function send(path: string, init: RequestInit): Promise<Response> {
 	let response: Response;
 	try {
-		response = await fetch(withPlace(path), {
-			headers: sessionHeader(),
-			credentials: "same-origin",
-			cache: "no-store",
-		});
+		response = await fetch(path, { credentials: "same-origin", cache: "no-store", ...init });
 	} catch (e) {
 		throw asApiError(e);
 	}
 	noteTime(response);
-	if (response.status === 401) state.onSignedOut();
 	if (!response.ok) throw errorOf(response.status, await response.json().catch(() => undefined));
+	return response;
+}
+
+/** raw reads bytes as they are stored. */
+export async function raw(path: string): Promise<Raw> {
+	const response = await send(withPlace(path), { headers: sessionHeader() }).catch((e: ApiError) => {
+		if (e.status === 401) state.onSignedOut();
+		throw e;
+	});
 	const bytes = new Uint8Array(await response.arrayBuffer());
 	const size = Number(response.headers.get("Millrace-Size") ?? bytes.length);
 	return { bytes, size, type: response.headers.get("Millrace-Type") ?? "", headers: response.headers };
-}
-
-/** read calls a route whose parameters are bytes, or whose answer the contract does not name. */
-export async function read<T>(path: string, method: "GET" | "DELETE" | "POST" = "GET"): Promise<T> {
-	let response: Response;
-	try {
-		response = await fetch(withPlace(path), {
-			method,
-			headers: sessionHeader(),
-			credentials: "same-origin",
-			cache: "no-store",
-		});
-	} catch (e) {
-		throw asApiError(e);
-	}
-	if (response.status === 401) state.onSignedOut();
-	const answer: unknown = await response.json().catch(() => undefined);
-	if (!response.ok || answer === undefined) throw errorOf(response.status, answer);
-	return answer as T;
 }
 
 /** newRequestId names a write, so that it may be asked for again. */

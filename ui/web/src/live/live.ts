@@ -1,5 +1,5 @@
 import { useEffect, useMemo, useSyncExternalStore } from "react";
-import { noteTime, sessionHeader, withPlace } from "../api/client";
+import { send, sessionHeader, withPlace } from "../api/client";
 import { asFrame, type Frame, fold, Parser, type Topic } from "./frames";
 
 // One stream per browser and namespace. The tab that holds a Web Lock reads the stream and passes its frames on over a channel; every tab
@@ -208,14 +208,8 @@ export class Live {
 
 	private async follow(stop: AbortController): Promise<void> {
 		const path = `/v1/events?topics=${encodeURIComponent(this.streamed.join(","))}`;
-		const response = await fetch(withPlace(path, this.ns), {
-			headers: sessionHeader(),
-			credentials: "same-origin",
-			cache: "no-store",
-			signal: stop.signal,
-		});
-		noteTime(response);
-		if (!response.ok || !response.body) throw new Error(`status ${response.status}`);
+		const response = await send(withPlace(path, this.ns), { headers: sessionHeader(), signal: stop.signal });
+		if (!response.body) throw new Error("the answer has no body");
 		const parser = new Parser();
 		const decoder = new TextDecoder();
 		const reader = response.body.getReader();

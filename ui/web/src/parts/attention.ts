@@ -2,30 +2,7 @@ import type { Schemas } from "../api/client";
 import { count, rate } from "../format";
 
 /** Attention is something that needs a person. */
-export interface Attention {
-	kind: string;
-	object: string;
-	since?: string;
-	count?: number;
-	text?: string;
-}
-
-/** Overview is how a namespace is: GET /v1/overview, and the row of the topic. */
-export interface Overview {
-	attention?: Attention[];
-	more_attention?: boolean;
-	queue_count?: number;
-	paused_queues?: number;
-	states?: Partial<Record<string, number>>;
-	rates?: Schemas["QueueRates"];
-	spark?: number[];
-	oldest_ready?: string;
-	slots?: { used?: number; all?: number };
-	fsync_us?: { p50?: number; p99?: number };
-	queues?: Schemas["QueueStats"][] | number;
-	ready?: number;
-	dead?: number;
-}
+export type Attention = Schemas["Attention"];
 
 const words: Record<string, { glyph: string; hue: string; word: string }> = {
 	stuck: { glyph: "⚠", hue: "dead", word: "stuck" },
@@ -42,7 +19,7 @@ const words: Record<string, { glyph: string; hue: string; word: string }> = {
 };
 
 /** wordOf says what kind of thing it is, by a glyph, a hue and a word. A kind of a later server has its own name. */
-export function wordOf(kind: string): { glyph: string; hue: string; word: string } {
+export function wordOf(kind = ""): { glyph: string; hue: string; word: string } {
 	return words[kind] ?? { glyph: "▲", hue: "blocked", word: kind.replaceAll("_", " ") };
 }
 
@@ -50,7 +27,7 @@ export function wordOf(kind: string): { glyph: string; hue: string; word: string
 export function placeOf(a: Attention, ns: string): { name: string; link: object } | undefined {
 	const queue = (tab?: string) => ({
 		to: tab ? "/$ns/queues/$queue/$tab" : "/$ns/queues/$queue",
-		params: { ns, queue: a.object, ...(tab ? { tab } : {}) },
+		params: { ns, queue: a.object ?? "", ...(tab ? { tab } : {}) },
 	});
 	switch (a.kind) {
 		case "dead_rising":

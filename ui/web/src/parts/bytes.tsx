@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { type Raw, raw, sessionHeader, withPlace } from "../api/client";
+import { type Raw, raw } from "../api/client";
 import { asApiError } from "../api/errors";
 import { size } from "../format";
 import { Copy, Failed, Loading } from "./basic";
+import { toast } from "./toast";
 
 /** A page shows this many bytes; the rest can be saved. */
 const head = 65_536;
@@ -168,14 +169,18 @@ function Sha({ bytes }: { bytes: Uint8Array | undefined }) {
 }
 
 /** save writes the whole of a raw route to a file. */
-export async function save(path: string, name: string): Promise<void> {
-	const response = await fetch(withPlace(path), { headers: sessionHeader(), credentials: "same-origin" });
-	saveBytes(await response.blob(), name);
+async function save(path: string, name: string): Promise<void> {
+	try {
+		saveBytes((await raw(path)).bytes, name);
+	} catch (e) {
+		const { code, message } = asApiError(e);
+		toast(`${name} was not saved. ${code}: ${message}`, { bad: true });
+	}
 }
 
 /** saveBytes writes bytes that are there to a file. */
-export function saveBytes(bytes: Blob | Uint8Array<ArrayBuffer>, name: string): void {
-	const url = URL.createObjectURL(bytes instanceof Blob ? bytes : new Blob([bytes]));
+export function saveBytes(bytes: Uint8Array<ArrayBuffer>, name: string): void {
+	const url = URL.createObjectURL(new Blob([bytes]));
 	const a = document.createElement("a");
 	a.href = url;
 	a.download = name.replaceAll(/[^\w.-]+/g, "_").slice(0, 100);

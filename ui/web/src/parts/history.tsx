@@ -1,12 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
-import { sessionHeader, withPlace } from "../api/client";
-import { asApiError, errorOf } from "../api/errors";
+import { api, call } from "../api/client";
+import { asApiError } from "../api/errors";
 import { count } from "../format";
 import { useNamespace } from "../namespace";
 import { Failed, Loading, Panel, useStable } from "./basic";
 import { Chart } from "./chart";
-import { drawn, type History, summary } from "./series";
+import { drawn, summary } from "./series";
 
 const spans = ["15m", "1h", "24h"] as const;
 type Span = (typeof spans)[number];
@@ -16,26 +16,7 @@ const views = {
 	states: { name: "what is there", series: "ready,running,dead" },
 } as const;
 
-/** getJson reads a route of the contract that its types do not have yet; undefined where the server does not have it. */
-export async function getJson<T>(path: string): Promise<T | undefined> {
-	let response: Response;
-	try {
-		response = await fetch(withPlace(path), {
-			headers: sessionHeader(),
-			credentials: "same-origin",
-			cache: "no-store",
-		});
-	} catch (e) {
-		throw asApiError(e);
-	}
-	const body: unknown = await response.json().catch(() => undefined);
-	if (response.ok) return body as T;
-	const e = errorOf(response.status, body);
-	if (e.status === 404 && e.message.startsWith("route ")) return undefined;
-	throw e;
-}
-
-/** HistoryPanel draws what a queue, or all queues together, did lately. A server without history leaves it out. */
+/** HistoryPanel draws what a queue, or all queues together, did lately. */
 export function HistoryPanel({ queue, title }: { queue?: string; title: string }) {
 	const ns = useNamespace();
 	const [span, setSpan] = useState<Span>("15m");
@@ -43,15 +24,11 @@ export function HistoryPanel({ queue, title }: { queue?: string; title: string }
 	const { series } = views[view];
 	const query = useQuery({
 		queryKey: [ns, "history", queue ?? "", series, span],
-		queryFn: async () =>
-			(await getJson<History>(
-				`/v1/history?span=${span}&series=${series}${queue ? `&queue=${encodeURIComponent(queue)}` : ""}`,
-			)) ?? null,
+		queryFn: () => call(api.GET("/v1/history", { params: { query: { span, series, ...(queue ? { queue } : {}) } } })),
 		refetchInterval: span === "24h" ? 60_000 : 10_000,
 		retry: false,
 	});
-	const shown = useStable(query.data ?? undefined);
-	if (query.data === null) return null;
+	const shown = useStable(query.data);
 	const d = shown ? drawn(shown) : undefined;
 	const unit = shown?.series?.[0]?.name === "created" ? "/s" : "";
 	return (

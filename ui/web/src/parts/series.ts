@@ -1,14 +1,6 @@
+import type { Schemas } from "../api/client";
 import { parseSpan } from "../format";
 import type { Series } from "./chart";
-
-/** History is the answer of GET /v1/history. */
-export interface History {
-	step?: string;
-	from?: string;
-	node?: string;
-	series?: { name?: string; values?: number[] }[];
-	gaps?: { first?: number; steps?: number }[];
-}
 
 export interface Drawn {
 	times: number[];
@@ -31,7 +23,7 @@ const hues: Record<string, string> = {
 const counted = new Set(["created", "completed", "failed", "crashed", "entries", "fsyncs", "log_kib", "mutations"]);
 
 /** drawn makes lines of an answer: rates a second where something was counted, and no value in a gap. */
-export function drawn(h: History): Drawn {
+export function drawn(h: Schemas["HistoryResponse"]): Drawn {
 	const step = parseSpan(h.step) ?? 0;
 	const from = Date.parse(h.from ?? "");
 	const n = Math.max(0, ...(h.series ?? []).map((s) => s.values?.length ?? 0));

@@ -46,7 +46,7 @@ function useStatus(): { status: Status | undefined; error: unknown; again: () =>
 	const live = useLiveStatus(ns) === "live" && !!topic;
 	const query = useQuery({
 		queryKey: ["cluster"],
-		queryFn: () => call(api.GET("/v1/cluster")) as Promise<Status>,
+		queryFn: () => call(api.GET("/v1/cluster")),
 		refetchInterval: live ? false : 5000,
 	});
 	const status = topic ? fromRows([...topic.rows.values()]) : query.data;

@@ -238,10 +238,7 @@ function Detail({ group, onDelete }: { group: Group; onDelete: () => void }) {
 	const [other, setOther] = useState<string>();
 	const query = useQuery({
 		queryKey: [ns, "error sample", ids],
-		queryFn: async () =>
-			ids.length > 0
-				? ((await call(api.POST("/v1/tasks:get", { body: { ids } }))) as { tasks?: Task[] })
-				: { tasks: [] },
+		queryFn: async () => (ids.length > 0 ? await call(api.POST("/v1/tasks:get", { body: { ids } })) : { tasks: [] }),
 	});
 	const filters = filtersOf(group);
 	const tasks = (query.data?.tasks ?? []).filter((t) => t.id);

@@ -1,7 +1,7 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
-import { api, call, read, type Schemas } from "../api/client";
+import { api, call, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { count, size } from "../format";
 import { useNamespace } from "../namespace";
@@ -17,8 +17,10 @@ export function useKeyspaces(ns: string) {
 		queryKey: ["keyspaces", ns],
 		initialPageParam: "",
 		queryFn: ({ pageParam }) =>
-			read<Schemas["ListKeyspacesResponse"]>(
-				`/v1/keyspaces?ns=${encodeURIComponent(ns)}&limit=100&stats=true${pageParam ? `&cursor=${encodeURIComponent(pageParam)}` : ""}`,
+			call(
+				api.GET("/v1/keyspaces", {
+					params: { query: { ns, limit: 100, stats: "true", ...(pageParam ? { cursor: pageParam } : {}) } },
+				}),
 			),
 		getNextPageParam: (last) => last.cursor || undefined,
 	});

@@ -1,23 +1,20 @@
 import { Link } from "@tanstack/react-router";
-import { type ReactNode, useEffect, useMemo, useState } from "react";
-import type { Schemas } from "../api/client";
+import { type ReactNode, useEffect, useState } from "react";
+import { api, call, type Schemas } from "../api/client";
 import { count, rate } from "../format";
 import { useFigures } from "../live/figures";
 import { useNamespace } from "../namespace";
-import { type Attention, headline, placeOf, type Overview as Row, wordOf } from "../parts/attention";
+import { type Attention, headline, placeOf, wordOf } from "../parts/attention";
 import { Empty, Failed, Loading, Page, Panel, Since, Spark } from "../parts/basic";
-import { getJson, HistoryPanel } from "../parts/history";
+import { HistoryPanel } from "../parts/history";
 import { QueueTable } from "../parts/queue-table";
 
-type QueueStats = Schemas["QueueStats"];
+type Row = Schemas["Overview"];
 
 /** Overview says whether anything needs a person, how fast things go, and which queues to look at first. */
 export function Overview() {
 	const ns = useNamespace();
-	const { rows, error, retry } = useFigures<Row>(ns, "overview", async () => {
-		const row = await getJson<Row>("/v1/overview");
-		return row ? [row] : [];
-	});
+	const { rows, error, retry } = useFigures<Row>(ns, "overview", async () => [await call(api.GET("/v1/overview"))]);
 	const o = rows?.[0];
 	return (
 		<Page title="Overview" name="Overview">
@@ -25,7 +22,7 @@ export function Overview() {
 				<>
 					<AttentionList overview={o} />
 					<Rates overview={o} />
-					{o.queues && Array.isArray(o.queues) ? (
+					{o.queues ? (
 						<Panel
 							title="Queues to look at first"
 							side={
@@ -35,7 +32,7 @@ export function Overview() {
 							}
 						>
 							{o.queues.length > 0 ? (
-								<QueueTable queues={o.queues as QueueStats[]} />
+								<QueueTable queues={o.queues} />
 							) : (
 								<Empty command={`millrace task create mail '{"to":"ada"}'`}>A queue appears with its first task.</Empty>
 							)}
@@ -128,7 +125,6 @@ function useSpoken(text: string): string {
 }
 
 function Rates({ overview: o }: { overview: Row }) {
-	const waits = useMemo(() => o.states?.ready ?? o.ready, [o]);
 	const items: [string, ReactNode][] = [];
 	if (o.rates) {
 		items.push(["created", rate(o.rates.created)]);
@@ -141,8 +137,8 @@ function Rates({ overview: o }: { overview: Row }) {
 		items.push(["failed", <Bad key="failed" n={o.rates.failed} />]);
 		items.push(["crashed", <Bad key="crashed" n={o.rates.crashed} />]);
 	}
-	items.push(["ready", count(waits)]);
-	items.push(["dead", <Bad key="dead" n={o.states?.dead ?? o.dead} whole />]);
+	items.push(["ready", count(o.states?.ready)]);
+	items.push(["dead", <Bad key="dead" n={o.states?.dead} whole />]);
 	items.push(["oldest ready", <Since key="oldest" at={o.oldest_ready} />]);
 	if (o.slots) items.push(["in hand", `${count(o.slots.used ?? 0)} / ${count(o.slots.all ?? 0)} slots`]);
 	if (o.fsync_us) items.push(["fsync", `p50 ${fine(o.fsync_us.p50)} · p99 ${fine(o.fsync_us.p99)} ms`]);

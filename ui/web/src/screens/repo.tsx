@@ -34,7 +34,8 @@ import { withoutVersion } from "./keys";
 import { RepoState, type Repository } from "./repos";
 
 type Ref = Schemas["Ref"];
-type Entry = Schemas["RefLogEntry"] & { name?: string };
+/** Entry is a record of a log; that of one ref does not name it. */
+type Entry = Schemas["RefMove"];
 
 /** A page of refs. */
 const pageRefs = 200;

@@ -32,7 +32,7 @@ export function Repos() {
 							ns,
 							limit: 100,
 							...(pageParam ? { cursor: pageParam } : {}),
-							...(deleted ? { deleted: true as never } : {}),
+							...(deleted ? { deleted: "true" } : {}),
 						},
 					},
 				}),
