@@ -10,6 +10,6 @@ export function curl(method: string, path: string, body?: unknown): string {
 }
 
 /** quoted is a word of the shell that nothing in it can end. */
-export function quoted(text: string): string {
+function quoted(text: string): string {
 	return `'${text.replaceAll("'", "'\\''")}'`;
 }

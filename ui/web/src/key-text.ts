@@ -90,8 +90,3 @@ export function parent(prefix: Uint8Array, delimiter = 0x2f): Uint8Array {
 	const end = prefix.at(-1) === delimiter ? prefix.length - 1 : prefix.length;
 	return prefix.subarray(0, prefix.subarray(0, end).lastIndexOf(delimiter) + 1);
 }
-
-/** same tells whether two keys are the same bytes. */
-export function same(a: Uint8Array, b: Uint8Array): boolean {
-	return a.length === b.length && a.every((v, i) => v === b[i]);
-}

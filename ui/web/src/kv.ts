@@ -1,5 +1,5 @@
 import { createQuerySerializer } from "openapi-fetch";
-import { api, call, newRequestId, type Schemas } from "./api/client";
+import { api, call, type Schemas } from "./api/client";
 import { ApiError } from "./api/errors";
 import { bytesOf, inAddress, toBase64 } from "./key-text";
 
@@ -11,7 +11,7 @@ const headBytes = 256;
 type At = NonNullable<Schemas["KeyPage"]["at"]>[number];
 
 /** Pair is a key of a list. */
-export interface Pair {
+interface Pair {
 	key: Uint8Array;
 	/** The value, or its first bytes. */
 	head: Uint8Array;
@@ -20,7 +20,7 @@ export interface Pair {
 	rev: string;
 }
 
-export interface KeyPage {
+interface KeyPage {
 	/** What stands for several keys each: up to the delimiter, and with it. */
 	prefixes: Uint8Array[];
 	pairs: Pair[];
@@ -95,7 +95,7 @@ export function putValue(
 	key: Uint8Array,
 	value: Uint8Array,
 	rev: string | undefined,
-	requestId = newRequestId(),
+	requestId: string,
 ) {
 	return call(
 		api.POST("/v1/commit", {
@@ -118,7 +118,7 @@ export function putValue(
 }
 
 /** deleteKey removes a key at a revision. */
-export function deleteKey(ns: string, keyspace: string, key: Uint8Array, rev: string, requestId = newRequestId()) {
+export function deleteKey(ns: string, keyspace: string, key: Uint8Array, rev: string, requestId: string) {
 	return call(
 		api.POST("/v1/commit", {
 			params: { query: { ns } },

@@ -71,7 +71,7 @@ export function formOf(search: Record<string, string | undefined>): Form {
 }
 
 /** Fault is what is wrong with a field, before anything is sent. */
-export interface Fault {
+interface Fault {
 	field: keyof Form | "vector";
 	text: string;
 }

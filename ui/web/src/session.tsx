@@ -4,7 +4,7 @@ import { type ApiError, asApiError } from "./api/errors";
 import { endLive } from "./live/live";
 
 /** Session is who is signed in, and where. */
-export type Session = Schemas["Session"];
+type Session = Schemas["Session"];
 
 interface State {
 	session: Session | undefined;

@@ -21,7 +21,7 @@ interface Place {
 	group: "" | "data" | "place";
 }
 
-export const places: Place[] = [
+const places: Place[] = [
 	{ name: "Overview", to: "/$ns/overview", letter: "o", group: "" },
 	{ name: "Queues", to: "/$ns/queues", letter: "q", group: "", needs: "task:read" },
 	{ name: "Tasks", to: "/$ns/tasks", letter: "t", group: "", needs: "task:read" },

@@ -1,6 +1,6 @@
 import createClient, { type Middleware } from "openapi-fetch";
 import { learnServerTime } from "../now";
-import { ApiError, asApiError, errorOf } from "./errors";
+import { type ApiError, asApiError, errorOf } from "./errors";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -125,5 +125,3 @@ export function newRequestId(): string {
 	const bytes = crypto.getRandomValues(new Uint8Array(16));
 	return Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
 }
-
-export { ApiError };

@@ -1,6 +1,6 @@
 import type { components } from "./schema";
 
-export type Outcome = "refused" | "unknown";
+type Outcome = "refused" | "unknown";
 
 /** ApiError is what an answer of the server, or its absence, says about a call that failed. */
 export class ApiError extends Error {

@@ -60,7 +60,7 @@ export function asFrame(topic: string, known: Topic): Frame {
 }
 
 /** Event is one event of a stream of server-sent events. */
-export interface Event {
+interface Event {
 	id: string;
 	data: string;
 }

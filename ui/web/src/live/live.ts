@@ -5,7 +5,7 @@ import { asFrame, type Frame, fold, Parser, type Topic } from "./frames";
 // One stream per browser and namespace. The tab that holds a Web Lock reads the stream and passes its frames on over a channel; every tab
 // says which topics it shows. Where the browser has no Web Locks (plain http to another host), each tab that can be seen reads for itself.
 
-export type Status = "connecting" | "live" | "failing" | "paused";
+type Status = "connecting" | "live" | "failing" | "paused";
 
 /** Hidden tabs watch nothing after this many milliseconds. */
 const hiddenAfter = 60_000;
@@ -21,7 +21,7 @@ type Message =
 	| { type: "status"; status: Status }
 	| { type: "lead" };
 
-export class Live {
+class Live {
 	private readonly tab = crypto.randomUUID?.() ?? String(Math.random());
 	private readonly channel: BroadcastChannel;
 	private readonly shown = new Map<string, number>();

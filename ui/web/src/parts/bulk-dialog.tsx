@@ -12,8 +12,6 @@ import { type BulkAction, type BulkCount, filterText, newJobId, sumCounts, type 
 import { Confirm, Dialog } from "./dialog";
 import { JobProgress, JobState, useJob } from "./job-progress";
 
-export type { BulkAction, TaskFilter } from "./bulk";
-
 interface Props {
 	action: BulkAction;
 	/** Tasks that it is about, in one job a filter. A redrive adds the state dead. */

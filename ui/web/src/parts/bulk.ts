@@ -112,7 +112,7 @@ export function newJobId(ms: number, random = crypto.getRandomValues(new Uint8Ar
 	return out;
 }
 
-export interface Pace {
+interface Pace {
 	/** Part that is done, 0 to 1; undefined where nothing says how much there is. */
 	part: number | undefined;
 	/** Tasks a second, since the job began. */

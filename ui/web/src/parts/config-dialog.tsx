@@ -4,7 +4,7 @@ import { Button, NotDone } from "./basic";
 import { Dialog } from "./dialog";
 import { diffLines } from "./diff";
 
-export interface Versioned {
+interface Versioned {
 	value: unknown;
 	version: string;
 }

@@ -1,4 +1,4 @@
-export interface Line {
+interface Line {
 	/** "-" is only in the first text, "+" only in the second, " " in both. */
 	op: " " | "-" | "+";
 	text: string;

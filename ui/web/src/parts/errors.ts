@@ -4,7 +4,7 @@ import type { TaskFilter } from "./bulk";
 type ErrorGroup = Schemas["ErrorGroup"];
 
 export const by = ["error", "kind", "queue"] as const;
-export type By = (typeof by)[number];
+type By = (typeof by)[number];
 
 /** Group is errors that are shown in one row. */
 export interface Group {

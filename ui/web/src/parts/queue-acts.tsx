@@ -17,7 +17,7 @@ interface Pause {
 }
 
 /** named writes the names of a few queues, or how many they are. */
-export function named(queues: readonly string[]): string {
+function named(queues: readonly string[]): string {
 	return queues.length <= 3 ? queues.join(", ") : `${count(queues.length)} queues`;
 }
 
@@ -59,7 +59,7 @@ export function useResume() {
 }
 
 /** usePause stops the giving out of tasks; its outcome offers to undo it. */
-export function usePause() {
+function usePause() {
 	const [undo] = useResume();
 	return useAct({
 		name: (p: Pause) => `Pause ${named(p.queues)}`,

@@ -17,7 +17,7 @@ export interface Field {
 	zero?: string;
 }
 
-export interface Group {
+interface Group {
 	name: string;
 	fields: Field[];
 }
@@ -185,7 +185,7 @@ export function normal(values: Values): Values {
 	return out;
 }
 
-export interface Change {
+interface Change {
 	name: string;
 	label: string;
 	from: string | undefined;
@@ -201,7 +201,7 @@ export function diff(from: Values, to: Values): Change[] {
 	return out;
 }
 
-export interface Merged {
+interface Merged {
 	values: Values;
 	/** Fields that both changed, to something else. Yours is taken unless it is chosen otherwise. */
 	conflicts: string[];

@@ -9,7 +9,7 @@ import { Icon } from "./icon";
 type QueueStats = Schemas["QueueStats"];
 
 /** QueueName is a link to the queue, with a sign where it is paused. */
-export function QueueName({ queue }: { queue: QueueStats }) {
+function QueueName({ queue }: { queue: QueueStats }) {
 	const ns = useNamespace();
 	const p = queue.paused;
 	return (

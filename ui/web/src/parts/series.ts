@@ -2,7 +2,7 @@ import type { Schemas } from "../api/client";
 import { parseSpan } from "../format";
 import type { Series } from "./chart";
 
-export interface Drawn {
+interface Drawn {
 	times: number[];
 	series: Series[];
 	/** Steps that nothing is known of. */

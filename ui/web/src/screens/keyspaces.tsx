@@ -9,7 +9,7 @@ import { Button, Empty, Failed, Loading, Page } from "../parts/basic";
 import { type Column, Grid } from "../parts/grid";
 import { KeyDialog } from "./key";
 
-export type Keyspace = Schemas["KeyspaceStats"];
+type Keyspace = Schemas["KeyspaceStats"];
 
 /** useKeyspaces reads the keyspaces of a namespace, page by page, with what is in them, counted up to a bound. */
 export function useKeyspaces(ns: string) {

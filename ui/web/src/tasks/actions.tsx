@@ -18,7 +18,7 @@ export const scopes = {
 	delete: "admin",
 };
 
-export interface Action {
+interface Action {
 	name: string;
 	needs: string;
 	letter?: string;
@@ -215,7 +215,7 @@ function labelLines(labels: Task["labels"]): string {
 }
 
 /** readLabels reads them back, and says which line is wrong. */
-export function readLabels(text: string): { labels: Record<string, string>; wrong?: string } {
+function readLabels(text: string): { labels: Record<string, string>; wrong?: string } {
 	const labels: Record<string, string> = {};
 	for (const line of text.split("\n")) {
 		if (line.trim() === "") continue;

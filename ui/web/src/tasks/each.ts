@@ -3,7 +3,7 @@ import { ApiError, asApiError } from "../api/errors";
 /** Most tasks that are acted on one by one; more of them are a job of the server. */
 export const mostEach = 100;
 
-export interface Outcome {
+interface Outcome {
 	done: number;
 	refused: Map<string, number>;
 	/** It may have been applied to these. */

@@ -5,7 +5,7 @@ import { bytesOf, showKey } from "../key-text";
 export type Effect = Schemas["Effect"];
 
 /** Shown is an effect in words, with where it leads. */
-export interface Shown {
+interface Shown {
 	/** Name of its shape. */
 	icon: string;
 	/** What kind of thing was changed: key, ref, point, task, queue … */

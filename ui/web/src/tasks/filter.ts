@@ -2,7 +2,7 @@ import type { Schemas } from "../api/client";
 import { isId } from "../palette";
 
 export type Task = Schemas["Task"];
-export type TaskState = NonNullable<Task["state"]>;
+type TaskState = NonNullable<Task["state"]>;
 
 /** Filter is what the tasks of a list have in common, as GET /v1/tasks and jobs take it. */
 export interface Filter {
@@ -20,7 +20,7 @@ export interface Filter {
 }
 
 /** Word is a part of what was typed: where it lies, and what is wrong with it. */
-export interface Word {
+interface Word {
 	start: number;
 	end: number;
 	/** Qualifier with its colon; empty where the word has none. */
@@ -38,14 +38,14 @@ export interface Parsed {
 	fault?: Word;
 }
 
-export const states: TaskState[] = ["ready", "running", "scheduled", "blocked", "completed", "dead", "cancelled"];
+const states: TaskState[] = ["ready", "running", "scheduled", "blocked", "completed", "dead", "cancelled"];
 
-export interface Qualifier {
+interface Qualifier {
 	name: string;
 	says: string;
 }
 
-export const qualifiers: Qualifier[] = [
+const qualifiers: Qualifier[] = [
 	{ name: "queue:", says: "name of a queue" },
 	{ name: "state:", says: states.join(", ") },
 	{ name: "kind:", says: "kind of the tasks" },
@@ -256,7 +256,7 @@ export interface Known {
 	errors: { fingerprint: string; says: string }[];
 }
 
-export interface Suggestion {
+interface Suggestion {
 	/** What stands in place of the word at the caret. */
 	insert: string;
 	says: string;

@@ -6,7 +6,7 @@ export type Attempt = Schemas["Attempt"];
 type Older = Schemas["OutcomeCount"];
 
 /** Bar is a stretch of time in a row. Times are in milliseconds. */
-export interface Bar {
+interface Bar {
 	/** queue: it was ready, and no worker had it. work: a worker held it. lease: what is left of a lease. wait: it was not to run yet. */
 	kind: "queue" | "work" | "lease" | "wait";
 	from: number;
@@ -14,7 +14,7 @@ export interface Bar {
 }
 
 /** Try is one attempt. */
-export interface Try {
+interface Try {
 	kind: "try";
 	at: number;
 	number: number;
@@ -32,7 +32,7 @@ export interface Try {
 }
 
 /** Mark is a row that is not an attempt. */
-export interface Mark {
+interface Mark {
 	kind: "created" | "older" | "now" | "ended";
 	at: number | undefined;
 	/** Of now and ended: the task's state. */

@@ -95,7 +95,7 @@ function Dead({ ns, task }: { ns: string; task: Task }) {
 }
 
 /** Because is a reason in words, with links to what holds the task up. */
-export function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Why; reason: Reason }) {
+function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Why; reason: Reason }) {
 	const queue = why.queue ?? task.queue ?? "";
 	const note = r.note ? <q className="wrap">{r.note}</q> : null;
 	const until = r.until ? (
