@@ -27,9 +27,9 @@ export interface Alarm {
 }
 
 /** A node this many entries behind is told of. */
-const lagMost = 1000;
+export const lagMost = 1000;
 /** A certificate is told of this long before it ends. */
-const certSoon = 14 * 24 * 3_600_000;
+export const certSoon = 14 * 24 * 3_600_000;
 /** A sync that takes longer than this is slow: every write waits for it. In microseconds. */
 export const slowSync = 20_000;
 

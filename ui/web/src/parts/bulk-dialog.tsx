@@ -11,6 +11,7 @@ import { Button, Failed, Id, Loading, State, When } from "./basic";
 import { type BulkAction, type BulkCount, filterText, newJobId, sumCounts, type TaskFilter, verbs } from "./bulk";
 import { Confirm, Dialog } from "./dialog";
 import { JobProgress, JobState, useJob } from "./job-progress";
+import { Table } from "./table";
 
 interface Props {
 	action: BulkAction;
@@ -166,36 +167,31 @@ function Sample({ tasks, all }: { tasks: Schemas["Task"][]; all: number }) {
 	return (
 		<details>
 			<summary>{tasks.length < all ? `${tasks.length} of them` : "Which"}</summary>
-			<div className="scroll">
-				<table className="small">
-					<thead>
-						<tr>
-							<th scope="col">id</th>
-							<th scope="col">queue</th>
-							<th scope="col">kind</th>
-							<th scope="col">state</th>
-							<th scope="col">error</th>
-						</tr>
-					</thead>
-					<tbody>
-						{tasks.map((t) => (
-							<tr key={t.id}>
-								<th scope="row">
-									<Link to="/$ns/tasks/$id" params={{ ns, id: t.id ?? "" }} target="_blank">
-										<Id id={t.id} />
-									</Link>
-								</th>
-								<td>{t.queue}</td>
-								<td>{t.kind}</td>
-								<td>
-									<State state={t.state} />
-								</td>
-								<td className="wrap">{[t.error?.code, t.error?.message?.slice(0, 120)].filter(Boolean).join(" ")}</td>
-							</tr>
-						))}
-					</tbody>
-				</table>
-			</div>
+			<Table
+				label="Tasks that were found"
+				columns={[
+					{
+						id: "id",
+						name: "id",
+						cell: (t) => (
+							<Link to="/$ns/tasks/$id" params={{ ns, id: t.id ?? "" }} target="_blank">
+								<Id id={t.id} />
+							</Link>
+						),
+					},
+					{ id: "queue", name: "queue", cell: (t) => t.queue },
+					{ id: "kind", name: "kind", cell: (t) => t.kind },
+					{ id: "state", name: "state", cell: (t) => <State state={t.state} /> },
+					{
+						id: "error",
+						name: "error",
+						look: "wrap",
+						cell: (t) => [t.error?.code, t.error?.message?.slice(0, 120)].filter(Boolean).join(" "),
+					},
+				]}
+				rows={tasks}
+				id={(t) => t.id}
+			/>
 		</details>
 	);
 }

@@ -12,12 +12,16 @@ export interface Column<T> {
 	grow?: boolean;
 	/** Name of the order of the server, where the column can be sorted by. */
 	sort?: string;
-	cell: (row: T) => ReactNode;
+	/** Further classes of its cells, such as mono. */
+	look?: string;
+	/** What a row shows in it; index is the place of the row, from 0. */
+	cell: (row: T, index: number) => ReactNode;
 }
 
-/** classOf is the class of the cells of a column. */
-export function classOf<T>(c: Column<T>): string | undefined {
+/** classOf is the class of the head of a column, or with `look` of its cells. */
+export function classOf<T>(c: Column<T>, look = ""): string | undefined {
 	return (
-		[c.num ? "num" : "", c.grow ? "grow" : "", c.from ? `from-${c.from}` : ""].filter(Boolean).join(" ") || undefined
+		[c.num ? "num" : "", c.grow ? "grow" : "", c.from ? `from-${c.from}` : "", look].filter(Boolean).join(" ") ||
+		undefined
 	);
 }

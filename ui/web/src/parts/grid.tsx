@@ -2,6 +2,7 @@ import { useVirtualizer } from "@tanstack/react-virtual";
 import { Fragment, type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { useKeys } from "../keys";
 import { type Column, classOf } from "./column";
+import { Cells } from "./table";
 
 export type { Column } from "./column";
 
@@ -206,17 +207,7 @@ export function Grid<T>(props: GridProps<T>) {
 											/>
 										</td>
 									) : null}
-									{columns.map((c, i) =>
-										i === 0 ? (
-											<th key={c.id} scope="row" className={classOf(c)}>
-												{c.cell(row)}
-											</th>
-										) : (
-											<td key={c.id} className={classOf(c)}>
-												{c.cell(row)}
-											</td>
-										),
-									)}
+									<Cells columns={columns} row={row} index={v.index} />
 								</tr>
 								{isOpen ? (
 									<tr className="detail">

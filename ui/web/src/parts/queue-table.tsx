@@ -3,7 +3,7 @@ import type { Schemas } from "../api/client";
 import { count, rate } from "../format";
 import { useNamespace } from "../namespace";
 import { Since, Spark } from "./basic";
-import { type Column, classOf } from "./column";
+import type { Column } from "./column";
 import { Icon } from "./icon";
 
 type QueueStats = Schemas["QueueStats"];
@@ -71,39 +71,3 @@ export const columns: Column<QueueStats>[] = [
 ];
 
 export const queueId = (q: QueueStats) => q.queue ?? "";
-
-/** QueueTable is a short table of queues, without marks and keys. */
-export function QueueTable({ queues }: { queues: readonly QueueStats[] }) {
-	return (
-		<div className="scroll">
-			<table className="small" aria-label="Queues">
-				<thead>
-					<tr>
-						{columns.map((c) => (
-							<th key={c.id} scope="col" className={classOf(c)}>
-								{c.name}
-							</th>
-						))}
-					</tr>
-				</thead>
-				<tbody>
-					{queues.map((q) => (
-						<tr key={queueId(q)}>
-							{columns.map((c, i) =>
-								i === 0 ? (
-									<th key={c.id} scope="row" className={classOf(c)}>
-										{c.cell(q)}
-									</th>
-								) : (
-									<td key={c.id} className={classOf(c)}>
-										{c.cell(q)}
-									</td>
-								),
-							)}
-						</tr>
-					))}
-				</tbody>
-			</table>
-		</div>
-	);
-}

@@ -5,9 +5,11 @@ import { asApiError } from "../api/errors";
 import {
 	type Alarm,
 	alarms,
+	certSoon,
 	fromRows,
 	type Link,
 	type Loss,
+	lagMost,
 	ms,
 	type Node,
 	nameOf,
@@ -24,6 +26,7 @@ import { useNow } from "../now";
 import { Button, Command, Failed, Loading, Meter, Page, Panel, Since, useStable, When } from "../parts/basic";
 import { Confirm } from "../parts/dialog";
 import { Menu, type MenuItem } from "../parts/menu";
+import { Table } from "../parts/table";
 import { toast } from "../parts/toast";
 import { useMay, useSession } from "../session";
 
@@ -195,6 +198,23 @@ function Warned({ on, children }: { on: boolean; children: ReactNode }) {
 }
 
 const dash = <span className="dim">–</span>;
+const actions = <span className="sr">actions</span>;
+
+function Disk({ disk: d }: { disk: Node["disk"] }) {
+	if (!d?.size) return dash;
+	const used = d.size - (d.free ?? 0);
+	return (
+		<Meter
+			used={used}
+			all={d.size}
+			label={`${size(d.free)} free of ${size(d.size)}, ${size(d.reserve)} kept in reserve`}
+		>
+			<Warned on={!!d.full}>
+				{Math.round((100 * used) / d.size)} % of {size(d.size)}
+			</Warned>
+		</Meter>
+	);
+}
 
 function Nodes({
 	nodes,
@@ -219,98 +239,88 @@ function Nodes({
 	];
 	return (
 		<Panel title="Nodes">
-			<div className="scroll">
-				<table className="small" aria-label="Nodes">
-					<thead>
-						<tr>
-							<th scope="col">node</th>
-							<th scope="col">state</th>
-							<th scope="col">leads</th>
-							<th scope="col" className="num">
-								lag
-							</th>
-							<th scope="col">disk</th>
-							<th scope="col" className="num">
-								fsync p50, p99
-							</th>
-							<th scope="col">memory</th>
-							<th scope="col">certificate</th>
-							<th scope="col">version</th>
-							<th scope="col">up</th>
-							{alone ? null : <th scope="col"> </th>}
-						</tr>
-					</thead>
-					<tbody>
-						{nodes.map((n) => {
-							const d = n.disk;
-							const used = d?.size ? d.size - (d.free ?? 0) : 0;
-							return (
-								<tr key={n.id}>
-									<th scope="row" title={[n.address, n.grpc, n.http].filter(Boolean).join(" · ")}>
-										{n.name}
-									</th>
-									<td className="nobreak">
-										<NodeState n={n} />
-									</td>
-									<td className="nobreak">{n.leads?.length ? n.leads.join(" ") : dash}</td>
-									<td className="num">
-										{n.reachable ? <Warned on={(n.lag ?? 0) > 1000}>{count(n.lag)}</Warned> : "?"}
-									</td>
-									<td className="nobreak">
-										{d?.size ? (
-											<Meter
-												used={used}
-												all={d.size}
-												label={`${size(d.free)} free of ${size(d.size)}, ${size(d.reserve)} kept in reserve`}
-											>
-												<Warned on={!!d.full}>
-													{Math.round((100 * used) / d.size)} % of {size(d.size)}
-												</Warned>
-											</Meter>
-										) : (
-											dash
-										)}
-									</td>
-									<td className="num nobreak">
-										{n.fsync_us ? (
-											<Warned on={(n.fsync_us.p99 ?? 0) > slowSync}>
-												{ms(n.fsync_us.p50)}, {ms(n.fsync_us.p99)}
-											</Warned>
-										) : (
-											dash
-										)}
-									</td>
-									<td className="nobreak">{n.memory?.used ? size(n.memory.used) : dash}</td>
-									<td className="nobreak">
-										{n.cert_ends_at ? (
-											<Warned on={Date.parse(n.cert_ends_at) - now < 14 * 24 * 3_600_000}>
-												<When at={n.cert_ends_at} />
-											</Warned>
-										) : (
-											dash
-										)}
-									</td>
-									<td className="nobreak">
-										{n.program ? (
-											<span title={`knows format ${n.knows_format}; ${format} is written`}>
-												{n.program} f{n.knows_format}
-											</span>
-										) : (
-											dash
-										)}
-									</td>
-									<td className="nobreak">{n.started_at ? <Since at={n.started_at} /> : dash}</td>
-									{alone ? null : (
-										<td>
-											<Menu label="⋯" kind="quiet" title={`Actions on ${n.name}`} items={acts(n)} />
-										</td>
-									)}
-								</tr>
-							);
-						})}
-					</tbody>
-				</table>
-			</div>
+			<Table
+				label="Nodes"
+				columns={[
+					{
+						id: "node",
+						name: "node",
+						cell: (n) => <span title={[n.address, n.grpc, n.http].filter(Boolean).join(" · ")}>{n.name}</span>,
+					},
+					{ id: "state", name: "state", look: "nobreak", cell: (n) => <NodeState n={n} /> },
+					{ id: "leads", name: "leads", look: "nobreak", cell: (n) => (n.leads?.length ? n.leads.join(" ") : dash) },
+					{
+						id: "lag",
+						name: "lag",
+						num: true,
+						cell: (n) => (n.reachable ? <Warned on={(n.lag ?? 0) > lagMost}>{count(n.lag)}</Warned> : "?"),
+					},
+					{ id: "disk", name: "disk", look: "nobreak", cell: (n) => <Disk disk={n.disk} /> },
+					{
+						id: "fsync",
+						name: "fsync p50, p99",
+						num: true,
+						look: "nobreak",
+						cell: (n) =>
+							n.fsync_us ? (
+								<Warned on={(n.fsync_us.p99 ?? 0) > slowSync}>
+									{ms(n.fsync_us.p50)}, {ms(n.fsync_us.p99)}
+								</Warned>
+							) : (
+								dash
+							),
+					},
+					{
+						id: "memory",
+						name: "memory",
+						look: "nobreak",
+						cell: (n) => (n.memory?.used ? size(n.memory.used) : dash),
+					},
+					{
+						id: "cert",
+						name: "certificate",
+						look: "nobreak",
+						cell: (n) =>
+							n.cert_ends_at ? (
+								<Warned on={Date.parse(n.cert_ends_at) - now < certSoon}>
+									<When at={n.cert_ends_at} />
+								</Warned>
+							) : (
+								dash
+							),
+					},
+					{
+						id: "version",
+						name: "version",
+						look: "nobreak",
+						cell: (n) =>
+							n.program ? (
+								<span title={`knows format ${n.knows_format}; ${format} is written`}>
+									{n.program} f{n.knows_format}
+								</span>
+							) : (
+								dash
+							),
+					},
+					{
+						id: "up",
+						name: "up",
+						look: "nobreak",
+						cell: (n) => (n.started_at ? <Since at={n.started_at} /> : dash),
+					},
+					...(alone
+						? []
+						: [
+								{
+									id: "acts",
+									name: actions,
+									cell: (n: Node) => <Menu label="⋯" kind="quiet" title={`Actions on ${n.name}`} items={acts(n)} />,
+								},
+							]),
+				]}
+				rows={nodes}
+				id={(n) => n.id}
+			/>
 		</Panel>
 	);
 }
@@ -331,91 +341,93 @@ function Shards({
 	const parts = shards.some((s) => s.partition_count !== undefined || s.partitions?.length);
 	return (
 		<Panel title="Shards" side={<span>applied on each node · ★ leads</span>}>
-			<div className="scroll">
-				<table className="small" aria-label="Shards">
-					<thead>
-						<tr>
-							<th scope="col">shard</th>
-							{nodes.map((n) => (
-								<th key={n.id} scope="col" className="num">
-									{n.name}
-								</th>
-							))}
-							<th scope="col" className="num">
-								term
-							</th>
-							<th scope="col" className="num">
-								committed
-							</th>
-							{rates ? (
-								<th scope="col" className="num">
-									entries
-								</th>
-							) : null}
-							{parts ? <th scope="col">partitions</th> : null}
-							{alone ? null : <th scope="col"> </th>}
-						</tr>
-					</thead>
-					<tbody>
-						{[...shards]
-							.sort((a, b) => Number(!!a.leader) - Number(!!b.leader))
-							.map((s) => (
-								<tr key={s.shard} className={s.leader ? undefined : "failed"}>
-									<th scope="row">
-										{s.shard}
-										{s.leader ? null : <span className="state hue-dead"> ✕ no leader</span>}
-									</th>
-									{nodes.map((n) => {
-										const r = replicaOf(n, s.shard);
-										const leads = s.leader === n.id;
-										return (
-											<td key={n.id} className="num nobreak">
-												{leads ? (
-													<>
-														<span aria-hidden="true">★</span>
-														<span className="sr">leads,</span>{" "}
-													</>
-												) : null}
-												{r ? (
-													<span title={r.durable === undefined ? undefined : `durable up to ${count(r.durable)}`}>
-														{count(r.applied)}
-														{r.lag ? <span className="hue-blocked"> −{count(r.lag)}</span> : null}
-													</span>
-												) : n.reachable ? (
-													dash
-												) : (
-													"?"
-												)}
-											</td>
-										);
-									})}
-									<td className="num">{s.term}</td>
-									<td className="num">{count(s.committed)}</td>
-									{rates ? <td className="num">{rate(s.rates?.entries)}</td> : null}
-									{parts ? (
-										<td className="wrap" title={partitionNames(s, 100)}>
+			<Table
+				label="Shards"
+				columns={[
+					{
+						id: "shard",
+						name: "shard",
+						cell: (s) => (
+							<>
+								{s.shard}
+								{s.leader ? null : <span className="state hue-dead"> ✕ no leader</span>}
+							</>
+						),
+					},
+					...nodes.map((n) => ({
+						id: `node ${n.id}`,
+						name: n.name,
+						num: true,
+						look: "nobreak",
+						cell: (s: Shard) => <Replica node={n} shard={s} />,
+					})),
+					{ id: "term", name: "term", num: true, cell: (s) => s.term },
+					{ id: "committed", name: "committed", num: true, cell: (s) => count(s.committed) },
+					...(rates ? [{ id: "entries", name: "entries", num: true, cell: (s: Shard) => rate(s.rates?.entries) }] : []),
+					...(parts
+						? [
+								{
+									id: "partitions",
+									name: "partitions",
+									look: "wrap",
+									cell: (s: Shard) => (
+										<span title={partitionNames(s, 100)}>
 											{s.partition_count ?? s.partitions?.length ?? 0}
 											<span className="dim"> {partitionNames(s, 3)}</span>
-										</td>
-									) : null}
-									{alone ? null : (
-										<td>
-											<Button
-												kind="quiet"
-												needs="cluster"
-												onClick={() => onTransfer(s)}
-												aria-label={`Transfer shard ${s.shard}…`}
-											>
-												Transfer…
-											</Button>
-										</td>
-									)}
-								</tr>
-							))}
-					</tbody>
-				</table>
-			</div>
+										</span>
+									),
+								},
+							]
+						: []),
+					...(alone
+						? []
+						: [
+								{
+									id: "acts",
+									name: actions,
+									cell: (s: Shard) => (
+										<Button
+											kind="quiet"
+											needs="cluster"
+											onClick={() => onTransfer(s)}
+											aria-label={`Transfer shard ${s.shard}…`}
+										>
+											Transfer…
+										</Button>
+									),
+								},
+							]),
+				]}
+				rows={[...shards].sort((a, b) => Number(!!a.leader) - Number(!!b.leader))}
+				id={(s) => s.shard}
+				rowProps={(s) => (s.leader ? {} : { className: "failed" })}
+			/>
 		</Panel>
+	);
+}
+
+/** Replica is what a node has applied of a shard, and whether it leads. */
+function Replica({ node, shard }: { node: Node; shard: Shard }) {
+	const r = replicaOf(node, shard.shard);
+	return (
+		<>
+			{shard.leader === node.id ? (
+				<>
+					<span aria-hidden="true">★</span>
+					<span className="sr">leads,</span>{" "}
+				</>
+			) : null}
+			{r ? (
+				<span title={r.durable === undefined ? undefined : `durable up to ${count(r.durable)}`}>
+					{count(r.applied)}
+					{r.lag ? <span className="hue-blocked"> −{count(r.lag)}</span> : null}
+				</span>
+			) : node.reachable ? (
+				dash
+			) : (
+				"?"
+			)}
+		</>
 	);
 }
 
@@ -423,47 +435,38 @@ function Links({ links, nodes }: { links: Link[] | undefined; nodes: Node[] }) {
 	if (!links?.length) return null;
 	return (
 		<Panel title="Links" side="time of a round trip">
-			<div className="scroll">
-				<table className="small" aria-label="Links between nodes">
-					<thead>
-						<tr>
-							<th scope="col">from</th>
-							{nodes.map((n) => (
-								<th key={n.id} scope="col" className="num">
-									to {n.name}
-								</th>
-							))}
-						</tr>
-					</thead>
-					<tbody>
-						{nodes.map((from) => (
-							<tr key={from.id}>
-								<th scope="row">{from.name}</th>
-								{nodes.map((to) => {
-									const l = links.find((x) => x.from === from.id && x.to === to.id);
-									return (
-										<td key={to.id} className="num nobreak">
-											{from.id === to.id ? (
-												<span className="dim">·</span>
-											) : !l ? (
-												"?"
-											) : l.connected ? (
-												<>
-													{l.rtt_us ? ms(l.rtt_us) : ""} <span className="state hue-completed">●</span>
-													<span className="sr"> connected</span>
-												</>
-											) : (
-												<span className="state hue-dead">✕ cut off</span>
-											)}
-										</td>
-									);
-								})}
-							</tr>
-						))}
-					</tbody>
-				</table>
-			</div>
+			<Table
+				label="Links between nodes"
+				columns={[
+					{ id: "from", name: "from", cell: (from) => from.name },
+					...nodes.map((to) => ({
+						id: `to ${to.id}`,
+						name: `to ${to.name}`,
+						num: true,
+						look: "nobreak",
+						cell: (from: Node) =>
+							from.id === to.id ? (
+								<span className="dim">·</span>
+							) : (
+								<LinkState link={links.find((l) => l.from === from.id && l.to === to.id)} />
+							),
+					})),
+				]}
+				rows={nodes}
+				id={(n) => n.id}
+			/>
 		</Panel>
+	);
+}
+
+function LinkState({ link: l }: { link: Link | undefined }) {
+	if (!l) return "?";
+	if (!l.connected) return <span className="state hue-dead">✕ cut off</span>;
+	return (
+		<>
+			{l.rtt_us ? ms(l.rtt_us) : ""} <span className="state hue-completed">●</span>
+			<span className="sr"> connected</span>
+		</>
 	);
 }
 

@@ -7,7 +7,8 @@ import { useNamespace } from "../namespace";
 import { type Attention, headline, placeOf, wordOf } from "../parts/attention";
 import { Empty, Failed, Loading, Page, Panel, Since, Spark } from "../parts/basic";
 import { HistoryPanel } from "../parts/history";
-import { QueueTable } from "../parts/queue-table";
+import { columns, queueId } from "../parts/queue-table";
+import { Table } from "../parts/table";
 
 type Row = Schemas["Overview"];
 
@@ -32,7 +33,7 @@ export function Overview() {
 							}
 						>
 							{o.queues.length > 0 ? (
-								<QueueTable queues={o.queues} />
+								<Table label="Queues" columns={columns} rows={o.queues} id={queueId} />
 							) : (
 								<Empty command={`millrace task create mail '{"to":"ada"}'`}>A queue appears with its first task.</Empty>
 							)}

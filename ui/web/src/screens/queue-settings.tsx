@@ -18,6 +18,7 @@ import {
 	valuesOf,
 	wrongOf,
 } from "../parts/queue-config";
+import { Table } from "../parts/table";
 import { toast } from "../parts/toast";
 
 const read = (queue: string) => call(api.GET("/v1/queues/{queue}", { params: { path: { queue } } }));
@@ -157,28 +158,16 @@ function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
 					what={
 						<>
 							<p>Version {versionOf(base)} is replaced. They hold for tasks from now on.</p>
-							<table className="small">
-								<thead>
-									<tr>
-										<th scope="col">setting</th>
-										<th scope="col">version {versionOf(base)}</th>
-										<th scope="col">yours</th>
-									</tr>
-								</thead>
-								<tbody>
-									{changes.map((c) => (
-										<tr key={c.name}>
-											<th scope="row">{c.label}</th>
-											<td>
-												<Value text={c.from} />
-											</td>
-											<td>
-												<Value text={c.to} />
-											</td>
-										</tr>
-									))}
-								</tbody>
-							</table>
+							<Table
+								label="What is changed"
+								columns={[
+									{ id: "setting", name: "setting", cell: (c) => c.label },
+									{ id: "from", name: `version ${versionOf(base)}`, cell: (c) => <Value text={c.from} /> },
+									{ id: "to", name: "yours", cell: (c) => <Value text={c.to} /> },
+								]}
+								rows={changes}
+								id={(c) => c.name}
+							/>
 						</>
 					}
 					verb="Change"
@@ -303,49 +292,34 @@ function MergeDialog({
 				Nothing was changed: version {versionOf(base)} has become version {versionOf(theirs)}.
 				{conflicts.length > 0 ? " Choose where both changed the same setting." : " Both changes go together."}
 			</p>
-			<div className="scroll">
-				<table className="small">
-					<thead>
-						<tr>
-							<th scope="col">setting</th>
-							<th scope="col">was</th>
-							<th scope="col">theirs</th>
-							<th scope="col">yours</th>
-							<th scope="col">merged</th>
-						</tr>
-					</thead>
-					<tbody>
-						{rows.map((f) => (
-							<tr key={f.name}>
-								<th scope="row">{f.label}</th>
-								<td>
-									<Value text={was[f.name]} />
-								</td>
-								<td>
-									<Value text={there[f.name]} />
-								</td>
-								<td>
-									<Value text={yours[f.name]} />
-								</td>
-								<td>
-									{conflicts.includes(f.name) ? (
-										<select
-											aria-label={`${f.label}: which one`}
-											value={choice[f.name] ?? "yours"}
-											onChange={(e) => setChoice((c) => ({ ...c, [f.name]: e.target.value as "theirs" | "yours" }))}
-										>
-											<option value="yours">yours: {yours[f.name] ?? "default"}</option>
-											<option value="theirs">theirs: {there[f.name] ?? "default"}</option>
-										</select>
-									) : (
-										<Value text={values[f.name]} />
-									)}
-								</td>
-							</tr>
-						))}
-					</tbody>
-				</table>
-			</div>
+			<Table
+				label="What both changed"
+				columns={[
+					{ id: "setting", name: "setting", cell: (f) => f.label },
+					{ id: "was", name: "was", cell: (f) => <Value text={was[f.name]} /> },
+					{ id: "theirs", name: "theirs", cell: (f) => <Value text={there[f.name]} /> },
+					{ id: "yours", name: "yours", cell: (f) => <Value text={yours[f.name]} /> },
+					{
+						id: "merged",
+						name: "merged",
+						cell: (f) =>
+							conflicts.includes(f.name) ? (
+								<select
+									aria-label={`${f.label}: which one`}
+									value={choice[f.name] ?? "yours"}
+									onChange={(e) => setChoice((c) => ({ ...c, [f.name]: e.target.value as "theirs" | "yours" }))}
+								>
+									<option value="yours">yours: {yours[f.name] ?? "default"}</option>
+									<option value="theirs">theirs: {there[f.name] ?? "default"}</option>
+								</select>
+							) : (
+								<Value text={values[f.name]} />
+							),
+					},
+				]}
+				rows={rows}
+				id={(f) => f.name}
+			/>
 			{error ? <NotDone error={error} /> : null}
 			<footer>
 				<Button onClick={onClose}>Back to the form</Button>

@@ -25,6 +25,7 @@ import { ConfigDialog } from "../parts/config-dialog";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { Menu } from "../parts/menu";
+import { Table } from "../parts/table";
 import { toast } from "../parts/toast";
 import { isObject, type Move, objections, type Rule, rulesOf, words } from "../ref-rules";
 import type { Search } from "../router";
@@ -538,40 +539,19 @@ function Reflog({
 				<p className="dim">There is no record{asked ? " of then" : " of this ref"}.</p>
 			) : null}
 			{entries.length > 0 ? (
-				<div className="scroll">
-					<table className="small" aria-label={`Log of ${name}`}>
-						<thead>
-							<tr>
-								<th scope="col">@</th>
-								<th scope="col">moved</th>
-								<th scope="col">FROM → TO</th>
-								<th scope="col">by</th>
-								<th scope="col">how</th>
-								<th scope="col">message</th>
-							</tr>
-						</thead>
-						<tbody>
-							{entries.map((e, i) => (
-								<tr key={`${e.index} ${e.rev}`}>
-									<th scope="row" className="mono">
-										{asked ? "" : `{${i}}`}
-									</th>
-									<td className="nobreak">
-										<When at={e.time} />
-									</td>
-									<td>
-										<Change e={e} />
-									</td>
-									<td>{e.principal}</td>
-									<td>
-										<How ns={ns} e={e} />
-									</td>
-									<td className="wrap">{e.message}</td>
-								</tr>
-							))}
-						</tbody>
-					</table>
-				</div>
+				<Table
+					label={`Log of ${name}`}
+					columns={[
+						{ id: "n", name: "@", look: "mono", cell: (_, i) => (asked ? "" : `{${i}}`) },
+						{ id: "when", name: "moved", look: "nobreak", cell: (e) => <When at={e.time} /> },
+						{ id: "change", name: "FROM → TO", cell: (e) => <Change e={e} /> },
+						{ id: "by", name: "by", cell: (e) => e.principal },
+						{ id: "how", name: "how", cell: (e) => <How ns={ns} e={e} /> },
+						{ id: "message", name: "message", look: "wrap", cell: (e) => e.message },
+					]}
+					rows={entries}
+					id={(e) => `${e.index} ${e.rev}`}
+				/>
 			) : null}
 			{log.hasNextPage ? (
 				<button type="button" className="plain" disabled={log.isFetchingNextPage} onClick={() => log.fetchNextPage()}>
@@ -813,30 +793,23 @@ function Rules({ found, onEdit }: { found: Repository | undefined; onEdit: () =>
 								: `Rule${hit.size > 1 ? "s" : ""} ${[...hit].join(", ")}: all of them must agree.`}
 						</p>
 					) : null}
-					<div className="scroll">
-						<table className="small" aria-label="Rules">
-							<thead>
-								<tr>
-									<th scope="col">#</th>
-									<th scope="col">refs</th>
-									<th scope="col">denies</th>
-									<th scope="col">only by</th>
-									<th scope="col">not for</th>
-								</tr>
-							</thead>
-							<tbody>
-								{rules.map((r, i) => (
-									<tr key={i} aria-selected={name ? hit.has(i + 1) : undefined}>
-										<th scope="row">{i + 1}</th>
-										<td className="mono wrap">{r.refs}</td>
-										<td>{r.deny?.join(", ") || "–"}</td>
-										<td>{r.only && r.only !== "any" ? `${r.only}${r.queue ? ` of ${r.queue}` : ""}` : "–"}</td>
-										<td>{r.except?.join(", ") || "–"}</td>
-									</tr>
-								))}
-							</tbody>
-						</table>
-					</div>
+					<Table
+						label="Rules"
+						columns={[
+							{ id: "n", name: "#", cell: (_, i) => i + 1 },
+							{ id: "refs", name: "refs", look: "mono wrap", cell: (r) => r.refs },
+							{ id: "deny", name: "denies", cell: (r) => r.deny?.join(", ") || "–" },
+							{
+								id: "only",
+								name: "only by",
+								cell: (r) => (r.only && r.only !== "any" ? `${r.only}${r.queue ? ` of ${r.queue}` : ""}` : "–"),
+							},
+							{ id: "except", name: "not for", cell: (r) => r.except?.join(", ") || "–" },
+						]}
+						rows={rules}
+						id={(_, i) => i}
+						rowProps={(_, i) => ({ "aria-selected": name ? hit.has(i + 1) : undefined })}
+					/>
 				</>
 			)}
 		</Panel>

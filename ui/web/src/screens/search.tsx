@@ -11,6 +11,7 @@ import { Button, Copy, Empty, Facts, Failed, Loading, NotDone, Page, Panel } fro
 import { jsonText } from "../parts/config-dialog";
 import { Dialog } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
+import { Table } from "../parts/table";
 import { toast } from "../parts/toast";
 import { type Form, fields, formOf, marked, only, type Request, requestOf, whyNot } from "../search-form";
 
@@ -355,8 +356,8 @@ const blockers: [keyof Schemas["BlockedBy"], string][] = [
 function Shown({ ns, request, answer }: { ns: string; request: Request; answer: Answer }) {
 	const results = answer.results ?? [];
 	const judged = answer.judge;
-	const columns: Column<Result & { place: number }>[] = [
-		{ id: "place", name: "#", num: true, cell: (r) => r.place },
+	const columns: Column<Result>[] = [
+		{ id: "place", name: "#", num: true, cell: (_, i) => i + 1 },
 		{ id: "id", name: "id", cell: (r) => <span className="mono">{r.id}</span> },
 		{ id: "score", name: "score", num: true, cell: (r) => (r.score ?? 0).toFixed(6) },
 		...(request.explain
@@ -365,7 +366,7 @@ function Shown({ ns, request, answer }: { ns: string; request: Request; answer: 
 					{ id: "lex", name: "lexical", num: true, from: 600, cell: (r) => part(r.parts?.lexical) },
 					{ id: "judge", name: "judge", num: true, from: 600, cell: (r) => part(r.judge_score) },
 					{ id: "decay", name: "decay", num: true, from: 900, cell: (r) => part(r.parts?.decay) },
-				] satisfies Column<Result & { place: number }>[])
+				] satisfies Column<Result>[])
 			: []),
 		{ id: "verdict", name: "verdict", cell: (r) => <Verdict verdict={r.verdict} /> },
 		{ id: "rules", name: "rules", from: 900, cell: (r) => <Reasons result={r} /> },
@@ -445,7 +446,7 @@ function Shown({ ns, request, answer }: { ns: string; request: Request; answer: 
 			<Grid
 				label="Results"
 				columns={columns}
-				rows={results.map((r, i) => ({ ...r, place: i + 1 }))}
+				rows={results}
 				id={(r) => r.id ?? ""}
 				detail={(r) => <Detail result={r} />}
 				empty={<Empty>No row passes gate, judge and merge. The funnel says where they stopped.</Empty>}
@@ -512,27 +513,20 @@ function Detail({ result }: { result: Result }) {
 					]}
 				/>
 				{result.reasons?.length ? (
-					<table className="small" aria-label={`Rules on ${result.id}`}>
-						<thead>
-							<tr>
-								<th scope="col">rule</th>
-								<th scope="col">stands against it</th>
-								<th scope="col">reason</th>
-							</tr>
-						</thead>
-						<tbody>
-							{result.reasons.map((r) => (
-								<tr key={r.rule}>
-									<th scope="row">{r.rule}</th>
-									<td>
-										{r.ok ? "no" : "✕ yes"}
-										{r.missing ? ", a field is missing" : ""}
-									</td>
-									<td>{r.reason}</td>
-								</tr>
-							))}
-						</tbody>
-					</table>
+					<Table
+						label={`Rules on ${result.id}`}
+						columns={[
+							{ id: "rule", name: "rule", cell: (r) => r.rule },
+							{
+								id: "against",
+								name: "stands against it",
+								cell: (r) => `${r.ok ? "no" : "✕ yes"}${r.missing ? ", a field is missing" : ""}`,
+							},
+							{ id: "reason", name: "reason", cell: (r) => r.reason },
+						]}
+						rows={result.reasons}
+						id={(r) => r.rule}
+					/>
 				) : null}
 			</div>
 			<pre>{result.payload ? jsonText(result.payload) : "no payload"}</pre>

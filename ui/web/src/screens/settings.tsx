@@ -7,6 +7,7 @@ import written from "../licences.json";
 import { useNow } from "../now";
 import { Button, Command, Facts, Failed, Loading, Page, Panel, Since, When } from "../parts/basic";
 import { Confirm } from "../parts/dialog";
+import { Table } from "../parts/table";
 import { useSession, useSessionState } from "../session";
 import { type Settings as Kept, setSettings, useSettings } from "../settings";
 
@@ -226,38 +227,31 @@ function Licences() {
 	return (
 		<Panel title="Licences">
 			<p>Millrace is under the Apache License 2.0. This page also contains:</p>
-			<div className="scroll">
-				<table className="small" aria-label="Packages that this page contains">
-					<thead>
-						<tr>
-							<th scope="col">package</th>
-							<th scope="col">version</th>
-							<th scope="col">licence</th>
-							<th scope="col">holders</th>
-						</tr>
-					</thead>
-					<tbody>
-						{written.packages.map((p) => (
-							<tr key={`${p.name} ${p.version}`}>
-								<th scope="row">{p.name}</th>
-								<td>{p.version}</td>
-								<td>
-									<button
-										type="button"
-										className="quiet"
-										aria-expanded={shown === p.text}
-										aria-label={`${p.licence}, the terms of ${p.name}`}
-										onClick={() => show(shown === p.text ? undefined : p.text)}
-									>
-										{p.licence}
-									</button>
-								</td>
-								<td className="wrap">{p.holders.join(" · ")}</td>
-							</tr>
-						))}
-					</tbody>
-				</table>
-			</div>
+			<Table
+				label="Packages that this page contains"
+				columns={[
+					{ id: "name", name: "package", cell: (p) => p.name },
+					{ id: "version", name: "version", cell: (p) => p.version },
+					{
+						id: "licence",
+						name: "licence",
+						cell: (p) => (
+							<button
+								type="button"
+								className="quiet"
+								aria-expanded={shown === p.text}
+								aria-label={`${p.licence}, the terms of ${p.name}`}
+								onClick={() => show(shown === p.text ? undefined : p.text)}
+							>
+								{p.licence}
+							</button>
+						),
+					},
+					{ id: "holders", name: "holders", look: "wrap", cell: (p) => p.holders.join(" · ") },
+				]}
+				rows={written.packages}
+				id={(p) => `${p.name} ${p.version}`}
+			/>
 			{shown === undefined ? null : (
 				// biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reached by the keyboard
 				<section className="bytes-body" tabIndex={0} aria-label="Terms">

@@ -12,6 +12,7 @@ import { useNow } from "../now";
 import { Button, Empty, Failed, Id, Loading, Meter, Page, Since, When } from "../parts/basic";
 import { type Column, Grid } from "../parts/grid";
 import { operate } from "../parts/queue-acts";
+import { Table } from "../parts/table";
 import { type How, howOf, matches } from "../parts/worker";
 
 type Worker = Schemas["Worker"];
@@ -194,42 +195,27 @@ function Detail({ worker: w }: { worker: Worker }) {
 			{query.error ? (
 				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="Its tasks" />
 			) : tasks.length > 0 ? (
-				<div className="scroll">
-					<table className="small">
-						<thead>
-							<tr>
-								<th scope="col">task</th>
-								<th scope="col">queue</th>
-								<th scope="col">kind</th>
-								<th scope="col" className="num">
-									try
-								</th>
-								<th scope="col">runs for</th>
-								<th scope="col">lease ends</th>
-							</tr>
-						</thead>
-						<tbody>
-							{tasks.map((t) => (
-								<tr key={t.id}>
-									<th scope="row">
-										<Link to="/$ns/tasks/$id" params={{ ns, id: t.id ?? "" }}>
-											<Id id={t.id} />
-										</Link>
-									</th>
-									<td>{t.queue}</td>
-									<td>{t.kind}</td>
-									<td className="num">{t.attempt}</td>
-									<td>
-										<Since at={t.started_at} />
-									</td>
-									<td>
-										<When at={t.lease_until} />
-									</td>
-								</tr>
-							))}
-						</tbody>
-					</table>
-				</div>
+				<Table
+					label="Its tasks"
+					columns={[
+						{
+							id: "id",
+							name: "task",
+							cell: (t) => (
+								<Link to="/$ns/tasks/$id" params={{ ns, id: t.id ?? "" }}>
+									<Id id={t.id} />
+								</Link>
+							),
+						},
+						{ id: "queue", name: "queue", cell: (t) => t.queue },
+						{ id: "kind", name: "kind", cell: (t) => t.kind },
+						{ id: "try", name: "try", num: true, cell: (t) => t.attempt },
+						{ id: "since", name: "runs for", cell: (t) => <Since at={t.started_at} /> },
+						{ id: "lease", name: "lease ends", cell: (t) => <When at={t.lease_until} /> },
+					]}
+					rows={tasks}
+					id={(t) => t.id}
+				/>
 			) : query.data ? (
 				<p className="dim">It has no task in hand{query.data.cursor ? " among those that were looked at" : ""}.</p>
 			) : (
