@@ -29,7 +29,7 @@ interface KeyPage {
 }
 
 /**
- * withPrefix writes the query of a route beside a prefix of any bytes: the client's own way takes text, and loses bytes that are not UTF-8.
+ * withPrefix writes the query of a route, with a prefix of any bytes: the client's own way takes text, and loses bytes that are not UTF-8.
  */
 const withPrefix = (prefix: Uint8Array) => (query: object | undefined) =>
 	`${createQuerySerializer()(query)}&prefix=${inAddress(prefix)}`;

@@ -56,7 +56,7 @@ export function SessionProvider({ children }: { children: ReactNode }) {
 		setBusy(true);
 		const first = code ? ask("POST", {}, { code }) : ask("GET", { "Millrace-Session": "hello" });
 		first
-			// Who is signed in already and opens an old link stays signed in.
+			// A person who is signed in already and opens an old link stays signed in.
 			.catch((e: ApiError) =>
 				code && e.status === 401
 					? ask("GET", { "Millrace-Session": "hello" }).catch(() => Promise.reject(e))
@@ -123,7 +123,7 @@ export function useSessionState(): State {
 	return state;
 }
 
-/** useSession is the session of a page that is shown only to who is signed in. */
+/** useSession is the session of a page behind the sign-in. */
 export function useSession(): Session {
 	const { session } = useSessionState();
 	if (!session) throw new Error("useSession must be used on a page behind the sign-in");

@@ -20,7 +20,7 @@ export function onSignedOut(f: () => void): void {
 	state.onSignedOut = f;
 }
 
-/** sessionHeader is the header beside which the session's cookie counts. */
+/** sessionHeader is the header without which the session's cookie does not count. */
 export function sessionHeader(): Record<string, string> {
 	return { "Millrace-Session": state.csrf };
 }

@@ -37,7 +37,7 @@ const rowHeights = { dense: 24, normal: 28, wide: 36 };
 
 /**
  * Grid is a table of many rows, of which at most about 60 are in the document. Arrow keys or j and k move, Enter opens, o opens a new tab,
- * x marks, shift and x marks a range, e expands. Rows do not move while they are shown: who gives other rows moves them.
+ * x marks, shift and x marks a range, e expands. Rows do not move while they are shown: only other `rows` move them.
  */
 export function Grid<T>(props: GridProps<T>) {
 	const { rows, columns, id, marked, onMark } = props;

@@ -22,7 +22,7 @@ test("durations are written as people write them", () => {
 	expect(spanText(1500)).toBe("1s500ms");
 });
 
-test("the same duration in other words is no change", () => {
+test("the same duration in other words is not a change", () => {
 	expect(diff(valuesOf({ lease: "3600s" }), normal({ lease: " 60m " }))).toEqual([]);
 	expect(diff(valuesOf({ lease: "3600s" }), normal({ lease: "", max_attempts: "07" }))).toEqual([
 		{ name: "max_attempts", label: "Attempts: failures", from: undefined, to: "7" },
@@ -30,7 +30,7 @@ test("the same duration in other words is no change", () => {
 	]);
 });
 
-test("what is no number or duration is said before it is sent", () => {
+test("a text that is not a number or a duration is refused before it is sent", () => {
 	expect(wrongOf(field("lease"), "an hour")).toContain("duration");
 	expect(wrongOf(field("lease"), "-1s")).toContain("duration");
 	expect(wrongOf(field("max_attempts"), "1.5")).toContain("whole");
@@ -47,6 +47,6 @@ test("changes of both sides are merged, and what both changed is named", () => {
 		values: { lease: "2m", max_attempts: "9", max_tasks: "3" },
 		conflicts: ["max_attempts"],
 	});
-	// The same change on both sides is no conflict.
+	// The same change on both sides is not a conflict.
 	expect(merge(base, yours, yours).conflicts).toEqual([]);
 });

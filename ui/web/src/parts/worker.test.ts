@@ -10,7 +10,7 @@ test("a worker is silent before it is quiet, and full when all its slots are in 
 	expect(howOf({ seen_at, slots: 8, running: 8, quiet: true }, now)).toBe("quiet");
 	const old = { seen_at: "2025-12-31T23:59:50Z", slots: 8, quiet: true };
 	expect(howOf(old, now)).toBe("silent");
-	// A stream that is open and has nothing to say is no alarm.
+	// A stream that is open and has nothing to say is not an alarm.
 	expect(howOf({ ...old, sessions: ["s"] }, now)).toBe("quiet");
 	expect(howOf({}, now)).toBe("takes");
 });

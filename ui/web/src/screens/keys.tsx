@@ -228,7 +228,7 @@ export function Keys() {
 			{config && stats.data ? (
 				<ConfigDialog
 					title={`Settings of ${keyspace}`}
-					what="Quotas of this keyspace; 0 is no limit. Puts beyond a limit are refused, deletes and reads go on."
+					what="Quotas of this keyspace; 0 sets no limit. Puts beyond a limit are refused, deletes and reads go on."
 					now={withoutVersion(stats.data.config)}
 					needs="admin"
 					again={async () => withoutVersion((await readKeyspace(ns, keyspace)).config)}

@@ -54,7 +54,7 @@ const versionOf = (c: QueueConfig) => String(c.version ?? "0");
 function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
 	const ns = useNamespace();
 	const queries = useQueryClient();
-	// What the form began from. A newer version is merged when the change is sent, and not under the hands of who types.
+	// What the form began from. A newer version is merged when the change is sent, not while the person types.
 	const [base, setBase] = useState(now);
 	const [yours, setYours] = useState<Values>(() => valuesOf(now));
 	const [review, setReview] = useState(false);
@@ -287,7 +287,7 @@ function MergeDialog({
 		}
 	};
 	return (
-		<Dialog title="Somebody changed the settings meanwhile" onClose={onClose} wide>
+		<Dialog title="Someone else changed the settings meanwhile" onClose={onClose} wide>
 			<p>
 				Nothing was changed: version {versionOf(base)} has become version {versionOf(theirs)}.
 				{conflicts.length > 0 ? " Choose where both changed the same setting." : " Both changes go together."}

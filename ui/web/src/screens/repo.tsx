@@ -771,7 +771,7 @@ function Rules({ found, onEdit }: { found: Repository | undefined; onEdit: () =>
 		>
 			{rules.length === 0 ? (
 				<p className="dim">
-					No rule protects a ref of this repository: who may write may move, force and delete all of them.
+					No rule protects a ref of this repository: everyone who may write may move, force and delete all of them.
 				</p>
 			) : (
 				<>

@@ -268,7 +268,7 @@ function EditForm({
 			try {
 				JSON.parse(text);
 			} catch (e) {
-				wrong = `The payload is no JSON: ${e instanceof Error ? e.message : e}`;
+				wrong = `The payload is not JSON: ${e instanceof Error ? e.message : e}`;
 			}
 		}
 	}
@@ -309,7 +309,7 @@ function EditForm({
 				}}
 			>
 				{payload === undefined ? (
-					<p className="dim">The payload is no text, or longer than 64 KiB: it stays as it is.</p>
+					<p className="dim">The payload is not text, or longer than 64 KiB: it stays as it is.</p>
 				) : (
 					<label className="field">
 						Payload {task.content_type ? <span className="dim">{task.content_type}</span> : null}

@@ -49,7 +49,7 @@ test("a removal stands while nothing is there", () => {
 	});
 });
 
-test("bytes that are no text are shown, and what is hidden or cut has no link", () => {
+test("bytes that are not text are shown, and what is hidden or cut has no link", () => {
 	expect(show({ op: "kv_put", space: "t", key_base64: "/wABYg==" }, "d").target).toBe("t/\\xff\\x00\\x01b");
 	expect(show({ op: "kv_put", space: "t", key: "long", cut: true }, "d")).toMatchObject({
 		target: "t/long…",

@@ -178,7 +178,7 @@ function take(f: Filter, key: string, value: string, now: number, utc: boolean):
 
 const units: Record<string, number> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** readTime reads a time of day, a date, both, or how long ago; undefined where it is none of them. */
+/** readTime reads a time of day, a date, both, or how long ago; undefined for any other text. */
 export function readTime(value: string, now: number, utc: boolean): number | undefined {
 	const ago = /^(\d{1,6})([smhd])$/.exec(value);
 	if (ago) return now - Number(ago[1]) * units[ago[2]!]!;

@@ -110,7 +110,7 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 				<span>
 					Queue <QueueLink ns={ns} queue={queue} /> is paused{r.object ? <> by {r.object}</> : null}
 					{note ? <>: {note}</> : null}
-					{until ? <>, it goes on{until}</> : <>, until somebody resumes it</>} <Resume ns={ns} queue={queue} />
+					{until ? <>, it goes on{until}</> : <>, until it is resumed</>} <Resume ns={ns} queue={queue} />
 				</span>
 			);
 		case "no_worker":
