@@ -1,6 +1,6 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import { type ButtonHTMLAttributes, type ReactNode, useEffect, useId, useRef, useState } from "react";
-import type { ApiError } from "../api/errors";
+import { type ApiError, asApiError } from "../api/errors";
 import { ago, clock, count, parseTime, span, tail } from "../format";
 import { useNow } from "../now";
 import { useMay } from "../session";
@@ -348,6 +348,12 @@ export function Failed({ error, retry, what }: { error: ApiError; retry?: () => 
 			) : null}
 		</div>
 	);
+}
+
+/** ReadFailed says why a query failed, and asks again; it is empty where the query did not fail. */
+export function ReadFailed({ query, what }: { query: { error: unknown; refetch: () => unknown }; what: string }) {
+	if (!query.error) return null;
+	return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what={what} />;
 }
 
 /** NotDone says what came of a write that failed: whether anything may have changed, and why. */

@@ -7,7 +7,7 @@ import { asApiError } from "../api/errors";
 import { count, span } from "../format";
 import { useNamespace } from "../namespace";
 import { serverNow } from "../now";
-import { Button, Failed, Id, Loading, State, When } from "./basic";
+import { Button, Failed, Id, Loading, ReadFailed, State, When } from "./basic";
 import { type BulkAction, type BulkCount, filterText, newJobId, sumCounts, type TaskFilter, verbs } from "./bulk";
 import { Confirm, Dialog } from "./dialog";
 import { JobProgress, JobState, useJob } from "./job-progress";
@@ -97,7 +97,7 @@ export function BulkDialog({ action, filter, title, onClose }: Props) {
 			}}
 		>
 			{dry.error ? (
-				<Failed error={asApiError(dry.error)} retry={() => dry.refetch()} what="The dry run" />
+				<ReadFailed query={dry} what="The dry run" />
 			) : found ? (
 				<>
 					<p aria-live="polite">

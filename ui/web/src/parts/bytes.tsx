@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import { type Raw, raw } from "../api/client";
 import { asApiError } from "../api/errors";
 import { size } from "../format";
-import { Copy, Failed, Loading } from "./basic";
+import { Copy, Loading, ReadFailed } from "./basic";
 import { toast } from "./toast";
 
 /** A page shows this many bytes; the rest can be saved. */
@@ -86,7 +86,7 @@ export function visible(text: string): string {
 export function Bytes({ path, name, pick }: { path: string; name: string; pick?: (r: Raw) => Raw }) {
 	const url = `${path}${path.includes("?") ? "&" : "?"}max=${head}`;
 	const query = useQuery({ queryKey: ["raw", url], queryFn: () => raw(url) });
-	if (query.error) return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what={name} />;
+	if (query.error) return <ReadFailed query={query} what={name} />;
 	if (!query.data) return <Loading what={name} />;
 	const got = pick ? pick(query.data) : query.data;
 	return <BytesView bytes={got.bytes} size={got.size} type={got.type} name={name} path={path} />;

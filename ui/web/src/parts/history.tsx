@@ -1,10 +1,9 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, call } from "../api/client";
-import { asApiError } from "../api/errors";
 import { count } from "../format";
 import { useNamespace } from "../namespace";
-import { Failed, Loading, Panel, useStable } from "./basic";
+import { Loading, Panel, ReadFailed, useStable } from "./basic";
 import { Chart } from "./chart";
 import { drawn, summary } from "./series";
 
@@ -48,7 +47,7 @@ export function HistoryPanel({ queue, title }: { queue?: string; title: string }
 			}
 		>
 			{query.error && !d ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The history" />
+				<ReadFailed query={query} what="The history" />
 			) : d ? (
 				<>
 					<Chart summary={summary(d, unit)} times={d.times} series={d.series} unit={unit} />

@@ -2,10 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useCallback } from "react";
 import { api, call } from "../api/client";
-import { asApiError } from "../api/errors";
 import { count } from "../format";
 import { useNamespace } from "../namespace";
-import { Empty, Failed, Id, Loading, Page, When } from "../parts/basic";
+import { Empty, Id, Loading, Page, ReadFailed, When } from "../parts/basic";
 import { actionName, type BulkJob, filterText, refusedOf } from "../parts/bulk";
 import { type Column, Grid } from "../parts/grid";
 import { JobState } from "../parts/job-progress";
@@ -60,7 +59,7 @@ export function Bulk() {
 		<Page title="Bulk jobs" name="Bulk jobs">
 			<p className="dim">Jobs that run, and those that ended within the last 24 hours.</p>
 			{query.error ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The jobs" />
+				<ReadFailed query={query} what="The jobs" />
 			) : query.data ? (
 				<Grid
 					label="Bulk jobs"

@@ -23,7 +23,19 @@ import { count, rate, size } from "../format";
 import { useLiveStatus, useTopic } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
-import { Button, Command, Failed, Loading, Meter, Page, Panel, Since, useStable, When } from "../parts/basic";
+import {
+	Button,
+	Command,
+	Failed,
+	Loading,
+	Meter,
+	Page,
+	Panel,
+	ReadFailed,
+	Since,
+	useStable,
+	When,
+} from "../parts/basic";
 import { Confirm } from "../parts/dialog";
 import { Menu, type MenuItem } from "../parts/menu";
 import { Table } from "../parts/table";
@@ -679,9 +691,7 @@ function Partitions() {
 	const lost = all.filter((p) => !p.led);
 	return (
 		<Page title="Cluster" name="Cluster">
-			{query.error ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The namespace" />
-			) : null}
+			<ReadFailed query={query} what="The namespace" />
 			{query.isPending ? <Loading what="the partitions" /> : null}
 			{query.data ? (
 				<p role="status" className={lost.length ? "failed" : undefined}>

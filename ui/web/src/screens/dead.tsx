@@ -2,11 +2,10 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { Fragment, type ReactNode, useMemo, useState } from "react";
 import { api, call, raw, type Schemas } from "../api/client";
-import { asApiError } from "../api/errors";
 import { count } from "../format";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
-import { Button, Copy, Empty, Facts, Failed, Id, Loading, Page, Spark, State, When } from "../parts/basic";
+import { Button, Copy, Empty, Facts, Id, Loading, Page, ReadFailed, Spark, State, When } from "../parts/basic";
 import { filterText, type TaskFilter } from "../parts/bulk";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Bytes, indented, textOf, visible } from "../parts/bytes";
@@ -189,7 +188,7 @@ export function ErrorGroups({ queue }: { queue?: string | undefined }) {
 				) : null}
 			</div>
 			{query.error ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The errors" />
+				<ReadFailed query={query} what="The errors" />
 			) : query.data ? (
 				<>
 					<Grid
@@ -261,7 +260,7 @@ function Detail({ group, onDelete }: { group: Group; onDelete: () => void }) {
 				</Button>
 			</div>
 			{query.error ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The sample" />
+				<ReadFailed query={query} what="The sample" />
 			) : !query.data ? (
 				<Loading what="the sample" />
 			) : tasks.length === 0 ? (
@@ -368,7 +367,7 @@ function Payloads({ a, b }: { a: string; b: string }) {
 		queryKey: [ns, "payloads", a, b],
 		queryFn: () => Promise.all([payloadText(a), payloadText(b)]),
 	});
-	if (query.error) return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The payloads" />;
+	if (query.error) return <ReadFailed query={query} what="The payloads" />;
 	if (!query.data) return <Loading what="the payloads" />;
 	return <Difference a={query.data[0]} b={query.data[1]} what="payloads" />;
 }

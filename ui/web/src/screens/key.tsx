@@ -6,7 +6,7 @@ import { curl } from "../curl";
 import { size } from "../format";
 import { inAddress, type KeyView, readKey, showKey, toBase64 } from "../key-text";
 import { deleteKey, imageType, putValue, readValue, stamp, type Value } from "../kv";
-import { Button, Copy, Failed, Loading, NotDone, Panel } from "../parts/basic";
+import { Button, Copy, Loading, NotDone, Panel, ReadFailed } from "../parts/basic";
 import { BytesView, saveBytes, textOf } from "../parts/bytes";
 import { Diff } from "../parts/config-dialog";
 import { Confirm, Dialog } from "../parts/dialog";
@@ -63,7 +63,7 @@ export function KeyPanel({
 				</button>
 			}
 		>
-			{query.error ? <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The key" /> : null}
+			<ReadFailed query={query} what="The key" />
 			{query.isPending ? <Loading what="the key" /> : null}
 			{value === null ? <p className="dim">This key is not there (any more).</p> : null}
 			{value ? (

@@ -2,14 +2,13 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import { useEffect, useMemo, useRef, useState } from "react";
 import { api, call } from "../api/client";
-import { asApiError } from "../api/errors";
 import { curl } from "../curl";
 import { count, size } from "../format";
 import { inAddress, type KeyView, parent, readKey, showKey, toBase64 } from "../key-text";
 import { useKeys } from "../keys";
 import { countKeys, deleteRange, dryRunKeys, listKeys, pageKeys, stamp } from "../kv";
 import { useNamespace } from "../namespace";
-import { Button, Copy, Empty, Failed, Loading, Page, useStable } from "../parts/basic";
+import { Button, Copy, Empty, Loading, Page, ReadFailed, useStable } from "../parts/basic";
 import { textOf, visible } from "../parts/bytes";
 import { ConfigDialog } from "../parts/config-dialog";
 import { Confirm } from "../parts/dialog";
@@ -150,9 +149,7 @@ export function Keys() {
 						/>
 						fold at “/”
 					</label>
-					{query.error ? (
-						<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The keys" />
-					) : null}
+					<ReadFailed query={query} what="The keys" />
 					{!page && query.isPending ? <Loading what="the keys" /> : null}
 					{page ? (
 						<>
@@ -422,7 +419,7 @@ function DeleteRange({
 			}
 			what={
 				dry.error ? (
-					<Failed error={asApiError(dry.error)} retry={() => dry.refetch()} what="The count" />
+					<ReadFailed query={dry} what="The count" />
 				) : dry.data ? (
 					<p>
 						{more ? `${count(dryRunKeys)} keys and more` : `${count(dry.data.count)} keys`} of {keyspace} are removed,

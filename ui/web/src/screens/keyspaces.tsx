@@ -2,10 +2,9 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
-import { asApiError } from "../api/errors";
 import { count, size } from "../format";
 import { useNamespace } from "../namespace";
-import { Button, Empty, Failed, Loading, Page } from "../parts/basic";
+import { Button, Empty, Loading, Page, ReadFailed } from "../parts/basic";
 import { type Column, Grid } from "../parts/grid";
 import { KeyDialog } from "./key";
 
@@ -77,7 +76,7 @@ export function Keyspaces() {
 				</Button>
 			}
 		>
-			{list.error ? <Failed error={asApiError(list.error)} retry={() => list.refetch()} what="The keyspaces" /> : null}
+			<ReadFailed query={list} what="The keyspaces" />
 			{list.isPending ? (
 				<Loading what="the keyspaces" />
 			) : (

@@ -4,7 +4,7 @@ import { useId, useState } from "react";
 import { api, call } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { useNamespace } from "../namespace";
-import { Button, Copy, Failed, Loading, NotDone, Panel } from "../parts/basic";
+import { Button, Copy, Failed, Loading, NotDone, Panel, ReadFailed } from "../parts/basic";
 import { Confirm, Dialog } from "../parts/dialog";
 import {
 	configOf,
@@ -43,8 +43,7 @@ export function useConfig(queue: string) {
 /** QueueSettings is the configuration of a queue as a form. What is changed is shown before it is sent, and merged where others changed it too. */
 export function QueueSettings({ queue }: { queue: string }) {
 	const config = useConfig(queue);
-	if (config.error)
-		return <Failed error={asApiError(config.error)} retry={() => config.refetch()} what="The settings" />;
+	if (config.error) return <ReadFailed query={config} what="The settings" />;
 	if (!config.data) return <Loading what="the settings" />;
 	return <SettingsForm key={queue} queue={queue} now={config.data} />;
 }
@@ -341,7 +340,7 @@ export function ConfigDialog({ queue, onClose }: { queue: string; onClose: () =>
 	return (
 		<Dialog title={`Configuration of ${queue}`} onClose={onClose} wide>
 			{config.error ? (
-				<Failed error={asApiError(config.error)} retry={() => config.refetch()} what="The configuration" />
+				<ReadFailed query={config} what="The configuration" />
 			) : (
 				<div className="bytes-body">
 					<pre>{text}</pre>

@@ -7,7 +7,7 @@ import { ago, count, parseTime, rate, size } from "../format";
 import { useLiveStatus, useRows } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
-import { Button, Empty, Facts, Failed, Id, Loading, Page, Since, State, Tabs, When } from "../parts/basic";
+import { Button, Empty, Facts, Failed, Id, Loading, Page, ReadFailed, Since, State, Tabs, When } from "../parts/basic";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
@@ -218,7 +218,7 @@ function LastTasks({ queue }: { queue: string }) {
 		(t: Task) => navigate({ to: "/$ns/tasks/$id", params: { ns, id: taskId(t) } }),
 		[navigate, ns],
 	);
-	if (query.error) return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The tasks" />;
+	if (query.error) return <ReadFailed query={query} what="The tasks" />;
 	if (!query.data) return <Loading what="the tasks" />;
 	return (
 		<>

@@ -2,11 +2,10 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
-import { asApiError } from "../api/errors";
 import { count } from "../format";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
-import { Button, Empty, Failed, Loading, Page } from "../parts/basic";
+import { Button, Empty, Loading, Page, ReadFailed } from "../parts/basic";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Grid } from "../parts/grid";
 import { operate, PauseDialog, useResume } from "../parts/queue-acts";
@@ -139,7 +138,7 @@ export function Queues() {
 				</section>
 			) : null}
 			{query.error ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The queues" />
+				<ReadFailed query={query} what="The queues" />
 			) : query.data ? (
 				<Grid
 					label="Queues"

@@ -17,6 +17,7 @@ import {
 	Loading,
 	Page,
 	Panel,
+	ReadFailed,
 	Tabs,
 	useStable,
 	When,
@@ -108,9 +109,7 @@ export function Repo() {
 				</>
 			}
 		>
-			{query.error ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The repository" />
-			) : null}
+			<ReadFailed query={query} what="The repository" />
 			<Tabs
 				label={`Views of ${repo}`}
 				items={names.map((n) => ({ name: n[0]!.toUpperCase() + n.slice(1), link: to(n) as never }))}
@@ -248,7 +247,7 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 		<div className={search.ref ? "kv kv-log" : "kv kv-alone"}>
 			<div className="kv-list">
 				<RefFilter filter={filter} onFilter={(q) => go({ q, at: "" })} onLog={(ref) => go({ ref, n: "" } as Search)} />
-				{query.error ? <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The refs" /> : null}
+				<ReadFailed query={query} what="The refs" />
 				{!page && query.isPending ? <Loading what="the refs" /> : null}
 				{page ? (
 					<>
@@ -533,7 +532,7 @@ function Reflog({
 					</button>
 				) : null}
 			</form>
-			{log.error ? <Failed error={asApiError(log.error)} retry={() => log.refetch()} what="The log" /> : null}
+			<ReadFailed query={log} what="The log" />
 			{log.isPending ? <Loading what="the log" /> : null}
 			{log.data && entries.length === 0 ? (
 				<p className="dim">There is no record{asked ? " of then" : " of this ref"}.</p>
@@ -731,7 +730,7 @@ function Activity({ place }: { place: Place }) {
 	];
 	return (
 		<>
-			{list.error ? <Failed error={asApiError(list.error)} retry={() => list.refetch()} what="The activity" /> : null}
+			<ReadFailed query={list} what="The activity" />
 			{list.isPending ? <Loading what="the activity" /> : null}
 			{list.data?.pages.some((p) => p.partial) ? (
 				<p className="warn">

@@ -5,7 +5,7 @@ import { api, call, newRequestId, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { count, size } from "../format";
 import { useNamespace } from "../namespace";
-import { Button, Empty, Failed, Id, Loading, NotDone, Page, When } from "../parts/basic";
+import { Button, Empty, Id, Loading, NotDone, Page, ReadFailed, When } from "../parts/basic";
 import { Confirm, Dialog } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { toast } from "../parts/toast";
@@ -100,9 +100,7 @@ export function Repos() {
 				</>
 			}
 		>
-			{list.error ? (
-				<Failed error={asApiError(list.error)} retry={() => list.refetch()} what="The repositories" />
-			) : null}
+			<ReadFailed query={list} what="The repositories" />
 			{list.isPending ? (
 				<Loading what="the repositories" />
 			) : (

@@ -7,7 +7,7 @@ import { curl } from "../curl";
 import { count, size } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
-import { Button, Copy, Empty, Facts, Failed, Loading, NotDone, Page, Panel } from "../parts/basic";
+import { Button, Copy, Empty, Facts, Failed, Loading, NotDone, Page, Panel, ReadFailed } from "../parts/basic";
 import { jsonText } from "../parts/config-dialog";
 import { Dialog } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
@@ -125,9 +125,7 @@ export function SearchPage() {
 		);
 	return (
 		<Page title="Search" name="Search">
-			{collections.error ? (
-				<Failed error={asApiError(collections.error)} retry={() => collections.refetch()} what="The collections" />
-			) : null}
+			<ReadFailed query={collections} what="The collections" />
 			<form
 				className="panel"
 				onSubmit={(e) => {

@@ -1,11 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { api, call } from "../api/client";
-import { asApiError } from "../api/errors";
 import { clock } from "../format";
 import written from "../licences.json";
 import { useNow } from "../now";
-import { Button, Command, Facts, Failed, Loading, Page, Panel, Since, When } from "../parts/basic";
+import { Button, Command, Facts, Loading, Page, Panel, ReadFailed, Since, When } from "../parts/basic";
 import { Confirm } from "../parts/dialog";
 import { Table } from "../parts/table";
 import { useSession, useSessionState } from "../session";
@@ -169,7 +168,7 @@ function Server() {
 	const s = query.data;
 	return (
 		<Panel title="Server">
-			{query.error ? <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The status" /> : null}
+			<ReadFailed query={query} what="The status" />
 			{query.isPending ? <Loading what="the status" /> : null}
 			{s ? (
 				<Facts

@@ -3,13 +3,12 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useAct } from "../act";
 import { api, call, type Schemas } from "../api/client";
-import { asApiError } from "../api/errors";
 import { count, parseTime, span } from "../format";
 import { useFigures } from "../live/figures";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
-import { Button, Empty, Failed, Id, Loading, Meter, Page, Since, When } from "../parts/basic";
+import { Button, Empty, Failed, Id, Loading, Meter, Page, ReadFailed, Since, When } from "../parts/basic";
 import { type Column, Grid } from "../parts/grid";
 import { operate } from "../parts/queue-acts";
 import { Table } from "../parts/table";
@@ -193,7 +192,7 @@ function Detail({ worker: w }: { worker: Worker }) {
 				</p>
 			) : null}
 			{query.error ? (
-				<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="Its tasks" />
+				<ReadFailed query={query} what="Its tasks" />
 			) : tasks.length > 0 ? (
 				<Table
 					label="Its tasks"

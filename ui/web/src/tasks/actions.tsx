@@ -6,7 +6,7 @@ import { api, call, newRequestId, raw, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { parseTime, tail } from "../format";
 import { toBase64 } from "../key-text";
-import { Button, Failed, Loading, NotDone } from "../parts/basic";
+import { Button, Loading, NotDone, ReadFailed } from "../parts/basic";
 import { textOf } from "../parts/bytes";
 import { Confirm, Dialog } from "../parts/dialog";
 import type { Task } from "./filter";
@@ -190,11 +190,7 @@ function EditDialog({
 	if (query.error || !query.data)
 		return (
 			<Dialog title={`Edit ${tail(id)}`} onClose={onClose}>
-				{query.error ? (
-					<Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The payload" />
-				) : (
-					<Loading what="the payload" />
-				)}
+				{query.error ? <ReadFailed query={query} what="The payload" /> : <Loading what="the payload" />}
 				<footer>
 					<Button kind="main" onClick={onClose}>
 						Close

@@ -2,10 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { api, call, type Schemas } from "../api/client";
-import { asApiError } from "../api/errors";
 import { clock, count, parseTime, size, tail } from "../format";
 import { bytesOf, toBase64 } from "../key-text";
-import { Copy, Empty, Failed, Loading, State, When } from "../parts/basic";
+import { Copy, Empty, Loading, ReadFailed, State, When } from "../parts/basic";
 import { hex, textOf, visible } from "../parts/bytes";
 import { Icon } from "../parts/icon";
 import { useSettings } from "../settings";
@@ -35,8 +34,7 @@ export function EffectsPanel({ ns, task, partition }: { ns: string; task: Task; 
 		);
 	if (task.state !== "completed")
 		return <Empty>Nothing yet: effects appear with the completion, all of them in one entry of the log.</Empty>;
-	if (query.error && !query.data)
-		return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The effects" />;
+	if (query.error && !query.data) return <ReadFailed query={query} what="The effects" />;
 	if (!query.data) return <Loading what="the effects" />;
 	if (!query.data.count && !query.data.checked)
 		return (

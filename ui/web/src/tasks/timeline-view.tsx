@@ -2,10 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, call } from "../api/client";
-import { asApiError } from "../api/errors";
 import { clock, count, span, timeOfDay } from "../format";
 import { useNow } from "../now";
-import { Copy, Failed, Loading, State, When } from "../parts/basic";
+import { Copy, Loading, ReadFailed, State, When } from "../parts/basic";
 import { visible } from "../parts/bytes";
 import { diffLines } from "../parts/diff";
 import { useSettings } from "../settings";
@@ -52,8 +51,7 @@ export function TimelinePanel({ ns, task, chosen }: { ns: string; task: Task; ch
 		() => (answer ? timeline(task, attempts, answer.older ?? [], now) : undefined),
 		[task, attempts, answer, now],
 	);
-	if (query.error && !line)
-		return <Failed error={asApiError(query.error)} retry={() => query.refetch()} what="The timeline" />;
+	if (query.error && !line) return <ReadFailed query={query} what="The timeline" />;
 	if (!line) return <Loading what="the timeline" />;
 	const shown = choose(attempts, chosen);
 	return (
