@@ -2,7 +2,7 @@ import { useState } from "react";
 import { type ApiError, asApiError } from "../api/errors";
 import { Button, NotDone } from "./basic";
 import { Dialog } from "./dialog";
-import { diffLines } from "./diff";
+import { Diff } from "./diff-view";
 
 interface Versioned {
 	value: unknown;
@@ -11,24 +11,6 @@ interface Versioned {
 
 /** jsonText lays a value out as it is edited. */
 export const jsonText = (value: unknown): string => JSON.stringify(value ?? {}, null, 2);
-
-/** Diff shows in what two texts differ. */
-export function Diff({ from, to, label }: { from: string; to: string; label: string }) {
-	const lines = diffLines(from, to);
-	if (lines.every((l) => l.op === " ")) return <p className="dim">Nothing is different.</p>;
-	return (
-		// biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reached by the keyboard
-		<section className="bytes-body diff" tabIndex={0} aria-label={label}>
-			<pre>
-				{lines.map((l, i) => (
-					<span key={i} className={l.op === "+" ? "added" : l.op === "-" ? "removed" : undefined}>
-						{`${l.op} ${l.text}\n`}
-					</span>
-				))}
-			</pre>
-		</section>
-	);
-}
 
 /**
  * ConfigDialog edits settings as JSON: first the text, then its difference to what is there, then the write, which holds only for the

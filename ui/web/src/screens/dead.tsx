@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { Fragment, type ReactNode, useMemo, useState } from "react";
+import { useMemo, useState } from "react";
 import { api, call, raw, type Schemas } from "../api/client";
 import { count } from "../format";
 import { useRows } from "../live/live";
@@ -9,7 +9,7 @@ import { Button, Copy, Empty, Facts, Id, Loading, Page, ReadFailed, Spark, State
 import { filterText, type TaskFilter } from "../parts/bulk";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Bytes, indented, textOf, visible } from "../parts/bytes";
-import { diffLines } from "../parts/diff";
+import { Diff } from "../parts/diff-view";
 import { by, type Group, grouped } from "../parts/errors";
 import { type Column, Grid } from "../parts/grid";
 import { Segments } from "../parts/history";
@@ -348,7 +348,7 @@ function SideBySide({ one, two }: { one: Task; two: Task }) {
 				<TaskFacts task={two} />
 			</div>
 			<h3>Stack</h3>
-			<Difference a={visible(one.error?.stack ?? "")} b={visible(two.error?.stack ?? "")} what="stacks" />
+			<Difference a={one.error?.stack ?? ""} b={two.error?.stack ?? ""} what="stacks" />
 			<h3>Payload</h3>
 			<Payloads a={one.id ?? ""} b={two.id ?? ""} />
 		</>
@@ -358,7 +358,7 @@ function SideBySide({ one, two }: { one: Task; two: Task }) {
 async function payloadText(id: string): Promise<string> {
 	const got = await raw(`/v1/tasks/${id}/payload?max=65536`);
 	const text = textOf(got.bytes, got.bytes.length >= got.size);
-	return text === undefined ? "(not text)" : visible(indented(text) ?? text);
+	return text === undefined ? "(not text)" : (indented(text) ?? text);
 }
 
 function Payloads({ a, b }: { a: string; b: string }) {
@@ -372,27 +372,12 @@ function Payloads({ a, b }: { a: string; b: string }) {
 	return <Difference a={query.data[0]} b={query.data[1]} what="payloads" />;
 }
 
-function Difference({ a, b, what }: { a: string; b: string; what: string }): ReactNode {
-	const rows = useMemo(() => diffLines(a, b), [a, b]);
+function Difference({ a, b, what }: { a: string; b: string; what: string }) {
 	if (a === b)
 		return (
-			<p className="dim">{a === "" ? `No ${what}.` : `The ${what} are the same (${count(rows.length)} lines).`}</p>
+			<p className="dim">
+				{a === "" ? `No ${what}.` : `The ${what} are the same (${count(a.split("\n").length)} lines).`}
+			</p>
 		);
-	return (
-		<div className="bytes-body">
-			<pre>
-				{rows.map((r, i) => (
-					<Fragment key={i}>
-						{r.op === " " ? (
-							`  ${r.text}\n`
-						) : r.op === "-" ? (
-							<del className="hue-dead">{`- ${r.text}\n`}</del>
-						) : (
-							<ins className="hue-completed">{`+ ${r.text}\n`}</ins>
-						)}
-					</Fragment>
-				))}
-			</pre>
-		</div>
-	);
+	return <Diff from={a} to={b} label={`What differs between the ${what}`} />;
 }

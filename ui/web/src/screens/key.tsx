@@ -8,8 +8,8 @@ import { inAddress, type KeyView, readKey, showKey, toBase64 } from "../key-text
 import { deleteKey, imageType, putValue, readValue, stamp, type Value } from "../kv";
 import { Button, Copy, Loading, NotDone, Panel, ReadFailed } from "../parts/basic";
 import { BytesView, saveBytes, textOf } from "../parts/bytes";
-import { Diff } from "../parts/config-dialog";
 import { Confirm, Dialog } from "../parts/dialog";
+import { Diff } from "../parts/diff-view";
 import { toast } from "../parts/toast";
 
 /** Beyond this a key stands in no address: a body carries it. */

@@ -6,7 +6,7 @@ import { clock, count, span, timeOfDay } from "../format";
 import { useNow } from "../now";
 import { Copy, Loading, ReadFailed, State, When } from "../parts/basic";
 import { visible } from "../parts/bytes";
-import { diffLines } from "../parts/diff";
+import { Diff } from "../parts/diff-view";
 import { useSettings } from "../settings";
 import type { Task } from "./filter";
 import { type Attempt, type Row, type Timeline, timeline } from "./timeline";
@@ -310,8 +310,8 @@ function AttemptPanel({
 					</div>
 					{compare && before && !same ? (
 						<Diff
-							a={errorText(before)}
-							b={text}
+							from={cut(errorText(before))}
+							to={cut(text)}
 							label={`What differs between try ${before.number} and try ${a.number}`}
 						/>
 					) : a.error.stack ? (
@@ -339,23 +339,7 @@ function errorText(a: Attempt): string {
 /** Lines that are compared, at most. */
 const compared = 500;
 
-function Diff({ a, b, label }: { a: string; b: string; label: string }) {
-	const cutTo = (s: string) => s.split("\n").slice(0, compared).join("\n");
-	const lines = useMemo(() => diffLines(cutTo(a), cutTo(b)), [a, b]);
-	return (
-		// biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reached by the keyboard
-		<section className="bytes-body" tabIndex={0} aria-label={label}>
-			<pre>
-				{lines.map((l, i) => (
-					<span key={i} className={l.op === "-" ? "hue-dead" : l.op === "+" ? "hue-completed" : undefined}>
-						{l.op} {visible(l.text)}
-						{"\n"}
-					</span>
-				))}
-			</pre>
-		</section>
-	);
-}
+const cut = (s: string) => s.split("\n").slice(0, compared).join("\n");
 
 /** SameError leads to all tasks with the same error. */
 function SameError({ ns, task, fingerprint }: { ns: string; task: Task; fingerprint: string }) {
