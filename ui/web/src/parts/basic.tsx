@@ -266,6 +266,36 @@ export function Meter({
 	);
 }
 
+/** Segments is a choice of one of a few. */
+export function Segments<T extends string>({
+	label,
+	items,
+	now,
+	name,
+	disabled,
+	onPick,
+}: {
+	label: string;
+	items: readonly T[];
+	/** Which one is chosen; undefined where there is no choice yet. */
+	now: T | undefined;
+	/** The word of an item, where it is not the item itself. */
+	name?: (item: T) => string;
+	disabled?: (item: T) => boolean;
+	onPick: (item: T) => void;
+}) {
+	return (
+		<fieldset className="segments">
+			<legend className="sr">{label}</legend>
+			{items.map((i) => (
+				<button key={i} type="button" aria-pressed={i === now} disabled={disabled?.(i)} onClick={() => onPick(i)}>
+					{name ? name(i) : i}
+				</button>
+			))}
+		</fieldset>
+	);
+}
+
 /** Facts are names and their values. */
 export function Facts({ items }: { items: [name: string, value: ReactNode][] }) {
 	return (

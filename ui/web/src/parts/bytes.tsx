@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import { type Raw, raw } from "../api/client";
 import { asApiError } from "../api/errors";
 import { size } from "../format";
-import { Copy, Loading, ReadFailed } from "./basic";
+import { Copy, Loading, ReadFailed, Segments } from "./basic";
 import { toast } from "./toast";
 
 /** A page shows this many bytes; the rest can be saved. */
@@ -111,24 +111,19 @@ export function BytesView({
 	const json = useMemo(() => (whole && text !== undefined ? indented(text) : undefined), [text, whole]);
 	const [chosen, choose] = useState<View>();
 	const view = chosen ?? (json !== undefined ? "json" : text !== undefined ? "text" : "hex");
-	const views: [View, boolean][] = [
-		["json", json !== undefined],
-		["text", text !== undefined],
-		["hex", true],
-	];
 	const shown = view === "json" ? (json ?? "") : view === "text" ? visible(text ?? "") : hex(bytes.subarray(0, 16_384));
 	if (all === 0) return <p className="dim">{name}: 0 bytes</p>;
 	return (
 		<div className="bytes">
 			<div className="bytes-head">
-				<fieldset className="segments">
-					<legend className="sr">View of {name}</legend>
-					{views.map(([v, can]) => (
-						<button key={v} type="button" aria-pressed={v === view} disabled={!can} onClick={() => choose(v)}>
-							{v === "json" ? "JSON" : v}
-						</button>
-					))}
-				</fieldset>
+				<Segments
+					label={`View of ${name}`}
+					items={["json", "text", "hex"]}
+					now={view}
+					name={(v) => (v === "json" ? "JSON" : v)}
+					disabled={(v) => (v === "json" ? json === undefined : v === "text" && text === undefined)}
+					onPick={choose}
+				/>
 				<span className="dim">
 					{size(all)}
 					{type ? ` · ${type}` : ""}

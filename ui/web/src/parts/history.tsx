@@ -3,7 +3,7 @@ import { useState } from "react";
 import { api, call } from "../api/client";
 import { count } from "../format";
 import { useNamespace } from "../namespace";
-import { Loading, Panel, ReadFailed, useStable } from "./basic";
+import { Loading, Panel, ReadFailed, Segments, useStable } from "./basic";
 import { Chart } from "./chart";
 import { drawn, summary } from "./series";
 
@@ -35,14 +35,8 @@ export function HistoryPanel({ queue, title }: { queue?: string; title: string }
 			title={title}
 			side={
 				<div className="actions">
-					<Segments
-						label="Show"
-						items={Object.keys(views)}
-						now={view}
-						name={(v) => views[v as "rates"].name}
-						onPick={(v) => setView(v as "rates")}
-					/>
-					<Segments label="Span" items={spans} now={span} onPick={(v) => setSpan(v as Span)} />
+					<Segments label="Show" items={["rates", "states"]} now={view} name={(v) => views[v].name} onPick={setView} />
+					<Segments label="Span" items={spans} now={span} onPick={setSpan} />
 				</div>
 			}
 		>
@@ -60,31 +54,5 @@ export function HistoryPanel({ queue, title }: { queue?: string; title: string }
 				<Loading what="the history" />
 			)}
 		</Panel>
-	);
-}
-
-/** Segments is a choice of one of a few. */
-export function Segments({
-	label,
-	items,
-	now,
-	name,
-	onPick,
-}: {
-	label: string;
-	items: readonly string[];
-	now: string;
-	name?: (item: string) => string;
-	onPick: (item: string) => void;
-}) {
-	return (
-		<fieldset className="segments">
-			<legend className="sr">{label}</legend>
-			{items.map((i) => (
-				<button key={i} type="button" aria-pressed={i === now} onClick={() => onPick(i)}>
-					{name ? name(i) : i}
-				</button>
-			))}
-		</fieldset>
 	);
 }

@@ -5,14 +5,26 @@ import { api, call, raw, type Schemas } from "../api/client";
 import { count } from "../format";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
-import { Button, Copy, Empty, Facts, Id, Loading, Page, ReadFailed, Spark, State, When } from "../parts/basic";
+import {
+	Button,
+	Copy,
+	Empty,
+	Facts,
+	Id,
+	Loading,
+	Page,
+	ReadFailed,
+	Segments,
+	Spark,
+	State,
+	When,
+} from "../parts/basic";
 import { filterText, type TaskFilter } from "../parts/bulk";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Bytes, indented, textOf, visible } from "../parts/bytes";
 import { Diff } from "../parts/diff-view";
 import { by, type Group, grouped } from "../parts/errors";
 import { type Column, Grid } from "../parts/grid";
-import { Segments } from "../parts/history";
 import { operate } from "../parts/queue-acts";
 
 type Task = Schemas["Task"];

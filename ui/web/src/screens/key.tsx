@@ -6,7 +6,7 @@ import { curl } from "../curl";
 import { size } from "../format";
 import { inAddress, type KeyView, readKey, showKey, toBase64 } from "../key-text";
 import { deleteKey, imageType, putValue, readValue, stamp, type Value } from "../kv";
-import { Button, Copy, Loading, NotDone, Panel, ReadFailed } from "../parts/basic";
+import { Button, Copy, Loading, NotDone, Panel, ReadFailed, Segments } from "../parts/basic";
 import { BytesView, saveBytes, textOf } from "../parts/bytes";
 import { Confirm, Dialog } from "../parts/dialog";
 import { Diff } from "../parts/diff-view";
@@ -341,14 +341,5 @@ export function KeyDialog({
 
 /** ViewSwitch chooses between text and hex. */
 export function ViewSwitch({ view, what, onChange }: { view: KeyView; what: string; onChange: (v: KeyView) => void }) {
-	return (
-		<fieldset className="segments">
-			<legend className="sr">How {what} is written</legend>
-			{(["text", "hex"] as const).map((v) => (
-				<button key={v} type="button" aria-pressed={v === view} onClick={() => onChange(v)}>
-					{v}
-				</button>
-			))}
-		</fieldset>
-	);
+	return <Segments label={`How ${what} is written`} items={["text", "hex"]} now={view} onPick={onChange} />;
 }

@@ -5,7 +5,7 @@ import { api, call, type Schemas } from "../api/client";
 import { count } from "../format";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
-import { Button, Empty, Loading, Page, ReadFailed } from "../parts/basic";
+import { Button, Empty, Loading, Page, ReadFailed, Segments } from "../parts/basic";
 import { BulkDialog } from "../parts/bulk-dialog";
 import { Grid } from "../parts/grid";
 import { operate, PauseDialog, useResume } from "../parts/queue-acts";
@@ -103,19 +103,12 @@ export function Queues() {
 						))}
 					</select>
 				</label>
-				<fieldset className="segments">
-					<legend className="sr">Show only</legend>
-					{onlys.map((o) => (
-						<button
-							key={o}
-							type="button"
-							aria-pressed={only === o}
-							onClick={() => set({ only: only === o ? undefined : o })}
-						>
-							{o}
-						</button>
-					))}
-				</fieldset>
+				<Segments
+					label="Show only"
+					items={onlys}
+					now={only}
+					onPick={(o) => set({ only: only === o ? undefined : o })}
+				/>
 				<button type="button" className="quiet" onClick={() => query.refetch()}>
 					{newer > 0 ? `${count(newer)} newer, show` : "sort again"}
 				</button>

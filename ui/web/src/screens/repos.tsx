@@ -5,7 +5,7 @@ import { api, call, newRequestId, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { count, size } from "../format";
 import { useNamespace } from "../namespace";
-import { Button, Empty, Id, Loading, NotDone, Page, ReadFailed, When } from "../parts/basic";
+import { Button, Empty, Id, Loading, NotDone, Page, ReadFailed, Segments, When } from "../parts/basic";
 import { Confirm, Dialog } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { toast } from "../parts/toast";
@@ -81,19 +81,14 @@ export function Repos() {
 			name="Repositories"
 			actions={
 				<>
-					<fieldset className="segments">
-						<legend className="sr">Which repositories</legend>
-						{[false, true].map((d) => (
-							<button
-								key={String(d)}
-								type="button"
-								aria-pressed={d === deleted}
-								onClick={() => navigate({ to: "/$ns/repos", params: { ns }, search: d ? { only: "deleted" } : {} })}
-							>
-								{d ? "deleted" : "there"}
-							</button>
-						))}
-					</fieldset>
+					<Segments
+						label="Which repositories"
+						items={["there", "deleted"]}
+						now={deleted ? "deleted" : "there"}
+						onPick={(d) =>
+							navigate({ to: "/$ns/repos", params: { ns }, search: d === "deleted" ? { only: "deleted" } : {} })
+						}
+					/>
 					<Button kind="main" needs="ref:create|ref:admin" onClick={() => setMaking(true)}>
 						New repository…
 					</Button>

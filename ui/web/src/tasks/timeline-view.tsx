@@ -4,7 +4,7 @@ import { useMemo, useState } from "react";
 import { api, call } from "../api/client";
 import { clock, count, span, timeOfDay } from "../format";
 import { useNow } from "../now";
-import { Copy, Loading, ReadFailed, State, When } from "../parts/basic";
+import { Copy, Loading, ReadFailed, Segments, State, When } from "../parts/basic";
 import { visible } from "../parts/bytes";
 import { Diff } from "../parts/diff-view";
 import { useSettings } from "../settings";
@@ -295,15 +295,13 @@ function AttemptPanel({
 							same ? (
 								<span className="dim">The same error as in try {before.number}.</span>
 							) : (
-								<fieldset className="segments">
-									<legend className="sr">What is shown of the error</legend>
-									<button type="button" aria-pressed={!compare} onClick={() => setCompare(false)}>
-										stack
-									</button>
-									<button type="button" aria-pressed={compare} onClick={() => setCompare(true)}>
-										diff with try {before.number}
-									</button>
-								</fieldset>
+								<Segments
+									label="What is shown of the error"
+									items={["stack", "diff"]}
+									now={compare ? "diff" : "stack"}
+									name={(v) => (v === "diff" ? `diff with try ${before.number}` : v)}
+									onPick={(v) => setCompare(v === "diff")}
+								/>
 							)
 						) : null}
 						<Copy text={text}>copy</Copy>
