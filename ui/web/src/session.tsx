@@ -130,6 +130,9 @@ export function useSession(): Session {
 	return session;
 }
 
+/** scopeWords writes a list of scopes, of which one is needed. */
+export const scopeWords = (scopes: string): string => scopes.replaceAll("|", " or ");
+
 /** useMay tells whether the session has one of the scopes of a list, such as "task:operate|admin". Buttons are a comfort: the server decides. */
 export function useMay(): (scopes: string | undefined) => boolean {
 	const { scopes } = useSession();

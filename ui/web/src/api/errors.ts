@@ -18,6 +18,11 @@ export class ApiError extends Error {
 	readonly retryAfterMs: number | undefined;
 	readonly details: Record<string, unknown>;
 
+	/** Someone else was faster: what was to be changed is not at the version any more for which the write holds. */
+	get overtaken(): boolean {
+		return this.status === 412 || this.code === "PRECONDITION_FAILED";
+	}
+
 	constructor(status: number, e: Partial<components["schemas"]["Error"]>) {
 		super(e.message ?? "the server did not say what was wrong");
 		this.status = status;

@@ -3,7 +3,7 @@ import { type ButtonHTMLAttributes, type ReactNode, useEffect, useId, useRef, us
 import { type ApiError, asApiError } from "../api/errors";
 import { ago, clock, count, parseTime, span, tail } from "../format";
 import { useNow } from "../now";
-import { useMay } from "../session";
+import { scopeWords, useMay } from "../session";
 import { useSettings } from "../settings";
 import { Icon } from "./icon";
 
@@ -196,7 +196,7 @@ export function Button({ needs, kind = "plain", letter, disabled, title, childre
 	const may = useMay()(needs);
 	const text = may
 		? [title, letter ? `key ${letter}` : ""].filter(Boolean).join(", ")
-		: `needs the scope ${needs?.replaceAll("|", " or ")}`;
+		: `needs the scope ${scopeWords(needs ?? "")}`;
 	return (
 		<button type="button" className={kind} disabled={disabled || !may} title={text || undefined} {...rest}>
 			{children}
@@ -296,10 +296,10 @@ export function Segments<T extends string>({
 	);
 }
 
-/** Facts are names and their values. */
-export function Facts({ items }: { items: [name: string, value: ReactNode][] }) {
+/** Facts are names and their values; as figures they are larger, for the top of a page. */
+export function Facts({ items, figures }: { items: [name: string, value: ReactNode][]; figures?: boolean }) {
 	return (
-		<dl className="facts">
+		<dl className={figures ? "facts figures" : "facts"}>
 			{items.map(([name, value]) => (
 				<div key={name}>
 					<dt>{name}</dt>

@@ -1,5 +1,6 @@
 import { useState } from "react";
 import { type ApiError, asApiError } from "../api/errors";
+import { scopeWords } from "../session";
 import { Button, NotDone } from "./basic";
 import { Dialog } from "./dialog";
 import { Diff } from "./diff-view";
@@ -7,6 +8,12 @@ import { Diff } from "./diff-view";
 interface Versioned {
 	value: unknown;
 	version: string;
+}
+
+/** withoutVersion splits settings into what can be changed and the version that they are. */
+export function withoutVersion(config: { version?: string | number } | undefined): Versioned {
+	const { version, ...value } = config ?? {};
+	return { value, version: String(version ?? "0") };
 }
 
 /** jsonText lays a value out as it is edited. */
@@ -61,7 +68,7 @@ export function ConfigDialog({
 		} catch (thrown) {
 			const e = asApiError(thrown);
 			setError(e);
-			if (e.code === "PRECONDITION_FAILED" || e.code === "CONFLICT") {
+			if (e.overtaken) {
 				try {
 					setBase(await again());
 					setTheirs(true);
@@ -102,7 +109,7 @@ export function ConfigDialog({
 			) : null}
 			{error ? <NotDone error={error} /> : null}
 			<footer>
-				<span className="dim">takes the scope {needs.replaceAll("|", " or ")}</span>
+				<span className="dim">takes the scope {scopeWords(needs)}</span>
 				<button type="button" className="plain" onClick={onClose}>
 					Keep
 				</button>

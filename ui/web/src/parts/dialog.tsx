@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { type ApiError, asApiError } from "../api/errors";
+import { scopeWords } from "../session";
 import { Button, NotDone } from "./basic";
 import { EnvLabel } from "./label";
 
@@ -119,7 +120,7 @@ export function Confirm(props: ConfirmProps) {
 				)}
 				{error ? <NotDone error={error} /> : null}
 				<footer>
-					<span className="dim">takes the scope {props.needs.replaceAll("|", " or ")}</span>
+					<span className="dim">takes the scope {scopeWords(props.needs)}</span>
 					<Button kind="main" onClick={props.onClose} autoFocus={props.type === undefined && !props.reason}>
 						Keep
 					</Button>

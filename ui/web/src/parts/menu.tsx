@@ -1,5 +1,5 @@
 import { type KeyboardEvent, type ReactNode, useId, useRef } from "react";
-import { useMay } from "../session";
+import { scopeWords, useMay } from "../session";
 
 export interface MenuItem {
 	name: string;
@@ -71,7 +71,7 @@ export function Menu({
 						role="menuitem"
 						className={i.danger ? "danger" : ""}
 						disabled={i.disabled || !may(i.needs)}
-						title={may(i.needs) ? undefined : `needs the scope ${i.needs?.replaceAll("|", " or ")}`}
+						title={may(i.needs) ? undefined : `needs the scope ${scopeWords(i.needs ?? "")}`}
 						onClick={() => {
 							list.current?.hidePopover();
 							i.onPick();

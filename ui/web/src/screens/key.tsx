@@ -224,7 +224,7 @@ export function KeyDialog({
 		} catch (thrown) {
 			const e = asApiError(thrown);
 			setError(e);
-			if (e.code === "PRECONDITION_FAILED") setTheirs(await readValue(ns, space, key).catch(() => undefined));
+			if (e.overtaken) setTheirs(await readValue(ns, space, key).catch(() => undefined));
 		}
 		setBusy(false);
 	};

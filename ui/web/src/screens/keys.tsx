@@ -10,7 +10,7 @@ import { countKeys, deleteRange, dryRunKeys, listKeys, pageKeys, stamp } from ".
 import { useNamespace } from "../namespace";
 import { Button, Copy, Empty, Loading, Page, ReadFailed, useStable } from "../parts/basic";
 import { textOf, visible } from "../parts/bytes";
-import { ConfigDialog } from "../parts/config-dialog";
+import { ConfigDialog, withoutVersion } from "../parts/config-dialog";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -259,12 +259,6 @@ export function Keys() {
 			) : null}
 		</Page>
 	);
-}
-
-/** withoutVersion splits settings into what can be changed and the version that they are. */
-export function withoutVersion(config: { version?: string | number } | undefined): { value: unknown; version: string } {
-	const { version, ...value } = config ?? {};
-	return { value, version: String(version ?? "0") };
 }
 
 function shortPrefix(prefix: Uint8Array, view: KeyView): string {

@@ -5,7 +5,7 @@ import { count, rate } from "../format";
 import { useFigures } from "../live/figures";
 import { useNamespace } from "../namespace";
 import { type Attention, headline, placeOf, wordOf } from "../parts/attention";
-import { Empty, Failed, Loading, Page, Panel, Since, Spark } from "../parts/basic";
+import { Empty, Facts, Failed, Loading, Page, Panel, Since, Spark } from "../parts/basic";
 import { HistoryPanel } from "../parts/history";
 import { columns, queueId } from "../parts/queue-table";
 import { Table } from "../parts/table";
@@ -145,16 +145,7 @@ function Rates({ overview: o }: { overview: Row }) {
 	if (o.fsync_us) items.push(["fsync", `p50 ${fine(o.fsync_us.p50)} · p99 ${fine(o.fsync_us.p99)} ms`]);
 	if (o.paused_queues)
 		items.push(["paused", `${count(o.paused_queues)} ${o.paused_queues === 1 ? "queue" : "queues"}`]);
-	return (
-		<dl className="facts figures">
-			{items.map(([name, value]) => (
-				<div key={name}>
-					<dt>{name}</dt>
-					<dd>{value}</dd>
-				</div>
-			))}
-		</dl>
-	);
+	return <Facts items={items} figures />;
 }
 
 /** fine writes microseconds as milliseconds, with two digits that count. */

@@ -5,6 +5,7 @@ import { api, call } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Failed, Loading, NotDone, Panel, ReadFailed } from "../parts/basic";
+import { jsonText } from "../parts/config-dialog";
 import { Confirm, Dialog } from "../parts/dialog";
 import {
 	configOf,
@@ -76,7 +77,7 @@ function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
 			await put(queue, configOf(over, values), versionOf(over));
 		} catch (thrown) {
 			const e = asApiError(thrown);
-			if (e.status !== 412 && e.code !== "PRECONDITION_FAILED") {
+			if (!e.overtaken) {
 				setRefused(e);
 				throw e;
 			}
@@ -333,10 +334,10 @@ function MergeDialog({
 	);
 }
 
-/** ConfigDialog shows the configuration as JSON. */
-export function ConfigDialog({ queue, onClose }: { queue: string; onClose: () => void }) {
+/** ConfigView shows the configuration as JSON. */
+export function ConfigView({ queue, onClose }: { queue: string; onClose: () => void }) {
 	const config = useConfig(queue);
-	const text = config.data ? JSON.stringify(config.data, undefined, 2) : "";
+	const text = config.data ? jsonText(config.data) : "";
 	return (
 		<Dialog title={`Configuration of ${queue}`} onClose={onClose} wide>
 			{config.error ? (

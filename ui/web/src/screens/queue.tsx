@@ -15,7 +15,7 @@ import { HistoryPanel } from "../parts/history";
 import { Menu } from "../parts/menu";
 import { operate, PauseMenu, useResume } from "../parts/queue-acts";
 import { ErrorGroups } from "./dead";
-import { ConfigDialog, QueueSettings, useConfig } from "./queue-settings";
+import { ConfigView, QueueSettings, useConfig } from "./queue-settings";
 import { WorkerList } from "./workers";
 
 type QueueStats = Schemas["QueueStats"];
@@ -106,7 +106,7 @@ export function Queue() {
 				<BulkDialog action="redrive" title={`Redrive the dead of ${queue}`} filter={{ queue }} onClose={close} />
 			) : null}
 			{dialog === "task" ? <NewTask queue={queue} onClose={close} /> : null}
-			{dialog === "json" ? <ConfigDialog queue={queue} onClose={close} /> : null}
+			{dialog === "json" ? <ConfigView queue={queue} onClose={close} /> : null}
 			{dialog === "delete" ? <DeleteQueue queue={queue} stats={stats} onClose={close} /> : null}
 		</Page>
 	);

@@ -22,7 +22,7 @@ import {
 	useStable,
 	When,
 } from "../parts/basic";
-import { ConfigDialog } from "../parts/config-dialog";
+import { ConfigDialog, withoutVersion } from "../parts/config-dialog";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -32,7 +32,6 @@ import { isObject, type Move, objections, type Rule, rulesOf, words } from "../r
 import type { Search } from "../router";
 import { useSession } from "../session";
 import { useSettings } from "../settings";
-import { withoutVersion } from "./keys";
 import { RepoState, type Repository } from "./repos";
 
 type Ref = Schemas["Ref"];
