@@ -114,7 +114,7 @@ export function BytesView({
 	const shown = view === "json" ? (json ?? "") : view === "text" ? visible(text ?? "") : hex(bytes.subarray(0, 16_384));
 	if (all === 0) return <p className="dim">{name}: 0 bytes</p>;
 	return (
-		<div className="bytes">
+		<div>
 			<div className="bytes-head">
 				<Segments
 					label={`View of ${name}`}

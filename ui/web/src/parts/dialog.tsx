@@ -95,7 +95,7 @@ export function Confirm(props: ConfirmProps) {
 					confirm();
 				}}
 			>
-				<div className="what">{props.what}</div>
+				<div>{props.what}</div>
 				{props.lost ? <p className="lost">{props.lost}</p> : null}
 				{props.children}
 				{props.reason ? (

@@ -85,7 +85,7 @@ function Whole() {
 				<>
 					Cluster
 					{status ? (
-						<span className="dim small-head">
+						<span className="dim">
 							{alone ? (
 								"one node by itself"
 							) : (

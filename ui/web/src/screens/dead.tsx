@@ -218,7 +218,7 @@ export function ErrorGroups({ queue }: { queue?: string | undefined }) {
 						}
 					/>
 					{query.data.partial ? (
-						<p className="stale-note">There are more errors than there is room for groups: "other" counts the rest.</p>
+						<p className="warn">There are more errors than there is room for groups: "other" counts the rest.</p>
 					) : null}
 				</>
 			) : (

@@ -101,7 +101,7 @@ export function Keys() {
 						Keys
 					</Link>
 					<span>{keyspace}</span>
-					<span className="dim small-head">
+					<span className="dim">
 						{keysOf(stats.data)} keys · {size(stats.data?.bytes)} on disk
 					</span>
 					{stats.data?.over_quota ? <span className="warn">⚠ over quota: puts are refused</span> : null}
@@ -131,7 +131,7 @@ export function Keys() {
 		>
 			<div className={open ? "kv kv-open" : "kv"}>
 				<Others ns={ns} here={keyspace} />
-				<div className="kv-list">
+				<div>
 					<Crumbs prefix={prefix} view={view} onPick={(p) => go({ prefix: showKey(p), at: "" })} />
 					<Find
 						view={view}

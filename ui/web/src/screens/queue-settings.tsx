@@ -107,7 +107,7 @@ function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
 				{versionOf(base) === "0" ? ": nothing is set, the defaults hold" : ""}. An empty field has its default.
 			</p>
 			{newer ? (
-				<p className="stale-note">
+				<p className="warn">
 					There is version {versionOf(now)} meanwhile. Your changes are merged with it when they are sent.{" "}
 					{changes.length === 0 ? (
 						<button type="button" className="quiet" onClick={() => start(now)}>

@@ -139,7 +139,7 @@ function How({ stats }: { stats: QueueStats }) {
 		);
 	const until = parseTime(p.until);
 	return (
-		<span className="state-note">
+		<span>
 			<State state="paused" />{" "}
 			<span className="dim">
 				{p.by ? `by ${p.by} ` : ""}

@@ -87,7 +87,7 @@ export function Repo() {
 					</Link>
 					<span>{repo}</span>
 					{found ? (
-						<span className="dim small-head">
+						<span className="dim">
 							<RepoState state={found.config?.state} /> · {count(found.refs)} refs · {count(found.packs)} packs ·{" "}
 							{size(found.bytes)} · rev {found.rev}
 						</span>
@@ -244,7 +244,7 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 	];
 	return (
 		<div className={search.ref ? "kv kv-log" : "kv kv-alone"}>
-			<div className="kv-list">
+			<div>
 				<RefFilter filter={filter} onFilter={(q) => go({ q, at: "" })} onLog={(ref) => go({ ref, n: "" } as Search)} />
 				<ReadFailed query={query} what="The refs" />
 				{!page && query.isPending ? <Loading what="the refs" /> : null}

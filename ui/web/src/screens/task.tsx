@@ -107,7 +107,7 @@ export function Task() {
 			}
 		>
 			{error?.code === "NOT_FOUND" ? (
-				<p className="stale-note">This task is not there any more. What is shown is what was read last.</p>
+				<p className="warn">This task is not there any more. What is shown is what was read last.</p>
 			) : error ? (
 				<Failed error={error} retry={retry} what="The task" />
 			) : null}
@@ -139,7 +139,7 @@ function Tries({ task }: { task: TaskRow }) {
 	const running = task.state === "running";
 	const most = task.max_attempts ? ` of ${task.max_attempts}` : "";
 	return (
-		<span className="dim small-head">
+		<span className="dim">
 			{running
 				? `try ${task.attempt}`
 				: task.attempt

@@ -24,7 +24,7 @@ export function Detail({ ns, task, gone }: { ns: string; task: Task; gone: boole
 	const labels = Object.entries((task.labels ?? {}) as Record<string, string>);
 	return (
 		<>
-			{gone ? <p className="stale-note">It is not there any more.</p> : <WhyPanel ns={ns} task={task} />}
+			{gone ? <p className="warn">It is not there any more.</p> : <WhyPanel ns={ns} task={task} />}
 			<Facts
 				items={[
 					[

@@ -122,7 +122,7 @@ export function LogsPanel({ ns, task }: { ns: string; task: Task }) {
 			</div>
 			{error ? <Failed error={error} retry={retry} what="The log" /> : null}
 			<section
-				className="bytes-body log"
+				className="bytes-body"
 				ref={box}
 				// biome-ignore lint/a11y/noNoninteractiveTabindex: a part that scrolls must be reached by the keyboard
 				tabIndex={0}

@@ -56,7 +56,7 @@ export function TimelinePanel({ ns, task, chosen }: { ns: string; task: Task; ch
 	const shown = choose(attempts, chosen);
 	return (
 		<>
-			<section className="panel lanes-panel" aria-label="Timeline">
+			<section className="panel" aria-label="Timeline">
 				<table className="lanes">
 					<caption className="sr">
 						What happened to the task, oldest first. Longer times are drawn shorter than they are.
@@ -130,7 +130,7 @@ function Lane({
 	const end = isTry ? r.bars.findLast((b) => b.kind === "work")?.to : undefined;
 	return (
 		<tr className={isTry && r.number === shown ? "shown" : undefined}>
-			<td className="time" title={r.at === undefined ? undefined : clock(r.at, times)}>
+			<td title={r.at === undefined ? undefined : clock(r.at, times)}>
 				{r.at === undefined ? "" : timeOfDay(r.at, times)}
 			</td>
 			<th scope="row">
@@ -147,7 +147,7 @@ function Lane({
 				) : null}
 			</th>
 			<td className="who">{isTry ? <WorkerLink ns={ns} worker={r.worker} /> : null}</td>
-			<td className="token mono">
+			<td className="mono">
 				{isTry ? (
 					r.token ? (
 						<s title={`token ${r.token} is retired`}>{r.token}</s>
