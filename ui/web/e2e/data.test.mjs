@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { join } from "node:path";
 import { after, test } from "node:test";
-import { accessible, closeBrowser, open, server, settled, skip } from "./rig.mjs";
+import { accessible, closeBrowser, open, server, settled, skip, workTree } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -123,18 +121,11 @@ test("refs are filtered and moved, their log outlives them, and a rule is named 
 		name: "app",
 		config: { rules: [{ refs: "refs/heads/main", deny: ["force", "delete"] }] },
 	});
-	const dir = join(s.dir, "work");
-	const git = (/** @type {string[]} */ ...args) =>
-		execFileSync("git", ["-C", dir, "-c", "user.name=ci", "-c", "user.email=ci@example.org", ...args], {
-			encoding: "utf8",
-			stdio: ["ignore", "pipe", "pipe"],
-		}).trim();
-	execFileSync("git", ["init", "-q", dir]);
+	const { git, remote } = workTree(s);
 	git("commit", "-q", "--allow-empty", "-m", "one");
 	const one = git("rev-parse", "HEAD");
 	git("commit", "-q", "--allow-empty", "-m", "two");
 	const two = git("rev-parse", "HEAD");
-	const remote = `${s.url.replace("http://", `http://any:${s.token}@`)}/git/default/app.git`;
 	git("push", "-q", remote, `${two}:refs/heads/main`, `${one}:refs/heads/fix/a`, `${one}:refs/heads/fix/b`);
 	git("push", "-q", remote, ":refs/heads/fix/b");
 

@@ -1,8 +1,6 @@
 // A server on which much has happened: for screenshots, and for tests that look at many screens.
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
-import { server } from "./rig.mjs";
+import { server, workTree } from "./rig.mjs";
 
 /** Starts a server and fills it. Returns it, and the path of each screen. @param {import("node:test").TestContext} t */
 export async function fill(t) {
@@ -44,19 +42,12 @@ export async function fill(t) {
 
 /** Pushes two commits and a tag to the repository app with git; returns the ids of the commits. @param {import("./rig.mjs").Server} s @returns {[string, string]} */
 function push(s) {
-	const dir = join(s.dir, "work");
-	const git = (/** @type {string[]} */ ...args) =>
-		execFileSync("git", ["-C", dir, "-c", "user.name=ci", "-c", "user.email=ci@example.org", ...args], {
-			encoding: "utf8",
-			stdio: ["ignore", "pipe", "pipe"],
-		}).trim();
-	execFileSync("git", ["init", "-q", dir]);
+	const { git, remote } = workTree(s);
 	git("commit", "-q", "--allow-empty", "-m", "begin");
 	const first = git("rev-parse", "HEAD");
 	git("tag", "v1");
 	git("commit", "-q", "--allow-empty", "-m", "build the resizer");
 	const second = git("rev-parse", "HEAD");
-	const remote = `${s.url.replace("http://", `http://any:${s.token}@`)}/git/default/app.git`;
 	git("push", "-q", remote, `${first}:refs/heads/main`, `${second}:refs/heads/next`, "refs/tags/v1");
 	return [first, second];
 }

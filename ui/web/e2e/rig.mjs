@@ -1,8 +1,8 @@
 // What the tests in a browser are made of: a real server on free ports, a real browser, and pages that fail a test where the browser
 // complains. See README of node:test for `t`.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { chromium } from "playwright-core";
@@ -141,6 +141,19 @@ export async function server(t, ...flags) {
 		rmSync(dir, { recursive: true, force: true });
 	});
 	return s.start();
+}
+
+/** A work tree of git in the directory of a server, and the address of its repository app, token and all. @param {Server} s */
+export function workTree(s) {
+	const dir = join(s.dir, "work");
+	const git = (/** @type {string[]} */ ...args) =>
+		execFileSync("git", ["-C", dir, "-c", "user.name=ci", "-c", "user.email=ci@example.org", ...args], {
+			encoding: "utf8",
+			stdio: ["ignore", "pipe", "pipe"],
+		}).trim();
+	mkdirSync(dir);
+	git("init", "-q");
+	return { git, remote: `${s.url.replace("http://", `http://any:${s.token}@`)}/git/default/app.git` };
 }
 
 /** @type {Promise<import("playwright-core").Browser> | undefined} */
