@@ -22,6 +22,9 @@ function missing() {
 	return `${what} is missing`;
 }
 
+/** Slows the browser down by this factor, and its requests by up to 50 ms times it, to find tests that rely on speed. */
+const slow = Number(process.env["MILLRACE_UI_SLOW"] ?? 1);
+
 /** A millrace process in development mode, with a directory of its own. */
 export class Server {
 	/** @param {string} dir @param {string[]} flags */
@@ -132,11 +135,40 @@ export class Server {
 	}
 }
 
+/** @type {WeakMap<object, (() => unknown)[]>} */
+const ends = new WeakMap();
+
+/**
+ * Calls a function at the end of a test, after those that were asked for later: a page is judged before its browser and its server go.
+ * @param {import("node:test").TestContext} t @param {() => unknown} f
+ */
+function atEnd(t, f) {
+	const known = ends.get(t);
+	if (known) {
+		known.push(f);
+		return;
+	}
+	const all = [f];
+	ends.set(t, all);
+	t.after(async () => {
+		/** @type {unknown[]} */
+		const faults = [];
+		for (const end of all.reverse()) {
+			try {
+				await end();
+			} catch (e) {
+				faults.push(e);
+			}
+		}
+		if (faults.length > 0) throw faults[0];
+	});
+}
+
 /** Starts a server, which ends with the test. @param {import("node:test").TestContext} t @param {string[]} flags */
 export async function server(t, ...flags) {
 	const dir = mkdtempSync(join(tmpdir(), "millrace-ui-"));
 	const s = new Server(dir, flags);
-	t.after(async () => {
+	atEnd(t, async () => {
 		await s.stop("SIGKILL");
 		rmSync(dir, { recursive: true, force: true });
 	});
@@ -190,7 +222,7 @@ export async function closeBrowser() {
 export async function context(t, options = {}) {
 	const c = await (await browser()).newContext({ viewport: { width: 1280, height: 800 }, ...options });
 	c.setDefaultTimeout(20_000);
-	t.after(() => c.close());
+	atEnd(t, () => c.close());
 	return c;
 }
 
@@ -201,6 +233,13 @@ export async function context(t, options = {}) {
  */
 export async function tab(t, c, allowed = []) {
 	const page = await c.newPage();
+	if (slow > 1) {
+		await (await c.newCDPSession(page)).send("Emulation.setCPUThrottlingRate", { rate: slow });
+		await page.route("**/v1/**", async (r) => {
+			await new Promise((done) => setTimeout(done, Math.random() * 50 * slow));
+			await r.continue().catch(() => undefined); // the page may be gone
+		});
+	}
 	/** @type {string[]} */
 	const wrong = [];
 	page.on("console", (m) => {
@@ -218,8 +257,19 @@ export async function tab(t, c, allowed = []) {
 		if (!r.url().startsWith("blob:") && host !== "127.0.0.1" && host !== "localhost")
 			wrong.push(`a call to ${r.url()}`);
 	});
-	t.after(() => assert.deepEqual(wrong, [], "what the browser complained of"));
+	atEnd(t, async () => {
+		// @ts-expect-error the types of this release of Node do not know it
+		if (t.error) console.error(await shown(page));
+		assert.deepEqual(wrong, [], "what the browser complained of");
+	});
 	return page;
+}
+
+/** What a page shows, for the report of a test that failed. @param {import("playwright-core").Page} page */
+async function shown(page) {
+	if (page.isClosed()) return "the page is closed";
+	const text = await page.locator("body").ariaSnapshot({ timeout: 5000 }).catch(String);
+	return `${page.url()} shows:\n${text}`;
 }
 
 /** Signs in by a link and opens a path below /ui/. @param {import("node:test").TestContext} t @param {Server} s @param {string} path @param {{ allowed?: number[], context?: import("playwright-core").BrowserContext }} [o] */

@@ -1,5 +1,6 @@
+import { useQueryClient } from "@tanstack/react-query";
 import { createContext, type ReactNode, useCallback, useContext, useEffect, useMemo, useState } from "react";
-import { onSignedOut, type Schemas, send, sessionHeader, setCsrf } from "./api/client";
+import { dropReads, onSignedOut, type Schemas, send, sessionHeader, setCsrf } from "./api/client";
 import { type ApiError, asApiError } from "./api/errors";
 import { endLive } from "./live/live";
 
@@ -45,11 +46,19 @@ export function SessionProvider({ children }: { children: ReactNode }) {
 	const [busy, setBusy] = useState(true);
 	const [tries, setTries] = useState(0);
 
+	const queries = useQueryClient();
 	const enter = useCallback((s: Session | undefined) => {
 		setCsrf(s?.csrf ?? "");
 		setSession(s);
 		setError(undefined);
 	}, []);
+	/** leave forgets the session and all that was read with it: the next person may see less. */
+	const leave = useCallback(() => {
+		endLive();
+		dropReads();
+		queries.clear();
+		enter(undefined);
+	}, [enter, queries]);
 	useEffect(() => {
 		const code = takeCode();
 		let gone = false;
@@ -84,11 +93,8 @@ export function SessionProvider({ children }: { children: ReactNode }) {
 	}, []);
 
 	useEffect(() => {
-		onSignedOut(() => {
-			endLive();
-			enter(undefined);
-		});
-	}, [enter]);
+		onSignedOut(leave);
+	}, [leave]);
 
 	const value = useMemo<State>(
 		() => ({
@@ -106,13 +112,16 @@ export function SessionProvider({ children }: { children: ReactNode }) {
 				}
 			},
 			async signOut() {
-				endLive();
-				await ask("DELETE", sessionHeader()).catch(() => undefined);
-				enter(undefined);
+				const header = sessionHeader();
+				setBusy(true);
+				leave();
+				// A session that has ended already is as good as one that this ends.
+				await ask("DELETE", header).catch((e: ApiError) => e.status !== 401 && setError(e));
+				setBusy(false);
 			},
 			retry: () => setTries((n) => n + 1),
 		}),
-		[session, error, busy, enter],
+		[session, error, busy, enter, leave],
 	);
 	return <Context value={value}>{children}</Context>;
 }

@@ -6,7 +6,13 @@ import type { components, paths } from "./schema";
 export type Schemas = components["schemas"];
 
 /** What every request carries, set once the session is known. It is kept in memory only. */
-const state = { csrf: "", ns: "default", index: new Map<string, string>(), onSignedOut: () => {} };
+const state = {
+	csrf: "",
+	ns: "default",
+	index: new Map<string, string>(),
+	onSignedOut: () => {},
+	reads: new AbortController(),
+};
 
 export function setCsrf(csrf: string): void {
 	state.csrf = csrf;
@@ -18,6 +24,12 @@ export function setNamespace(ns: string): void {
 
 export function onSignedOut(f: () => void): void {
 	state.onSignedOut = f;
+}
+
+/** dropReads gives up the reads that wait for an answer. What was written goes on. */
+export function dropReads(): void {
+	state.reads.abort();
+	state.reads = new AbortController();
 }
 
 /** sessionHeader is the header without which the session's cookie does not count. */
@@ -49,7 +61,7 @@ const place: Middleware = {
 			headers: request.headers,
 			credentials: request.credentials,
 			cache: request.cache,
-			signal: request.signal,
+			signal: request.method === "GET" ? AbortSignal.any([request.signal, state.reads.signal]) : request.signal,
 			...(body.byteLength > 0 ? { body } : {}),
 		});
 		made.headers.set("Millrace-Session", state.csrf);
