@@ -18,7 +18,7 @@ const put = (s, keyspace, key, value) =>
 		],
 	});
 
-test("keys are paged, folded and opened, whatever bytes they have", { skip, timeout: 120_000 }, async (t) => {
+test("keys are paged, folded and opened, whatever bytes they have", { skip, timeout: 300_000 }, async (t) => {
 	const s = await server(t);
 	for (let i = 0; i < 450; i += 90)
 		await s.call("POST", "/v1/commit", {
@@ -74,7 +74,7 @@ test("keys are paged, folded and opened, whatever bytes they have", { skip, time
 
 test("a key is put, edited over another's edit, and deleted; a range by its count", {
 	skip,
-	timeout: 120_000,
+	timeout: 300_000,
 }, async (t) => {
 	const s = await server(t);
 	await s.call("PUT", "/v1/kv/stock/keys/apples", "one");
@@ -114,7 +114,7 @@ test("a key is put, edited over another's edit, and deleted; a range by its coun
 
 test("refs are filtered and moved, their log outlives them, and a rule is named before it refuses", {
 	skip,
-	timeout: 120_000,
+	timeout: 300_000,
 }, async (t) => {
 	const s = await server(t);
 	await s.call("POST", "/v1/repos", {
@@ -172,7 +172,7 @@ test("refs are filtered and moved, their log outlives them, and a rule is named 
 
 test("the funnel has the numbers of the answer, a fault its place, and a missing row its reason", {
 	skip,
-	timeout: 120_000,
+	timeout: 300_000,
 }, async (t) => {
 	const s = await server(t);
 	await s.call("PUT", "/v1/collections/people", {
@@ -254,7 +254,7 @@ test("the funnel has the numbers of the answer, a fault its place, and a missing
 	await accessible(page, "a fault of a rule");
 });
 
-test("the cluster page tells of one node, and settings hold in this browser", { skip, timeout: 120_000 }, async (t) => {
+test("the cluster page tells of one node, and settings hold in this browser", { skip, timeout: 300_000 }, async (t) => {
 	const s = await server(t);
 	const page = await open(t, s, "cluster");
 	await page.getByText("one node by itself").waitFor();

@@ -36,7 +36,7 @@ const writes = /** @type {[string, string, unknown, string[]][]} */ ([
 
 test("buttons name the scope that is missing, and the server refuses what they would have sent", {
 	skip,
-	timeout: 120_000,
+	timeout: 300_000,
 }, async (t) => {
 	const ranks = {
 		viewer: made("vera", "--role", "viewer"),

@@ -43,7 +43,8 @@ export class Server {
 		const listen = this.grpc || "127.0.0.1:0";
 		const http = this.url ? this.url.slice("http://".length) : "127.0.0.1:0";
 		const file = join(this.dir, "token");
-		const fixed = ["--data", join(this.dir, "data"), "--listen", listen, "--http", http];
+		// What a page shows does not hang on the disk; a slow one must not fail a test.
+		const fixed = ["--data", join(this.dir, "data"), "--listen", listen, "--http", http, "--durability", "none"];
 		// A server with a file of tokens has no token of its own.
 		if (!this.flags.includes("--tokens")) fixed.push("--dev", "--token-file", file);
 		if (!this.flags.includes("--admin")) fixed.push("--admin", "off");
@@ -221,7 +222,7 @@ export async function closeBrowser() {
  */
 export async function context(t, options = {}) {
 	const c = await (await browser()).newContext({ viewport: { width: 1280, height: 800 }, ...options });
-	c.setDefaultTimeout(20_000);
+	c.setDefaultTimeout(60_000);
 	atEnd(t, () => c.close());
 	return c;
 }

@@ -72,7 +72,7 @@ test("a list of many tasks keeps few rows in the page, and no request counts or 
 
 test("many streams are told of one change by one sampler, and leave nothing behind", {
 	skip,
-	timeout: 120_000,
+	timeout: 300_000,
 }, async (t) => {
 	const s = await server(t, "--admin", "127.0.0.1:0");
 	await s.create("mail", 1);

@@ -5,7 +5,7 @@ import { accessible, closeBrowser, context, open, server, settled, skip } from "
 
 after(closeBrowser);
 
-test("every screen is accessible in both themes, and fits a telephone", { skip, timeout: 240_000 }, async (t) => {
+test("every screen is accessible in both themes, and fits a telephone", { skip, timeout: 300_000 }, async (t) => {
 	const { server: s, paths } = await fill(t);
 	for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
 		const c = await context(t, { colorScheme });
@@ -49,7 +49,7 @@ const hostile = [
 
 test("nothing that a task, a key, a worker or an error holds is run or loaded", {
 	skip,
-	timeout: 240_000,
+	timeout: 300_000,
 }, async (t) => {
 	const s = await server(t);
 	/** @type {string[]} */
