@@ -67,6 +67,17 @@ class Nodes:
             f.close()
 
 
+def create_at(ns: Nodes, node: int, partition: int = 0) -> tuple[Stream, Any]:
+    """Return the stream on which a task of a partition comes to a node.
+
+    Streams before it may ask who leads: they end without a task.
+    """
+    while True:
+        s = ns.stream(node, partition)
+        if (frame := s.recv("create")) is not None:
+            return s, frame
+
+
 @pytest.fixture
 def nodes() -> Iterator[Callable[..., Nodes]]:
     made: list[Nodes] = []
@@ -182,8 +193,7 @@ def test_a_stream_whose_leader_is_gone_asks_the_others(nodes: Any, dial: Any) ->
     ns.all[1].close()
     ns.led[1] = 2
     end_elsewhere(ns.accept(0, 1), ns.all[2].url)
-    s = ns.stream(2, 1)
-    again = s.recv("create")
+    s, again = create_at(ns, 2, 1)
     assert again.tasks[0].id == frame.tasks[0].id
     created(s, again)
     call.end()
@@ -505,8 +515,7 @@ def test_members_are_where_a_client_goes_on(nodes: Any, dial: Any) -> None:
     ns.all[0].close()
     ns.led[0] = 1
     call = add(c)
-    s = ns.stream(1, 0)
-    created(s, s.recv("create"))
+    created(*create_at(ns, 1))
     call.end()
 
 
@@ -517,10 +526,7 @@ def test_a_silent_node_is_left_when_others_name_another(nodes: Any, dial: Any) -
     frame = ns.stream(0, 0).recv("create")  # and it hangs
     ns.led[0] = 2
     end_elsewhere(ns.accept(1, 0), ns.all[2].url)
-    again = None
-    while again is None:
-        s = ns.stream(2, 0)  # the first one may be the question who leads, which ends without a task
-        again = s.recv("create")
+    s, again = create_at(ns, 2)
     assert again.tasks[0].id == frame.tasks[0].id
     created(s, again)
     call.end()
