@@ -16,6 +16,11 @@ missing() { # what
 
 stamp() { sha256sum "$@" | sha256sum | cut -c 1-16; }
 
+# Agents of tests and benches start as an installed package does, whose bytecode pip has written.
+bytecode() {
+	.cache/py/bin/python -m compileall -q sdk/python/src sdk/python/tests
+}
+
 python() {
 	local want py
 	py=$(command -v python3.11 || command -v python3 || true)
@@ -23,11 +28,15 @@ python() {
 		missing 'Python 3.10 or later with venv is missing (package python3-venv): the SDK of Python is left out'
 		return
 	fi
-	want=$(stamp sdk/python/uv.lock sdk/python/pyproject.toml)
-	[ "$(cat .cache/py/stamp 2>/dev/null || true)" != "$want" ] || return 0
+	want=$(stamp sdk/python/uv.lock sdk/python/pyproject.toml scripts/sdk-setup.sh)
+	if [ "$(cat .cache/py/stamp 2>/dev/null || true)" = "$want" ]; then
+		bytecode
+		return
+	fi
 	"$py" -m venv .cache/py
 	.cache/py/bin/pip install -q --disable-pip-version-check uv==0.13.9
-	(cd sdk/python && VIRTUAL_ENV=$PWD/../../.cache/py UV_PYTHON_DOWNLOADS=never ../../.cache/py/bin/uv sync -q --frozen --active --inexact --all-extras --all-groups)
+	(cd sdk/python && VIRTUAL_ENV=$PWD/../../.cache/py UV_PYTHON_DOWNLOADS=never ../../.cache/py/bin/uv sync -q --frozen --active --inexact --compile-bytecode --all-extras --all-groups)
+	bytecode
 	echo "$want" >.cache/py/stamp
 }
 

@@ -9,7 +9,7 @@ status=0
 scripts/sdk-setup.sh || status=1
 if [ -z "${MILLRACE_BIN:-}" ]; then # else who calls this has built it
 	mkdir -p .cache
-	go build -trimpath -tags "${TAGS:-invariants}" -o .cache/millrace ./cmd/millrace
+	go build -tags "${TAGS:-invariants}" -o .cache/millrace ./cmd/millrace
 	export MILLRACE_BIN=$PWD/.cache/millrace
 fi
 export NO_COLOR=1

@@ -24,22 +24,28 @@ part() { # name, seconds: prints what a part used, and warns if that is more tha
 	[ "$2" -le "$most" ] || echo "WARNING: $1 took $2 s, over its budget of $most s" >&2
 }
 
+# All tests of real processes use this binary, built as tests are, so that each package is compiled once.
 SECONDS=0
-TAGS=$tags scripts/lint.sh || status=1
-lint=$SECONDS
-scripts/openapi.sh || status=1
-openapi=$((SECONDS - lint))
-
-# Before the tests of Go: scenarios start the agents that this builds. The web UI at the same time: both mostly wait.
 mkdir -p .cache
 export MILLRACE_BIN=$PWD/.cache/millrace
-go build -trimpath -tags "$tags" -o "$MILLRACE_BIN" ./cmd/millrace || status=1
-scripts/ui.sh >.cache/ui.log 2>&1 &
-scripts/sdk.sh || status=1
+# What the clients are built with is installed meanwhile, before anything walks the tree: files must not vanish under it.
+(scripts/sdk-setup.sh && scripts/ui.sh setup) &
+go build -tags "$tags" -o "$MILLRACE_BIN" ./cmd/millrace || status=1
 wait $! || status=1
+build=$SECONDS
+
+# Together, because the tests of the clients mostly wait. Scenarios, which are tests of Go, start the agents that sdk.sh builds.
+scripts/ui.sh >.cache/ui.log 2>&1 &
+ui=$!
+scripts/sdk.sh >.cache/sdk.log 2>&1 &
+sdk=$!
+TAGS=$tags scripts/lint.sh || status=1
+scripts/openapi.sh || status=1
+wait $sdk || status=1
+cat .cache/sdk.log
+wait $ui || status=1
 cat .cache/ui.log
-unset MILLRACE_BIN
-clients=$((SECONDS - lint - openapi))
+clients=$((SECONDS - build))
 
 bin=$(mktemp -d)
 trap 'rm -rf "$bin"' EXIT
@@ -55,10 +61,9 @@ export TESTCOUNT_CPU=$bin/cpu
 		# timeout is for one that hangs, not for a slow machine.
 		go test -json -exec "$bin/testcount -run" -tags "$tags" -shuffle=on -timeout 15m -p $(($(nproc) + 1)) -parallel $((2 * $(nproc) + 1)) \
 			./test/e2e ./internal/node ./test/sdk ./test/chaos ./internal/sim ./internal/lint ./bench/load ./sdk/go ./internal/gitobj ./internal/api ./... || failed=1
-	part lint "$lint"
-	part openapi "$openapi"
+	part build "$build"
 	part clients "$clients"
-	part tests $((SECONDS - lint - openapi - clients))
+	part tests $((SECONDS - build - clients))
 	exit "$failed"
 } | "$bin/testcount" -cpu "$TESTCOUNT_CPU" -budgets scripts/budgets.txt || status=1
 exit "$status"

@@ -3,6 +3,7 @@
 #
 #   scripts/ui.sh           types of the contract and ui/dist are up to date, lint, types, unit tests, and tests in a browser against
 #                           a real server. Without npm all of it is left out; where MILLRACE_SDK_REQUIRED is 1 that is a failure
+#   scripts/ui.sh setup     installs what it is built with, and no more
 #   scripts/ui.sh generate  writes the types of the contract and ui/dist
 #   scripts/ui.sh shots     writes a screenshot of every screen, in both themes and three widths, to ui/web/shots
 set -euo pipefail
@@ -15,11 +16,13 @@ if ! command -v npm >/dev/null || ! node -e 'process.exit(process.versions.node.
 	exit
 fi
 cd ui/web
+# It does nothing where the lock file has not changed.
 want=$(sha256sum package-lock.json | cut -c 1-16)
 if [ "$(cat node_modules/.stamp 2>/dev/null || true)" != "$want" ]; then
 	npm ci --ignore-scripts --no-audit --no-fund --silent
 	echo "$want" >node_modules/.stamp
 fi
+[ "${1:-}" != setup ] || exit 0
 
 generate() { # folder: writes schema.d.ts and dist there
 	npx openapi-typescript ../../gen/openapi/millrace.v1.json -o "$1/schema.d.ts" >/dev/null
@@ -50,7 +53,7 @@ shots)
 	timeout -k 10 300 node --test --test-concurrency=2 e2e/
 	;;
 *)
-	echo "ui: $1 must be generate or shots" >&2
+	echo "ui: $1 must be setup, generate or shots" >&2
 	exit 2
 	;;
 esac

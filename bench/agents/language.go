@@ -11,7 +11,7 @@ import (
 // BuildGo builds the agent of the SDK of Go from the repository at root, and returns the path of the program, which is below dir.
 func BuildGo(ctx context.Context, root, dir string) (string, error) {
 	path := filepath.Join(dir, "goagent")
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", path, "./test/sdk/goagent")
+	build := exec.CommandContext(ctx, "go", "build", "-o", path, "./test/sdk/goagent")
 	build.Dir = root
 	if b, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the agent of Go: %w: %s", err, b)

@@ -8,5 +8,5 @@ export default defineConfig({
 	dts: false,
 	platform: "node",
 	target: "node20",
-	clean: true,
+	clean: false, // tests of Go may walk the folder
 });

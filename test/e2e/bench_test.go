@@ -92,9 +92,7 @@ func measured(r *bench.Result) (n int) {
 
 func TestTheSmokeProfileMeasuresAndAuditsEverySuiteThatIsBuilt(t *testing.T) {
 	t.Parallel() // it waits for windows most of its time
-	if os.Getenv("MILLRACE_CHECK") == "" {
-		t.Skip("make check measures every suite by its smoke profile; it takes a minute of both processors")
-	}
+	onlyInCheck(t, "it takes a minute of both processors")
 	b := startBench(t, "--profile", "smoke")
 	if code := b.code(); code != 0 {
 		t.Fatalf("exit code %d\n%s", code, b.said.String())
@@ -153,6 +151,7 @@ func leftOutByTheHost(t *testing.T, row *bench.Row) {
 
 func TestABenchThatIsKilledLeavesNoChildAndIsResumed(t *testing.T) {
 	t.Parallel()
+	onlyInCheck(t, "it measures for seconds with both processors")
 	b := startBench(t, "queue.transport/stream", "queue.cycle/unbatched", "--runs", "1", "--window", "2s", "--warm-up", "100ms", "--no-profile")
 	b.until("its first run", func(r *bench.Result) bool { return measured(r) > 0 })
 	var young []int
@@ -217,6 +216,7 @@ func TestAStoppedBenchLeavesItsRunOutAndAnInterruptedOneIsPartial(t *testing.T) 
 
 func TestAServerThatDiesWithinTheWindowFailsTheRunAndIsAuditedAfterARestart(t *testing.T) {
 	t.Parallel()
+	onlyInCheck(t, "it measures for seconds with both processors")
 	b := startBench(t, "queue.transport/stream", "--runs", "1", "--window", "10s", "--warm-up", "0s", "--no-profile")
 	b.untilLoaded()
 	for _, pid := range children(b.cmd.Process.Pid) {

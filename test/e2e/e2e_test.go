@@ -37,6 +37,14 @@ func TestMain(m *testing.M) {
 	}())
 }
 
+// onlyInCheck leaves a test to make check, which sets MILLRACE_CHECK, and says why.
+func onlyInCheck(t *testing.T, why string) {
+	t.Helper()
+	if os.Getenv("MILLRACE_CHECK") == "" {
+		t.Skipf("make check runs it: %s", why)
+	}
+}
+
 // serve starts a server and returns it with a client that follows it over restarts.
 func serve(t *testing.T, flags ...string) (*proc.Server, *millrace.Client) {
 	t.Helper()

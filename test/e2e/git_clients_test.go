@@ -15,6 +15,7 @@ import (
 // commits, and looks at what there is in the end.
 func TestGitClientsOfOthers(t *testing.T) {
 	t.Parallel()
+	onlyInCheck(t, "it plays the same with each client of git")
 	l, _ := startGit(t)
 	plain := l.addToken("plain", "acme", "[ref:read, ref:write]")
 	narrow := l.addToken("narrow", "acme", "[ref:read, ref:write]\n    repos: [\"default/app-*\"]")

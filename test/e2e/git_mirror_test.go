@@ -77,6 +77,7 @@ func (w work) longHistory(size int) {
 // one whose history has GIT_MIRROR_BYTES bytes; small ones without. What is left at both ends must be the same, and whole.
 func TestMirrorsByEachClient(t *testing.T) {
 	t.Parallel()
+	onlyInCheck(t, "it plays the same with each client of git")
 	refs, size := howMany(t, "GIT_MIRROR_REFS", 300), howMany(t, "GIT_MIRROR_BYTES", 2<<20)
 	_, host := startGit(t)
 	many, long := newWork(t, "2"), newWork(t, "2")
