@@ -166,7 +166,8 @@ func TestThePageOnOperationIsTrue(t *testing.T) {
 // TestAWorkerTellsWhenItsServerIsLostAndBack: it waits for as long as that takes, and not in silence; then it goes on.
 func TestAWorkerTellsWhenItsServerIsLostAndBack(t *testing.T) {
 	t.Parallel()
-	s, c := serve(t, "--listen", envtest.Ports(t, 1)[0]) // the same over restarts
+	// The same over restarts. Next to an address that is named, the other listeners have those of a server of its own.
+	s, c := serve(t, "--listen", envtest.Ports(t, 1)[0], "--http", "off", "--admin", "off")
 	ctx := bounded(t, time.Minute)
 	said := filepath.Join(t.TempDir(), "said")
 	f, err := os.Create(said)

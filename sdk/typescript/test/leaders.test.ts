@@ -180,13 +180,10 @@ it("renews leases at the leader of each partition while the loop does not answer
 			r.add(id, 7n, 600, "one", p);
 		});
 		await all;
-		expect([...renewed].map(([id, f]) => [id, f === a])).toEqual(
-			expect.arrayContaining([
-				["stays", true],
-				["moved", false],
-				["away", false],
-			]),
-		);
+		expect(renewed.get("stays")).toBe(a);
+		expect(renewed.get("moved")).toBe(b);
+		// Any of the others may be asked: a slow one is passed over.
+		expect([a, b]).toContain(renewed.get("away"));
 	} finally {
 		await r.close();
 	}
