@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -58,8 +59,9 @@ func TestKillsLoseAndDoubleNothing(t *testing.T) {
 }
 
 // TestCountsOfFaultsHold has each language live through one kind of fault many times under load: workers that drain at SIGTERM, answers
-// that are lost, connections that are cut, servers that are killed. Then it judges as TestKillsLoseAndDoubleNothing does. Of drains alone also:
-// each ends well and in time, and no attempt counts as a failure or a crash. MILLRACE_SDK_COUNTS is how many times.
+// that are lost, connections that are cut or fall silent, servers that are killed. Then it judges as TestKillsLoseAndDoubleNothing does. Of
+// drains alone also: each ends well and in time, and no attempt counts as a failure or a crash. MILLRACE_SDK_COUNTS is how many times, and
+// MILLRACE_SDK_SILENCE how long each silence lasts, such as 10m.
 func TestCountsOfFaultsHold(t *testing.T) {
 	times, err := strconv.Atoi(os.Getenv("MILLRACE_SDK_COUNTS"))
 	if err != nil {
@@ -74,11 +76,20 @@ func TestCountsOfFaultsHold(t *testing.T) {
 		{"answers", (*kills).loseAnswers, false},
 		{"cut", (*kills).cut, false},
 		{"restart", (*kills).killServer, false},
+		{"silence", (*kills).fallSilent, false},
+	}
+	silence, err := time.ParseDuration(cmp.Or(os.Getenv("MILLRACE_SDK_SILENCE"), "200ms"))
+	if err != nil {
+		t.Fatal(err)
 	}
 	for _, l := range languages(t) {
 		for _, f := range faults {
 			t.Run(l.Name+"/"+f.name, func(t *testing.T) {
+				if f.name == "silence" {
+					t.Parallel() // it mostly waits
+				}
 				k := newKills(t, 1, []agents.Language{l})
+				k.silence = silence
 				// A burst takes the workers longer than the rest: the faults find tasks that run.
 				k.gentle, k.burst, k.rest = f.gentle, 200, 50*time.Millisecond
 				left := times
@@ -103,6 +114,8 @@ type kills struct {
 	// burst is how many tasks are added at once, and rest the longest time from then to a fault.
 	burst int
 	rest  time.Duration
+	// silence is how long a connection carries nothing when it falls silent.
+	silence time.Duration
 
 	server  *proc.Server
 	front   *proc.Proxy
@@ -123,6 +136,7 @@ func newKills(t *testing.T, seed uint64, langs []agents.Language) *kills {
 const (
 	killsFor    = 6 * time.Second
 	killsDrain  = 60 * time.Second
+	addWait     = 60 * time.Second
 	killsWorker = 2 // workers at a time
 )
 
@@ -219,7 +233,7 @@ func (k *kills) load(producer *agents.Agent, strike func() bool) *sync.WaitGroup
 	for n, more := 0, true; more; more = strike() {
 		for range k.burst {
 			n++
-			c, err := producer.Do("add", map[string]any{"job": "work", "args": strconv.Itoa(n), "lease_ms": 2000, "attempts": 100, "timeout_ms": 60_000})
+			c, err := producer.Do("add", map[string]any{"job": "work", "args": strconv.Itoa(n), "lease_ms": 2000, "attempts": 100, "timeout_ms": (addWait + k.silence).Milliseconds()})
 			if err != nil {
 				k.t.Fatalf("%v\n%s", err, producer.Said())
 			}
@@ -272,6 +286,17 @@ func (k *kills) drainWorker() {
 func (k *kills) cut() {
 	k.deaths["link"]++
 	k.front.Reset()
+}
+
+// fallSilent has all connections carry nothing for a while, and ends them or not.
+func (k *kills) fallSilent() {
+	k.deaths["silence"]++
+	k.front.Set(proc.Silence)
+	time.Sleep(k.silence)
+	k.front.Set(proc.Rule{})
+	if k.draw.IntN(2) == 0 {
+		k.front.Reset()
+	}
 }
 
 // loseAnswers lets requests through and holds their answers, then ends all connections.
