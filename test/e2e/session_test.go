@@ -196,11 +196,13 @@ func TestNodesShareSessionsAndOneAloneStillSignsIn(t *testing.T) {
 		t.Fatalf("finalize: %d %s", status, body)
 	}
 	p := &page{t: t, address: c.peers[1].HTTP, browser: newBrowser(t)}
-	if status, body := p.signIn(byToken(c.token)); status != 200 {
-		t.Fatalf("sign in at a follower: %d %s", status, body)
-	}
-	third := p.moved(c.peers[2].HTTP)
-	until(t, "node 3 opens the session of node 2", func() bool {
+	// A node seals with a key of its own where it took the leader too long to add one for all: the next sign-in finds that.
+	var third *page
+	until(t, "node 3 opens a session of node 2", func() bool {
+		if status, body := p.signIn(byToken(c.token)); status != 200 {
+			t.Fatalf("sign in at a follower: %d %s", status, body)
+		}
+		third = p.moved(c.peers[2].HTTP)
 		status, _ := third.send("GET", "/v1/session", "")
 		return status == 200
 	})
