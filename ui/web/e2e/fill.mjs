@@ -4,7 +4,8 @@ import { server, workTree } from "./rig.mjs";
 
 /** Starts a server and fills it. Returns it, and the path of each screen. @param {import("node:test").TestContext} t */
 export async function fill(t) {
-	const s = await server(t, "--ui-label", "STAGING,#7a4b00");
+	// As most servers run: one that does not wait for its disk says so on each page.
+	const s = await server(t, "--ui-label", "STAGING,#7a4b00", "--durability", "fsync");
 	const id = await work(s);
 	return {
 		server: s,
