@@ -253,6 +253,8 @@ def _write_create(to: mr.Changes, o: dict[str, Any]) -> None:
         more["delay"] = seconds(o["delay"])
     elif "delay_ms" in o:
         more["delay"] = o["delay_ms"] / 1000
+    if "unique" in o:
+        more["unique"] = mr.Unique(**o["unique"])
     mr.Job(kind, queue=o["queue"]).add_tx(to, _payload(o), **more)
 
 

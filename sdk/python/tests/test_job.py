@@ -168,9 +168,11 @@ def test_a_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
         listener.listen()
         monkeypatch.setenv("MILLRACE_URL", f"127.0.0.1:{listener.getsockname()[1]}")
         c = Recorder()
+        for n in range(3):
+            c.kv("orders").put("7", str(n))
         h = sign_up(c)
         assert c.added(mail) == [Mail("ada")] and c.added(thumb) == [Args("u")]
-        with pytest.raises(mr.NotFound):
+        with pytest.raises(mr.WrongState):
             h.wait()
         runs = c.drain([mail, thumb])
         assert [r.settle for r in runs] == ["complete"] * 3  # the follow-up too
@@ -184,6 +186,8 @@ def test_a_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_an_async_recorder() -> None:
     c = AsyncRecorder()
+    for n in range(3):
+        await c.kv("orders").put("7", str(n))
     h = await thumb.add(c, Args("u"))
     await c.drain([thumb, mail])
     assert await h.wait() == "u:300:1"

@@ -10,18 +10,18 @@ import { newId } from "./core/place.js";
 import type { Created } from "./core/producer.js";
 import { type Effect, effectOf } from "./effects.js";
 import { Engine } from "./engine.js";
-import { MillraceError, TaskError } from "./errors.js";
+import { type MillraceError, TaskError } from "./errors.js";
 import {
 	Assignment,
 	type CommitRequest,
-	CommitResponse,
-	type Op,
-	State,
+	type CommitResponse,
+	type SettleItem,
 	type TaskSpec,
-	Task as WireTask,
+	type Task as WireTask,
 } from "./gen/millrace/v1/task.js";
 import { completed, invoke, threw } from "./handler.js";
 import type { Binding, Job } from "./job.js";
+import { Store } from "./record.js";
 import { Task } from "./task.js";
 import { fromDuration } from "./time.js";
 
@@ -44,6 +44,8 @@ export interface TestRun {
 	effects: Effect[];
 	/** Conditions that the completion asks for. */
 	checks: number;
+	/** Why a Recorder refused the effects, where the attempt failed of it. */
+	refused: MillraceError | undefined;
 	checkpoint: Buffer | undefined;
 }
 
@@ -56,39 +58,44 @@ export interface RunOptions {
 	checkpoint?: Uint8Array;
 }
 
-async function attempt(
-	b: Binding,
-	spec: TaskSpec,
-	number: number,
-	o: RunOptions,
-): Promise<{ run: TestRun; ops: Op[]; bytes: Buffer; type: string }> {
-	const t = new Task(
-		undefined,
-		Assignment.fromPartial({
-			id: spec.id,
-			token: BigInt(number),
-			attempt: number,
-			queue: spec.queue,
-			kind: spec.kind,
-			payload: spec.payload,
-			contentType: spec.contentType,
-			headers: spec.headers,
-			priority: spec.priority,
-			maxAttempts: spec.maxAttempts || 5,
-			failures: number - 1,
-			createdMs: BigInt(Date.now()),
-			tag: spec.tag,
-			checkpoint: o.checkpoint === undefined ? Buffer.alloc(0) : Buffer.from(o.checkpoint),
-		}),
-	);
-	let item: ReturnType<typeof threw>["item"];
-	let result: unknown;
+interface Settled {
+	run: TestRun;
+	item: SettleItem;
+}
+
+/** The attempt that a test describes. */
+function assigned(spec: TaskSpec, o: RunOptions): Assignment {
+	const number = o.attempt ?? 1;
+	return Assignment.fromPartial({
+		id: spec.id,
+		token: BigInt(number),
+		attempt: number,
+		queue: spec.queue,
+		kind: spec.kind,
+		payload: spec.payload,
+		contentType: spec.contentType,
+		headers: spec.headers,
+		priority: spec.priority,
+		maxAttempts: spec.maxAttempts || 5,
+		failures: number - 1,
+		createdMs: BigInt(Date.now()),
+		tag: spec.tag,
+		checkpoint: o.checkpoint === undefined ? Buffer.alloc(0) : Buffer.from(o.checkpoint),
+	});
+}
+
+/** Runs a handler: its settle, or that of what it threw. */
+async function settleOf(b: Binding, t: Task): Promise<SettleItem> {
 	try {
-		result = (await invoke(b, t)).result;
-		item = completed(b, t, result).item;
+		t.result = (await invoke(b, t)).result;
+		return completed(b, t, t.result).item;
 	} catch (e) {
-		item = threw(t, e).item;
+		return threw(t, e).item;
 	}
+}
+
+/** What an attempt came to, by its settle. */
+function runOf(t: Task, item: SettleItem): TestRun {
 	const run: TestRun = {
 		id: t.id,
 		settle: item.outcome?.$case ?? "",
@@ -98,19 +105,14 @@ async function attempt(
 		delay: undefined,
 		effects: [],
 		checks: 0,
+		refused: undefined,
 		checkpoint: t.saved,
 	};
-	let ops: Op[] = [];
-	let bytes: Buffer = Buffer.alloc(0);
-	let type = "";
 	switch (item.outcome?.$case) {
 		case "complete":
-			run.result = result;
-			ops = item.effects?.ops ?? [];
-			run.effects = ops.map(effectOf);
+			run.result = t.result;
+			run.effects = (item.effects?.ops ?? []).map(effectOf);
 			run.checks = item.effects?.conditions.length ?? 0;
-			bytes = item.outcome.value.result;
-			type = item.outcome.value.resultType;
 			break;
 		case "fail": {
 			const f = item.outcome.value;
@@ -122,7 +124,7 @@ async function attempt(
 		case "snooze":
 			run.delay = fromDuration(item.outcome.value.delay);
 	}
-	return { run, ops, bytes, type };
+	return run;
 }
 
 /** Runs a handler once, as a worker would: arguments and result go through the schema and the codec of its job. Nothing is dialled. */
@@ -132,72 +134,51 @@ export async function runHandler(b: Binding, args: unknown, o: RunOptions = {}):
 		...(o.tag ? { tag: o.tag } : {}),
 		...(o.headers ? { headers: o.headers } : {}),
 	});
-	return (await attempt(b, spec, o.attempt ?? 1, o)).run;
+	const t = new Task(undefined, assigned(spec, o));
+	return runOf(t, await settleOf(b, t));
 }
 
 class RecordingEngine extends Engine {
-	readonly specs: TaskSpec[] = [];
-	readonly ops: Op[] = [];
-	readonly ended = new Map<string, WireTask>();
-
-	add(spec: TaskSpec): Created {
-		spec.id ||= newId();
-		const before = this.specs.find(
-			(s) => s.id === spec.id || (spec.unique && s.queue === spec.queue && s.unique?.key === spec.unique.key),
-		);
-		if (!before) this.specs.push(spec);
-		return { id: before?.id ?? spec.id, replayed: before !== undefined, payloadMatches: true, error: undefined };
-	}
-
-	apply(ops: readonly Op[]): void {
-		for (const op of ops) {
-			this.ops.push(op);
-			if (op.op?.$case === "taskCreate") this.add(op.op.value);
-		}
-	}
+	readonly store = new Store();
 
 	override async create(spec: TaskSpec): Promise<Created> {
-		return this.add(spec);
+		return this.store.create(spec);
 	}
 
-	override async createEach(specs: TaskSpec[]): Promise<Created[]> {
-		return specs.map((s) => this.add(s));
+	override async createEach(specs: TaskSpec[]): Promise<(Created | MillraceError)[]> {
+		return this.store.createEach(specs);
 	}
 
 	override async createAll(specs: TaskSpec[]): Promise<Created[]> {
-		return specs.map((s) => this.add(s));
+		return this.store.createAll(specs);
 	}
 
 	override async commit(request: CommitRequest): Promise<CommitResponse> {
-		this.apply(request.ops);
-		return CommitResponse.fromPartial({
-			results: request.ops.map((o) => (o.op?.$case === "kvAdd" ? { sum: o.op.value.delta, rev: 1n } : { rev: 1n })),
-		});
+		return this.store.commit(request);
 	}
 
 	override async wait(id: string): Promise<WireTask> {
-		const t = this.ended.get(id);
-		if (t) return t;
-		throw new MillraceError({
-			code: "UNAVAILABLE",
-			message: `nothing has run the task ${id}: call drain before`,
-			outcome: "refused",
-		});
+		return this.store.ended(id);
 	}
 
-	override async call<Req, Res>(method: { path: string }, _request: Req): Promise<Res> {
-		throw new MillraceError({
-			code: "UNAVAILABLE",
-			message: `a Recorder does not have ${method.path}`,
-			outcome: "refused",
-		});
+	override async call<Req, Res>(method: { path: string }, request: Req): Promise<Res> {
+		return this.store.call(method.path, request) as Res;
+	}
+
+	override async *read<Req, Res>(method: { path: string }, request: Req): AsyncGenerator<Res> {
+		yield this.store.call(method.path, request) as Res;
 	}
 }
 
-/** A client that keeps what it is given, for tests of producers. Nothing is dialled. */
+/**
+ * A client that keeps what it is given, and runs handlers on it. Nothing is dialled.
+ *
+ * It judges tasks and keys as a server does: ids and unique keys, ifAbsent, ifRev, check, the bounds of add, the fence of Task.tx, all of a
+ * transaction or nothing. It has one partition, and judges neither limits nor rights. Time does not pass in it: drain does not wait for a
+ * delay, and a unique key stays taken. What else only a server does is INVALID_ARGUMENT with the reason recorder.
+ */
 export class Recorder extends Client {
 	readonly #engine: RecordingEngine;
-	readonly #done = new Set<string>();
 
 	constructor() {
 		super({ url: "127.0.0.1:1", token: "" });
@@ -207,55 +188,53 @@ export class Recorder extends Client {
 
 	/** The arguments of the tasks of a job that were added, in order. */
 	added<In, Args, Out>(j: Job<In, Args, Out>): In[] {
-		return this.#engine.specs
+		return this.#engine.store.specs
 			.filter((s) => s.kind === j.name)
 			.map((s) => decode(s.payload, s.contentType, j.options.codec) as In);
 	}
 
 	/** What was committed, and what handlers did that drain ran. */
 	get effects(): Effect[] {
-		return this.#engine.ops.map(effectOf);
+		return this.#engine.store.ops.map(effectOf);
 	}
 
-	/** Runs the tasks that were added, with their follow-ups, one after the other; each is tried at most as often as it may fail. */
+	/**
+	 * Runs the tasks that were added, with their follow-ups, one after the other. An attempt that fails is followed by the next one at once, up
+	 * to the task's attempts; a task that is snoozed or released waits for the next drain. Effects are applied when the attempt completes; when
+	 * they are refused, what the handler gave to onRefused is called, or the attempt fails.
+	 */
 	async drain(bindings: readonly Binding[]): Promise<TestRun[]> {
 		const runs: TestRun[] = [];
-		for (let i = 0; i < this.#engine.specs.length; i++) {
-			const spec = this.#engine.specs[i]!;
-			const b = bindings.find((x) => x.job.name === spec.kind);
-			if (!b || this.#done.has(spec.id)) continue;
-			this.#done.add(spec.id);
-			for (let n = 1; n <= (spec.maxAttempts || 5); n++) {
-				const { run, ops, bytes, type } = await attempt(b, spec, n, {});
-				runs.push(run);
-				if (run.settle === "complete") {
-					this.#engine.apply(ops);
-					this.#engine.ended.set(
-						spec.id,
-						WireTask.fromPartial({
-							id: spec.id,
-							state: State.COMPLETED,
-							hasResult: true,
-							result: bytes,
-							resultType: type,
-						}),
-					);
-					break;
-				}
-				const last = run.fatal || n === (spec.maxAttempts || 5);
-				if (last) {
-					const dead = {
-						id: spec.id,
-						state: State.DEAD,
-						reason: run.fatal ? "fatal" : "max_attempts",
-						error: { ...run.error, stack: "" },
-					};
-					this.#engine.ended.set(spec.id, WireTask.fromPartial(dead));
-					break;
-				}
+		const kinds = new Map(bindings.map((b) => [b.job.name, b]));
+		const passed = new Set<string>();
+		for (;;) {
+			const m = this.#engine.store.next((kind) => kinds.has(kind), passed);
+			if (!m) return runs;
+			const { run, item } = await this.#attempt(kinds.get(m.kind)!, m);
+			runs.push(run);
+			if (item.outcome?.$case === "snooze" || item.outcome?.$case === "release") passed.add(m.id);
+		}
+	}
+
+	async #attempt(b: Binding, m: Assignment): Promise<Settled> {
+		const { store } = this.#engine;
+		const t = new Task(this, m);
+		let item = await settleOf(b, t);
+		for (;;) {
+			if (t.saved !== undefined) store.save(t.id, t.token, t.saved);
+			const { failed, refused } = store.settle(item);
+			if (!refused) return { run: runOf(t, item), item };
+			try {
+				if (!t.refused || failed) throw refused;
+				await t.refused(refused);
+				item = completed(b, t, t.result).item;
+			} catch (e) {
+				item = threw(t, e).item;
+				if (!failed) store.settle(item);
+				const run = { ...runOf(t, item), refused };
+				return { run, item };
 			}
 		}
-		return runs;
 	}
 }
 

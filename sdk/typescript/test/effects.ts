@@ -120,6 +120,10 @@ export function apply(o: Fields, tx: Changes): void {
 		case "task_create": {
 			const spec = { job: o.kind ?? o.queue, queue: o.queue };
 			const options = { ...optionsOf(o), ...some(o, { delay: "delay" }) };
+			if (o.unique !== undefined) {
+				const u = o.unique as Fields;
+				Object.assign(options, { unique: u.key }, some(u, { on_conflict: "onConflict" }));
+			}
 			if (o.payload_base64 !== undefined) {
 				jobOf({ ...spec, codec: "bytes" }).addTx(tx, Buffer.from(o.payload_base64 as string, "base64"), options);
 			} else jobOf(spec).addTx(tx, JSON.stringify(o.payload ?? null), options);

@@ -15,23 +15,24 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from . import _effects, codec, errors
+from . import _effects, _record, codec, errors
 from ._core import place, wire
 from ._core.lane import Attempt
 from ._run import Invocation
-from .aio import AsyncClient
-from .client import Client
+from .aio import AsyncClient, AsyncHandle
+from .client import Client, Handle
 from .job import Job
 from .task import Runtime, Signal, Task
 from .tx import Changes
-from .types import At, Committed
+from .types import At, Committed, committed
 
 A = TypeVar("A")
 R = TypeVar("R")
+H = TypeVar("H")
 
 
 @dataclass
@@ -52,20 +53,21 @@ class Run(Generic[R]):
     checkpoint: bytes | None = None
     commits: list[list[dict[str, Any]]] = field(default_factory=list)  # effects of t.tx(), in mid-task
     task: Task[Any] | None = None
-    specs: list[Any] = field(default_factory=list, repr=False)  # messages of the tasks among the effects
+    refused: errors.MillraceError | None = None  # why a Recorder refused the effects, where the attempt failed of it
 
 
 class _TestRuntime(Runtime):
     """Stands for a worker."""
 
-    def __init__(self, out: Run[Any], is_async: bool, client: Any) -> None:
+    def __init__(self, out: Run[Any], is_async: bool, client: Any, store: _record.Store | None) -> None:
         self.stopping = Signal()
         self.client = client
         self._out = out
         self._is_async = is_async
+        self._store = store  # of a Recorder
 
     def tx(self, t: Task[Any]) -> Any:
-        return _Recording(self._out, self._is_async)
+        return _Recording(self._out, self._is_async, self._store, (t.id, t.token))
 
     def progress(self, t: Task[Any], percent: int, message: str) -> None:
         self._out.progress = (percent, message)
@@ -74,6 +76,8 @@ class _TestRuntime(Runtime):
         self._out.log.append(line)
 
     def save(self, t: Task[Any], data: bytes) -> Any:
+        if self._store is not None:
+            self._store.save(t.id, t.token, data)
         self._out.checkpoint = t._checkpoint = data or None
         return _done(None) if self._is_async else None
 
@@ -83,19 +87,33 @@ async def _done(v: Any) -> Any:
 
 
 class _Recording(Changes):
-    """A transaction in mid-task, which is noted."""
+    """A transaction in mid-task, which is noted. A Recorder judges it."""
 
-    def __init__(self, out: Run[Any], is_async: bool) -> None:
+    def __init__(
+        self, out: Run[Any], is_async: bool, store: _record.Store | None = None, fence: tuple[str, int] = ("", 0)
+    ) -> None:
         super().__init__()
         self._out = out
         self._is_async = is_async
+        self._store = store
+        self._fence = fence
 
     def commit(self, timeout: Any = None) -> Any:
         """Note what would be committed."""
-        self._out.commits.append([line for op in self._ops for line in _effects.effect(op)])
+        if self._is_async:
+            return self._acommit()
+        return self._end()
+
+    async def _acommit(self) -> Committed:
+        return self._end()
+
+    def _end(self) -> Committed:
         n = len(self._ops)
         answer = Committed([None] * n, [None] * n, [None] * n, [None] * n, [None] * n, [None] * n, False, At(0, 0))
-        return _done(answer) if self._is_async else answer
+        if self._store is not None:
+            answer = committed(self._kinds(), _commit(self._store, self, self._fence), self._store.at())
+        self._out.commits.append([line for op in self._ops for line in _effects.effect(op)])
+        return answer
 
 
 def _begin(
@@ -146,9 +164,15 @@ def _begin_spec(
         tag=spec.tag,
         headers=spec.headers,
     )
+    return _begin_message(job, m, client)
+
+
+def _begin_message(
+    job: Job[Any, Any], m: Any, client: Any, store: _record.Store | None = None
+) -> tuple[Run[Any], Invocation, Attempt]:
     out: Run[Any] = Run(m.id)
     a = Attempt(None, m, 0.0)
-    t: Task[Any] = Task(_TestRuntime(out, job.is_async, client), m)
+    t: Task[Any] = Task(_TestRuntime(out, job.is_async, client, store), m)
     t._attempt, a.owner = a, t
     out.task = t
     return out, Invocation(job, t, a), a
@@ -163,7 +187,6 @@ def _finish(job: Job[Any, Any], out: Run[Any], a: Attempt) -> Run[Any]:
         out.result = codec.decode_with(job.result_codec, item.complete.result, item.complete.result_type)
         out.effects = [line for op in item.effects.ops for line in _effects.effect(op)]
         out.checks = [_effects.check(c) for c in item.effects.conditions]
-        out.specs = [op.task_create for op in item.effects.ops if op.WhichOneof("op") == "task_create"]
     elif a.op == "fail":
         out.fatal, out.code, out.message = item.fail.fatal, item.fail.error.code, item.fail.error.message
         if item.fail.HasField("retry_after"):
@@ -217,184 +240,196 @@ async def arun_handler(
     return _finish(job, out, a)
 
 
-class _Records:
-    """What both recorders keep: tasks, their results, and keys."""
+class _Records(Generic[H]):
+    """What both recorders have. H is the client's handle."""
 
-    def __init__(self) -> None:
-        self.specs: list[Any] = []  # messages of the tasks that were added, in their order
-        self.runs: list[Run[Any]] = []  # of drain, in their order
-        self.keys: dict[tuple[str, bytes], bytes] = {}
-        self._drained = 0
-        self._items: dict[str, Any] = {}  # settles by the ids of tasks
-
-    def take(self, specs: list[Any]) -> None:
-        for spec in specs:
-            spec.id = spec.id or place.new_id()
-        self.specs += specs
-
-    def apply(self, ops: list[Any]) -> list[Any]:
-        """Apply ops of a commit: keys in memory, tasks to the list. Other ops are only noted."""
-        results = []
-        for op in ops:
-            r = wire.message("OpResult")()
-            kind = op.WhichOneof("op")
-            m = getattr(op, kind)
-            if kind == "task_create":
-                self.take([m])
-                r.task = m.id
-            elif kind == "kv_put":
-                self.keys[m.keyspace, m.key] = m.value
-                r.rev = len(self.keys)
-            elif kind == "kv_delete":
-                r.existed = self.keys.pop((m.keyspace, m.key), None) is not None
-            elif kind == "kv_add":
-                r.sum = int(self.keys.get((m.keyspace, m.key), b"0")) + m.delta
-                self.keys[m.keyspace, m.key] = str(r.sum).encode()
-            results.append(r)
-        return results
+    _store: _record.Store
+    _handle: Callable[[Any, str, bool], H]
 
     def added(self, job: Job[A, Any]) -> list[A]:
-        return [codec.decode_with(job.args_codec, s.payload, s.content_type) for s in self.specs if s.kind == job.name]
+        """Return the arguments of the tasks of a job that were added, in their order."""
+        specs = [s for s in self._store.specs() if s.kind == job.name]
+        return [codec.decode_with(job.args_codec, s.payload, s.content_type) for s in specs]
 
-    def next(self, by_kind: dict[str, Job[Any, Any]]) -> Iterator[tuple[Job[Any, Any], Any]]:
-        """Go through the tasks that no drain has run, those that are added meanwhile too."""
-        while self._drained < len(self.specs):
-            spec = self.specs[self._drained]
-            self._drained += 1
-            job = by_kind.get(spec.kind)
-            if job is not None:
-                yield job, spec
+    @property
+    def effects(self) -> list[dict[str, Any]]:
+        """What commits changed, and completions that drain made, in order, as Run.effects shows it."""
+        return [line for op in self._store.ops() for line in _effects.effect(op)]
 
-    def ran(self, run: Run[Any], item: Any) -> None:
+    def _engine(self) -> Any:
+        raise _record.lacking("server")
+
+    def _partitions(self) -> int:
+        return 1
+
+    def _create_each(self, pairs: list[tuple[Any, Any]]) -> list[H]:
+        results = self._store.create_each([s for _, s in pairs])
+        wrong = [r if isinstance(r, errors.MillraceError) else None for r in results]
+        handles: list[Any] = [
+            None if e is not None else self._handle(job, r.id, r.replayed)
+            for (job, _), r, e in zip(pairs, results, wrong, strict=True)
+        ]
+        if any(e is not None for e in wrong):
+            raise errors.BatchError(wrong, handles)
+        return handles
+
+    def _create_all(self, pairs: list[tuple[Any, Any]]) -> list[H]:
+        results = self._store.create_all([s for _, s in pairs])
+        return [self._handle(job, r.id, r.replayed) for (job, _), r in zip(pairs, results, strict=True)]
+
+    def _create_one(self, job: Any, args: Any, o: dict[str, Any]) -> H:
+        r = self._store.create_each([job._spec(args, o)])[0]
+        if isinstance(r, errors.MillraceError):
+            raise r
+        return self._handle(job, r.id, r.replayed)
+
+    def _apply(self, changes: Any, finish: Callable[[Any, Any], Any], fence: tuple[str, int] | None) -> Any:
+        return finish(_commit(self._store, changes, fence), self._store.at())
+
+
+def _commit(store: _record.Store, changes: Any, fence: tuple[str, int] | None) -> Any:
+    """Commit changes, which their caller may use again."""
+    request = wire.CommitRequest(conditions=changes._checks, ops=changes._ops)
+    return store.commit(list(request.conditions), list(request.ops), fence)
+
+
+class _Drain:
+    """One call of drain."""
+
+    def __init__(self, store: _record.Store, jobs: list[Job[Any, Any]], client: Any) -> None:
+        self._store = store
+        self._jobs = {j.name: j for j in jobs}
+        self._client = client
+        self._passed: set[str] = set()  # tasks that were snoozed or released
+        self.runs: list[Run[Any]] = []
+
+    def next(self) -> _Recorded | None:
+        """Begin the next attempt; None: no task waits."""
+        m = self._store.next(self._jobs, self._passed)
+        return None if m is None else _Recorded(self, self._jobs[m.kind], m, self._client, self._store)
+
+    def ran(self, run: Run[Any]) -> None:
+        """Take in what an attempt came to."""
         self.runs.append(run)
-        self._items[run.id] = item
-        self.apply(list(item.effects.ops))
-
-    def ended(self, id: str) -> Any:
-        """Return the message of a task that drain has run."""
-        item = self._items.get(id)
-        if item is None:
-            raise errors.NotFound(f"task {id} was not run: call drain first")
-        t = wire.message("Task")(id=id)
-        if item.WhichOneof("outcome") == "complete":
-            t.state, t.has_result = 5, True
-            t.result, t.result_type = item.complete.result, item.complete.result_type
-        else:
-            t.state, t.reason = 6, "fatal" if item.fail.fatal else "max_attempts"
-            t.error.CopyFrom(item.fail.error)
-        return t
+        if run.settle in ("snooze", "release"):
+            self._passed.add(run.id)
 
 
-class Recorder(Client):
+class _Recorded:
+    """An attempt that drain makes."""
+
+    def __init__(self, drain: _Drain, job: Job[Any, Any], m: Any, client: Any, store: _record.Store) -> None:
+        self.job = job
+        self._drain = drain
+        self._store = store
+        self._out, self.invocation, self._attempt = _begin_message(job, m, client, store)
+
+    def settled(self) -> bool:
+        """Settle what the handler came to; False: its effects were refused, and it is to be asked."""
+        a, out = self._attempt, self._out
+        refusal = self._store.settle(wire.SettleItem.FromString(a.item))
+        if refusal is not None and a.op == "complete" and a.again:
+            a.refusal = refusal
+            return False
+        if refusal is not None:  # the attempt fails in place of it
+            a.fail(refusal.code, str(refusal))
+            if self._store.runs(out.id):
+                self._store.settle(wire.SettleItem.FromString(a.item))
+        _finish(self.job, out, a)
+        out.refused = refusal
+        self._drain.ran(out)
+        return True
+
+
+class Recorder(_Records[Handle[Any]], Client):
     """Stands for a client in tests: it keeps what is added and committed, and dials nothing.
 
-    added shows the arguments of the tasks of a job; drain runs their handlers, and those of follow-up tasks. Keys are
-    kept in memory, without revisions and bounds.
+    added shows the arguments of the tasks of a job; drain runs their handlers, and those of follow-up tasks.
+
+    It judges tasks and keys as a server does: ids and unique keys, if_absent, if_rev, check, the bounds of add, the
+    fence of Task.tx, all of a transaction or nothing. It has one partition, and judges neither limits nor rights. Time
+    does not pass in it: drain does not wait for a delay, and a unique key stays taken. What else only a server does is
+    InvalidArgument with the reason recorder.
     """
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:1", token="", namespace="default", tls=False)
-        self.records = _Records()
-
-    def added(self, job: Job[A, Any]) -> list[A]:
-        """Return the arguments of the tasks of a job that were added, in their order."""
-        return self.records.added(job)
+        self._store = _record.Store()
 
     def drain(self, jobs: list[Job[Any, Any]]) -> list[Run[Any]]:
-        """Run the tasks of jobs that were added, and those that they add, each once. Async handlers run in a loop."""
-        first = len(self.records.runs)
-        for job, spec in self.records.next({j.name: j for j in jobs}):
-            out, run, a = _begin_spec(job, spec, self)
-            asyncio.run(run.acall()) if job.is_async else run.call()
-            self.records.ran(_finish(job, out, a), wire.SettleItem.FromString(a.item))
-        return self.records.runs[first:]
+        """Run the tasks of jobs that were added, and those that they add, one after the other.
+
+        An attempt that fails is followed by the next one at once, up to the task's attempts. A task that is snoozed or
+        released waits for the next drain. Effects are applied when the attempt completes; when they are refused,
+        on_refused is asked, or the attempt fails. Each async handler runs in a loop of its own.
+        """
+        d = _Drain(self._store, jobs, self)
+        while (r := d.next()) is not None:
+            while True:
+                asyncio.run(r.invocation.acall()) if r.job.is_async else r.invocation.call()
+                if r.settled():
+                    break
+        return d.runs
 
     def close(self, timeout: float = 0.0) -> None:
         """Do nothing: there is no connection."""
 
-    def _engine(self) -> Any:
-        raise errors.InvalidArgument("a Recorder has no server", reason="recorder")
-
-    def _partitions(self) -> int:
-        return 1
-
     def _add_specs(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
-        self.records.take([s for _, s in pairs])
-        return [self._handle(job, s.id, False) for job, s in pairs]
+        return self._create_each(pairs)
 
-    _add_specs_atomic = _add_specs
+    def _add_specs_atomic(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
+        return self._create_all(pairs)
 
     def _add(self, job: Any, args: Any, o: dict[str, Any]) -> Any:
-        return self._add_specs([(job, job._spec(args, o))], o)[0]
+        return self._create_one(job, args, o)
 
     def _commit(self, changes: Any, timeout: Any, finish: Callable[[Any, Any], Any], **more: Any) -> Any:
-        return finish(_committed(self.records, changes), wire.message("At")())
+        return self._apply(changes, finish, more.get("fence"))
 
     def _unary(self, method: str, request: Any, answer: str, finish: Callable[[Any], Any], **more: Any) -> Any:
-        return finish(_read(self.records, method, request))
+        return finish(self._store.call(method, request))
 
     def _wait(self, id: str, timeout: float | None) -> Any:
-        return self.records.ended(id)
+        return self._store.ended(id)
 
 
-class AsyncRecorder(AsyncClient):
+class AsyncRecorder(_Records[AsyncHandle[Any]], AsyncClient):
     """Stands for an AsyncClient in tests, as Recorder does for a Client."""
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:1", token="", namespace="default", tls=False)
-        self.records = _Records()
-
-    def added(self, job: Job[A, Any]) -> list[A]:
-        """Return the arguments of the tasks of a job that were added, in their order."""
-        return self.records.added(job)
+        self._store = _record.Store()
 
     async def drain(self, jobs: list[Job[Any, Any]]) -> list[Run[Any]]:
-        """Run the tasks of jobs that were added, and those that they add, each once."""
-        first = len(self.records.runs)
-        for job, spec in self.records.next({j.name: j for j in jobs}):
-            out, run, a = _begin_spec(job, spec, self)
-            await run.acall() if job.is_async else run.call()
-            self.records.ran(_finish(job, out, a), wire.SettleItem.FromString(a.item))
-        return self.records.runs[first:]
+        """Run the tasks of jobs that were added, and those that they add, as Recorder.drain does."""
+        d = _Drain(self._store, jobs, self)
+        while (r := d.next()) is not None:
+            while True:
+                await r.invocation.acall() if r.job.is_async else r.invocation.call()
+                if r.settled():
+                    break
+        return d.runs
 
     async def close(self, timeout: float = 0.0) -> None:
         """Do nothing: there is no connection."""
 
-    def _engine(self) -> Any:
-        raise errors.InvalidArgument("a Recorder has no server", reason="recorder")
-
-    def _partitions(self) -> int:
-        return 1
-
     async def _add_specs(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
-        self.records.take([s for _, s in pairs])
-        return [self._handle(job, s.id, False) for job, s in pairs]
+        return self._create_each(pairs)
 
-    _add_specs_atomic = _add_specs
+    async def _add_specs_atomic(self, pairs: list[tuple[Any, Any]], o: dict[str, Any]) -> Any:
+        return self._create_all(pairs)
 
     async def _add(self, job: Any, args: Any, o: dict[str, Any]) -> Any:
-        return (await self._add_specs([(job, job._spec(args, o))], o))[0]
+        return self._create_one(job, args, o)
 
     async def _commit(self, changes: Any, timeout: Any, finish: Callable[[Any, Any], Any], **more: Any) -> Any:
-        return finish(_committed(self.records, changes), wire.message("At")())
+        return self._apply(changes, finish, more.get("fence"))
 
     async def _unary(self, method: str, request: Any, answer: str, finish: Callable[[Any], Any], **more: Any) -> Any:
-        return finish(_read(self.records, method, request))
+        return finish(self._store.call(method, request))
 
     async def _wait(self, id: str, timeout: float | None) -> Any:
-        return self.records.ended(id)
-
-
-def _committed(records: _Records, changes: Any) -> Any:
-    return wire.message("CommitResponse")(results=records.apply(list(changes._ops)))
-
-
-def _read(records: _Records, method: str, request: Any) -> Any:
-    """Answer the reads that a recorder can: those of keys."""
-    if method != "KVService/Get":
-        raise errors.InvalidArgument(f"a Recorder has no server, and so no {method}", reason="recorder")
-    value = records.keys.get((request.keyspace, request.key))
-    return wire.message("KVGetResponse")(value=value or b"", found=value is not None, rev=0 if value is None else 1)
+        return self._store.ended(id)
 
 
 @dataclass(frozen=True)
