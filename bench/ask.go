@@ -14,7 +14,7 @@ import (
 func (c *cluster) dial(ctx context.Context) ([]*millrace.Client, error) {
 	var out []*millrace.Client
 	for _, e := range c.endpoints {
-		client, err := millrace.Dial(ctx, append(c.plain(), millrace.Address(e.Address), millrace.Token(c.token), millrace.Namespace(c.namespace))...)
+		client, err := millrace.Dial(ctx, append(c.plain(), millrace.Address(e.Address), millrace.Token(c.token), millrace.Namespace(c.namespace), millrace.Timeout(0))...)
 		if err != nil {
 			closeAll(out)
 			return nil, fmt.Errorf("connect to %s: %w", e.Name, err)

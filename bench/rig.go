@@ -170,7 +170,7 @@ func (r *Rig) Dial(ctx context.Context, n int, opts ...millrace.Option) (*millra
 		addresses[i] = r.Servers[(n+i)%len(r.Servers)].Address
 	}
 	opts = slices.Concat(r.plain, []millrace.Option{
-		millrace.Address(strings.Join(addresses, ",")), millrace.Token(r.Token), millrace.Namespace(r.Namespace),
+		millrace.Address(strings.Join(addresses, ",")), millrace.Token(r.Token), millrace.Namespace(r.Namespace), millrace.Timeout(0),
 	}, opts)
 	return millrace.Dial(ctx, opts...)
 }

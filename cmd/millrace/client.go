@@ -78,7 +78,8 @@ func (a *app) dial(ctx context.Context, more ...millrace.Option) (*millrace.Clie
 		return nil, err
 	}
 	// The log of the SDK tells of lost connections and retries; it must not mix with the output.
-	opts = append(opts, millrace.Logger(slog.New(slog.NewTextHandler(a.err, nil))))
+	// Commands bound their calls themselves; those that last go on through any outage.
+	opts = append(opts, millrace.Logger(slog.New(slog.NewTextHandler(a.err, nil))), millrace.Timeout(0))
 	return millrace.Dial(ctx, append(opts, more...)...)
 }
 

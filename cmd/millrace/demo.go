@@ -356,7 +356,7 @@ func (d *demo) startWorker() error {
 
 // client connects to the server of the demo. Its calls go on when the server is killed and returns.
 func (d *demo) client(ctx context.Context) (*millrace.Client, error) {
-	return millrace.Dial(ctx, millrace.Address(d.addr), millrace.Token(d.token))
+	return millrace.Dial(ctx, millrace.Address(d.addr), millrace.Token(d.token), millrace.Timeout(0))
 }
 
 // create makes one task per file from 32 goroutines, and returns the handle of each task and how

@@ -153,6 +153,8 @@ func (j *JobOf[A, R]) addMany(ctx context.Context, c *Client, args []A, all bool
 		handles: make([]*Handle[R], len(args)), errs: make([]error, len(args)),
 	}
 	if len(specs) > 0 {
+		ctx, cancel := c.bounded(ctx) // all frames share it
+		defer cancel()
 		if n, f := c.calls.Learn(ctx); f != nil {
 			b.fail(errorOf(f), 0, len(specs))
 		} else {

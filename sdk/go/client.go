@@ -61,7 +61,8 @@ const (
 	closeWithin = 10 * time.Second
 )
 
-// Dial makes a client. It does not wait for the server: the first call does, and fails when its own context ends first.
+// Dial makes a client. It does not wait for the server: the first call does, and fails when its own context ends first, or after
+// the time of Timeout if that has no deadline.
 // ctx bounds nothing but Dial itself. Errors: an address that is not host:port; a ctx that has ended.
 func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 	if err := ctx.Err(); err != nil {
@@ -78,7 +79,7 @@ func Dial(ctx context.Context, opts ...Option) (*Client, error) {
 func newClient(o options) (c *Client, err error) {
 	c = &Client{opts: o, workers: map[*Worker]struct{}{}, streams: map[*KVStream]struct{}{}}
 	c.hub = session.NewHub(session.Options{
-		Namespace: o.namespace, Address: o.address, Logger: o.logger, Ledger: ledger.New(o.ledger),
+		Namespace: o.namespace, Address: o.address, Timeout: o.timeout, Logger: o.logger, Ledger: ledger.New(o.ledger),
 		Error: func(f *fault.Fault) error { return errorOf(f) },
 	}, o.token)
 	if c.router, err = c.newRouter(); err != nil {
@@ -228,16 +229,33 @@ func (c *Client) leave(w *Worker) {
 	delete(c.workers, w)
 }
 
-// read carries out a unary call that changes nothing: until ctx ends it is tried again when the server cannot be
-// reached. It goes to the leader of a partition, which may be anywhere.
+// read carries out a unary call that changes nothing: until ctx ends, or its time is over, it is tried again when the server cannot
+// be reached. It goes to the leader of a partition, which may be anywhere.
 func (c *Client) read(ctx context.Context, partition int, call func(ctx context.Context) error) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	return c.repeat(ctx, partition, false, call)
 }
 
 // change is read for a call that changes something and may be repeated. A refusal after a try whose outcome is unknown
 // proves nothing: that try may have been the reason for it.
 func (c *Client) change(ctx context.Context, partition int, call func(ctx context.Context) error) error {
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	return c.repeat(ctx, partition, true, call)
+}
+
+// last is read for a call that lasts, or opens a stream that does: it has no time of its own, and leaves ctx as it is.
+func (c *Client) last(ctx context.Context, partition int, call func(ctx context.Context) error) error {
+	return c.repeat(ctx, partition, false, call)
+}
+
+// bounded is ctx with the client's timeout, if it has no deadline.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, ok := ctx.Deadline(); ok || c.opts.timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(ctx, c.opts.timeout)
 }
 
 // routed is ctx for a unary call about a partition; r is nil where there are not several.
@@ -249,7 +267,7 @@ func (c *Client) routed(ctx context.Context, partition int) (context.Context, *t
 	return transport.WithRoute(ctx, r), r
 }
 
-// repeat is read and change. Where the error names the partition's leader the call goes there at once, a few times in a row; else
+// repeat is read, change and last. Where the error names the partition's leader the call goes there at once, a few times in a row; else
 // it waits as the error asks.
 func (c *Client) repeat(ctx context.Context, partition int, changes bool, call func(ctx context.Context) error) error {
 	unsure := false
@@ -277,7 +295,11 @@ func (c *Client) repeat(ctx context.Context, partition int, changes bool, call f
 		if c.router.Redirect(r, f.Refusal()) && try < retry.Hops {
 			continue
 		}
-		if f.Patience() == 0 || !retry.Sleep(ctx, f.Wait(try)) {
+		if f.Patience() == 0 {
+			return errorOf(f)
+		}
+		if !retry.Sleep(ctx, f.Wait(try)) {
+			f.Cause = fault.Ended(ctx, false, "").Cause // the last answer tells more than that the time was over
 			return errorOf(f)
 		}
 	}

@@ -176,7 +176,7 @@ func TestNothingIsSentAgainWhenServersMayHaveForgottenIt(t *testing.T) {
 	const kept, way = 10 * time.Minute, 20 * time.Second
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		c := f.client()
+		c := f.client(Timeout(0))
 		defer f.end(c)
 		out := commits(t.Context(), c, 1)
 		st := f.welcome(nil)

@@ -16,8 +16,8 @@
 //
 // # Promises
 //
-// A call ends as ok, refused or unknown (OutcomeOf), at most a second after its context ends. Refused means that nothing
-// changed. Unknown means that it may have been applied, and that repeating it under the same id is safe. A worker that lost
+// A call ends as ok, refused or unknown (OutcomeOf), at most a second after its context ends, or after 30 seconds if that has no
+// deadline (Timeout). Refused means that nothing changed. Unknown means that it may have been applied, and that repeating it under the same id is safe. A worker that lost
 // its lease changes nothing, whatever its handler returns.
 //
 // # Options

@@ -87,7 +87,7 @@ func (k KV) entries(ctx context.Context, req *millracev1.KVRangeRequest) iter.Se
 		defer cancel()
 		var chunks grpc.ServerStreamingClient[millracev1.KVRangeResponse]
 		var chunk *millracev1.KVRangeResponse
-		err := k.c.read(ctx, anywhere, func(ctx context.Context) (err error) {
+		err := k.c.last(ctx, anywhere, func(ctx context.Context) (err error) {
 			if chunks, err = k.c.kv.Range(ctx, req); err != nil {
 				return err
 			}

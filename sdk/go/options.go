@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"time"
 )
 
 // Option changes how Dial connects.
@@ -30,6 +31,8 @@ type options struct {
 	transport TransportMode
 	token     string
 	namespace string
+	// timeout bounds calls whose context has no deadline; 0 or less: it does not.
+	timeout time.Duration
 	// tls is nil for clear text; insecure says that clear text was asked for, and is not only the default of this machine.
 	tls      *tls.Config
 	insecure bool
@@ -62,6 +65,17 @@ func Token(token string) Option { return dialFunc(func(o *options) { o.token = t
 
 // Namespace sets the namespace of all calls. Default: MILLRACE_NAMESPACE, then default.
 func Namespace(name string) Option { return dialFunc(func(o *options) { o.namespace = name }) }
+
+// defaultTimeout is that of calls that neither their context nor an option bounds.
+const defaultTimeout = 30 * time.Second
+
+// Timeout bounds each call whose context has no deadline. It ends as if its context had: with CodeDeadlineExceeded, refused if it
+// had not left, else unknown. 0 or less means no bound. Default: 30 seconds.
+//
+// What lasts by its nature goes on as long as its context: Client.Wait and Handle.Wait, Client.Claim, workers, what reads or
+// writes a stream (KV.Range, KV.Stream, Client.Watch, Client.Events, Repo.Load, Repo.Session, Client.Backup), changes of a cluster
+// by an Operator, and the calls of Client.Conn.
+func Timeout(d time.Duration) Option { return dialFunc(func(o *options) { o.timeout = d }) }
 
 // TLS makes the client encrypt with cfg; nil means the system's certificate authorities. It is the default unless all addresses are
 // loopback addresses.
@@ -112,7 +126,7 @@ func newOptions(opts []Option) (options, error) { return optionsOver(os.Getenv, 
 
 // optionsOver is newOptions over another environment.
 func optionsOver(env func(name string) string, opts []Option) (options, error) {
-	var o options
+	o := options{timeout: defaultTimeout}
 	if name := env("MILLRACE_TRANSPORT"); name != "" {
 		var err error
 		if o.transport, err = parseTransport(name); err != nil {

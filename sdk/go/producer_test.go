@@ -505,7 +505,7 @@ func TestCloseWaitsForCallsUnderWay(t *testing.T) {
 func TestACallIsRepeatedForTenMinutesThenUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
-		c := f.client()
+		c := f.client(Timeout(0))
 		defer f.end(c)
 		out := make(chan error, 1)
 		began := time.Now()

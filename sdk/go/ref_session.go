@@ -64,7 +64,7 @@ func (r Repo) Session(ctx context.Context) (*RefSession, error) {
 	s := &RefSession{r: r, id: wire.Random16(), done: make(chan struct{}), flight: make(chan struct{}, refFlight)}
 	s.ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
 	var stream refSessionStream
-	err := r.c.read(ctx, r.place(), func(context.Context) (err error) {
+	err := r.c.last(ctx, r.place(), func(context.Context) (err error) {
 		stream, err = s.open()
 		return err
 	})

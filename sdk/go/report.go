@@ -230,7 +230,7 @@ func (r *reporter) send(ctx context.Context) error {
 		return err
 	}
 	c := r.t.w.c
-	err = c.change(ctx, place.Of(req.Id, c.hub.Partitions()), func(ctx context.Context) error {
+	err = c.repeat(ctx, place.Of(req.Id, c.hub.Partitions()), true, func(ctx context.Context) error { // for as long as the attempt
 		_, err := c.tasks.Report(ctx, req)
 		return err
 	})

@@ -169,7 +169,7 @@ func (c *Client) Task(ctx context.Context, id string, opts ...ReadOption) (*Task
 func (c *Client) Wait(ctx context.Context, id string) (*TaskInfo, error) {
 	line := ledger.Line{Op: "wait", ID: id, Invoke: c.hub.Ledger.Now()}
 	var resp *millracev1.WaitResponse
-	err := c.read(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
+	err := c.last(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
 		resp, err = c.tasks.Wait(ctx, &millracev1.WaitRequest{Id: id})
 		return err
 	})

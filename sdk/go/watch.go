@@ -53,7 +53,7 @@ func (c *Client) Watch(ctx context.Context, id string) iter.Seq2[*TaskInfo, erro
 // openWatch begins to watch a task, and returns its first state. The error has the code Unimplemented where there is no such stream.
 func (c *Client) openWatch(ctx context.Context, id string) (states grpc.ServerStreamingClient[millracev1.WatchResponse], first *millracev1.WatchResponse, err error) {
 	var unserved error
-	err = c.read(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
+	err = c.last(ctx, place.Of(id, c.hub.Partitions()), func(ctx context.Context) (err error) {
 		if states, err = c.tasks.Watch(ctx, &millracev1.WatchRequest{Id: id}); err == nil {
 			first, err = states.Recv()
 		}

@@ -130,7 +130,7 @@ func (c *nodes) client(i int, opts ...millrace.Option) *millrace.Client {
 	for k := range c.peers {
 		all = append(all, c.peers[(i+k)%len(c.peers)].API)
 	}
-	opts = append(opts, millrace.Address(strings.Join(all, ",")), millrace.Token(c.token))
+	opts = append(opts, millrace.Address(strings.Join(all, ",")), millrace.Token(c.token), millrace.Timeout(0))
 	m, err := millrace.Dial(c.t.Context(), opts...)
 	noErr(c.t, err)
 	c.t.Cleanup(func() { m.Close() })

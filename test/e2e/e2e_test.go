@@ -60,7 +60,7 @@ func serve(t *testing.T, flags ...string) (*proc.Server, *millrace.Client) {
 	}
 	t.Cleanup(func() { s.Kill() })
 	c, err := millrace.Dial(t.Context(), millrace.Address("server.test:1"), millrace.Insecure(),
-		millrace.Token(s.Tokens[0].Secret), millrace.Dialer(s.Dial))
+		millrace.Token(s.Tokens[0].Secret), millrace.Dialer(s.Dial), millrace.Timeout(0))
 	if err != nil {
 		t.Fatal(err)
 	}

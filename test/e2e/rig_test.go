@@ -98,7 +98,7 @@ func (l *local) audit() {
 // client connects as the holder with that number.
 func (l *local) client(holder int, opts ...millrace.Option) *millrace.Client {
 	l.t.Helper()
-	opts = append([]millrace.Option{millrace.Address(l.running.Address), millrace.RESTAddress(l.running.HTTPAddress), millrace.Token(l.tokens[holder])}, opts...)
+	opts = append([]millrace.Option{millrace.Address(l.running.Address), millrace.RESTAddress(l.running.HTTPAddress), millrace.Token(l.tokens[holder]), millrace.Timeout(0)}, opts...)
 	c, err := millrace.Dial(l.t.Context(), opts...)
 	if err != nil {
 		l.t.Fatal(err)

@@ -32,7 +32,7 @@ func dial(ctx context.Context, e Env, s system, i int, token proc.Token, name st
 		return nil, fmt.Errorf("open log of clients: %w", err)
 	}
 	logger := slog.New(slog.NewTextHandler(c.log, nil)).With("client", cmp.Or(name, "quiet"), "place", i)
-	opts := append(s.reach(i), millrace.Token(token.Secret), millrace.Logger(logger))
+	opts := append(s.reach(i), millrace.Token(token.Secret), millrace.Logger(logger), millrace.Timeout(0))
 	if name != "" {
 		f, err := os.Create(filepath.Join(e.Dir, "ledger-"+name+".jsonl"))
 		if err != nil {

@@ -59,7 +59,7 @@ func run() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	c, err := millrace.Dial(ctx, millrace.Ledger(f))
+	c, err := millrace.Dial(ctx, millrace.Ledger(f), millrace.Timeout(0))
 	if err != nil {
 		return err
 	}

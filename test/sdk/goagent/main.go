@@ -248,6 +248,9 @@ func (a *agent) open(ctx context.Context, c *command) (err error) {
 	case "rest":
 		opts = append(opts, millrace.Transport(millrace.TransportREST))
 	}
+	if c.TimeoutMS > 0 {
+		opts = append(opts, millrace.Timeout(time.Duration(c.TimeoutMS)*time.Millisecond))
+	}
 	if c.Ledger != "" {
 		if a.ledger, err = os.OpenFile(c.Ledger, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 			return err

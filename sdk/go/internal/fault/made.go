@@ -12,9 +12,13 @@ func Closed() *Fault {
 	return &Fault{Code: wire.Unavailable, Reason: "closed", Message: "the client is closed", Op: OpNone, Cause: ErrClosed}
 }
 
-// Ended is the fault of a call whose context ended. unsure says that the call had left, and may be applied.
+// Ended is the fault of a call whose context ended, or whose time was over. unsure says that the call had left, and may be applied.
 func Ended(ctx context.Context, unsure bool, message string) *Fault {
 	f := &Fault{Code: wire.DeadlineExceeded, Message: message, Op: OpNone, Unknown: unsure, Cause: context.Cause(ctx)}
+	if f.Cause == nil {
+		f.Cause = context.DeadlineExceeded
+		return f
+	}
 	// The caller may look for either: the reason that it gave itself, or that of the package context.
 	if !errors.Is(f.Cause, ctx.Err()) {
 		f.Cause = errors.Join(ctx.Err(), f.Cause)

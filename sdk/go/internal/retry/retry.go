@@ -75,7 +75,10 @@ func Patience(code, reason string) time.Duration {
 }
 
 // Sleep waits d and returns false when ctx ended first.
-func Sleep(ctx context.Context, d time.Duration) bool {
+func Sleep(ctx context.Context, d time.Duration) bool { return SleepBefore(ctx, nil, d) }
+
+// SleepBefore is Sleep that returns false when late, which may be nil, fired first.
+func SleepBefore(ctx context.Context, late <-chan time.Time, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
 	}
@@ -85,6 +88,8 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	case <-t.C:
 		return true
 	case <-ctx.Done():
+		return false
+	case <-late:
 		return false
 	}
 }

@@ -18,6 +18,8 @@ type Call struct {
 	state atomic.Uint32
 	// done takes one token when the call has ended.
 	done chan struct{}
+	// timer fires when the call's time is over; nil: it was never needed. It is stopped between calls.
+	timer *time.Timer
 
 	// What is asked. One of Specs and Commit is set; a single create uses Spec, so that it allocates no slice: see Single.
 	Spec   millracev1.TaskSpec
@@ -104,20 +106,48 @@ func (c *Call) sure(e *fault.Fault) *fault.Fault {
 	return e
 }
 
-// do carries c out: it queues it, waits, and repeats what may be repeated until ctx ends. When it returns, c may be
-// freed only if done is true.
-func (p *producerStream) do(ctx context.Context, c *Call) (done bool, err *fault.Fault) {
+// arm returns what fires when the time of c is over; nil: ctx, or nothing, bounds it. disarm must follow.
+func (c *Call) arm(ctx context.Context, d time.Duration) <-chan time.Time {
+	if _, ok := ctx.Deadline(); ok || d <= 0 {
+		return nil
+	}
+	// Not a context of its own: most calls are over in less time than that takes to make.
+	if c.timer == nil {
+		c.timer = time.NewTimer(d)
+	} else {
+		c.timer.Reset(d)
+	}
+	return c.timer.C
+}
+
+// disarm ends what arm began.
+func (c *Call) disarm(late <-chan time.Time) {
+	if late != nil {
+		c.timer.Stop()
+	}
+}
+
+// do carries c out: it queues it, waits, and repeats what may be repeated until ctx ends or late fires, which may be nil. When it
+// returns, c may be freed only if done is true.
+func (p *producerStream) do(ctx context.Context, late <-chan time.Time, c *Call) (done bool, err *fault.Fault) {
 	if ctx.Err() != nil {
 		return true, fault.Ended(ctx, false, "the context had ended before the call")
 	}
 	var began time.Time
+	over := false // late has fired
 	for try := 0; ; try++ {
 		if e := p.enqueue(c); e != nil {
 			return true, e
 		}
+		ended := false
 		select {
 		case <-c.done:
+			ended = true
 		case <-ctx.Done():
+		case <-late:
+			over = true
+		}
+		if !ended {
 			if e := p.abandon(ctx, c); e != nil {
 				return false, e
 			}
@@ -133,7 +163,7 @@ func (p *producerStream) do(ctx context.Context, c *Call) (done bool, err *fault
 		if began.IsZero() {
 			began = c.first
 		}
-		if time.Since(began) > e.Patience() || !retry.Sleep(ctx, e.Wait(try)) {
+		if over || time.Since(began) > e.Patience() || !retry.SleepBefore(ctx, late, e.Wait(try)) {
 			return true, e
 		}
 		c.state.Store(callQueued)
@@ -141,7 +171,7 @@ func (p *producerStream) do(ctx context.Context, c *Call) (done bool, err *fault
 	}
 }
 
-// abandon leaves c because ctx ended; nil means that c has just ended and its token comes.
+// abandon leaves c because ctx ended, or its time is over; nil means that c has just ended and its token comes.
 func (p *producerStream) abandon(ctx context.Context, c *Call) *fault.Fault {
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()

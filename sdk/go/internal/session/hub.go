@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync/atomic"
+	"time"
 
 	"github.com/millrace/millrace/sdk/go/internal/fault"
 	"github.com/millrace/millrace/sdk/go/internal/frame"
@@ -11,13 +12,15 @@ import (
 	"github.com/millrace/millrace/sdk/go/internal/transport"
 )
 
-// Options is what the streams of a client need to know of it. All fields are required, but Ledger.
+// Options is what the streams of a client need to know of it. All fields are required, but Ledger and Timeout.
 type Options struct {
 	// Namespace is that of all streams.
 	Namespace string
 	Address   string // host:port that messages name when no server is reached
-	Logger    *slog.Logger
-	Ledger    *ledger.Ledger // nil: no line is written
+	// Timeout bounds calls whose context has no deadline; 0 or less: it does not.
+	Timeout time.Duration
+	Logger  *slog.Logger
+	Ledger  *ledger.Ledger // nil: no line is written
 	// Error makes the error that users get of a fault. It is called for what leaves the engine as an error: the causes of contexts
 	// of handlers, and the end of a worker.
 	Error func(*fault.Fault) error

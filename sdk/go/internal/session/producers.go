@@ -60,7 +60,9 @@ func (p *Producers) Learn(ctx context.Context) (int, *fault.Fault) {
 	}
 	c := p.New()
 	c.asks = true
-	ended, f := p.first.do(ctx, c)
+	late := c.arm(ctx, p.hub.Timeout)
+	ended, f := p.first.do(ctx, late, c)
+	c.disarm(late)
 	if ended {
 		p.Free(c)
 	}
@@ -93,15 +95,17 @@ func (p *Producers) Place(c *Call) (f *fault.Fault) {
 	return f
 }
 
-// Do carries out a call that was placed, on the stream of its partition, and waits for its answer until ctx ends. c may be freed
-// only if ended is true: else a frame may still hold it.
+// Do carries out a call that was placed, on the stream of its partition, and waits for its answer until ctx ends, or for the
+// client's timeout if ctx has no deadline. c may be freed only if ended is true: else a frame may still hold it.
 func (p *Producers) Do(ctx context.Context, c *Call) (ended bool, f *fault.Fault) {
+	late := c.arm(ctx, p.hub.Timeout)
+	defer c.disarm(late)
 	for {
 		s := p.stream(c.place)
 		if s == nil {
 			return true, fault.Closed()
 		}
-		if ended, f = s.do(ctx, c); f == nil || f.Reason != reasonUnplaced {
+		if ended, f = s.do(ctx, late, c); f == nil || f.Reason != reasonUnplaced {
 			return ended, f
 		}
 		c.state.Store(callQueued)
