@@ -3,8 +3,9 @@
 Declare a job, add tasks with a Client or an AsyncClient, and run them with a Worker: see docs/start/python.md.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ._core.place import new_id
-from .aio import AsyncClient, AsyncHandle, AsyncTx
 from .client import Client, Handle, Tx
 from .codec import Codec, RawJSON
 from .errors import (
@@ -37,11 +38,14 @@ from .errors import (
     outcome_of,
 )
 from .job import AddOptions, Job, TaskOptions, job
-from .task import Signal, Task
 from .tx import Changes, Effects
 from .types import At, Committed, KVItem, QueueStats, Retry, TaskInfo, Unique
-from .webhook import WebhookError, verify_webhook
-from .worker import Health, Settled, Worker
+
+if TYPE_CHECKING:
+    from .aio import AsyncClient, AsyncHandle, AsyncTx
+    from .task import Signal, Task
+    from .webhook import WebhookError, verify_webhook
+    from .worker import Health, Settled, Worker
 
 __version__ = "0.1.0"
 
@@ -103,3 +107,32 @@ __all__ = [
     "outcome_of",
     "verify_webhook",
 ]
+
+# Where the names are that a process which only adds tasks does not need: they are imported on first use.
+_LATER = {
+    "AsyncClient": "aio",
+    "AsyncHandle": "aio",
+    "AsyncTx": "aio",
+    "Signal": "task",
+    "Task": "task",
+    "WebhookError": "webhook",
+    "verify_webhook": "webhook",
+    "Health": "worker",
+    "Settled": "worker",
+    "Worker": "worker",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATER.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    found = getattr(importlib.import_module("." + module, __name__), name)
+    globals()[name] = found  # the next use finds it without this
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

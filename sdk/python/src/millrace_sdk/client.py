@@ -8,18 +8,20 @@ import concurrent.futures
 import threading
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from . import codec, errors
 from ._core import base, engine, faults, loop, place, wire
 from ._core.producer import Call, Waiting
 from .errors import MillraceError, TaskError
 from .job import Job
-from .kv import Keyspace
-from .queue import Queue
-from .raw import Raw
 from .tx import Changes
 from .types import Committed, TaskInfo, committed, task_info
+
+if TYPE_CHECKING:
+    from .kv import Keyspace
+    from .queue import Queue
+    from .raw import Raw
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -205,10 +207,14 @@ class Client(base.BaseClient):
 
     def kv(self, keyspace: str) -> Keyspace:
         """Return a keyspace."""
+        from .kv import Keyspace
+
         return Keyspace(self, keyspace)
 
     def queue(self, name: str) -> Queue:
         """Return a queue."""
+        from .queue import Queue
+
         return Queue(self, name)
 
     def task(self, id: str) -> TaskInfo:
@@ -227,6 +233,8 @@ class Client(base.BaseClient):
     @property
     def raw(self) -> Raw:
         """The calls of the contract, as they are: ``c.raw.TaskService.Get(id="...")``."""
+        from .raw import Raw
+
         return Raw(self)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,10 +97,13 @@ def _local(address: str) -> bool:
     host = address.rpartition(":")[0].strip("[]")
     if host == "localhost":
         return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+    for family in (socket.AF_INET, socket.AF_INET6):
+        try:
+            raw = socket.inet_pton(family, host)
+        except (OSError, ValueError):
+            continue
+        return raw[0] == 127 if len(raw) == 4 else raw == bytes(15) + b"\x01"
+    return False
 
 
 class Engine:

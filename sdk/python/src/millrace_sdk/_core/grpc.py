@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from urllib.parse import unquote
 
 from .faults import StatusError
 
@@ -106,6 +105,8 @@ def status_of(fields: Fields) -> StatusError | None:
     code = int(text) if text.isascii() and text.isdigit() and len(text) <= 3 else UNKNOWN
     if code == 0:
         return None
+    from urllib.parse import unquote  # most calls end well
+
     message = unquote(_text(_first(fields, b"grpc-message")))
     return StatusError(code, message, _bytes(_first(fields, b"grpc-status-details-bin")))
 

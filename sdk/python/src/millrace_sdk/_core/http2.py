@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import ipaddress
 import os
 import socket
 import ssl
@@ -263,11 +262,12 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _resolve(self, name: str, port: int) -> list[tuple[int, Any]]:
         """Return the addresses of a name. It is looked up in a thread that the end of the process does not wait for."""
-        try:
-            family = socket.AF_INET6 if ipaddress.ip_address(name).version == 6 else socket.AF_INET
+        for family in (socket.AF_INET, socket.AF_INET6):
+            try:
+                socket.inet_pton(family, name)
+            except (OSError, ValueError):
+                continue
             return [(family, (name, port))]
-        except ValueError:
-            pass
         found: asyncio.Future[list[tuple[int, Any]]] = self._loop.create_future()
 
         def tell(places: list[tuple[int, Any]], e: Exception | None) -> None:

@@ -7,13 +7,10 @@ thread that made it, and its size is known.
 from __future__ import annotations
 
 import os
-import pkgutil
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 FRAME_ITEMS = 512  # tasks, settles or renewals of one frame
 FRAME_AIM = 1 << 20  # bytes: a frame is closed here
@@ -29,59 +26,8 @@ COMPARES = {"exists": 1, "absent": 2, "equal": 3, "not_equal": 4, "less": 5, "gr
 
 def file(name: str) -> bytes:
     """Read a file of this package."""
-    # Not by importlib.resources, which brings archives and temporary files into the memory of each worker.
-    return pkgutil.get_data(__name__.rpartition(".")[0], name) or b""
-
-
-def _load() -> tuple[Any, dict[str, Any]]:
-    """Build the pool, and a table of its services by name."""
-    files = descriptor_pb2.FileDescriptorSet()
-    files.ParseFromString(file("contract.binpb"))
-    pool = descriptor_pool.DescriptorPool()
-    # The shape of an error's details in a status of gRPC, which is in no file of the contract.
-    status = descriptor_pb2.FileDescriptorProto(
-        name="millrace/status.proto", package="millrace.status", syntax="proto3"
-    )
-    pack = status.message_type.add(name="Any")
-    pack.field.add(name="type_url", number=1, type=9, label=1)
-    pack.field.add(name="value", number=2, type=12, label=1)
-    st = status.message_type.add(name="Status")
-    st.field.add(name="code", number=1, type=5, label=1)
-    st.field.add(name="message", number=2, type=9, label=1)
-    st.field.add(name="details", number=3, type=11, label=3, type_name=".millrace.status.Any")
-    services: dict[str, Any] = {}
-    for f in [*files.file, status]:
-        pool.AddSerializedFile(f.SerializeToString())
-    for f in files.file:
-        if f.package == "millrace.v1":
-            for name, service in pool.FindFileByName(f.name).services_by_name.items():
-                services[name] = service
-    return pool, services
-
-
-_POOL, SERVICES = _load()
-
-
-def message(name: str) -> Any:
-    """Return the class of a message of the contract."""
-    full = name if "." in name else "millrace.v1." + name
-    return message_factory.GetMessageClass(_POOL.FindMessageTypeByName(full))
-
-
-Ack = message("Ack")
-Assignment = message("Assignment")
-ClientFrame = message("ClientFrame")
-CommitRequest = message("CommitRequest")
-CreateResult = message("CreateResult")
-Effects = message("Effects")
-Error = message("Error")
-Hello = message("Hello")
-KVCheck = message("KVCheck")
-Op = message("Op")
-ServerFrame = message("ServerFrame")
-SettleItem = message("SettleItem")
-Status = message("millrace.status.Status")
-TaskSpec = message("TaskSpec")
+    # By what loaded this module, which may be an archive, and not by a module that brings more into each process.
+    return bytes(__loader__.get_data(os.path.join(os.path.dirname(__file__), name)))  # type: ignore[name-defined]
 
 
 def varint(n: int) -> bytes:
@@ -99,6 +45,120 @@ def varint(n: int) -> bytes:
 def field(number: int, content: bytes) -> bytes:
     """Encode a field of bytes, or of a message that is encoded."""
     return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def _protobuf() -> tuple[Any, Callable[[Any], Any]]:
+    """Return an empty pool, and what makes classes of messages from descriptors.
+
+    The public modules bring the implementation in pure Python along with the compiled one, and all descriptors of
+    descriptors: half of what a process that only adds a task takes to start. So the compiled one is asked itself.
+    """
+    from google.protobuf.internal import api_implementation
+
+    if api_implementation.Type() == "upb":
+        try:
+            return _compiled(vars(api_implementation)["_c_module"])
+        except (KeyError, AttributeError):  # a later version has it elsewhere
+            pass
+    from google.protobuf import descriptor_pool, message_factory
+
+    return descriptor_pool.DescriptorPool(), message_factory.GetMessageClass
+
+
+def _compiled(implementation: Any) -> tuple[Any, Callable[[Any], Any]]:
+    from google.protobuf.message import Message
+
+    pool, meta = implementation.DescriptorPool(), implementation.MessageMeta
+
+    def class_of(descriptor: Any) -> Any:
+        made = getattr(descriptor, "_concrete_class", None)
+        if made is None:
+            made = meta(descriptor.name, (Message,), {"DESCRIPTOR": descriptor, "__module__": None})
+            for f in descriptor.fields:
+                if f.message_type is not None:
+                    class_of(f.message_type)
+        return made
+
+    return pool, class_of
+
+
+def _first(raw: bytes, at: int) -> tuple[bytes, int]:
+    """Read the field of bytes at a place of an encoded message. Return where it ends, too."""
+    n = shift = 0
+    at += 1  # its number, below 16
+    while True:
+        b = raw[at]
+        n |= (b & 0x7F) << shift
+        shift += 7
+        at += 1
+        if b < 0x80:
+            return raw[at : at + n], at + n
+
+
+def _described(name: bytes, number: int, kind: int, of: bytes = b"", label: int = 1) -> bytes:
+    """Encode the descriptor of a field."""
+    more = field(6, of) if of else b""
+    return field(2, field(1, name) + bytes((0x18, number, 0x20, label, 0x28, kind)) + more)
+
+
+# The shape of an error's details in a status of gRPC, which is in no file of the contract.
+_STATUS = (
+    field(1, b"millrace/status.proto")
+    + field(2, b"millrace.status")
+    + field(4, field(1, b"Any") + _described(b"type_url", 1, 9) + _described(b"value", 2, 12))
+    + field(
+        4,
+        field(1, b"Status")
+        + _described(b"code", 1, 5)
+        + _described(b"message", 2, 9)
+        + _described(b"details", 3, 11, b".millrace.status.Any", 3),
+    )
+    + field(12, b"proto3")
+)
+
+
+def _load() -> tuple[Any, Callable[[Any], Any], dict[str, Any]]:
+    """Build the pool, and a table of its services by name."""
+    pool, made = _protobuf()
+    files = [_STATUS]
+    raw = file("contract.binpb")
+    at = 0
+    while at < len(raw):
+        one, at = _first(raw, at)
+        files.append(one)
+    for one in files:
+        pool.AddSerializedFile(one)
+    services: dict[str, Any] = {}
+    for one in files:
+        f = pool.FindFileByName(_first(one, 0)[0].decode())
+        if f.package == "millrace.v1":
+            services.update(f.services_by_name)
+    return pool, made, services
+
+
+_POOL, _class_of, SERVICES = _load()
+
+
+def message(name: str) -> Any:
+    """Return the class of a message of the contract."""
+    full = name if "." in name else "millrace.v1." + name
+    return _class_of(_POOL.FindMessageTypeByName(full))
+
+
+Ack = message("Ack")
+Assignment = message("Assignment")
+ClientFrame = message("ClientFrame")
+CommitRequest = message("CommitRequest")
+CreateResult = message("CreateResult")
+Effects = message("Effects")
+Error = message("Error")
+Hello = message("Hello")
+KVCheck = message("KVCheck")
+Op = message("Op")
+ServerFrame = message("ServerFrame")
+SettleItem = message("SettleItem")
+Status = message("millrace.status.Status")
+TaskSpec = message("TaskSpec")
 
 
 def _items(number: int, items: Iterable[bytes]) -> bytes:
