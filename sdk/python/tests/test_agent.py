@@ -68,16 +68,32 @@ class Agent:
         return self._p.wait(30)
 
 
-@pytest.fixture(params=[[], ["--async"]], ids=["sync", "async"])
-def agent(request: pytest.FixtureRequest, millrace_server: DevServer) -> Iterator[Agent]:
-    a = Agent(*request.param)
-    assert a.do("open", address=millrace_server.url, token=millrace_server.token) == {}
+def opened(flags: list[str], server: DevServer) -> Iterator[Agent]:
+    a = Agent(*flags)
+    assert a.do("open", address=server.url, token=server.token) == {}
     yield a
     a._p.kill()
     a.end()
 
 
-def test_a_worker(agent: Agent) -> None:
+BOTH = pytest.mark.parametrize("flags", [[], ["--async"]], ids=["sync", "async"])
+
+
+@pytest.fixture
+def own(flags: list[str], millrace_server: DevServer) -> Iterator[Agent]:
+    """An agent that the test ends."""
+    yield from opened(flags, millrace_server)
+
+
+@pytest.fixture(scope="module", params=[[], ["--async"]], ids=["sync", "async"])
+def agent(request: pytest.FixtureRequest, millrace_server: DevServer) -> Iterator[Agent]:
+    """An agent of several tests: what takes longest is its start."""
+    yield from opened(request.param, millrace_server)
+
+
+@BOTH
+def test_a_worker(own: Agent) -> None:
+    agent = own
     job = mr.new_id().lower()
     steps = [{"fx": [{"op": "kv_add", "keyspace": job, "key": "k", "delta": 1}]}, {"gate": "g"}, {"return": "$args"}]
     assert agent.do("worker", jobs=[{"job": job, "handler": steps}], slots=2) == {}
@@ -153,7 +169,9 @@ def test_forks(agent: Agent) -> None:
             assert len(made["id"]) == 26, made
 
 
-def test_signals(agent: Agent) -> None:
+@BOTH
+def test_signals(own: Agent) -> None:
+    agent = own
     q = mr.new_id().lower()
     agent.do("worker", jobs=[{"job": q, "handler": [{"gate": "never"}]}], drain_ms=30_000)
     agent.do("add", job=q)
@@ -166,10 +184,29 @@ def test_signals(agent: Agent) -> None:
     assert agent.end() == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["forget-held", "drop-settle", "loop-renew", "retry-refused", "new-id", "settle-lost", "no-drain"]
-)
-def test_mutants_begin(name: str) -> None:
-    a = Agent("--mutant", name)
+MUTANTS = ["forget-held", "drop-settle", "loop-renew", "retry-refused", "new-id", "settle-lost", "no-drain"]
+
+# Each is planted in a process of its own, which has the library from the one that forks.
+PLANT = """
+import os, sys
+import agent, mutants
+for name in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        try:
+            agent.plant(name)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    print(name, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_mutants_begin() -> None:
+    a = Agent("--mutant", MUTANTS[0])
     assert a.do("nonsense")["code"] == "UNSUPPORTED"
     assert a.end() == 0
+    out = subprocess.run(
+        [sys.executable, "-c", PLANT, *MUTANTS], cwd=AGENT.parent, stdout=subprocess.PIPE, check=True, text=True
+    )
+    assert out.stdout.splitlines() == [f"{name} 0" for name in MUTANTS]

@@ -179,7 +179,7 @@ def test_a_helper_keeps_leases_of_all_partitions(dial: Any) -> None:
             return t.attempt
         for _ in range(3):  # what is given while the lock is held, no process of this worker's knows of
             assert begun.acquire(timeout=WITHIN)
-        ctypes.PyDLL(None).usleep(3_000_000)  # with the interpreter's lock
+        ctypes.PyDLL(None).usleep(1_500_000)  # with the interpreter's lock
         over.set()
         return t.attempt
 

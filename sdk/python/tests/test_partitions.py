@@ -519,7 +519,14 @@ def test_members_are_where_a_client_goes_on(nodes: Any, dial: Any) -> None:
     call.end()
 
 
-def test_a_silent_node_is_left_when_others_name_another(nodes: Any, dial: Any) -> None:
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a client take a node for silent sooner, and ask the others sooner."""
+    monkeypatch.setattr("millrace_sdk._core.silence._SILENT_FOR", 0.3)
+    monkeypatch.setattr("millrace_sdk._core.silence._ASK_EVERY", 0.1)
+
+
+def test_a_silent_node_is_left_when_others_name_another(nodes: Any, dial: Any, impatient: None) -> None:
     ns = nodes(3, 0)
     c = dial(ns, 0, 1, 2)
     call = add(c)
@@ -532,7 +539,7 @@ def test_a_silent_node_is_left_when_others_name_another(nodes: Any, dial: Any) -
     call.end()
 
 
-def test_a_silent_node_is_waited_for_while_others_name_it(nodes: Any, dial: Any) -> None:
+def test_a_silent_node_is_waited_for_while_others_name_it(nodes: Any, dial: Any, impatient: None) -> None:
     ns = nodes(3, 0)
     c = dial(ns, 0, 1, 2)
     call = add(c)
@@ -545,7 +552,7 @@ def test_a_silent_node_is_waited_for_while_others_name_it(nodes: Any, dial: Any)
     assert engine(c).leaders.address(0) == ns.all[0].url
 
 
-def test_a_read_at_a_silent_node_is_made_at_the_leader(nodes: Any, dial: Any) -> None:
+def test_a_read_at_a_silent_node_is_made_at_the_leader(nodes: Any, dial: Any, impatient: None) -> None:
     ns = nodes(2, 1)
     c = dial(ns, 0, 1)
     hangs = threading.Event()

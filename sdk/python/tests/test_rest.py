@@ -22,7 +22,7 @@ from test_server import WITHIN, unique, working
 
 import millrace_sdk as mr
 from millrace_sdk import errors
-from millrace_sdk._core import rest_stream, web, wire
+from millrace_sdk._core import rest_stream, ways, web, wire
 from millrace_sdk.testing import DevServer
 
 CODES = json.loads((VECTORS / "errors.json").read_text())["codes"]
@@ -215,7 +215,11 @@ def test_a_call_that_cannot_be_repeated_ends_unknown(millrace_server: DevServer,
 # The change of the way.
 
 
-def test_a_client_starts_over_rest_and_goes_back_to_grpc(millrace_server: DevServer, proxy: Proxy) -> None:
+def test_a_client_starts_over_rest_and_goes_back_to_grpc(
+    millrace_server: DevServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ways, "_GRACE", 0.3)
+    monkeypatch.setattr(ways, "_ASK_AGAIN", 0.1)
     space, runs = unique("n"), list[int]()
     job = counting(unique("q"), space, runs)
     with mr.Client(proxy.url, token=millrace_server.token, tls=False) as c, working(c, job, slots=8):
@@ -272,7 +276,7 @@ def test_what_speaks_http_2_but_no_grpc(millrace_server: DevServer) -> None:
 
 
 def test_grpc_alone(millrace_server: DevServer, proxy: Proxy) -> None:
-    with mr.Client(proxy.url, token=millrace_server.token, tls=False, transport="stream", timeout=1.0) as c:
+    with mr.Client(proxy.url, token=millrace_server.token, tls=False, transport="stream", timeout=0.3) as c:
         with pytest.raises(mr.MillraceError):
             c.kv("n").add("k")
         with pytest.raises(mr.MillraceError):
@@ -282,7 +286,7 @@ def test_grpc_alone(millrace_server: DevServer, proxy: Proxy) -> None:
 
 
 def test_a_server_that_is_down_changes_nothing() -> None:
-    with mr.Client("127.0.0.1:1", tls=False, timeout=1.0) as c:
+    with mr.Client("127.0.0.1:1", tls=False, timeout=0.3) as c:
         with pytest.raises((mr.Unavailable, mr.DeadlineExceeded)):
             c.task(mr.new_id())
         assert not over_rest(c)
@@ -415,7 +419,7 @@ def test_a_follower_names_the_leader(canned: Canned) -> None:
             canned.answers["/v1/tasks/"] = lambda r, there=there: (307, error, {"Location": there})
             with mr.Client(canned.url, token="secret", transport="rest") as c:
                 with pytest.raises(mr.MillraceError) as e:
-                    c.raw.TaskService.Get(id="x", timeout=0.5)
+                    c.raw.TaskService.Get(id="x", timeout=0.2)
                 assert e.value.code in ("NOT_LEADER", "DEADLINE_EXCEEDED")
                 if e.value.code == "NOT_LEADER":
                     assert e.value.leader == "10.0.0.1:7081"
@@ -425,7 +429,20 @@ def test_a_follower_names_the_leader(canned: Canned) -> None:
 
 def test_tls_and_a_proxy_that_the_environment_names(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=millrace.test"]
+    make = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=millrace.test",
+    ]
     names = "subjectAltName=DNS:millrace.test,IP:127.0.0.1"
     command = [*make, "-addext", names, "-keyout", str(key), "-out", str(cert)]
     subprocess.run(command, check=True, capture_output=True)
@@ -437,7 +454,7 @@ def test_tls_and_a_proxy_that_the_environment_names(tmp_path: pathlib.Path, monk
     try:
         with mr.Client(server.url, tls=cert.read_bytes(), transport="rest") as c:
             assert c.task("x").state == "ready" and c.task("x").state == "ready"
-        with mr.Client(server.url, tls=True, transport="rest", timeout=1.0) as c, pytest.raises(mr.MillraceError) as e:
+        with mr.Client(server.url, tls=True, transport="rest", timeout=0.3) as c, pytest.raises(mr.MillraceError) as e:
             c.task("x")
         assert "certificate" in str(e.value) or e.value.code == "DEADLINE_EXCEEDED"
         monkeypatch.setenv("https_proxy", f"http://{between.url}")
