@@ -66,8 +66,9 @@ func (c *call) listEnded(ctx context.Context, q core.ListQuery, before core.Task
 		out.Inspected += uint32(pages[i].Inspected)
 	}
 	out.At = ShowAt(at)
-	last, more := mergeEnded(pages, limit, func(t *core.Task) { out.Tasks = append(out.Tasks, ShowTask(t)) })
+	last, more := mergeEnded(pages, limit, func(t *core.Task) { out.Tasks = append(out.Tasks, showListed(t, q.Head)) })
 	if more && last != nil {
+		out.Reached = TimeOf(last.FinishedAt)
 		b := binary.BigEndian.AppendUint64([]byte{cursorEnded}, uint64(last.FinishedAt))
 		out.Cursor = showCursor(append(b, last.ID[:]...))
 	}

@@ -465,7 +465,7 @@ func (c *call) listAll(ctx context.Context, q core.ListQuery) (*pb.ListResponse,
 		}
 		merge(&at, p.at)
 		for i := range p.Tasks {
-			out.Tasks = append(out.Tasks, ShowTask(&p.Tasks[i]))
+			out.Tasks = append(out.Tasks, showListed(&p.Tasks[i], q.Head))
 		}
 		out.Inspected += uint32(p.Inspected)
 		room -= p.bytes

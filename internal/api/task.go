@@ -143,6 +143,10 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 	case n > most:
 		return nil, edge.TooLarge("ids", "get_tasks", most)
 	}
+	head, fact := headOf(in.GetHead())
+	if fact != nil {
+		return nil, fact
+	}
 	ids := make([]core.TaskID, len(in.GetIds()))
 	for i, s := range in.GetIds() {
 		var fact core.Fact
@@ -167,7 +171,7 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 			}
 			return nil, err
 		}
-		task, at, err := ts.s.o.Backend.Task(ctx, c.t.part, id, core.ReadOptions{})
+		task, size, at, err := ts.tasks.TaskUpTo(ctx, c.t.part, id, core.ContentSize{Payload: head}, core.ReadOptions{})
 		if edge.Is[core.NotFound](err) {
 			continue
 		}
@@ -178,9 +182,8 @@ func (ts *TaskService) BatchGet(ctx context.Context, in *pb.BatchGetRequest) (*p
 		if all = at; c.t.several() {
 			all = core.At{Stamp: at.Stamp}
 		}
-		// As in a list: an answer must fit whatever a hundred tasks hold.
-		task.Payload, task.Result = nil, nil
-		out.Tasks = append(out.Tasks, ShowTask(&task))
+		task.PayloadSize = size.Payload
+		out.Tasks = append(out.Tasks, showListed(&task, head))
 	}
 	out.At = ShowAt(all)
 	return out, nil
@@ -236,6 +239,9 @@ func (ts *TaskService) listQuery(in *pb.ListRequest) (q core.ListQuery, fact cor
 	if fact = TextUpTo("unique", in.GetUnique(), "unique_key_bytes", ts.s.Limits.UniqueKeyBytes); fact != nil {
 		return q, fact
 	}
+	if q.Head, fact = headOf(in.GetHead()); fact != nil {
+		return q, fact
+	}
 	q.Queue, q.State, q.Desc = in.GetQueue(), core.State(in.GetState()), in.GetDesc()
 	q.Kind, q.Worker, q.Unique = in.GetKind(), in.GetWorker(), in.GetUnique()
 	if q.Fingerprint, fact = fingerprint("fingerprint", in.GetFingerprint()); fact != nil {
@@ -273,11 +279,34 @@ func (s *Server) listTasks(ctx context.Context, p core.Partition, q core.ListQue
 	}
 	out := &pb.ListResponse{
 		Tasks: make([]*pb.Task, len(page.Tasks)), Cursor: showCursor(page.Next), Inspected: uint32(page.Inspected), At: ShowAt(page.at),
+		Reached: TimeOf(page.Reached),
 	}
 	for i := range page.Tasks {
-		out.Tasks[i] = ShowTask(&page.Tasks[i])
+		out.Tasks[i] = showListed(&page.Tasks[i], q.Head)
 	}
 	return out, nil
+}
+
+// MaxHead bounds the first bytes of payloads that a list shows, so that an answer fits whatever its tasks hold.
+const MaxHead = 256
+
+// headOf reads how many of them are asked for.
+func headOf(n uint32) (int, core.Fact) {
+	if n > MaxHead {
+		return 0, edge.Beyond("head", "head_bytes", MaxHead, "is out of range")
+	}
+	return int(n), nil
+}
+
+// showListed shows a task of a list: of its payload the first bytes, where they were asked for.
+func showListed(t *core.Task, head int) *pb.Task {
+	out := ShowTask(t)
+	out.Payload, out.Result = nil, nil
+	if head > 0 {
+		size := uint64(t.PayloadSize)
+		out.Head, out.PayloadSize = t.Payload, &size
+	}
+	return out
 }
 
 // taskPage is a page of tasks, where it stands, and about what it takes on the wire.

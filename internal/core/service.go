@@ -69,6 +69,7 @@ type ListQuery struct {
 	// Before is where the list of the ended tasks of a queue begins that has the last ones first: with those that ended before it. It
 	// and Cursor are mutually exclusive. The zero value: at the last one.
 	Before TaskEnd
+	Head   int // first bytes of each payload that are read; 0: none
 
 	// The rest is asked of each task that the index has.
 
@@ -99,6 +100,9 @@ type TaskPage struct {
 	Tasks     []Task
 	Next      []byte // cursor; nil at the end
 	Inspected int    // rows that were looked at
+	// Reached is how far the page came where there are more: end of the last task that was looked at in a list in the order of ends, its
+	// creation in one in that order. 0: the list is at its end, or in another order, or that task is gone.
+	Reached ShardTime
 }
 
 // ClaimSpec is one unary claim.

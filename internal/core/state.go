@@ -177,6 +177,8 @@ type Task struct {
 	// Why it waits or ended: delay, retry, snooze, cron; max_attempts, max_crashes, max_deliveries, fatal, expired.
 	Reason  string
 	Payload []byte
+	// PayloadSize is how long the whole payload is, of a task of a list that has its first bytes.
+	PayloadSize int
 
 	ContentType string
 	Headers     []Header

@@ -162,6 +162,7 @@ func (n *Node) Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (p
 		for i := range page.Tasks {
 			showTask(&page.Tasks[i], shift)
 		}
+		show(shift, &page.Reached)
 		return err
 	})
 	return page, at, err

@@ -128,6 +128,7 @@ var batchCreateRequestFields = []jsonField[pb.BatchCreateRequest]{
 
 var batchGetRequestFields = []jsonField[pb.BatchGetRequest]{
 	{"ids", func(d *jsonReader, m *pb.BatchGetRequest) { m.Ids = d.Texts("get_tasks", 100) }},
+	{"head", func(d *jsonReader, m *pb.BatchGetRequest) { m.Head = d.Uint32() }},
 }
 
 var reportRequestFields = []jsonField[pb.ReportRequest]{
@@ -1030,6 +1031,9 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 	if m.ResultSize != nil {
 		w.Count("result_size", m.GetResultSize())
 	}
+	if m.GetHead() != nil {
+		w.AnyBytes("head", m.GetHead())
+	}
 }
 
 func writeHeader(w *jsonWriter, m *pb.Header) {
@@ -1229,6 +1233,7 @@ func writeListResponse(w *jsonWriter, m *pb.ListResponse) {
 	w.OptStr("cursor", m.GetCursor())
 	w.Exact("index", m.GetAt().GetIndex())
 	w.Count("inspected", uint64(m.GetInspected()))
+	w.time("reached", m.GetReached())
 }
 
 func writeClaimResponse(w *jsonWriter, m *pb.ClaimResponse) {

@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"math"
 	"net/http"
 	"slices"
 	"strconv"
@@ -209,16 +208,13 @@ func (c *restCall) listKeys() error {
 	// Over gRPC a range is a stream. Here it is a page, which the service reads by itself.
 	in := api.KeyPageRequest{Values: !c.flag("keys_only")}
 	in.Range, _ = c.keyRange()
-	head, given, fact := c.number("head")
-	switch {
-	case fact != nil:
+	head, fact := c.firstBytes()
+	if fact != nil {
 		return fact
-	case given && head == 0:
-		return edge.Invalid("head", "must be at least 1")
 	}
 	order, _ := c.query.get("order")
 	delimiter, _ := c.query.get("delimiter")
-	in.Range.Head, in.Range.Desc = int(min(head, math.MaxInt32)), order == "desc"
+	in.Range.Head, in.Range.Desc = int(head), order == "desc"
 	in.Range.Delimiter, in.Range.Behind = []byte(delimiter), len(in.Range.Prefix)
 	if fact := c.s.Keys().CheckRange(in.Range); fact != nil {
 		return fact

@@ -86,6 +86,7 @@ func producerRoutes() []*Route {
 				{Name: "from", Type: "time", Doc: "Tasks created then or later."},
 				{Name: "to", Type: "time", Doc: "Tasks created before then."},
 				{Name: "fingerprint", Type: "string", Form: fingerprintForm, Doc: "Fingerprint of the last error of the tasks, as GET /v1/errors shows it."},
+				{Name: "head", Type: "integer", Form: wholes[int64](1, api.MaxHead), Doc: "The first bytes of each payload too, 1 to 256, and its size."},
 			}, pageParams...),
 			handle: (*restCall).listTasks,
 		},

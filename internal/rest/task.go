@@ -3,6 +3,7 @@ package rest
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
 	"time"
@@ -144,6 +145,15 @@ func (c *restCall) number(name string) (n uint64, given bool, fact core.Fact) {
 	return n, true, nil
 }
 
+// firstBytes reads how many of the first bytes of contents are asked for; 0: the parameter is not given.
+func (c *restCall) firstBytes() (uint32, core.Fact) {
+	n, given, fact := c.number("head")
+	if fact == nil && given && n == 0 {
+		fact = edge.Invalid("head", "must be at least 1")
+	}
+	return uint32(min(n, math.MaxInt32)), fact
+}
+
 // page reads the parameters of a page.
 func (c *restCall) page() (limit uint32, cursor string, fact core.Fact) {
 	cursor, _ = c.query.get("cursor")
@@ -167,6 +177,9 @@ func (c *restCall) listTasks() error {
 	in := new(pb.ListRequest)
 	var fact core.Fact
 	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	if in.Head, fact = c.firstBytes(); fact != nil {
 		return fact
 	}
 	in.Queue, _ = c.query.get("queue")

@@ -57,6 +57,9 @@ type TaskInfo struct {
 	State   State
 	Reason  string // of waiting: delay, retry, snooze, cron; of the end: max_attempts, max_crashes, max_deliveries, fatal, expired
 	Payload []byte // empty in lists
+	// Head has the first bytes of the payload, and PayloadSize its whole length, where a list asked for them.
+	Head        []byte
+	PayloadSize int
 	// ContentType says how to read Payload; Headers are nil when there are none.
 	ContentType string
 	Headers     map[string]string
@@ -117,7 +120,7 @@ type TaskInfo struct {
 func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	return &TaskInfo{
 		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
-		ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey, Tag: t.Tag,
+		Head: t.Head, PayloadSize: int(t.GetPayloadSize()), ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey, Tag: t.Tag,
 		Labels: t.Labels, ExpiresAt: timeOf(t.ExpiresAt), Cancel: cancelAsked(t.Cancel), Progress: progressOf(t.Progress),
 		MaxAttempts: int(t.MaxAttempts), MaxCrashes: int(t.MaxCrashes), MaxDeliveries: int(t.MaxDeliveries),
 		Lease: t.Lease.AsDuration(), MaxRun: t.MaxRun.AsDuration(), Attempt: int(t.Attempt), Failures: int(t.Failures),
@@ -267,14 +270,33 @@ type ListQuery struct {
 	From, To time.Time
 
 	Fingerprint string // of their last error; empty: any
+
+	Head int // first bytes of each payload that are read too, at most 256; 0: none
 }
 
-// List reads a page, without payloads and results. The cursor of the next page is empty at the end.
+// ListPage is a page of a list. It may be short, and even empty, where more is to be looked at.
+type ListPage struct {
+	Tasks []*TaskInfo // without payloads and results
+	Next  string      // cursor of the next page; empty at the end
+	// Inspected is how many tasks were looked at. Reached is how far that came: creation of the last of them, or, of ended tasks of a
+	// queue, its end. It is zero at the end of the list, where the order is that of another time, and where the list goes partition after
+	// partition.
+	Inspected int
+	Reached   time.Time
+}
+
+// List is ListPage with the tasks and the cursor of the next page alone.
 func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next string, err error) {
+	page, err := c.ListPage(ctx, q)
+	return page.Tasks, page.Next, err
+}
+
+// ListPage reads a page of tasks, and how far it looked for them.
+func (c *Client) ListPage(ctx context.Context, q ListQuery) (page ListPage, err error) {
 	req := &millracev1.ListRequest{
 		Queue: q.Queue, State: millracev1.State(q.State), Limit: uint32(max(q.Limit, 0)), Cursor: q.Cursor, Desc: q.Newest,
 		Kind: q.Kind, Worker: q.Worker, Unique: q.Unique, From: momentOf(q.From), To: momentOf(q.To),
-		Fingerprint: q.Fingerprint,
+		Fingerprint: q.Fingerprint, Head: uint32(max(q.Head, 0)),
 	}
 	for _, name := range slices.Sorted(maps.Keys(q.Labels)) {
 		req.Label = append(req.Label, name+"="+q.Labels[name])
@@ -287,13 +309,15 @@ func (c *Client) List(ctx context.Context, q ListQuery) (tasks []*TaskInfo, next
 	})
 	c.record(line, resp.GetAt(), err)
 	if err != nil {
-		return nil, "", err
+		return page, err
 	}
-	tasks = make([]*TaskInfo, len(resp.Tasks))
+	page = ListPage{
+		Tasks: make([]*TaskInfo, len(resp.Tasks)), Next: resp.Cursor, Inspected: int(resp.Inspected), Reached: timeOf(resp.Reached),
+	}
 	for i, t := range resp.Tasks {
-		tasks[i] = taskInfo(t, resp.At)
+		page.Tasks[i] = taskInfo(t, resp.At)
 	}
-	return tasks, resp.Cursor, nil
+	return page, nil
 }
 
 // RunNow makes a scheduled task ready (needs the scope task:operate or admin). A task in another state is ErrWrongState.

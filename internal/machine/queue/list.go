@@ -23,7 +23,7 @@ const (
 //   - running ones by token,
 //   - ended ones by end.
 //
-// Payloads and results are left out. A page may have fewer tasks than asked for, and even none, and
+// Results are left out, and of payloads all but the first bytes that are asked for. A page may have fewer tasks than asked for, and even none, and
 // still a cursor: the end is where there is no cursor. A queue that is unknown has no tasks. The
 // error is a core.Fact when the query is at fault.
 func List(v core.View, p core.Partition, q core.ListQuery, shift core.Millis) (core.TaskPage, error) {
@@ -88,7 +88,10 @@ func list(v core.View, p core.Partition, q core.ListQuery, shift core.Millis, in
 			page.Tasks = append(page.Tasks, t)
 		}
 	}
-	return page, nil
+	if page.Next != nil && len(ids) > 0 && q.State.Terminal() {
+		page.Reached, err = k.reached(ids[len(ids)-1], true)
+	}
+	return page, err
 }
 
 // listIDs reads the ids of a page from the index of a state, and the cursor after it; nil: the list

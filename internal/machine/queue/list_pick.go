@@ -38,7 +38,24 @@ func (k *picker) pick(id core.TaskID) (t core.Task, ok bool, err error) {
 		return t, false, err
 	}
 	t, err = readTask(k.v, k.p, id, &rec, s, l)
+	if k.q.Head > 0 {
+		t.Payload, t.PayloadSize = bytes.Clone(s.payload[:min(len(s.payload), k.q.Head)]), len(s.payload)
+	}
 	return t, err == nil, err
+}
+
+// reached is the end of a task, or else its creation; 0: it is not there any more.
+func (k *picker) reached(id core.TaskID, end bool) (core.ShardTime, error) {
+	rec, ok, err := storedRecord(k.v, keys.AppendTaskState(nil, k.p, id), id)
+	if err != nil || !ok || end {
+		return rec.endedAt, err
+	}
+	value, err := must(k.v, keys.AppendTaskPayload(nil, k.p, id), "payload of task %s", id)
+	if err != nil {
+		return 0, err
+	}
+	s, err := decodeSpec(value)
+	return s.createdAt, err
 }
 
 // record reads the state record of a task, and reports whether the task is there and has the query's queue and state.
@@ -241,6 +258,7 @@ func (k *picker) walk(from, to []byte, inspect int, form byte, taskOf func(key, 
 	}
 	var bad error
 	var last []byte
+	var id core.TaskID
 	err = scan(from, to, func(key, value []byte) bool {
 		if len(page.Tasks) == k.q.Limit || page.Inspected == inspect {
 			page.Next = append(head, last...)
@@ -248,7 +266,6 @@ func (k *picker) walk(from, to []byte, inspect int, form byte, taskOf func(key, 
 		}
 		page.Inspected++
 		last = append(last[:0], keys.QueueTail(key)...)
-		var id core.TaskID
 		if id, bad = taskOf(key, value); bad != nil {
 			return false
 		}
@@ -262,5 +279,13 @@ func (k *picker) walk(from, to []byte, inspect int, form byte, taskOf func(key, 
 	if err == nil {
 		err = bad
 	}
+	if end := k.byEnd(); err == nil && page.Next != nil && (end || form == cursorTasks) {
+		page.Reached, err = k.reached(id, end)
+	}
 	return page, err
+}
+
+// byEnd reports whether the list is in the order of ends.
+func (k *picker) byEnd() bool {
+	return k.q.State.Terminal() && k.q.Queue != "" && len(k.q.Labels) == 0
 }

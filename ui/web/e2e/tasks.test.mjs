@@ -333,3 +333,29 @@ test("all that match is a job of the server", { skip }, async (t) => {
 	}
 	assert.equal((await s.call("GET", "/v1/queues/build/stats")).ready, 1);
 });
+
+test("a list shows the first bytes of payloads, and how far it came", { skip }, async (t) => {
+	const s = await server(t);
+	const long = await s.create("mail", { to: "ada", text: "é".repeat(200) });
+	await s.call("POST", "/v1/tasks:batch", {
+		tasks: Array.from({ length: 149 }, (_, n) => ({ queue: "mail", payload: { n } })),
+	});
+	const { tasks } = await s.call("GET", "/v1/tasks?limit=100&head=256");
+	const page = await open(t, s);
+	await page.setViewportSize({ width: 1600, height: 800 });
+	await page.goto(`${s.url}/ui/default/tasks?order=asc`);
+	const row = (/** @type {string} */ id) => page.locator("tbody tr").filter({ hasText: id.slice(-6) });
+	await row(long)
+		.getByText(/^\{"to":"ada","text":"é+…$/)
+		.waitFor();
+	await row(tasks[1].id).getByText(tasks[1].head, { exact: true }).waitFor();
+	const time = await page.evaluate((at) => {
+		const d = new Date(at);
+		return [d.getHours(), d.getMinutes(), d.getSeconds()].map((n) => String(n).padStart(2, "0")).join(":");
+	}, tasks[99].created_at);
+	await page.getByText(new RegExp(`^100 shown so far up to \\d{4}-\\d\\d-\\d\\d ${time} `)).waitFor();
+	// A row that is read again keeps them.
+	await s.claim("mail");
+	const claimed = row(long).filter({ hasText: "running" });
+	await claimed.getByText(/^\{"to":"ada"/).waitFor();
+});

@@ -97,6 +97,7 @@ func writeBatchCreateRequest(w *restBody, m *pb.BatchCreateRequest) {
 
 func writeBatchGetRequest(w *restBody, m *pb.BatchGetRequest) {
 	w.texts("ids", m.GetIds())
+	w.int("head", int64(m.GetHead()))
 }
 
 func writeReportRequest(w *restBody, m *pb.ReportRequest) {
@@ -870,7 +871,7 @@ var routes = map[string][]route{
 	"/millrace.v1.TaskService/List": {
 		{
 			verb: "GET", path: []string{"/v1/tasks"},
-			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+			query: []parameter{{"queue", "queue", nil}, {"state", "state", []string{"", "blocked", "scheduled", "ready", "running", "completed", "dead", "cancelled"}}, {"order", "desc", []string{"desc"}}, {"kind", "kind", nil}, {"label", "label", nil}, {"worker", "worker", nil}, {"unique", "unique", nil}, {"from", "from", nil}, {"to", "to", nil}, {"fingerprint", "fingerprint", nil}, {"head", "head", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
 		},
 	},
 	"/millrace.v1.TaskService/Claim": {

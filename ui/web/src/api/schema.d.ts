@@ -1911,6 +1911,8 @@ export interface components {
         BatchGetRequest: {
             /** @description 1 to 100 */
             ids: string[];
+            /** @description only the first bytes of each payload, 1 to 256; 0: none */
+            head?: number;
         };
         ClaimRequest: {
             /** @description 1 to 64 */
@@ -3093,6 +3095,11 @@ export interface components {
             index?: string;
             /** @description tasks that were looked at for this page, at most 10,000 per partition */
             inspected?: number;
+            /**
+             * Format: date-time
+             * @description How far the page came in its order: creation of the last task that was looked at, or, of ended tasks of a queue, its end. Unset at the end of the list, in the order of another time, and where the list goes partition after partition.
+             */
+            reached?: string;
         };
         /** @description Task is a task as a reader sees it. */
         Task: {
@@ -3177,10 +3184,14 @@ export interface components {
             progress?: components["schemas"]["Progress"];
             /** @description of the last error since the last redrive, also where a lease was lost or the task expired */
             fingerprint?: string;
-            /** @description bytes; only where the payload was left out, as meta asks */
+            /** @description bytes; only where the payload was left out, as meta asks, or all but its head */
             payload_size?: number;
             /** @description the same of the result, of a task that has one */
             result_size?: number;
+            /** @description UTF-8 text without NUL. the first bytes of the payload, where a list or a batch asks for them */
+            head?: string;
+            /** @description Instead of head: any bytes. */
+            head_base64?: string;
         };
         /** @description CancelAsked says who asked for the cancel of a task. */
         CancelAsked: {
@@ -5000,6 +5011,8 @@ export interface operations {
                 to?: string;
                 /** @description Fingerprint of the last error of the tasks, as GET /v1/errors shows it. */
                 fingerprint?: string;
+                /** @description The first bytes of each payload too, 1 to 256, and its size. */
+                head?: number;
                 /** @description Length of the page, 1 to 1,000; default 100. */
                 limit?: number;
                 /** @description Of the page before; empty for the first page. */

@@ -3,6 +3,7 @@ import { useMemo, useState } from "react";
 import { type Raw, raw } from "../api/client";
 import { asApiError } from "../api/errors";
 import { size } from "../format";
+import { showKey } from "../key-text";
 import { Copy, Loading, ReadFailed, Segments } from "./basic";
 import { toast } from "./toast";
 
@@ -181,4 +182,17 @@ export function saveBytes(bytes: Uint8Array<ArrayBuffer>, name: string): void {
 	a.download = name.replaceAll(/[^\w.-]+/g, "_").slice(0, 100);
 	a.click();
 	setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}
+
+/** Head shows the first bytes of what is longer, in one line. size is the length of the whole, where it is known. */
+export function Head({ bytes, size }: { bytes: Uint8Array | undefined; size?: number | undefined }) {
+	if (!bytes) return null;
+	const part = bytes.subarray(0, 160);
+	const text = textOf(part, size === part.length);
+	return (
+		<span className="mono dim">
+			{text === undefined ? showKey(part, "hex") : visible(text.replaceAll("\n", "␊"))}
+			{size !== undefined && size > part.length ? "…" : ""}
+		</span>
+	);
 }

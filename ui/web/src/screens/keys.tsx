@@ -9,7 +9,7 @@ import { useKeys } from "../keys";
 import { countKeys, deleteRange, dryRunKeys, listKeys, pageKeys, stamp } from "../kv";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Empty, Loading, Page, ReadFailed, useStable } from "../parts/basic";
-import { textOf, visible } from "../parts/bytes";
+import { Head } from "../parts/bytes";
 import { ConfigDialog, withoutVersion } from "../parts/config-dialog";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
@@ -85,7 +85,7 @@ export function Keys() {
 			cell: (r) => (r.below ? <span className="dim">keys below</span> : size(r.size)),
 		},
 		{ id: "rev", name: "rev", num: true, from: 600, cell: (r) => r.rev ?? "" },
-		{ id: "value", name: "first bytes", grow: true, from: 900, cell: (r) => <Head bytes={r.head} /> },
+		{ id: "value", name: "first bytes", grow: true, from: 900, cell: (r) => <Head bytes={r.head} size={r.size} /> },
 	];
 	const up = () => go({ prefix: showKey(parent(prefix)), at: "" });
 	useKeys({
@@ -264,16 +264,6 @@ export function Keys() {
 function shortPrefix(prefix: Uint8Array, view: KeyView): string {
 	const text = showKey(prefix, view);
 	return text.length > 24 ? `…${text.slice(-20)}` : text;
-}
-
-/** Head is the beginning of a value, on one line. */
-function Head({ bytes }: { bytes: Uint8Array | undefined }) {
-	if (!bytes) return null;
-	const part = bytes.subarray(0, 160);
-	const text = textOf(part, false);
-	return (
-		<span className="mono dim">{text === undefined ? showKey(part, "hex") : visible(text.replaceAll("\n", "␊"))}</span>
-	);
 }
 
 /** Others are the keyspaces of the namespace, beside the keys of one. */

@@ -4,14 +4,15 @@ import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState, useS
 import { api, call, newRequestId } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { count, parseTime, tail } from "../format";
+import { clock, count, parseTime, type Times, tail } from "../format";
+import { bytesOf } from "../key-text";
 import { useKeys } from "../keys";
 import { useLiveStatus } from "../live/live";
 import { useNamespace } from "../namespace";
 import { serverNow, useNow } from "../now";
 import { Button, Copy, copyText, Empty, Failed, Loading, Page, Since, State } from "../parts/basic";
 import { BulkDialog } from "../parts/bulk-dialog";
-import { visible } from "../parts/bytes";
+import { Head, visible } from "../parts/bytes";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -29,13 +30,15 @@ import { triesOf, whyOf } from "../tasks/words";
 /** Rows that are seen are read again each of these milliseconds, and what is newer is looked for. */
 const every = 2500;
 const peekEvery = 6000;
+/** First bytes of each payload that a row shows. */
+const head = 160;
 
 /** queryOf is a filter as GET /v1/tasks takes it. at is where the list begins, in place of its end. */
 function queryOf(ns: string, f: Filter, order: "asc" | "desc", at: string | undefined) {
 	const { labels, ...rest } = f;
 	const label = Object.entries(labels).map(([k, v]) => `${k}=${v}`);
 	const begin = at === undefined ? {} : order === "desc" ? { to: earlier(at, f.to) } : { from: later(at, f.from) };
-	return { ns, limit: pageLength, order, ...rest, ...begin, ...(label.length > 0 ? { label } : {}) };
+	return { ns, limit: pageLength, head, order, ...rest, ...begin, ...(label.length > 0 ? { label } : {}) };
 }
 
 const earlier = (a: string, b: string | undefined) => (b !== undefined && b < a ? b : a);
@@ -61,7 +64,7 @@ function useTaskList(
 						}),
 					),
 				async (ids) =>
-					(await call(api.POST("/v1/tasks:get", { params: { query: { ns } }, body: { ids } }))).tasks ?? [],
+					(await call(api.POST("/v1/tasks:get", { params: { query: { ns } }, body: { ids, head } }))).tasks ?? [],
 			),
 		[key, again],
 	);
@@ -117,15 +120,7 @@ export function Tasks() {
 		queries.invalidateQueries();
 	};
 	const operate = useSelection(ns, marked, setMarked, list, after);
-	const columns = useMemo(
-		() =>
-			columnsOf(
-				ns,
-				filter,
-				tasks.some((t) => "head" in t),
-			),
-		[ns, filter, tasks],
-	);
+	const columns = useMemo(() => columnsOf(ns, filter), [ns, filter]);
 	return (
 		<Page
 			title="Tasks"
@@ -191,7 +186,7 @@ export function Tasks() {
 					list.busy || (list.inspected === 0 && list.open && !parsed.fault && list.error === undefined) ? (
 						<Loading what="tasks" />
 					) : filter && list.error === undefined ? (
-						<None filter={filter} q={q} ns={ns} list={list} />
+						<None filter={filter} q={q} ns={ns} list={list} order={order} />
 					) : null
 				}
 			/>
@@ -215,7 +210,7 @@ function WhyCell({ task }: { task: Task }) {
 	return <span title={text}>{text}</span>;
 }
 
-function columnsOf(ns: string, filter: Filter | undefined, heads: boolean): Column<Row>[] {
+function columnsOf(ns: string, filter: Filter | undefined): Column<Row>[] {
 	const cell = (f: (t: Task) => ReactNode) => (r: Row) => (r.task ? f(r.task) : <span className="dim">…</span>);
 	const columns: Column<Row>[] = [
 		{
@@ -252,15 +247,21 @@ function columnsOf(ns: string, filter: Filter | undefined, heads: boolean): Colu
 			cell: cell((t) => (t.worker ? <span title={t.worker}>{visible(t.worker)}</span> : "–")),
 		},
 		{ id: "age", name: "age", num: true, cell: cell((t) => <Since at={t.created_at} />) },
-	);
-	if (heads)
-		columns.push({
+		{
 			id: "head",
 			name: "first bytes",
+			grow: true,
 			from: 1200,
-			cell: cell((t) => <span className="mono">{visible(String((t as { head?: unknown }).head ?? ""))}</span>),
-		});
+			cell: cell((t) => <Head bytes={bytesOf(t.head, t.head_base64)} size={t.payload_size} />),
+		},
+	);
 	return columns;
+}
+
+/** farOf says how far a list that goes on has looked. */
+function farOf(list: TaskList, order: "asc" | "desc", times: Times): string {
+	const t = parseTime(list.reached);
+	return t === undefined ? "" : ` ${order === "desc" ? "back" : "up"} to ${clock(t, times).replace(/\.\d+/, "")}`;
 }
 
 /** Looked says what the list holds and how far it looked: nothing is counted that was not looked at. */
@@ -277,6 +278,8 @@ function Looked({
 	onNewest: () => void;
 	onJump: (at: string) => void;
 }) {
+	const { times } = useSettings();
+	const far = farOf(list, order, times);
 	const found = list.rows.length;
 	return (
 		<>
@@ -290,8 +293,8 @@ function Looked({
 				{list.busy && found === 0
 					? ""
 					: list.inspected > found + pageLength || list.thin
-						? `looked at ${count(list.inspected)}, found ${count(found)}${list.open ? "" : ", that is all"}`
-						: `${count(found)}${list.open ? " shown so far" : found === 1 ? " task" : " tasks"}`}
+						? `looked at ${count(list.inspected)}${far}, found ${count(found)}${list.open ? "" : ", that is all"}`
+						: `${count(found)}${list.open ? ` shown so far${far}` : found === 1 ? " task" : " tasks"}`}
 				{order === "asc" ? ", oldest first" : ""}
 			</span>
 			{list.open && list.thin && !list.busy ? <Button onClick={() => void list.more()}>Keep looking</Button> : null}
@@ -332,7 +335,20 @@ function Jump({ at, order, onJump }: { at: string | undefined; order: "asc" | "d
 }
 
 /** None says what was asked for, and what would widen it. */
-function None({ filter, q, ns, list }: { filter: Filter; q: string; ns: string; list: TaskList }) {
+function None({
+	filter,
+	q,
+	ns,
+	list,
+	order,
+}: {
+	filter: Filter;
+	q: string;
+	ns: string;
+	list: TaskList;
+	order: "asc" | "desc";
+}) {
+	const { times } = useSettings();
 	const words = parse(q, serverNow()).words;
 	if (q === "")
 		return (
@@ -344,7 +360,7 @@ function None({ filter, q, ns, list }: { filter: Filter; q: string; ns: string; 
 		<div className="empty">
 			<p>
 				{list.open
-					? `No ${inWords(filter)} among the ${count(list.inspected)} that were looked at.`
+					? `No ${inWords(filter)} among the ${count(list.inspected)} that were looked at${farOf(list, order, times)}.`
 					: `There are no ${inWords(filter)}.`}
 			</p>
 			{list.open ? <Button onClick={() => void list.more()}>Keep looking</Button> : null}{" "}

@@ -1,10 +1,7 @@
 import type { Schemas } from "../api/client";
 import type { Task } from "./filter";
 
-type Page = Pick<Schemas["ListResponse"], "tasks" | "cursor" | "inspected"> & {
-	/** Creation of the last task that was looked at, where the server tells it. */
-	reached?: string;
-};
+type Page = Pick<Schemas["ListResponse"], "tasks" | "cursor" | "inspected" | "reached">;
 
 /** Row is a place of the list. Rows far from what is seen keep their ids only, and are read again when they come into sight. */
 export interface Row {
@@ -29,6 +26,7 @@ export class TaskList {
 	rows: readonly Row[] = [];
 	/** Tasks that were looked at so far. */
 	inspected = 0;
+	/** How far that came, in the order of the list, where the server tells it. */
 	reached: string | undefined;
 	/** There is more to look at. */
 	open = true;

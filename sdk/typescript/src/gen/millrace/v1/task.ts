@@ -230,12 +230,16 @@ export interface Task {
     | undefined;
   /** of the last error since the last redrive, also where a lease was lost or the task expired */
   fingerprint: string;
-  /** bytes; only where the payload was left out, as meta asks */
+  /** bytes; only where the payload was left out, as meta asks, or all but its head */
   payloadSize?:
     | bigint
     | undefined;
   /** the same of the result, of a task that has one */
-  resultSize?: bigint | undefined;
+  resultSize?:
+    | bigint
+    | undefined;
+  /** the first bytes of the payload, where a list or a batch asks for them */
+  head: Buffer;
 }
 
 export interface TaskLabelsEntry {
@@ -510,6 +514,8 @@ export interface ListRequest {
     | undefined;
   /** of their last error */
   fingerprint: string;
+  /** only the first bytes of each payload, 1 to 256; 0: none */
+  head: number;
 }
 
 export interface ListResponse {
@@ -522,11 +528,18 @@ export interface ListResponse {
     | undefined;
   /** tasks that were looked at for this page, at most 10,000 per partition */
   inspected: number;
+  /**
+   * How far the page came in its order: creation of the last task that was looked at, or, of ended tasks of a queue, its end. Unset
+   * at the end of the list, in the order of another time, and where the list goes partition after partition.
+   */
+  reached: Timestamp | undefined;
 }
 
 export interface BatchGetRequest {
   /** 1 to 100 */
   ids: string[];
+  /** only the first bytes of each payload, 1 to 256; 0: none */
+  head: number;
 }
 
 export interface BatchGetResponse {
@@ -2226,6 +2239,7 @@ function createBaseTask(): Task {
     fingerprint: "",
     payloadSize: undefined,
     resultSize: undefined,
+    head: Buffer.alloc(0),
   };
 }
 
@@ -2356,6 +2370,9 @@ export const Task: MessageFns<Task> = {
         throw new globalThis.Error("value provided for field message.resultSize of type uint64 too large");
       }
       writer.uint32(352).uint64(message.resultSize);
+    }
+    if (message.head.length !== 0) {
+      writer.uint32(362).bytes(message.head);
     }
     return writer;
   },
@@ -2696,6 +2713,14 @@ export const Task: MessageFns<Task> = {
             message.resultSize = reader.uint64() as bigint;
             continue;
           }
+          case 45: {
+            if (tag !== 362) {
+              break;
+            }
+
+            message.head = Buffer.from(reader.bytes());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2789,6 +2814,7 @@ export const Task: MessageFns<Task> = {
     message.resultSize = (object.resultSize !== undefined && object.resultSize !== null)
       ? BigInt(object.resultSize)
       : undefined;
+    message.head = object.head ?? Buffer.alloc(0);
     return message;
   },
 };
@@ -5113,6 +5139,7 @@ function createBaseListRequest(): ListRequest {
     from: undefined,
     to: undefined,
     fingerprint: "",
+    head: 0,
   };
 }
 
@@ -5153,6 +5180,9 @@ export const ListRequest: MessageFns<ListRequest> = {
     }
     if (message.fingerprint !== "") {
       writer.uint32(98).string(message.fingerprint);
+    }
+    if (message.head !== 0) {
+      writer.uint32(104).uint32(message.head);
     }
     return writer;
   },
@@ -5266,6 +5296,14 @@ export const ListRequest: MessageFns<ListRequest> = {
             message.fingerprint = reader.string();
             continue;
           }
+          case 13: {
+            if (tag !== 104) {
+              break;
+            }
+
+            message.head = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5295,12 +5333,13 @@ export const ListRequest: MessageFns<ListRequest> = {
     message.from = (object.from !== undefined && object.from !== null) ? Timestamp.fromPartial(object.from) : undefined;
     message.to = (object.to !== undefined && object.to !== null) ? Timestamp.fromPartial(object.to) : undefined;
     message.fingerprint = object.fingerprint ?? "";
+    message.head = object.head ?? 0;
     return message;
   },
 };
 
 function createBaseListResponse(): ListResponse {
-  return { tasks: [], cursor: "", at: undefined, inspected: 0 };
+  return { tasks: [], cursor: "", at: undefined, inspected: 0, reached: undefined };
 }
 
 export const ListResponse: MessageFns<ListResponse> = {
@@ -5316,6 +5355,9 @@ export const ListResponse: MessageFns<ListResponse> = {
     }
     if (message.inspected !== 0) {
       writer.uint32(32).uint32(message.inspected);
+    }
+    if (message.reached !== undefined) {
+      Timestamp.encode(message.reached, writer.uint32(42).fork()).join();
     }
     return writer;
   },
@@ -5365,6 +5407,14 @@ export const ListResponse: MessageFns<ListResponse> = {
             message.inspected = reader.uint32();
             continue;
           }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.reached = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5386,18 +5436,24 @@ export const ListResponse: MessageFns<ListResponse> = {
     message.cursor = object.cursor ?? "";
     message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
     message.inspected = object.inspected ?? 0;
+    message.reached = (object.reached !== undefined && object.reached !== null)
+      ? Timestamp.fromPartial(object.reached)
+      : undefined;
     return message;
   },
 };
 
 function createBaseBatchGetRequest(): BatchGetRequest {
-  return { ids: [] };
+  return { ids: [], head: 0 };
 }
 
 export const BatchGetRequest: MessageFns<BatchGetRequest> = {
   encode(message: BatchGetRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
     for (const v of message.ids) {
       writer.uint32(10).string(v!);
+    }
+    if (message.head !== 0) {
+      writer.uint32(16).uint32(message.head);
     }
     return writer;
   },
@@ -5423,6 +5479,14 @@ export const BatchGetRequest: MessageFns<BatchGetRequest> = {
             message.ids.push(reader.string());
             continue;
           }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.head = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -5441,6 +5505,7 @@ export const BatchGetRequest: MessageFns<BatchGetRequest> = {
   fromPartial(object: DeepPartial<BatchGetRequest>): BatchGetRequest {
     const message = createBaseBatchGetRequest();
     message.ids = object.ids?.map((e) => e) || [];
+    message.head = object.head ?? 0;
     return message;
   },
 };
