@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -31,6 +32,8 @@ type whyReasonView struct {
 	Object string    `json:"object,omitempty"`
 	Note   string    `json:"note,omitempty"`
 	Until  time.Time `json:"until,omitzero"`
+	Limit  uint64    `json:"limit,omitempty"`
+	HeldBy []string  `json:"held_by,omitempty"`
 }
 
 // taskWhyCmd makes the command that says why a task is where it is.
@@ -62,6 +65,12 @@ func (v *whyView) text(out io.Writer) {
 		fmt.Fprintf(out, "%s", oneLine(r.Text))
 		if !r.Until.IsZero() {
 			fmt.Fprintf(out, " Until %s.", stamp(r.Until))
+		}
+		if r.Limit > 0 {
+			fmt.Fprintf(out, " Limit: %d.", r.Limit)
+		}
+		if len(r.HeldBy) > 0 && r.Code != "ended" {
+			fmt.Fprintf(out, " Held by %s.", oneLine(strings.Join(r.HeldBy, ", ")))
 		}
 		if r.Note != "" {
 			fmt.Fprintf(out, " Reason: %s.", oneLine(r.Note))

@@ -95,7 +95,7 @@ type TaskBackend interface {
 	// Effects reads what the completion of a task did besides; zero: nothing.
 	Effects(ctx context.Context, p core.Partition, id core.TaskID) (core.Effects, core.At, error)
 	// Why reads why a task is where it is.
-	Why(ctx context.Context, p core.Partition, id core.TaskID) (core.Why, core.At, error)
+	Why(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Why, core.At, error)
 	// Tasks reads a page of tasks, without payloads and results.
 	Tasks(ctx context.Context, p core.Partition, q core.ListQuery) (core.TaskPage, core.At, error)
 	// Wait answers when the task has ended, or ctx has.

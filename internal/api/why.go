@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
@@ -161,56 +162,77 @@ func absent(still bool) pb.Effect_Now {
 }
 
 // Why says why a task is where it is.
+// Where no node leads its partition, it is read as this node has it.
 func (ts *TaskService) Why(ctx context.Context, in *pb.WhyRequest) (*pb.WhyResponse, error) {
 	c, id, err := ts.one(ctx, in.GetId())
 	if err != nil {
 		return nil, err
 	}
-	w, at, err := ts.tasks.Why(ctx, c.t.part, id)
+	_, here, led := ts.s.node.places.Leader(c.t.part)
+	w, at, err := ts.tasks.Why(ctx, c.t.part, id, core.ReadOptions{Stale: !led})
 	if err != nil {
 		return nil, sameTask(err, in.GetId())
 	}
+	// What holds a task up most comes first: a partition without leader, a pause, workers.
+	var first []core.WhyReason
+	switch {
+	case w.State.Terminal():
+	case !led:
+		first = append(first, core.WhyReason{Code: core.WhyUnled, Object: strconv.Itoa(int(c.t.part.Index))})
+	case w.State == core.Ready:
+		for len(w.Reasons) > 0 && w.Reasons[0].Code == core.WhyPaused {
+			first, w.Reasons = append(first, w.Reasons[0]), w.Reasons[1:]
+		}
+		first = append(first, c.takers(ctx, &w)...)
+	case w.State == core.Running && here:
+		if st := ts.s.node.self.Status(); st.DiskFull {
+			w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyDiskFull, Object: st.Node})
+		}
+	}
+	w.Reasons = append(first, w.Reasons...)
 	out := &pb.WhyResponse{
 		Queue: w.Queue, State: pb.State(w.State), Since: TimeOf(w.Since), Ahead: w.Ahead, Exact: w.Exact, At: ShowAt(at),
 	}
 	for i := range w.Reasons {
 		r := &w.Reasons[i]
 		out.Reasons = append(out.Reasons, &pb.WhyReason{
-			Code: r.Code, Text: whyText(&w, r), Object: r.Object, Note: r.Note, Until: TimeOf(r.Until),
+			Code: r.Code, Text: whyText(&w, r), Object: r.Object, Note: r.Note, Until: TimeOf(r.Until), Limit: r.Limit, HeldBy: r.HeldBy,
 		})
-	}
-	if w.State == core.Ready {
-		if r := c.noWorker(ctx, w.Queue); r != nil {
-			// A pause holds the task up whatever workers there are; it stays the first reason.
-			at := 0
-			for at < len(w.Reasons) && w.Reasons[at].Code == core.WhyPaused {
-				at++
-			}
-			out.Reasons = slices.Insert(out.Reasons, at, r)
-		}
 	}
 	return out, nil
 }
 
-// noWorker is the reason that no worker takes tasks of a queue; nil: one does, or a leader did not tell.
-func (c *call) noWorker(ctx context.Context, queue string) *pb.WhyReason {
+// takers says what keeps workers from a ready task: there are none, or none with a handler for its kind, or all their slots are in
+// use. Nothing is said where a leader did not tell of its workers.
+func (c *call) takers(ctx context.Context, w *core.Why) []core.WhyReason {
 	list, partial := c.s.o.Backend.Workers(ctx, c.partitions)
-	quiet := false
-	for i := range list {
-		if w := &list[i]; slices.Contains(w.Queues, queue) {
-			if !w.Quiet {
-				return nil
-			}
-			quiet = true
-		}
-	}
-	switch {
-	case partial:
+	if partial {
 		return nil
-	case quiet:
-		return &pb.WhyReason{Code: core.WhyNoWorker, Text: fmt.Sprintf("All workers that take tasks of queue %q are quiet.", queue)}
 	}
-	return &pb.WhyReason{Code: core.WhyNoWorker, Object: queue, Text: fmt.Sprintf("No worker takes tasks of queue %q.", queue)}
+	list = slices.DeleteFunc(list, func(one core.Worker) bool { return !slices.Contains(one.Queues, w.Queue) })
+	names := func(list []core.Worker) (names []string) {
+		for i := range list[:min(len(list), core.MaxHolders)] {
+			names = append(names, list[i].ID)
+		}
+		return names
+	}
+	awake := slices.DeleteFunc(slices.Clone(list), func(one core.Worker) bool { return one.Quiet })
+	if len(awake) == 0 {
+		return []core.WhyReason{{Code: core.WhyNoWorker, Object: w.Queue, HeldBy: names(list)}}
+	}
+	able := slices.DeleteFunc(slices.Clone(awake), func(one core.Worker) bool { return !one.Handles(w.Kind) })
+	if len(able) == 0 {
+		return []core.WhyReason{{Code: core.WhyNoHandler, Object: w.Kind, HeldBy: names(awake)}}
+	}
+	slots := 0
+	for i := range able {
+		// A caller of claims has no slots of its own: it may claim again while it runs others.
+		if len(able[i].Sessions) == 0 || able[i].Running < able[i].Slots {
+			return nil
+		}
+		slots += able[i].Slots
+	}
+	return []core.WhyReason{{Code: core.WhyNoSlot, Object: w.Queue, Limit: uint64(slots), HeldBy: names(able)}}
 }
 
 // whyText says a reason in words.
@@ -228,6 +250,19 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 		return "The last attempt failed, and the wait before the next one is not over."
 	case core.WhySnooze:
 		return "Its worker put it off."
+	case core.WhyNoWorker:
+		if len(r.HeldBy) > 0 {
+			return fmt.Sprintf("All workers that take tasks of queue %q are quiet.", w.Queue)
+		}
+		return fmt.Sprintf("No worker takes tasks of queue %q.", w.Queue)
+	case core.WhyNoHandler:
+		return fmt.Sprintf("No worker of queue %q has a handler for kind %q.", w.Queue, w.Kind)
+	case core.WhyNoSlot:
+		return fmt.Sprintf("All slots of the workers of queue %q are in use.", w.Queue)
+	case core.WhyUnled:
+		return fmt.Sprintf("No node leads partition %s: nothing of it changes.", r.Object)
+	case core.WhyDiskFull:
+		return fmt.Sprintf("Node %s has no room on its disk: a report of its worker, or a completion that writes anything else, is refused.", r.Object)
 	case core.WhyPaused:
 		return fmt.Sprintf("Queue %q is paused and gives out no tasks.", w.Queue)
 	case core.WhyBehind:

@@ -12,20 +12,31 @@ const (
 	WhyBehind   = "behind"    // others of its queue go before it
 	WhyNext     = "next"      // it goes first
 	WhyNoWorker = "no_worker" // no worker takes tasks of its queue, or all of them are quiet
+
+	WhyNoHandler = "no_handler"      // no worker of its queue has a handler for its kind
+	WhyNoSlot    = "no_slot"         // all slots of the workers that would take it are in use
+	WhyUnled     = "partition_unled" // no node leads its partition
+	WhyDiskFull  = "disk_full"       // the node that leads its partition has no room on its disk
 )
+
+// MaxHolders bounds who is named as holding a task up.
+const MaxHolders = 10
 
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
 	Code   string
-	Object string    // what holds it up: queue, worker, or token of who paused the queue; empty: the task itself
+	Object string    // what it is about: queue, kind, worker, partition, node, or token of who asked; empty: the task itself
 	Note   string    // what people said: the reason of a pause or of a cancel; why it ended
 	Until  ShardTime // 0: open
 	Wall   bool      // Until is a time of the wall clocks already
+	Limit  uint64    // the number that holds it up: attempts, slots, tasks that were counted; 0: none does
+	HeldBy []string  // who does, the first MaxHolders: workers, tasks that go before, or token of who asked
 }
 
 // Why says why a task is where it is. It is read, and no entry depends on it.
 type Why struct {
 	Queue   string
+	Kind    string
 	State   State
 	Since   ShardTime // when it came to that state
 	Reasons []WhyReason

@@ -32,8 +32,8 @@ func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, attem
 }
 
 // Why reads why a task is where it is. Times that a client named by the wall clocks stay as they are.
-func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID) (w core.Why, at core.At, err error) {
-	at, err = n.readShown(ctx, p, core.ReadOptions{}, func(v core.View, shift core.Millis) error {
+func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (w core.Why, at core.At, err error) {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
 		w, ok, err = queue.Why(v, p, id)
 		show(shift, &w.Since)

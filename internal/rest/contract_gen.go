@@ -1219,6 +1219,17 @@ func writeWhyReason(w *jsonWriter, m *pb.WhyReason) {
 	w.OptStr("object", m.GetObject())
 	w.OptStr("note", m.GetNote())
 	w.time("until", m.GetUntil())
+	if m.GetLimit() != 0 {
+		w.Count("limit", m.GetLimit())
+	}
+	if len(m.GetHeldBy()) > 0 {
+		w.Key("held_by")
+		w.Open('[')
+		for _, x := range m.GetHeldBy() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
 }
 
 func writeListResponse(w *jsonWriter, m *pb.ListResponse) {

@@ -81,13 +81,15 @@ func effectList(in []*millracev1.Effect) []Effect {
 
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
-	// Code is delay, retry, snooze, paused, behind, next, no_worker, running, stopping or ended. A newer server may have
-	// others.
+	// Code is delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping
+	// or ended. A newer server may have others.
 	Code   string
 	Text   string    // in words
-	Object string    // what holds it up: queue, worker, or token of who asked
+	Object string    // what it is about: queue, kind, worker, partition, node, or token of who asked
 	Note   string    // what people gave as the reason, or why it ended
 	Until  time.Time // zero: open
+	Limit  uint64    // the number that holds it up: attempts of the task, slots of workers, tasks that were counted; 0: none
+	HeldBy []string  // who does, the first 10: workers, tasks that go before, or token of who asked
 }
 
 // Why says why a task is where it is.
@@ -115,6 +117,7 @@ func (c *Client) Why(ctx context.Context, id string) (*Why, error) {
 	for _, r := range resp.GetReasons() {
 		out.Reasons = append(out.Reasons, WhyReason{
 			Code: r.GetCode(), Text: r.GetText(), Object: r.GetObject(), Note: r.GetNote(), Until: timeOf(r.GetUntil()),
+			Limit: r.GetLimit(), HeldBy: r.GetHeldBy(),
 		})
 	}
 	return out, nil

@@ -159,7 +159,10 @@ func (w *Worker) Run(ctx context.Context) error {
 
 // work is what the engine is to take.
 func (w *Worker) work() session.Work {
-	out := session.Work{Kinds: slices.Sorted(maps.Keys(w.handlers)), Queues: w.queues}
+	out := session.Work{Queues: w.queues}
+	if w.other == nil { // else it has a handler for any
+		out.Kinds = slices.Sorted(maps.Keys(w.handlers))
+	}
 	for kind, b := range w.batches {
 		if out.Batches == nil {
 			out.Batches = map[string]int{}

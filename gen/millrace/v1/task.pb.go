@@ -3509,11 +3509,13 @@ func (x *WhyResponse) GetAt() *At {
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, behind, next, no_worker, running, stopping, ended
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // in words
-	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // what holds it up: queue, worker, or token of who asked
+	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // what the reason is about: queue, kind, worker, partition, node, or token of who asked
 	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`     // what people gave as the reason, or why it ended
 	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	Limit         uint64                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`                // the number that holds it up: attempts of the task, slots of workers, tasks that were counted
+	HeldBy        []string               `protobuf:"bytes,7,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"` // who does, the first 10: workers, tasks that go before, or token of who asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3579,6 +3581,20 @@ func (x *WhyReason) GetNote() string {
 func (x *WhyReason) GetUntil() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Until
+	}
+	return nil
+}
+
+func (x *WhyReason) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *WhyReason) GetHeldBy() []string {
+	if x != nil {
+		return x.HeldBy
 	}
 	return nil
 }
@@ -9469,13 +9485,15 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\areasons\x18\x04 \x03(\v2\x16.millrace.v1.WhyReasonR\areasons\x12\x14\n" +
 	"\x05ahead\x18\x05 \x01(\x04R\x05ahead\x12\x14\n" +
 	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x1f\n" +
-	"\x02at\x18\a \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xa1\x01\n" +
+	"\x02at\x18\a \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xe0\x01\n" +
 	"\tWhyReason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1e\n" +
 	"\x06object\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06object\x12\x1a\n" +
 	"\x04note\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\x04note\x120\n" +
-	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"M\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1c\n" +
+	"\x05limit\x18\x06 \x01(\x04B\x06ʵ\x1c\x028\x01R\x05limit\x12\x1f\n" +
+	"\aheld_by\x18\a \x03(\tB\x06ʵ\x1c\x028\x01R\x06heldBy\"M\n" +
 	"\vQueueWeight\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight:\n" +

@@ -50,6 +50,8 @@ type Node struct {
 	Behind   time.Duration // shard time, of the wall clock
 	Sessions []*Session
 	Known    []core.Worker // the workers that are listed
+	Waits    *core.Why     // why a task is where it is; nil: it is the next one
+	Full     bool          // its disk is
 	Opened   chan *Session
 	Welcome  core.Welcome
 	reached  map[core.Partition]bool // by any call but Now
@@ -358,7 +360,7 @@ func (n *Node) Format() uint16 { return cmp.Or(n.EntryFormat, core.FormatCurrent
 // Status answers as a test has set.
 func (n *Node) Status() core.NodeStatus {
 	n.step()
-	return core.NodeStatus{Node: "n1", Durability: "fsync", Shards: 1, Fsyncs: 9}
+	return core.NodeStatus{Node: "n1", Durability: "fsync", Shards: 1, Fsyncs: 9, DiskFull: n.Full}
 }
 
 // Shift answers as a test has set.

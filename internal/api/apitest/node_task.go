@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 )
@@ -180,8 +181,16 @@ func (n *Node) Effects(ctx context.Context, p core.Partition, id core.TaskID) (c
 	return core.Effects{}, at, err
 }
 
-// Why says that a task is the next one.
-func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID) (core.Why, core.At, error) {
-	t, at, err := n.Task(ctx, p, id, core.ReadOptions{})
+// Why answers as a test has set. Without a leader nothing is read that is not stale.
+func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (core.Why, core.At, error) {
+	t, at, err := n.Task(ctx, p, id, o)
+	if _, _, led := n.Leader(p); !led && !o.Stale {
+		return core.Why{}, at, core.Unavailable{Reason: "no_leader"}
+	}
+	if n.Waits != nil {
+		w := *n.Waits
+		w.Reasons = slices.Clone(w.Reasons)
+		return w, at, err
+	}
 	return core.Why{Queue: t.Queue, State: t.State, Exact: true, Reasons: []core.WhyReason{{Code: core.WhyNext, Object: t.Queue}}}, at, err
 }

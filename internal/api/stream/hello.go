@@ -145,12 +145,9 @@ func (d *door) sdkOf(ctx context.Context) string {
 	return core.Cut(name, int(d.Limits.WorkerBytes))
 }
 
-// keptKinds is how many bytes of the names of a worker's kinds are kept, to be shown.
-const keptKinds = 4 << 10
-
 // firstKinds returns the first kinds, as many as are kept.
 func firstKinds(kinds []string) []string {
-	left := keptKinds
+	left := core.MaxWorkerKinds
 	for i, kind := range kinds {
 		if left -= len(kind); left < 0 {
 			return slices.Clone(kinds[:i])

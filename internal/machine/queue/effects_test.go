@@ -2,6 +2,7 @@ package queue
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,6 +98,12 @@ func (s *script) why(w words) string {
 		if r.Until != 0 {
 			fmt.Fprintf(&b, " until %s", since(r.Until))
 		}
+		if r.Limit > 0 {
+			fmt.Fprintf(&b, " limit %d", r.Limit)
+		}
+		if len(r.HeldBy) > 0 {
+			fmt.Fprintf(&b, " held by %s", strings.Join(r.HeldBy, " "))
+		}
 		b.WriteByte('\n')
 	}
 	return b.String()
@@ -114,19 +121,28 @@ func TestAsManyAreAheadAsAreTakenBefore(t *testing.T) {
 				w.c.Stamp = w.c.Stamp.Add(700)
 			}
 		}
-		want := map[core.TaskID]uint64{}
+		want, named := map[core.TaskID]uint64{}, map[core.TaskID][]string{}
 		for i := range tasks {
 			y, ok, err := Why(w.tx, testPartition, numbered(i))
 			if err != nil || !ok || !y.Exact {
 				t.Fatal(y, ok, err)
 			}
 			want[numbered(i)] = y.Ahead
+			if y.Ahead > 0 {
+				named[numbered(i)] = y.Reasons[0].HeldBy
+			}
 		}
+		taken := map[string]bool{}
 		for i := range uint64(tasks) {
 			given := w.do(claimOp(1, "mail")).res.Assigned
 			if len(given) != 1 || want[given[0].Task] != i {
 				t.Errorf("aging %d: task %d was taken as number %d", aging, want[given[0].Task], i)
 			}
+			by := named[given[0].Task]
+			if len(by) != min(int(i), core.MaxHolders) || slices.ContainsFunc(by, func(id string) bool { return !taken[id] }) {
+				t.Errorf("aging %d: task %d is held up by %q", aging, i, by)
+			}
+			taken[given[0].Task.String()] = true
 		}
 	}
 }

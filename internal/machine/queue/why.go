@@ -22,21 +22,29 @@ func Why(v core.View, p core.Partition, id core.TaskID) (w core.Why, ok bool, er
 	if err != nil {
 		return w, false, err
 	}
-	w = core.Why{Queue: l.name, State: rec.state, Since: t.CreatedAt, Exact: true}
+	w = core.Why{Queue: l.name, Kind: t.Kind, State: rec.state, Since: t.CreatedAt, Exact: true}
 	switch {
 	case rec.state.Terminal():
 		w.Since = t.FinishedAt
-		note := t.Reason
-		if rec.state == core.Cancelled {
-			note = t.Cancel.Reason
+		r := core.WhyReason{Code: core.WhyEnded, Note: t.Reason, Object: t.Cancel.By}
+		switch {
+		case rec.state == core.Cancelled:
+			r.Note, r.HeldBy = t.Cancel.Reason, holder(t.Cancel.By)
+		default:
+			if r.Object, err = lastWorker(v, p, id, &rec, &t); err != nil {
+				return w, false, err
+			}
+			r.HeldBy = holder(r.Object)
 		}
-		w.Reasons = []core.WhyReason{{Code: core.WhyEnded, Note: note, Object: t.Cancel.By}}
+		w.Reasons = []core.WhyReason{r}
 		return w, true, nil
 	case rec.state == core.Running:
 		w.Since = t.StartedAt
-		w.Reasons = []core.WhyReason{{Code: core.WhyRunning, Object: t.Worker, Until: t.LeaseUntil}}
+		w.Reasons = []core.WhyReason{{Code: core.WhyRunning, Object: t.Worker, Until: t.LeaseUntil, HeldBy: holder(t.Worker)}}
 		if rec.cancelUntil != 0 {
-			w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyStopping, Object: t.Cancel.By, Note: t.Cancel.Reason, Until: t.Cancel.Until})
+			w.Reasons = append(w.Reasons, core.WhyReason{
+				Code: core.WhyStopping, Object: t.Cancel.By, Note: t.Cancel.Reason, Until: t.Cancel.Until, HeldBy: holder(t.Worker),
+			})
 		}
 		return w, true, nil
 	}
@@ -49,33 +57,77 @@ func Why(v core.View, p core.Partition, id core.TaskID) (w core.Why, ok bool, er
 		return w, false, err
 	}
 	if pause := row.paused; pause.Since != 0 {
-		w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyPaused, Object: pause.By, Note: pause.Reason, Until: pause.Until, Wall: true})
+		w.Reasons = append(w.Reasons, core.WhyReason{
+			Code: core.WhyPaused, Object: l.name, Note: pause.Reason, Until: pause.Until, Wall: true, HeldBy: holder(pause.By),
+		})
 	}
 	if rec.state != core.Ready {
-		code := map[reason]string{reasonRetry: core.WhyRetry, reasonSnooze: core.WhySnooze}[rec.reason]
-		if code == "" {
-			code = core.WhyDelay
-		}
-		w.Reasons = append([]core.WhyReason{{Code: code, Until: rec.runAt, Wall: rec.wall}}, w.Reasons...)
-		return w, true, nil
+		r, err := waitReason(v, p, id, &rec, &t)
+		w.Reasons = append([]core.WhyReason{r}, w.Reasons...)
+		return w, err == nil, err
 	}
 	w.Since = t.ReadyAt
-	w.Ahead, w.Exact, err = ahead(v, p, l, &rec)
+	var first []core.TaskID
+	w.Ahead, w.Exact, first, err = ahead(v, p, l, &rec)
 	switch {
 	case err != nil:
 		return w, false, err
 	case w.Ahead > 0 || !w.Exact:
-		w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyBehind, Object: l.name})
+		r := core.WhyReason{Code: core.WhyBehind, Object: l.name}
+		if !w.Exact {
+			r.Limit = maxAhead
+		}
+		for _, id := range first {
+			r.HeldBy = append(r.HeldBy, id.String())
+		}
+		w.Reasons = append(w.Reasons, r)
 	case len(w.Reasons) == 0:
 		w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyNext, Object: l.name})
 	}
 	return w, true, nil
 }
 
-// ahead counts the ready tasks of a queue that go before one of them. The tasks of each priority are a class, which lies in order of
+// holder is who holds a task up, if that is known.
+func holder(who string) []string {
+	if who == "" {
+		return nil
+	}
+	return []string{who}
+}
+
+// waitReason is the reason why a task waits for a time.
+func waitReason(v core.View, p core.Partition, id core.TaskID, rec *record, t *core.Task) (core.WhyReason, error) {
+	r := core.WhyReason{Code: core.WhyDelay, Until: rec.runAt, Wall: rec.wall}
+	switch rec.reason {
+	case reasonRetry:
+		r.Code, r.Limit = core.WhyRetry, uint64(max(t.MaxAttempts, 0))
+	case reasonSnooze:
+		r.Code = core.WhySnooze
+	default:
+		return r, nil
+	}
+	var err error
+	r.Object, err = lastWorker(v, p, id, rec, t)
+	r.HeldBy = holder(r.Object)
+	return r, err
+}
+
+// lastWorker is the worker that has a task, or had it last; empty: none had it.
+func lastWorker(v core.View, p core.Partition, id core.TaskID, rec *record, t *core.Task) (string, error) {
+	if t.Worker != "" {
+		return t.Worker, nil
+	}
+	past, err := readAttempts(v, p, id, rec.attempt)
+	if err != nil || len(past) == 0 {
+		return "", err
+	}
+	return past[len(past)-1].Worker, nil
+}
+
+// ahead counts the ready tasks of a queue that go before one of them, and names the first MaxHolders that it counts. The tasks of each priority are a class, which lies in order of
 // their ready times, so those before it are a range of each class. It is exact unless there are too many, or places that entries
 // before format 2 made.
-func ahead(v core.View, p core.Partition, l *queueState, rec *record) (n uint64, exact bool, err error) {
+func ahead(v core.View, p core.Partition, l *queueState, rec *record) (n uint64, exact bool, first []core.TaskID, err error) {
 	left := maxAhead
 	own := classOf(rec.sort)
 	exact = own > 0
@@ -99,23 +151,25 @@ func ahead(v core.View, p core.Partition, l *queueState, rec *record) (n uint64,
 				hi = keys.AppendReady(nil, p, l.number, classSort|uint64(class-1)<<classShift|min(uint64(bound), 1<<classShift-1), rec.seq)
 			}
 		}
-		c, err := countRows(v, lo, hi, &left)
+		c, err := countRows(v, lo, hi, &left, &first)
 		if err != nil {
-			return n, false, err
+			return n, false, nil, err
 		}
 		exact = exact && (class > 0 || c == 0)
 		n += c
 	}
-	return n, exact && left > 0, nil
+	return n, exact && left > 0, first, nil
 }
 
-// countRows counts the rows of a range, as many as left says, and takes them from left.
-func countRows(v core.View, from, to []byte, left *int) (n uint64, err error) {
+// countRows counts the rows of a range, as many as left says, and takes them from left. Their tasks are added to first, up to MaxHolders.
+func countRows(v core.View, from, to []byte, left *int, first *[]core.TaskID) (n uint64, err error) {
 	if keys.Compare(from, to) >= 0 || *left <= 0 {
 		return 0, nil
 	}
-	err = v.Scan(from, to, func(_, _ []byte) bool {
-		n++
+	err = v.Scan(from, to, func(_, value []byte) bool {
+		if n++; len(*first) < core.MaxHolders {
+			*first = append(*first, toID(value))
+		}
 		*left--
 		return *left > 0
 	})

@@ -2,7 +2,9 @@
 // complains. See README of node:test for `t`.
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { connect as http2 } from "node:http2";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { chromium } from "playwright-core";
@@ -305,4 +307,47 @@ export async function accessible(page, what) {
 			);
 	});
 	assert.deepEqual(found, [], `${what}: findings of axe`);
+}
+
+/** A field of a message of the contract, as it goes over gRPC. @param {number} number @param {number | string | Uint8Array} value */
+function field(number, value) {
+	if (typeof value === "number") return Buffer.from([number << 3, value]); // below 128
+	const bytes = typeof value === "string" ? Buffer.from(value) : value;
+	assert.ok(bytes.length < 128, "a longer field needs a longer length");
+	return Buffer.concat([Buffer.from([(number << 3) | 2, bytes.length]), bytes]);
+}
+
+/**
+ * A worker of a queue by a stream, which says what it has handlers for and settles nothing. It ends with the test. Resolves when the server
+ * knows it.
+ * @param {import("node:test").TestContext} t @param {Server} s
+ * @param {{ id: string, queue: string, kinds: string[], slots: number }} w
+ */
+export async function worker(t, s, w) {
+	const client = http2(`http://${s.grpc}`);
+	client.on("error", () => undefined); // the server ends before it does
+	atEnd(t, () => client.destroy());
+	const stream = client.request({
+		":method": "POST",
+		":path": "/millrace.v1.QueueStream/Open",
+		"content-type": "application/grpc",
+		te: "trailers",
+		authorization: `Bearer ${s.token}`,
+	});
+	stream.on("error", () => undefined);
+	stream.resume();
+	/** @param {Buffer} frame */
+	const send = (frame) => {
+		const head = Buffer.alloc(5);
+		head.writeUInt32BE(frame.length, 1);
+		stream.write(Buffer.concat([head, frame]));
+	};
+	const info = Buffer.concat([field(1, w.id), ...w.kinds.map((k) => field(2, k))]);
+	send(field(1, Buffer.concat([field(1, 1), field(2, randomBytes(16)), field(4, info)])));
+	send(field(4, Buffer.concat([field(1, 1), field(2, field(1, w.queue)), field(3, w.slots)])));
+	for (;;) {
+		const { workers } = await s.call("GET", `/v1/workers?queue=${w.queue}`);
+		if (workers?.some((/** @type {any} */ one) => one.id === w.id)) return;
+		await new Promise((done) => setTimeout(done, 50));
+	}
 }

@@ -168,7 +168,7 @@ export const fields: Record<string, string> = {
 "VectorUpsert": "collection point?:message=Point",
 "WaitRequest": "id",
 "WaitResponse": "task?:message=Task at?:message=At",
-"WhyReason": "code text object note until?:time",
+"WhyReason": "code text object note until?:time limit:ulong held_by*",
 "WhyRequest": "id",
 "WhyResponse": "queue state:word=State since?:time reasons*:message=WhyReason ahead:ulong exact:bool at?:message=At",
 };

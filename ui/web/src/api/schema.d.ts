@@ -3521,16 +3521,20 @@ export interface components {
         };
         /** @description WhyReason is one reason why a task is where it is. */
         WhyReason: {
-            /** @description delay, retry, snooze, paused, behind, next, no_worker, running, stopping, ended */
+            /** @description delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
             code?: string;
             /** @description in words */
             text?: string;
-            /** @description what holds it up: queue, worker, or token of who asked */
+            /** @description what the reason is about: queue, kind, worker, partition, node, or token of who asked */
             object?: string;
             /** @description what people gave as the reason, or why it ended */
             note?: string;
             /** Format: date-time */
             until?: string;
+            /** @description the number that holds it up: attempts of the task, slots of workers, tasks that were counted */
+            limit?: number;
+            /** @description who does, the first 10: workers, tasks that go before, or token of who asked */
+            held_by?: string[];
         };
         Done: {
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */

@@ -2,7 +2,7 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useAct } from "../act";
 import { api, call, type Schemas } from "../api/client";
-import { count } from "../format";
+import { count, many, tail } from "../format";
 import { Button, Command, ReadFailed, Since, When } from "../parts/basic";
 import { visible } from "../parts/bytes";
 import { Icon } from "../parts/icon";
@@ -17,6 +17,10 @@ type Why = Schemas["WhyResponse"];
 const icons: Record<string, string> = {
 	paused: "pause",
 	no_worker: "worker",
+	no_handler: "worker",
+	no_slot: "worker",
+	partition_unled: "stop",
+	disk_full: "stop",
 	behind: "hourglass",
 	next: "next",
 	delay: "clock",
@@ -26,53 +30,55 @@ const icons: Record<string, string> = {
 	stopping: "stop",
 };
 
-/** WhyPanel says why a task waits: what holds it up, who did it, and what can be done about it. */
+/** titles are what the panel says of a task, by its state. Others have none. */
+const titles: Record<string, string> = {
+	blocked: "Why it waits",
+	scheduled: "Why it waits",
+	ready: "Why it waits",
+	running: "Who has it",
+	dead: "Why it is dead",
+	cancelled: "Why it is cancelled",
+};
+
+/** WhyPanel says why a task is where it is: what holds it up, who does, and what can be done about it. */
 export function WhyPanel({ ns, task }: { ns: string; task: Task }) {
-	const waits = task.state === "ready" || task.state === "scheduled" || task.state === "blocked";
-	const on = waits || (task.state === "running" && !!task.cancel?.at);
-	const query = useWhy(ns, task, on);
-	if (task.state === "dead") return <Dead ns={ns} task={task} />;
-	if (!on) return null;
-	if (query.error) return <ReadFailed query={query} what="Why it waits" />;
+	const title = titles[task.state ?? ""];
+	const query = useWhy(ns, task, title !== undefined);
+	if (title === undefined) return null;
+	if (query.error) return <ReadFailed query={query} what={title} />;
 	const why = query.data;
 	if (!why || why.state !== task.state) return <div className="why" aria-busy="true" />;
-	const reasons = waits ? (why.reasons ?? []) : (why.reasons ?? []).filter((r) => r.code === "stopping");
+	const reasons = why.reasons ?? [];
 	return (
-		<section className="why" aria-label="Why it waits">
+		<section className={task.state === "dead" ? "why is-dead" : "why"} aria-label={title}>
 			<h2>
-				{waits ? "Why it waits" : "It is to stop"}
-				{task.state === "ready" ? (
-					<span className="dim">
-						{" "}
-						· ready for <Since at={why.since} />
-					</span>
-				) : null}
+				{task.state === "running" && task.cancel?.at ? "It is to stop" : title}
+				<span className="dim">
+					{" "}
+					· {task.state === "ready" ? "ready for " : ""}
+					<Since at={why.since} />
+				</span>
 			</h2>
 			<ul>
 				{reasons.map((r) => (
 					<li key={r.code}>
 						<Icon name={icons[r.code ?? ""] ?? "dot"} />
-						<Because ns={ns} task={task} why={why} reason={r} />
+						<span>
+							<Because ns={ns} task={task} why={why} reason={r} /> <code className="dim">{r.code}</code>
+						</span>
 					</li>
 				))}
 			</ul>
 			{reasons.length === 0 ? <p className="dim">The server names no reason.</p> : null}
+			{task.state === "dead" ? <Dead ns={ns} task={task} /> : null}
 		</section>
 	);
 }
 
-/** Dead says why a task is dead, and where else its error is. */
+/** Dead is the error of a dead task, and where else it is. */
 function Dead({ ns, task }: { ns: string; task: Task }) {
 	return (
-		<section className="why is-dead" aria-label="Why it is dead">
-			<h2>
-				Why it is dead
-				<span className="dim">
-					{" "}
-					· <When at={task.finished_at} />
-				</span>
-			</h2>
-			<p>{deadBecause(task.reason)}</p>
+		<>
 			{task.error ? (
 				<p className="wrap">
 					<strong className="mono">{visible(task.error.code ?? "")}</strong> {visible(task.error.message ?? "")}
@@ -89,7 +95,7 @@ function Dead({ ns, task }: { ns: string; task: Task }) {
 					</Link>
 				</p>
 			) : null}
-		</section>
+		</>
 	);
 }
 
@@ -103,75 +109,136 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 			<When at={r.until} />
 		</>
 	) : null;
+	const by = r.held_by ?? [];
+	const workers = <Names of={by} one={(w) => <WorkerLink ns={ns} worker={w} />} />;
 	switch (r.code) {
 		case "paused":
 			return (
-				<span>
-					Queue <QueueLink ns={ns} queue={queue} /> is paused{r.object ? <> by {r.object}</> : null}
+				<>
+					Queue <QueueLink ns={ns} queue={queue} /> is paused
+					{by.length > 0 ? <> by {by.map(visible).join(", ")}</> : null}
 					{note ? <>: {note}</> : null}
 					{until ? <>, it goes on{until}</> : <>, until it is resumed</>} <Resume ns={ns} queue={queue} />
-				</span>
+				</>
 			);
 		case "no_worker":
 			return (
-				<span>
-					{r.object ? (
-						<>
-							No worker takes tasks of queue <QueueLink ns={ns} queue={queue} />.
-						</>
-					) : (
-						<>
-							All workers of queue <QueueLink ns={ns} queue={queue} /> are quiet.
-						</>
-					)}{" "}
+				<>
+					{by.length > 0 ? "All workers of" : "No worker takes tasks of"} queue <QueueLink ns={ns} queue={queue} />
+					{by.length > 0 ? <> are quiet: {workers}</> : "."}{" "}
 					<Link to="/$ns/workers" params={{ ns }}>
 						Workers
 					</Link>{" "}
 					<Command text={`millrace work -q ${queue} --exec ./run.sh`} />
-				</span>
+				</>
+			);
+		case "no_handler":
+			return (
+				<>
+					No worker of queue <QueueLink ns={ns} queue={queue} /> has a handler for kind {r.object}; there are {workers}
+				</>
+			);
+		case "no_slot":
+			return (
+				<>
+					All {many(r.limit ?? 0, "slot")} of the workers of queue <QueueLink ns={ns} queue={queue} /> are in use:{" "}
+					{workers}
+				</>
 			);
 		case "behind":
 			return (
-				<span>
+				<>
 					<Link to="/$ns/tasks" params={{ ns }} search={{ q: `queue:${queue} state:ready`, order: "asc" }}>
 						{why.exact ? "" : "more than "}
-						{count(why.ahead)} {why.ahead === 1 ? "task goes" : "tasks go"} before it
+						{many(why.ahead, "task")} {why.ahead === 1 ? "goes" : "go"} before it
 					</Link>{" "}
 					in queue <QueueLink ns={ns} queue={queue} />
-				</span>
+					{by.length > 0 ? (
+						<>
+							{": "}
+							<Names of={by} more={(why.ahead ?? 0) > by.length} one={(id) => <TaskLink ns={ns} id={id} />} />
+						</>
+					) : null}
+				</>
 			);
 		case "next":
 			return (
-				<span>
+				<>
 					It is the next one of queue <QueueLink ns={ns} queue={queue} />: a worker that asks for a task gets it.
-				</span>
+				</>
 			);
 		case "delay":
-			return <span>Its time has not come: it runs{until ?? " later"}.</span>;
+			return <>Its time has not come: it runs{until ?? " later"}.</>;
 		case "retry":
-			return <span>The last try failed. The next one comes{until ?? " later"}.</span>;
+			return (
+				<>
+					The last try failed{by.length > 0 ? <> at {workers}</> : null}: {count(task.failures)} of{" "}
+					{many(r.limit ?? task.max_attempts, "failure")}. The next one comes{until ?? " later"}.
+				</>
+			);
 		case "snooze":
-			return <span>Its worker put it off. The next try comes{until ?? " later"}.</span>;
+			return (
+				<>
+					{by.length > 0 ? workers : "Its worker"} put it off. The next try comes{until ?? " later"}.
+				</>
+			);
 		case "running":
 			return (
-				<span>
+				<>
 					<WorkerLink ns={ns} worker={r.object} /> holds it; its lease ends{until ?? " some time"}.
-				</span>
+				</>
 			);
 		case "stopping":
 			return (
-				<span>
-					{r.object ? <>{r.object} asked</> : <>It was asked</>} for its cancel{note ? <>: {note}</> : null}. Its worker
-					was told to stop{until ? <>; it is cancelled{until} at the latest</> : null}.
-				</span>
+				<>
+					{r.object ? <>{visible(r.object)} asked</> : <>It was asked</>} for its cancel{note ? <>: {note}</> : null}.{" "}
+					{by.length > 0 ? workers : "Its worker"} was told to stop
+					{until ? <>; it is cancelled{until} at the latest</> : null}.
+				</>
+			);
+		case "ended":
+			if (task.state !== "dead") break;
+			return (
+				<>
+					{deadBecause(r.note)}
+					{r.object ? (
+						<>
+							; <WorkerLink ns={ns} worker={r.object} /> had it last
+						</>
+					) : null}
+				</>
 			);
 	}
 	return (
-		<span>
-			{r.text}
+		<>
+			{visible(r.text ?? "")}
+			{by.length > 0 ? <> By {by.map(visible).join(", ")}.</> : null}
 			{note ? <> {note}</> : null}
 			{until}
-		</span>
+		</>
+	);
+}
+
+/** Names are those who hold a task up. */
+function Names({ of, one, more }: { of: string[]; one: (name: string) => ReactNode; more?: boolean }) {
+	return (
+		<>
+			{of.map((name, i) => (
+				<span key={name}>
+					{i > 0 ? ", " : ""}
+					{one(name)}
+				</span>
+			))}
+			{more ? ", …" : ""}
+		</>
+	);
+}
+
+function TaskLink({ ns, id }: { ns: string; id: string }) {
+	return (
+		<Link to="/$ns/tasks/$id" params={{ ns, id }} className="mono" title={id}>
+			{tail(id, 6)}
+		</Link>
 	);
 }
 

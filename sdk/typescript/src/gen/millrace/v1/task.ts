@@ -622,15 +622,21 @@ export interface WhyResponse {
 
 /** WhyReason is one reason why a task is where it is. */
 export interface WhyReason {
-  /** delay, retry, snooze, paused, behind, next, no_worker, running, stopping, ended */
+  /** delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
   code: string;
   /** in words */
   text: string;
-  /** what holds it up: queue, worker, or token of who asked */
+  /** what the reason is about: queue, kind, worker, partition, node, or token of who asked */
   object: string;
   /** what people gave as the reason, or why it ended */
   note: string;
-  until: Timestamp | undefined;
+  until:
+    | Timestamp
+    | undefined;
+  /** the number that holds it up: attempts of the task, slots of workers, tasks that were counted */
+  limit: bigint;
+  /** who does, the first 10: workers, tasks that go before, or token of who asked */
+  heldBy: string[];
 }
 
 export interface QueueWeight {
@@ -6124,7 +6130,7 @@ export const WhyResponse: MessageFns<WhyResponse> = {
 };
 
 function createBaseWhyReason(): WhyReason {
-  return { code: "", text: "", object: "", note: "", until: undefined };
+  return { code: "", text: "", object: "", note: "", until: undefined, limit: 0n, heldBy: [] };
 }
 
 export const WhyReason: MessageFns<WhyReason> = {
@@ -6143,6 +6149,15 @@ export const WhyReason: MessageFns<WhyReason> = {
     }
     if (message.until !== undefined) {
       Timestamp.encode(message.until, writer.uint32(42).fork()).join();
+    }
+    if (message.limit !== 0n) {
+      if (BigInt.asUintN(64, message.limit) !== message.limit) {
+        throw new globalThis.Error("value provided for field message.limit of type uint64 too large");
+      }
+      writer.uint32(48).uint64(message.limit);
+    }
+    for (const v of message.heldBy) {
+      writer.uint32(58).string(v!);
     }
     return writer;
   },
@@ -6200,6 +6215,22 @@ export const WhyReason: MessageFns<WhyReason> = {
             message.until = Timestamp.decode(reader, reader.uint32());
             continue;
           }
+          case 6: {
+            if (tag !== 48) {
+              break;
+            }
+
+            message.limit = reader.uint64() as bigint;
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.heldBy.push(reader.string());
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -6224,6 +6255,8 @@ export const WhyReason: MessageFns<WhyReason> = {
     message.until = (object.until !== undefined && object.until !== null)
       ? Timestamp.fromPartial(object.until)
       : undefined;
+    message.limit = (object.limit !== undefined && object.limit !== null) ? BigInt(object.limit) : 0n;
+    message.heldBy = object.heldBy?.map((e) => e) || [];
     return message;
   },
 };
