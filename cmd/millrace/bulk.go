@@ -258,13 +258,14 @@ type jobView struct {
 	By      string            `json:"by,omitempty"`
 	Started time.Time         `json:"started_at,omitzero"`
 	Ended   time.Time         `json:"ended_at,omitzero"`
+	ETA     time.Time         `json:"eta,omitzero"`
 }
 
 // printJob prints a job on one line.
 func (a *app) printJob(j *millrace.BulkJob) error {
 	v := jobView{
 		ID: j.ID, Action: j.Action.String(), State: j.State.String(), Matched: j.Matched, Exact: j.Exact, Done: j.Done, Refused: j.Refused,
-		Looked: j.Looked, Rate: j.Rate, Queue: j.Filter.Queue, Reason: j.Reason, By: j.By, Started: j.Started, Ended: j.Ended,
+		Looked: j.Looked, Rate: j.Rate, Queue: j.Filter.Queue, Reason: j.Reason, By: j.By, Started: j.Started, Ended: j.Ended, ETA: j.ETA,
 	}
 	return a.print(v, func(w io.Writer) {
 		of := fmt.Sprint(v.Matched)
@@ -274,6 +275,9 @@ func (a *app) printJob(j *millrace.BulkJob) error {
 		fmt.Fprintf(w, "%s  %-10s  %-7s  %d of %s done", v.ID, v.Action, v.State, v.Done, of)
 		for _, code := range slices.Sorted(maps.Keys(v.Refused)) {
 			fmt.Fprintf(w, ", %d refused as %s", v.Refused[code], oneLine(code))
+		}
+		if !v.ETA.IsZero() {
+			fmt.Fprintf(w, ", until about %s", stamp(v.ETA))
 		}
 		if v.Queue != "" {
 			fmt.Fprintf(w, "  queue %s", oneLine(v.Queue))

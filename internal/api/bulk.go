@@ -349,6 +349,7 @@ func (bs *BulkService) job(ctx context.Context, c *call, id core.TaskID) (*pb.Bu
 func (bs *BulkService) jobs(ctx context.Context, c *call) (all []core.BulkJob, at core.At, err error) {
 	if !c.t.several() {
 		all, at, err = bs.bulk.Bulks(ctx, c.t.part, core.ReadOptions{})
+		estimate(all, bs.s.wallTime(c.t.part))
 	} else {
 		var mu sync.Mutex // guards the answer
 		err = c.each(0, func(p core.Partition) error {
@@ -356,6 +357,7 @@ func (bs *BulkService) jobs(ctx context.Context, c *call) (all []core.BulkJob, a
 			if err != nil {
 				return err
 			}
+			estimate(list, bs.s.wallTime(p))
 			mu.Lock()
 			defer mu.Unlock()
 			merge(&at, one)
@@ -371,6 +373,35 @@ func (bs *BulkService) jobs(ctx context.Context, c *call) (all []core.BulkJob, a
 	})
 	return all, at, err
 }
+
+// wallTime is the time of a partition by the wall clocks.
+func (s *Server) wallTime(p core.Partition) core.ShardTime {
+	return s.node.places.Now(p).Add(s.node.places.Shift(p))
+}
+
+// estimate tells of jobs that run when they will be done: at the pace that each had so far, and no faster than its rate allows.
+// Nothing is told of one that did not count all of its tasks.
+func estimate(jobs []core.BulkJob, now core.ShardTime) {
+	for i := range jobs {
+		j := &jobs[i]
+		if j.State != core.BulkRunning || !j.Exact {
+			continue
+		}
+		handled := j.Done
+		for _, r := range j.Refused {
+			handled += r.Count
+		}
+		left := float64(j.Matched) - float64(handled)
+		rest := 1000 * left / float64(max(j.Rate, 1))
+		if handled > 0 {
+			rest = max(rest, left*float64(now-j.Started)/float64(handled))
+		}
+		j.ETA = now.Add(core.Millis(min(max(rest, 0), maxETA)))
+	}
+}
+
+// maxETA is how far ahead an estimate goes: a year, in milliseconds.
+const maxETA = 365 * 24 * 3600 * 1000
 
 // addJob adds a partition's part of a job. It runs while any part does, and was stopped if any part was.
 func addJob(all []core.BulkJob, j *core.BulkJob) []core.BulkJob {
@@ -390,6 +421,10 @@ func addJob(all []core.BulkJob, j *core.BulkJob) []core.BulkJob {
 	a.Started = min(a.Started, j.Started)
 	a.Matched, a.Looked, a.Done = a.Matched+j.Matched, a.Looked+j.Looked, a.Done+j.Done
 	a.Exact = a.Exact && j.Exact
+	// It is done when its last part is, and not known where that of a part is not.
+	if a.ETA = max(a.ETA, j.ETA); !a.Exact {
+		a.ETA = 0
+	}
 	for _, r := range j.Refused {
 		if at := slices.IndexFunc(a.Refused, func(have core.BulkRefused) bool { return have.Code == r.Code }); at >= 0 {
 			a.Refused[at].Count += r.Count
@@ -405,7 +440,7 @@ func showJob(j *core.BulkJob) *pb.BulkJob {
 	out := &pb.BulkJob{
 		Id: j.ID.String(), Action: pb.BulkJob_Action(j.Action), Filter: showFilter(&j.Tasks), Priority: uint32(j.Priority), Force: j.Force,
 		Rate: j.Rate, Reason: j.Reason, By: j.By, State: pb.BulkJob_State(j.State), StartedAt: TimeOf(j.Started), EndedAt: TimeOf(j.Ended),
-		Matched: j.Matched, Exact: j.Exact, Looked: j.Looked, Done: j.Done,
+		Matched: j.Matched, Exact: j.Exact, Looked: j.Looked, Done: j.Done, Eta: TimeOf(j.ETA),
 	}
 	met := j.Done
 	for _, r := range j.Refused {

@@ -177,6 +177,7 @@ func (s *Server) LiveBulk(ctx context.Context, in Space, id core.TaskID) (*pb.Bu
 	at, err := c.liveEach(func(p core.Partition) (core.At, error) {
 		list, at, err := s.node.bulk.Bulks(ctx, p, asLive)
 		if i := slices.IndexFunc(list, func(j core.BulkJob) bool { return j.ID == id }); i >= 0 {
+			estimate(list[i:i+1], s.wallTime(p))
 			parts[p.Index] = &list[i]
 		}
 		return at, err

@@ -99,6 +99,8 @@ type BulkJob struct {
 	Looked  uint64    // rows of indexes that were looked at
 	Done    uint64    // tasks
 	Refused []BulkRefused
+	// ETA is when it will be done, by the wall clocks; it is told and not stored. 0: it is not known.
+	ETA ShardTime
 }
 
 // BulkRefused counts the tasks that refused what a bulk job wanted, for one reason.

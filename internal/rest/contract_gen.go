@@ -2497,6 +2497,7 @@ func writeBulkJob(w *jsonWriter, m *pb.BulkJob) {
 		}
 		w.Close(']')
 	}
+	w.time("eta", m.GetEta())
 }
 
 func writeTaskFilter(w *jsonWriter, m *pb.TaskFilter) {

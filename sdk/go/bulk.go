@@ -130,6 +130,8 @@ type BulkJob struct {
 	// Refused counts the tasks that refused the action, by the code of the error. CHANGED: they were found before the start, and were
 	// in another state when their turn came.
 	Refused map[string]uint64
+	// ETA is when it will be done, at the pace that it had so far; zero: it does not run, or Matched is not exact.
+	ETA time.Time
 }
 
 // bulkJob reads a job of the contract.
@@ -138,6 +140,7 @@ func bulkJob(j *millracev1.BulkJob) *BulkJob {
 		ID: j.GetId(), Action: BulkAction(j.GetAction()), Filter: taskFilter(j.GetFilter()), Priority: int(j.GetPriority()), Force: j.GetForce(),
 		Rate: int(j.GetRate()), Reason: j.GetReason(), By: j.GetBy(), State: BulkState(j.GetState()), Started: timeOf(j.GetStartedAt()),
 		Ended: timeOf(j.GetEndedAt()), Matched: j.GetMatched(), Exact: j.GetExact(), Looked: j.GetLooked(), Done: j.GetDone(),
+		ETA: timeOf(j.GetEta()),
 	}
 	for _, r := range j.GetRefused() {
 		if out.Refused == nil {

@@ -311,6 +311,7 @@ type BulkJob struct {
 	Looked        uint64                 `protobuf:"varint,14,opt,name=looked,proto3" json:"looked,omitempty"`   // rows of indexes that were looked at
 	Done          uint64                 `protobuf:"varint,15,opt,name=done,proto3" json:"done,omitempty"`       // tasks that the action was done to
 	Refused       []*BulkRefused         `protobuf:"bytes,16,rep,name=refused,proto3" json:"refused,omitempty"`
+	Eta           *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=eta,proto3" json:"eta,omitempty"` // when it will be done, at the pace that it had so far; unset: it does not run, or matched is not exact
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -453,6 +454,13 @@ func (x *BulkJob) GetDone() uint64 {
 func (x *BulkJob) GetRefused() []*BulkRefused {
 	if x != nil {
 		return x.Refused
+	}
+	return nil
+}
+
+func (x *BulkJob) GetEta() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Eta
 	}
 	return nil
 }
@@ -1119,7 +1127,7 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"7\n" +
 	"\vBulkRefused\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x14\n" +
-	"\x05count\x18\x02 \x01(\x04R\x05count\"\xe2\x05\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"\x90\x06\n" +
 	"\aBulkJob\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x123\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x1b.millrace.v1.BulkJob.ActionR\x06action\x12/\n" +
@@ -1138,7 +1146,8 @@ const file_millrace_v1_bulk_proto_rawDesc = "" +
 	"\x05exact\x18\r \x01(\bR\x05exact\x12\x16\n" +
 	"\x06looked\x18\x0e \x01(\x04R\x06looked\x12\x12\n" +
 	"\x04done\x18\x0f \x01(\x04R\x04done\x12:\n" +
-	"\arefused\x18\x10 \x03(\v2\x18.millrace.v1.BulkRefusedB\x06ʵ\x1c\x028\x01R\arefused\"S\n" +
+	"\arefused\x18\x10 \x03(\v2\x18.millrace.v1.BulkRefusedB\x06ʵ\x1c\x028\x01R\arefused\x12,\n" +
+	"\x03eta\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\x03eta\"S\n" +
 	"\x06Action\x12\x16\n" +
 	"\x12ACTION_UNSPECIFIED\x10\x00\x12\n" +
 	"\n" +
@@ -1259,37 +1268,38 @@ var file_millrace_v1_bulk_proto_depIdxs = []int32{
 	18, // 7: millrace.v1.BulkJob.started_at:type_name -> google.protobuf.Timestamp
 	18, // 8: millrace.v1.BulkJob.ended_at:type_name -> google.protobuf.Timestamp
 	3,  // 9: millrace.v1.BulkJob.refused:type_name -> millrace.v1.BulkRefused
-	18, // 10: millrace.v1.BulkCount.oldest:type_name -> google.protobuf.Timestamp
-	18, // 11: millrace.v1.BulkCount.newest:type_name -> google.protobuf.Timestamp
-	19, // 12: millrace.v1.BulkCount.sample:type_name -> millrace.v1.Task
-	0,  // 13: millrace.v1.StartBulkRequest.action:type_name -> millrace.v1.BulkJob.Action
-	2,  // 14: millrace.v1.StartBulkRequest.filter:type_name -> millrace.v1.TaskFilter
-	4,  // 15: millrace.v1.StartBulkResponse.job:type_name -> millrace.v1.BulkJob
-	5,  // 16: millrace.v1.StartBulkResponse.found:type_name -> millrace.v1.BulkCount
-	20, // 17: millrace.v1.StartBulkResponse.at:type_name -> millrace.v1.At
-	16, // 18: millrace.v1.RedriveRequest.labels:type_name -> millrace.v1.RedriveRequest.LabelsEntry
-	18, // 19: millrace.v1.RedriveRequest.from:type_name -> google.protobuf.Timestamp
-	18, // 20: millrace.v1.RedriveRequest.to:type_name -> google.protobuf.Timestamp
-	4,  // 21: millrace.v1.ListBulkResponse.jobs:type_name -> millrace.v1.BulkJob
-	20, // 22: millrace.v1.ListBulkResponse.at:type_name -> millrace.v1.At
-	4,  // 23: millrace.v1.GetBulkResponse.job:type_name -> millrace.v1.BulkJob
-	20, // 24: millrace.v1.GetBulkResponse.at:type_name -> millrace.v1.At
-	20, // 25: millrace.v1.CancelBulkResponse.at:type_name -> millrace.v1.At
-	6,  // 26: millrace.v1.BulkService.Start:input_type -> millrace.v1.StartBulkRequest
-	8,  // 27: millrace.v1.BulkService.Redrive:input_type -> millrace.v1.RedriveRequest
-	9,  // 28: millrace.v1.BulkService.List:input_type -> millrace.v1.ListBulkRequest
-	11, // 29: millrace.v1.BulkService.Get:input_type -> millrace.v1.GetBulkRequest
-	13, // 30: millrace.v1.BulkService.Cancel:input_type -> millrace.v1.CancelBulkRequest
-	7,  // 31: millrace.v1.BulkService.Start:output_type -> millrace.v1.StartBulkResponse
-	7,  // 32: millrace.v1.BulkService.Redrive:output_type -> millrace.v1.StartBulkResponse
-	10, // 33: millrace.v1.BulkService.List:output_type -> millrace.v1.ListBulkResponse
-	12, // 34: millrace.v1.BulkService.Get:output_type -> millrace.v1.GetBulkResponse
-	14, // 35: millrace.v1.BulkService.Cancel:output_type -> millrace.v1.CancelBulkResponse
-	31, // [31:36] is the sub-list for method output_type
-	26, // [26:31] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	18, // 10: millrace.v1.BulkJob.eta:type_name -> google.protobuf.Timestamp
+	18, // 11: millrace.v1.BulkCount.oldest:type_name -> google.protobuf.Timestamp
+	18, // 12: millrace.v1.BulkCount.newest:type_name -> google.protobuf.Timestamp
+	19, // 13: millrace.v1.BulkCount.sample:type_name -> millrace.v1.Task
+	0,  // 14: millrace.v1.StartBulkRequest.action:type_name -> millrace.v1.BulkJob.Action
+	2,  // 15: millrace.v1.StartBulkRequest.filter:type_name -> millrace.v1.TaskFilter
+	4,  // 16: millrace.v1.StartBulkResponse.job:type_name -> millrace.v1.BulkJob
+	5,  // 17: millrace.v1.StartBulkResponse.found:type_name -> millrace.v1.BulkCount
+	20, // 18: millrace.v1.StartBulkResponse.at:type_name -> millrace.v1.At
+	16, // 19: millrace.v1.RedriveRequest.labels:type_name -> millrace.v1.RedriveRequest.LabelsEntry
+	18, // 20: millrace.v1.RedriveRequest.from:type_name -> google.protobuf.Timestamp
+	18, // 21: millrace.v1.RedriveRequest.to:type_name -> google.protobuf.Timestamp
+	4,  // 22: millrace.v1.ListBulkResponse.jobs:type_name -> millrace.v1.BulkJob
+	20, // 23: millrace.v1.ListBulkResponse.at:type_name -> millrace.v1.At
+	4,  // 24: millrace.v1.GetBulkResponse.job:type_name -> millrace.v1.BulkJob
+	20, // 25: millrace.v1.GetBulkResponse.at:type_name -> millrace.v1.At
+	20, // 26: millrace.v1.CancelBulkResponse.at:type_name -> millrace.v1.At
+	6,  // 27: millrace.v1.BulkService.Start:input_type -> millrace.v1.StartBulkRequest
+	8,  // 28: millrace.v1.BulkService.Redrive:input_type -> millrace.v1.RedriveRequest
+	9,  // 29: millrace.v1.BulkService.List:input_type -> millrace.v1.ListBulkRequest
+	11, // 30: millrace.v1.BulkService.Get:input_type -> millrace.v1.GetBulkRequest
+	13, // 31: millrace.v1.BulkService.Cancel:input_type -> millrace.v1.CancelBulkRequest
+	7,  // 32: millrace.v1.BulkService.Start:output_type -> millrace.v1.StartBulkResponse
+	7,  // 33: millrace.v1.BulkService.Redrive:output_type -> millrace.v1.StartBulkResponse
+	10, // 34: millrace.v1.BulkService.List:output_type -> millrace.v1.ListBulkResponse
+	12, // 35: millrace.v1.BulkService.Get:output_type -> millrace.v1.GetBulkResponse
+	14, // 36: millrace.v1.BulkService.Cancel:output_type -> millrace.v1.CancelBulkResponse
+	32, // [32:37] is the sub-list for method output_type
+	27, // [27:32] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_bulk_proto_init() }

@@ -210,3 +210,16 @@ test("the overview names what needs a person, and leads there", { skip }, async 
 	await page.getByRole("link", { name: "Queue", exact: true }).click();
 	await page.getByRole("heading", { level: 1, name: /mail/ }).waitFor();
 });
+
+test("a job that runs tells when it will be done", { skip }, async (t) => {
+	const s = await server(t);
+	await s.call("POST", "/v1/tasks:batch", { tasks: Array.from({ length: 500 }, () => ({ queue: "mail" })) });
+	const { job } = await s.call("POST", "/v1/bulk", { action: "cancel", filter: { queue: "mail" }, rate: 1 });
+	const page = await open(t, s, `default/bulk/${job.id}`);
+	await page.getByText(/about [\d hms]+ left/).waitFor();
+	await page.goto(`${s.url}/ui/default/bulk`);
+	await page
+		.getByRole("row", { name: /running/ })
+		.getByText(/^in \d/)
+		.waitFor();
+});

@@ -3866,6 +3866,11 @@ export interface components {
             /** @description tasks that the action was done to */
             done?: number;
             refused?: components["schemas"]["BulkRefused"][];
+            /**
+             * Format: date-time
+             * @description when it will be done, at the pace that it had so far; unset: it does not run, or matched is not exact
+             */
+            eta?: string;
         };
         /** @description BulkRefused counts the tasks that refused what a job wanted, for one reason. */
         BulkRefused: {

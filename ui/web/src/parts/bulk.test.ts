@@ -20,7 +20,7 @@ test("a retry of the dead is a redrive", () => {
 	expect(actionName({ action: "retry", filter: {} })).toBe("retry");
 });
 
-test("the rest of the time follows from what was done and refused so far", () => {
+test("the rest of the time is up to the end that the server tells", () => {
 	const at = "2026-01-01T00:00:00Z";
 	const job = {
 		state: "running" as const,
@@ -28,12 +28,14 @@ test("the rest of the time follows from what was done and refused so far", () =>
 		matched: 100,
 		exact: true,
 		done: 40,
+		eta: "2026-01-01T00:00:20Z",
 		refused: [{ code: "CHANGED", count: 10 }],
 	};
 	const now = Date.parse(at) + 10_000;
 	expect(pace(job, now)).toEqual({ part: 0.5, perSecond: 5, rest: 10_000 });
-	// Where more was found than counted, nothing says how long it takes.
-	expect(pace({ ...job, exact: false }, now).rest).toBeUndefined();
+	expect(pace(job, now + 60_000).rest).toBe(0);
+	const { eta: _, ...open } = job;
+	expect(pace(open, now).rest).toBeUndefined();
 	// A server that has just begun has no rate yet.
 	expect(pace(job, Date.parse(at) + 10).perSecond).toBeUndefined();
 	expect(pace({ ...job, state: "done", ended_at: "2026-01-01T00:00:05Z" }, now)).toEqual({

@@ -1,4 +1,5 @@
 import type { Schemas } from "../api/client";
+import { parseTime } from "../format";
 
 export type TaskFilter = Schemas["TaskFilter"];
 export type BulkJob = Schemas["BulkJob"];
@@ -121,7 +122,7 @@ interface Pace {
 	rest: number | undefined;
 }
 
-/** pace tells how far a job is, and how long the rest takes at the rate that it had so far. */
+/** pace tells how far a job is, its rate so far, and how long the rest takes by what the server tells of its end. */
 export function pace(job: BulkJob, now: number): Pace {
 	const handled = (job.done ?? 0) + refusedOf(job);
 	const matched = job.matched ?? 0;
@@ -130,8 +131,8 @@ export function pace(job: BulkJob, now: number): Pace {
 	const began = Date.parse(job.started_at ?? "");
 	const ran = (now - began) / 1000;
 	const perSecond = ran >= 1 ? handled / ran : undefined;
-	const left = Math.max(0, matched - handled);
-	const rest = perSecond && job.exact ? (left / perSecond) * 1000 : undefined;
+	const eta = parseTime(job.eta);
+	const rest = eta === undefined ? undefined : Math.max(0, eta - now);
 	return { part: ratio(handled, matched), perSecond, rest };
 }
 

@@ -29,6 +29,7 @@ const columns: Column<BulkJob>[] = [
 	{ id: "by", name: "by", from: 900, cell: (j) => j.by },
 	{ id: "reason", name: "reason", from: 1200, cell: (j) => j.reason || <span className="dim">–</span> },
 	{ id: "started", name: "begun", from: 600, cell: (j) => <When at={j.started_at} /> },
+	{ id: "end", name: "done", cell: (j) => <When at={j.ended_at ?? j.eta} /> },
 ];
 
 function JobLink({ job }: { job: BulkJob }) {
