@@ -63,13 +63,33 @@ test("each script is read once, and the first screen takes few requests", { skip
 	const s = await server(t);
 	const c = await context(t);
 	const page = await tab(t, c);
-	/** @type {string[]} */
-	const urls = [];
-	page.on("request", (r) => urls.push(new URL(r.url()).pathname));
-	await page.goto(await s.link());
-	await page.getByRole("heading", { name: "Overview" }).waitFor();
+	/** @type {import("playwright-core").Request[]} */
+	const requests = [];
+	const paths = (/** @type {import("playwright-core").Request[]} */ list) => list.map((r) => new URL(r.url()).pathname);
+	const link = await s.link();
+	page.on("request", (r) => requests.push(r));
+	await page.addInitScript(() => {
+		new MutationObserver((_, o) => {
+			if (!document.querySelector(".facts")) return;
+			o.disconnect();
+			document.documentElement.dataset["shown"] = String(Date.now());
+		}).observe(document, { childList: true, subtree: true });
+	});
+	await page.goto(link);
+	await page.getByText("Nothing needs you.").first().waitFor();
+	const shown = Number(await page.locator("html").getAttribute("data-shown"));
+	const until = paths(requests.filter((r) => r.timing().startTime < shown));
+	t.diagnostic(`until the first screen is shown: ${until.join(", ")}`);
+	assert.ok(until.includes("/v1/session") && until.includes("/v1/events"), until.join(", "));
+	assert.ok(until.length <= 6, `${until.length} requests until the first screen is shown: ${until.join(", ")}`);
+	await page.locator(".plot canvas").first().waitFor();
+	assert.ok(requests.length <= 8, `with the chart: ${paths(requests).join(", ")}`);
+	assert.ok(!paths(requests).includes("/v1/namespaces"), "namespaces are read when their menu is near");
+	await page.getByRole("button", { name: "Namespace default" }).click();
+	await page.getByRole("menuitem", { name: "default" }).waitFor();
 	await page.goto(`${s.url}/ui/default/queues`);
 	await page.getByRole("heading", { level: 1 }).waitFor();
+	const urls = paths(requests);
 	assert.equal(urls.filter((u) => u === "/ui/app.js").length, 2, "once for each of the two pages that were opened");
 	assert.equal(urls.filter((u) => u === "/ui/pages.js").length, 1);
 });

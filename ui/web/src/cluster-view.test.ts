@@ -29,7 +29,7 @@ describe("what a person has to look at", () => {
 		expect(texts(s)).toEqual([
 			"! Shard 1 has no leader: nothing is written to wide p3 and 8 more.",
 			"! n2 is not reached: refused.",
-			"n3 is 4000 entries behind.",
+			"n3 is 4,000 entries behind.",
 			"Writes go on, and stop if n1 or n3 fails too.",
 			"look at this",
 		]);

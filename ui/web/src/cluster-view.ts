@@ -1,5 +1,5 @@
 import type { Schemas } from "./api/client";
-import { parseTime, size, span } from "./format";
+import { many, parseTime, size, span } from "./format";
 
 export type Node = Schemas["ClusterNode"];
 export type Shard = Schemas["ClusterShard"];
@@ -68,7 +68,7 @@ export function alarms(s: Status, now: number): Alarm[] {
 		if (ends !== undefined && ends <= now) bad.push(`The certificate of ${n.name} has ended.`);
 		else if (ends !== undefined && ends - now < certSoon)
 			warn.push(`The certificate of ${n.name} ends in ${span(ends - now)}.`);
-		if ((n.lag ?? 0) > lagMost) warn.push(`${n.name} is ${n.lag} entries behind.`);
+		if ((n.lag ?? 0) > lagMost) warn.push(`${n.name} is ${many(n.lag, "entry", "entries")} behind.`);
 		if ((n.fsync_us?.p99 ?? 0) > slowSync)
 			warn.push(`The disk of ${n.name} is slow: one sync in a hundred takes ${ms(n.fsync_us?.p99)} or more.`);
 		if (n.durability === "none")

@@ -1,5 +1,7 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { resolve } from "node:path";
 import { expect, test } from "vitest";
-import { ago, clock, count, parseSpan, rate, short, size, span, tail } from "./format";
+import { ago, clock, count, many, parseSpan, rate, short, size, span, tail } from "./format";
 
 test("lengths of time have two units at most", () => {
 	expect(span(0)).toBe("0 ms");
@@ -42,4 +44,25 @@ test("numbers are grouped, and short where there is no room", () => {
 	expect(size(64_000_000)).toBe("61 MiB");
 	expect(size(3)).toBe("3 B");
 	expect(tail("01KAJ0C7Q4G05T8R")).toBe("…G05T8R");
+});
+
+test("things are counted with their name", () => {
+	expect(many(0, "key")).toBe("0 keys");
+	expect(many(1, "key")).toBe("1 key");
+	expect(many(88_120, "try", "tries")).toBe("88,120 tries");
+	expect(many("1", "task matches", "tasks match")).toBe("1 task matches");
+	expect(many("1+", "key")).toBe("1+ keys");
+	expect(many(undefined, "key")).toBe("– keys");
+});
+
+test("no screen counts things in a way of its own", () => {
+	const found: string[] = [];
+	for (const name of readdirSync(import.meta.dirname, { recursive: true, encoding: "utf8" })) {
+		if (!/\.tsx?$/.test(name) || /\.test\.|schema|^format/.test(name)) continue;
+		const text = readFileSync(resolve(import.meta.dirname, name), "utf8");
+		// "1 keys": a number in front of a plural; and the choice between the two words, which is that of `many`.
+		for (const m of text.matchAll(/\{count\([^{}]*\)\} [a-z]+s\b|=== 1 \? " ?(\w+)" : " ?\1e?s"/g))
+			found.push(`${name}: ${m[0]}`);
+	}
+	expect(found).toEqual([]);
 });

@@ -72,9 +72,9 @@ export function count(n: number | undefined): string {
 	return n === undefined ? "–" : n.toLocaleString("en-US", { maximumFractionDigits: 1 });
 }
 
-/** many counts things by their name: "1 key", "88,120 keys". The plural is that of the one with an s, unless it is given. */
-export function many(n: number | undefined, one: string, several = `${one}s`): string {
-	return `${count(n)} ${n === 1 ? one : several}`;
+/** many counts things by their name: "1 key", "88,120 keys". The plural has an s, unless it is given. n may be written already. */
+export function many(n: number | string | undefined, one: string, several = `${one}s`): string {
+	return `${typeof n === "string" ? n : count(n)} ${n === 1 || n === "1" ? one : several}`;
 }
 
 /** short writes a number in at most four places: 1.2 M. */

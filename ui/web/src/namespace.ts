@@ -27,10 +27,11 @@ export function keepNamespace(ns: string): void {
 	}
 }
 
-/** useNamespaces are the names of the namespaces that the session may see. */
-export function useNamespaces(): string[] {
+/** useNamespaces are the names of the namespaces that the session may see. They are read once they are asked for. */
+export function useNamespaces(on: boolean): string[] {
 	const query = useQuery({
 		queryKey: ["namespaces"],
+		enabled: on,
 		staleTime: 60_000,
 		queryFn: () => call(api.GET("/v1/namespaces")),
 	});

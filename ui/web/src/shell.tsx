@@ -141,7 +141,8 @@ function Stripe({ children }: { children: ReactNode }) {
 
 function NamespaceMenu({ ns, path }: { ns: string; path: string }) {
 	const navigate = useNavigate();
-	const names = useNamespaces();
+	const [asked, setAsked] = useState(false);
+	const names = useNamespaces(asked);
 	const to = (name: string) => {
 		// The same screen of the other namespace, without what names a thing of this one.
 		const screen = path.split("/")[2] ?? "overview";
@@ -152,6 +153,7 @@ function NamespaceMenu({ ns, path }: { ns: string; path: string }) {
 			kind="quiet"
 			label={`ns: ${ns} ▾`}
 			title={`Namespace ${ns}`}
+			onNear={() => setAsked(true)}
 			items={(names.includes(ns) ? names : [ns, ...names]).map((name) => ({ name, onPick: () => to(name) }))}
 		/>
 	);

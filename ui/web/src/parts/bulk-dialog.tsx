@@ -4,7 +4,7 @@ import { useRef, useState } from "react";
 import { useAct } from "../act";
 import { api, call, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
-import { count, span } from "../format";
+import { count, many, span } from "../format";
 import { useNamespace } from "../namespace";
 import { serverNow } from "../now";
 import { Button, Failed, Id, Loading, ReadFailed, State, When } from "./basic";
@@ -104,7 +104,7 @@ export function BulkDialog({ action, filter, title, onClose }: Props) {
 						<strong>
 							{n === 0
 								? "No task matches."
-								: `${count(n)}${found.exact ? "" : "+"} ${n === 1 ? "task matches" : "tasks match"}`}
+								: many(`${count(n)}${found.exact ? "" : "+"}`, "task matches", "tasks match")}
 						</strong>
 						{n === 0
 							? null

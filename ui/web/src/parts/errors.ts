@@ -1,4 +1,5 @@
 import type { Schemas } from "../api/client";
+import { many } from "../format";
 import type { TaskFilter } from "./bulk";
 
 type ErrorGroup = Schemas["ErrorGroup"];
@@ -54,10 +55,7 @@ function rowOf(key: string, list: ErrorGroup[], how: By): Group {
 	for (const e of list) for (const [i, n] of (e.trend ?? []).entries()) if (i < 24) trend[i]! += n;
 	const error =
 		newest.fingerprint === "other" ? "other errors" : [newest.code, newest.message].filter(Boolean).join(" ");
-	const message =
-		how === "error"
-			? (newest.message ?? "")
-			: `${list.length} ${list.length === 1 ? "error" : "errors"}, last ${error}`;
+	const message = how === "error" ? (newest.message ?? "") : `${many(list.length, "error")}, last ${error}`;
 	const queues = unique(list.map((e) => e.queue));
 	return {
 		key,

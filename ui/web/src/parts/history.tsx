@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { api, call } from "../api/client";
-import { count } from "../format";
+import { many } from "../format";
 import { useNamespace } from "../namespace";
 import { Loading, Panel, ReadFailed, Segments, useStable } from "./basic";
 import { Chart } from "./chart";
@@ -47,7 +47,7 @@ export function HistoryPanel({ queue, title }: { queue?: string; title: string }
 					<Chart summary={summary(d, unit)} times={d.times} series={d.series} unit={unit} />
 					<p className="dim">
 						Memory of {shown?.node || "this node"}, in steps of {shown?.step}
-						{d.missing > 0 ? `; ${count(d.missing)} steps are not known, such as those before it was started` : ""}.
+						{d.missing > 0 ? `; ${many(d.missing, "step is", "steps are")} not known, such as before its start` : ""}.
 					</p>
 				</>
 			) : (

@@ -15,11 +15,14 @@ export function Menu({
 	title,
 	items,
 	kind = "plain",
+	onNear,
 }: {
 	label: ReactNode;
 	title?: string;
 	items: MenuItem[];
 	kind?: string;
+	/** Called when the menu may be opened next: what its items need can be read then. */
+	onNear?: () => void;
 }) {
 	const id = useId();
 	const list = useRef<HTMLDivElement>(null);
@@ -44,6 +47,8 @@ export function Menu({
 				aria-haspopup="menu"
 				title={title}
 				aria-label={title}
+				onPointerEnter={onNear}
+				onFocus={onNear}
 			>
 				{label}
 			</button>

@@ -2,7 +2,7 @@ import { useState } from "react";
 import { useAct } from "../act";
 import { api, call } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
-import { count } from "../format";
+import { many } from "../format";
 import { serverNow } from "../now";
 import { Confirm } from "./dialog";
 import { Menu } from "./menu";
@@ -18,7 +18,7 @@ interface Pause {
 
 /** named writes the names of a few queues, or how many they are. */
 function named(queues: readonly string[]): string {
-	return queues.length <= 3 ? queues.join(", ") : `${count(queues.length)} queues`;
+	return queues.length <= 3 ? queues.join(", ") : many(queues.length, "queue");
 }
 
 /** each does a write to one queue after the other. It goes on after a refusal, and says which were refused; all of them: it throws. */

@@ -19,7 +19,7 @@ import {
 	type Status,
 	slowSync,
 } from "../cluster-view";
-import { count, rate, size } from "../format";
+import { count, many, rate, size } from "../format";
 import { useLiveStatus, useTopic } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
@@ -90,7 +90,8 @@ function Whole() {
 								"one node by itself"
 							) : (
 								<>
-									{nodes.length} nodes · {shards.length} shards · as {nameOf(nodes, status.asked)} sees it ·{" "}
+									{many(nodes.length, "node")} · {many(shards.length, "shard")} · as {nameOf(nodes, status.asked)} sees
+									it ·{" "}
 									<span className="mono" title={status.cluster_id}>
 										{status.cluster_id?.slice(0, 8)}
 									</span>
@@ -615,8 +616,8 @@ function Ask({ plan, status, onClose }: { plan: Plan; status: Status; onClose: (
 					title={`Drain ${plan.node.name}?`}
 					what={
 						<p>
-							{plan.node.name} hands on the {plan.node.leads?.length ?? 0} shards that it leads and leads none until
-							that is taken back. It goes on to vote, and keeps its data.
+							{plan.node.name} hands on the {many(plan.node.leads?.length ?? 0, "shard")} that it leads and leads none
+							until that is taken back. It goes on to vote, and keeps its data.
 						</p>
 					}
 					verb="Drain"
@@ -656,8 +657,8 @@ function Ask({ plan, status, onClose }: { plan: Plan; status: Status; onClose: (
 					what={
 						<>
 							<p>
-								Other nodes lead its shards first; then it is taken out of each. {nodes.length - 1} nodes are left, of
-								which a majority must go on.
+								Other nodes lead its shards first; then it is taken out of each.{" "}
+								{many(nodes.length - 1, "node is", "nodes are")} left, of which a majority must go on.
 							</p>
 							{loss?.shards?.length ? (
 								<p className="warn">

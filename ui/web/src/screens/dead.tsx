@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, call, raw, type Schemas } from "../api/client";
-import { count } from "../format";
+import { count, many } from "../format";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
 import {
@@ -48,7 +48,7 @@ export function Dead() {
 					{queues ? (
 						<span className="dim">
 							{" "}
-							{count(n)} in {count(dead.length)} {dead.length === 1 ? "queue" : "queues"}
+							{count(n)} in {many(dead.length, "queue")}
 						</span>
 					) : null}
 				</>
@@ -157,7 +157,13 @@ export function ErrorGroups({ queue }: { queue?: string | undefined }) {
 			name: "24 h",
 			from: 900,
 			cell: (g) => (
-				<Spark values={g.trend} summary={`${count(g.trend.reduce((a, b) => a + b, 0))} errors in the last 24 hours`} />
+				<Spark
+					values={g.trend}
+					summary={`${many(
+						g.trend.reduce((a, b) => a + b, 0),
+						"error",
+					)} in the last 24 hours`}
+				/>
 			),
 		},
 		{ id: "first", name: "first", num: true, from: 1200, cell: (g) => <When at={g.first} /> },
@@ -388,7 +394,7 @@ function Difference({ a, b, what }: { a: string; b: string; what: string }) {
 	if (a === b)
 		return (
 			<p className="dim">
-				{a === "" ? `No ${what}.` : `The ${what} are the same (${count(a.split("\n").length)} lines).`}
+				{a === "" ? `No ${what}.` : `The ${what} are the same (${many(a.split("\n").length, "line")}).`}
 			</p>
 		);
 	return <Diff from={a} to={b} label={`What differs between the ${what}`} />;

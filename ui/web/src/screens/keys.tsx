@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useEffect, useMemo, useRef, useState } from "react";
 import { api, call } from "../api/client";
 import { curl } from "../curl";
-import { count, size } from "../format";
+import { count, many, size } from "../format";
 import { inAddress, type KeyView, parent, readKey, showKey, toBase64 } from "../key-text";
 import { useKeys } from "../keys";
 import { countKeys, deleteRange, dryRunKeys, listKeys, pageKeys, stamp } from "../kv";
@@ -102,7 +102,7 @@ export function Keys() {
 					</Link>
 					<span>{keyspace}</span>
 					<span className="dim">
-						{keysOf(stats.data)} keys · {size(stats.data?.bytes)} on disk
+						{many(keysOf(stats.data), "key")} · {size(stats.data?.bytes)} on disk
 					</span>
 					{stats.data?.over_quota ? <span className="warn">⚠ over quota: puts are refused</span> : null}
 				</>
@@ -244,7 +244,7 @@ export function Keys() {
 			{removing ? (
 				<Confirm
 					title={`Delete the keyspace ${keyspace}?`}
-					what={<p>All of its {keysOf(stats.data)} keys are removed at once, and its settings.</p>}
+					what={<p>All of its keys ({keysOf(stats.data)}) are removed at once, and its settings.</p>}
 					lost="Nothing of it can be brought back."
 					needs="admin"
 					verb="Delete"
@@ -406,8 +406,9 @@ function DeleteRange({
 					<ReadFailed query={dry} what="The count" />
 				) : dry.data ? (
 					<p>
-						{more ? `${count(dryRunKeys)} keys and more` : `${count(dry.data.count)} keys`} of {keyspace} are removed,
-						as of <span className="mono">{stamp(dry.data.at)}</span>; what is put until then goes too.
+						{more ? `${many(dryRunKeys, "key")} and more` : many(dry.data.count, "key")} of {keyspace}{" "}
+						{!more && dry.data.count === 1 ? "is" : "are"} removed, as of{" "}
+						<span className="mono">{stamp(dry.data.at)}</span>; what is put until then goes too.
 					</p>
 				) : (
 					<p className="dim">Counting …</p>
@@ -421,7 +422,7 @@ function DeleteRange({
 			onClose={onClose}
 			onConfirm={async () => {
 				const n = await deleteRange(ns, keyspace, prefix);
-				toast(`Deleted ${count(n)} keys of ${keyspace}`);
+				toast(`Deleted ${many(n, "key")} of ${keyspace}`);
 				queries.invalidateQueries({ queryKey: ["keys", ns, keyspace] });
 				queries.invalidateQueries({ queryKey: ["kv", ns, keyspace] });
 			}}

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
-import { count, rate } from "../format";
+import { count, many, rate } from "../format";
 import { useFigures } from "../live/figures";
 import { useNamespace } from "../namespace";
 import { type Attention, headline, placeOf, wordOf } from "../parts/attention";
@@ -45,7 +45,7 @@ export function Overview() {
 			) : (
 				<Loading what="the overview" />
 			)}
-			<HistoryPanel title="All queues" />
+			{o || error ? <HistoryPanel title="All queues" /> : null}
 		</Page>
 	);
 }
@@ -141,10 +141,9 @@ function Rates({ overview: o }: { overview: Row }) {
 	items.push(["ready", count(o.states?.ready)]);
 	items.push(["dead", <Bad key="dead" n={o.states?.dead} whole />]);
 	items.push(["oldest ready", <Since key="oldest" at={o.oldest_ready} />]);
-	if (o.slots) items.push(["in hand", `${count(o.slots.used ?? 0)} / ${count(o.slots.all ?? 0)} slots`]);
+	if (o.slots) items.push(["in hand", `${count(o.slots.used ?? 0)} / ${many(o.slots.all ?? 0, "slot")}`]);
 	if (o.fsync_us) items.push(["fsync", `p50 ${fine(o.fsync_us.p50)} · p99 ${fine(o.fsync_us.p99)} ms`]);
-	if (o.paused_queues)
-		items.push(["paused", `${count(o.paused_queues)} ${o.paused_queues === 1 ? "queue" : "queues"}`]);
+	if (o.paused_queues) items.push(["paused", many(o.paused_queues, "queue")]);
 	return <Facts items={items} figures />;
 }
 

@@ -3,6 +3,7 @@ import { useNavigate } from "@tanstack/react-router";
 import { useId, useState } from "react";
 import { api, call } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
+import { many } from "../format";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Failed, Loading, NotDone, Panel, ReadFailed } from "../parts/basic";
 import { jsonText } from "../parts/config-dialog";
@@ -143,7 +144,7 @@ function SettingsForm({ queue, now }: { queue: string; now: QueueConfig }) {
 					onClick={() => setReview(true)}
 					title={changes.length === 0 ? "nothing is changed" : ""}
 				>
-					Review {changes.length === 1 ? "1 change" : `${changes.length} changes`}…
+					Review {many(changes.length, "change")}…
 				</Button>
 				{changes.length > 0 ? (
 					<button type="button" className="plain" onClick={() => start(now)}>

@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useRef, useState } from "react";
 import { api, call, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
-import { ago, count, parseTime, rate, size } from "../format";
+import { ago, count, many, parseTime, rate, size } from "../format";
 import { useLiveStatus, useRows } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
@@ -172,7 +172,7 @@ function Figures({ stats }: { stats: QueueStats }) {
 				["crashed", rate(stats.rates?.crashed)],
 				["bytes", size(stats.bytes)],
 				["created ever", count(stats.created)],
-				...(limit ? [["bound", `${count(limit)} tasks a partition`] as [string, string]] : []),
+				...(limit ? [["bound", `${many(limit, "task")} a partition`] as [string, string]] : []),
 			]}
 		/>
 	);
@@ -328,7 +328,7 @@ function DeleteQueue({ queue, stats, onClose }: { queue: string; stats: QueueSta
 	return (
 		<Confirm
 			title={`Delete the queue ${queue}?`}
-			what={<p>The queue goes with its configuration and its {count(all)} tasks. Its name is free at once.</p>}
+			what={<p>The queue goes with its configuration and its {many(all, "task")}. Its name is free at once.</p>}
 			lost="Neither the queue nor its tasks can be brought back."
 			verb="Delete the queue"
 			needs="admin"
@@ -354,7 +354,7 @@ function DeleteQueue({ queue, stats, onClose }: { queue: string; stats: QueueSta
 			{open > 0 ? (
 				<label className="check">
 					<input type="checkbox" checked={purge} onChange={(e) => setPurge(e.target.checked)} />
-					also with its {count(open)} tasks that have not ended: they are cancelled, and their workers lose them
+					also with its tasks that have not ended ({count(open)}): they are cancelled, and their workers lose them
 				</label>
 			) : null}
 		</Confirm>

@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { api, call, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { clock, count, parseTime, size } from "../format";
+import { clock, count, many, parseTime, size } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import {
@@ -88,7 +88,7 @@ export function Repo() {
 					<span>{repo}</span>
 					{found ? (
 						<span className="dim">
-							<RepoState state={found.config?.state} /> · {count(found.refs)} refs · {count(found.packs)} packs ·{" "}
+							<RepoState state={found.config?.state} /> · {many(found.refs, "ref")} · {many(found.packs, "pack")} ·{" "}
 							{size(found.bytes)} · rev {found.rev}
 						</span>
 					) : null}
@@ -141,7 +141,7 @@ export function Repo() {
 					title={`Delete the repository ${repo}?`}
 					what={
 						<p>
-							Its {count(found.refs)} refs and {size(found.bytes)} of objects are not served any more. Its name is free
+							Its {many(found.refs, "ref")} and {size(found.bytes)} of objects are not served any more. Its name is free
 							at once.
 						</p>
 					}

@@ -4,7 +4,7 @@ import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { count, size } from "../format";
+import { count, many, size } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Empty, Facts, Failed, Loading, NotDone, Page, Panel, ReadFailed } from "../parts/basic";
@@ -290,7 +290,7 @@ function About({ ns, collection }: { ns: string; collection: Schemas["Collection
 	return (
 		<details>
 			<summary className="dim">
-				{name}: {stats.data ? `${count(stats.data.points)} points, ${size(stats.data.memory_bytes)} of memory, ` : ""}
+				{name}: {stats.data ? `${many(stats.data.points, "point")}, ${size(stats.data.memory_bytes)} of memory, ` : ""}
 				{collection.model ?? "its own vectors"}, {collection.dim} dimensions, {collection.metric}
 			</summary>
 			<Facts
@@ -382,7 +382,8 @@ function Shown({ ns, request, answer }: { ns: string; request: Request; answer: 
 				<p className="warn">
 					⚠ The time was up in {answer.gap.stage}
 					{answer.gap.partitions?.length ? ` of p${answer.gap.partitions.join(", p")}` : ""}:{" "}
-					{count(answer.gap.unjudged)} rows that pass the gate were not judged.
+					{many(answer.gap.unjudged, "row that passes", "rows that pass")} the gate
+					{answer.gap.unjudged === 1 ? " was" : " were"} not judged.
 				</p>
 			) : null}
 			{answer.degraded ? <p className="warn">⚠ degraded: {answer.degraded}</p> : null}
@@ -425,7 +426,7 @@ function Shown({ ns, request, answer }: { ns: string; request: Request; answer: 
 					)}
 				</Stage>
 				<Stage name="MERGE" took={answer.took_us?.merge}>
-					<strong>{count(results.length)} results</strong>
+					<strong>{many(results.length, "result")}</strong>
 					{request.merge?.min_score === undefined ? null : <span>score at least {request.merge.min_score}</span>}
 					<span className="dim">
 						{answer.embedder ? `${answer.embedder}${answer.semantic ? "" : " (counts words)"}, ` : ""}

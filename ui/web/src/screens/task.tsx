@@ -1,7 +1,7 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { curl } from "../curl";
-import { count, size } from "../format";
+import { many, size } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import { Button, Copy, copyText, Empty, Facts, Failed, Id, Loading, Page, State, Tabs, When } from "../parts/basic";
@@ -140,11 +140,7 @@ function Tries({ task }: { task: TaskRow }) {
 	const most = task.max_attempts ? ` of ${task.max_attempts}` : "";
 	return (
 		<span className="dim">
-			{running
-				? `try ${task.attempt}`
-				: task.attempt
-					? `${count(task.attempt)} ${task.attempt === 1 ? "try" : "tries"}`
-					: "not tried yet"}
+			{running ? `try ${task.attempt}` : task.attempt ? many(task.attempt, "try", "tries") : "not tried yet"}
 			{task.failures ? ` · ${task.failures}${most} failures` : ""}
 			{task.crashes ? ` · ${task.crashes}${task.max_crashes ? ` of ${task.max_crashes}` : ""} crashes` : ""}
 			{task.redrives ? ` · redriven ${task.redrives} times` : ""}

@@ -4,7 +4,7 @@ import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState, useS
 import { api, call, newRequestId } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { clock, count, parseTime, type Times, tail } from "../format";
+import { clock, count, many, parseTime, type Times, tail } from "../format";
 import { bytesOf } from "../key-text";
 import { useKeys } from "../keys";
 import { useLiveStatus } from "../live/live";
@@ -294,7 +294,9 @@ function Looked({
 					? ""
 					: list.inspected > found + pageLength || list.thin
 						? `looked at ${count(list.inspected)}${far}, found ${count(found)}${list.open ? "" : ", that is all"}`
-						: `${count(found)}${list.open ? ` shown so far${far}` : found === 1 ? " task" : " tasks"}`}
+						: list.open
+							? `${count(found)} shown so far${far}`
+							: many(found, "task")}
 				{order === "asc" ? ", oldest first" : ""}
 			</span>
 			{list.open && list.thin && !list.busy ? <Button onClick={() => void list.more()}>Keep looking</Button> : null}
@@ -462,7 +464,7 @@ function useSelection(
 	const [busy, setBusy] = useState(false);
 	const under = useRef(false);
 	const ids = [...marked];
-	const many = ids.length > mostEach;
+	const tooMany = ids.length > mostEach;
 	const run = async (
 		verb: string,
 		which: string[],
@@ -493,25 +495,25 @@ function useSelection(
 		call(api.POST("/v1/tasks/{id}/retry", { params: { path: { id }, query: { ns } }, body: { request_id } }));
 	const states = new Map(list.rows.map((r) => [r.id, r.task?.state]));
 	const running = ids.filter((id) => states.get(id) === "running").length;
-	const more = many ? `at most ${mostEach} at once; more are a job: All that match` : undefined;
+	const more = tooMany ? `at most ${mostEach} at once; more are a job: All that match` : undefined;
 	const bar = (
 		<>
 			<strong role="status">{count(ids.length)} selected</strong>
 			<Button
 				needs={scopes.operate}
-				disabled={busy || many}
+				disabled={busy || tooMany}
 				title={more}
 				onClick={() => void run("retried", ids, retry)}
 			>
 				Retry
 			</Button>
-			<Button needs={scopes.cancel} disabled={busy || many} title={more} onClick={() => setOpen("cancel")}>
+			<Button needs={scopes.cancel} disabled={busy || tooMany} title={more} onClick={() => setOpen("cancel")}>
 				Cancel…
 			</Button>
 			<Button
 				needs={scopes.delete}
 				kind="danger"
-				disabled={busy || many}
+				disabled={busy || tooMany}
 				title={more}
 				onClick={() => setOpen("delete")}
 			>
@@ -528,7 +530,7 @@ function useSelection(
 	if (open === "cancel")
 		dialog = (
 			<Confirm
-				title={`Cancel ${count(ids.length)} tasks?`}
+				title={`Cancel ${many(ids.length, "task")}?`}
 				needs={scopes.cancel}
 				verb="Cancel them"
 				reason
@@ -556,7 +558,7 @@ function useSelection(
 	else if (open === "delete")
 		dialog = (
 			<Confirm
-				title={`Delete ${count(ids.length)} tasks?`}
+				title={`Delete ${many(ids.length, "task")}?`}
 				needs={scopes.delete}
 				verb="Delete them"
 				what={

@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useAct } from "../act";
 import { api, call, type Schemas } from "../api/client";
-import { count, parseTime, span } from "../format";
+import { many, parseTime, span } from "../format";
 import { useFigures } from "../live/figures";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
@@ -60,7 +60,12 @@ const columns: Column<Worker>[] = [
 		name: "slots",
 		num: true,
 		cell: (w) => (
-			<Meter used={w.running ?? 0} all={w.slots} calm label={`${w.running ?? 0} of ${w.slots ?? 0} slots in use`} />
+			<Meter
+				used={w.running ?? 0}
+				all={w.slots}
+				calm
+				label={`${w.running ?? 0} of ${many(w.slots ?? 0, "slot")} in use`}
+			/>
 		),
 	},
 	{ id: "oldest", name: "oldest attempt", num: true, from: 900, cell: (w) => <Lease at={w.oldest_lease} /> },
@@ -104,8 +109,8 @@ function Slots({ ns }: { ns: string }) {
 	const sum = (pick: (w: Worker) => number | undefined) => rows.reduce((n, w) => n + (pick(w) ?? 0), 0);
 	return (
 		<span>
-			{count(rows.length)} {rows.length === 1 ? "worker" : "workers"}
-			{hosts > 0 ? ` on ${count(hosts)} ${hosts === 1 ? "host" : "hosts"}` : ""} · slots in use{" "}
+			{many(rows.length, "worker")}
+			{hosts > 0 ? ` on ${many(hosts, "host")}` : ""} · slots in use{" "}
 			<Meter used={sum((w) => w.running)} all={sum((w) => w.slots)} calm label="slots in use of all workers" />
 		</span>
 	);
@@ -145,7 +150,7 @@ function NoWorker({ queue }: { queue: string | undefined }) {
 	return (
 		<Empty command={`millrace work -q ${first} --exec ./${first.replaceAll(/[^\w-]/g, "_")}.sh`}>
 			No worker {queue ? `takes tasks of ${queue}` : "is connected"}
-			{n > 0 ? `, and ${count(n)} ${n === 1 ? "task waits" : "tasks wait"}` : ""}.
+			{n > 0 ? `, and ${many(n, "task waits", "tasks wait")}` : ""}.
 		</Empty>
 	);
 }
@@ -182,7 +187,7 @@ function Detail({ worker: w }: { worker: Worker }) {
 					{w.quiet ? "It is given no tasks." : "Quiet: no further tasks, what it runs goes on."} Connected{" "}
 					<When at={w.connected_at} />
 					{w.sessions && w.sessions.length > 0
-						? ` · ${count(w.sessions.length)} ${w.sessions.length === 1 ? "stream" : "streams"}`
+						? ` · ${many(w.sessions.length, "stream")}`
 						: " · by claims, without a stream"}
 				</span>
 			</div>

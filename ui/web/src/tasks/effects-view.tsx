@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { api, call, type Schemas } from "../api/client";
-import { clock, count, parseTime, size, tail } from "../format";
+import { clock, count, many, parseTime, size, tail } from "../format";
 import { bytesOf, toBase64 } from "../key-text";
 import { Copy, Empty, Loading, ReadFailed, State, When } from "../parts/basic";
 import { hex, textOf, visible } from "../parts/bytes";
@@ -121,7 +121,7 @@ function CommitCard({
 				<span className="seal">all of it, or nothing</span>
 				{e.checked ? (
 					<span className="wrap">
-						{e.checked === 1 ? "condition" : `${count(e.checked)} conditions`} held:{" "}
+						{e.checked === 1 ? "condition" : many(e.checked, "condition")} held:{" "}
 						{(e.conditions ?? []).map((c, i) => (
 							<Condition key={i} ns={ns} op={c} first={i === 0} />
 						))}
@@ -132,9 +132,7 @@ function CommitCard({
 					{all > ops.length ? `The first ${count(ops.length)} of ${count(all)} are shown${standing ? ": " : ""}` : ""}
 					{standing}
 				</span>
-				<strong>
-					{count(all)} {all === 1 ? "op" : "ops"}
-				</strong>
+				<strong>{many(all, "op")}</strong>
 			</footer>
 		</section>
 	);

@@ -1,7 +1,7 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
-import { clock, count, parseTime, timeOfDay } from "../format";
+import { clock, count, many, parseTime, timeOfDay } from "../format";
 import { Button, Copy, Empty, Failed, Loading } from "../parts/basic";
 import { visible } from "../parts/bytes";
 import { useSettings } from "../settings";
@@ -84,7 +84,7 @@ export function LogsPanel({ ns, task }: { ns: string; task: Task }) {
 		return (
 			<Empty>
 				{log.dropped > 0
-					? `${count(log.dropped)} lines were written, and are not kept any more.`
+					? `${many(log.dropped, "line was", "lines were")} written, and no longer kept.`
 					: "No line was written. Handlers write to the log of their task; what a command prints to its standard error comes here."}
 			</Empty>
 		);
@@ -115,7 +115,7 @@ export function LogsPanel({ ns, task }: { ns: string; task: Task }) {
 					{follow ? (live ? "following" : "at its end") : "follow"}
 				</Button>
 				<span className="dim">
-					{count(lines.length)} {lines.length === 1 ? "line" : "lines"}
+					{many(lines.length, "line")}
 					{log.dropped > 0 ? ` · ${count(log.dropped)} older ones are not kept` : ""}
 				</span>
 				<Copy text={() => lines.map((l) => l.line).join("\n")}>copy</Copy>

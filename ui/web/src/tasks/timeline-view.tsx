@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, call } from "../api/client";
-import { clock, count, span, timeOfDay } from "../format";
+import { clock, many, span, timeOfDay } from "../format";
 import { useNow } from "../now";
 import { Copy, Loading, ReadFailed, Segments, State, When } from "../parts/basic";
 import { visible } from "../parts/bytes";
@@ -351,8 +351,7 @@ function SameError({ ns, task, fingerprint }: { ns: string; task: Task; fingerpr
 		<p>
 			{group ? (
 				<>
-					{count(group.count)} {group.count === 1 ? "error" : "errors"} like this in {queue} since{" "}
-					<When at={group.first} />
+					{many(group.count, "error")} like this in {queue} since <When at={group.first} />
 					{" · "}
 				</>
 			) : null}
