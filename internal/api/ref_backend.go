@@ -19,6 +19,9 @@ type RefBackend interface {
 	EachRef(ctx context.Context, p core.Partition, q core.RefQuery, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(core.Ref) error) error
 	// RefLog reads the log of a ref, newest first, from before the record of that number; 0 is all.
 	RefLog(ctx context.Context, p core.Partition, repo, name string, before uint64, limit int, o core.ReadOptions) (core.RepoInfo, []core.RefLog, core.At, error)
+	// MovedRefs reads a page of the refs that want reports, those first that were changed last. partial says that not all refs were
+	// looked at.
+	MovedRefs(ctx context.Context, p core.Partition, q core.RefQuery, want func(r *core.Ref) bool, o core.ReadOptions) (info core.RepoInfo, list []core.Ref, partial bool, at core.At, err error)
 	// RefActivity reads a page of the logs of all refs together, newest first. partial says that not all refs were looked at.
 	RefActivity(ctx context.Context, p core.Partition, repo string, q core.ActivityQuery, o core.ReadOptions) (list []core.RefLog, partial bool, at core.At, err error)
 	// RefSeq reads the last commit of a session that was applied.

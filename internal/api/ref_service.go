@@ -350,7 +350,48 @@ func (rs *RefService) listing(c *call, in *pb.ListRefsRequest) (l listing, fact 
 	if l.pointsAt, fact = objectID("points_at", in.GetPointsAt()); l.pointsAt.IsZero() {
 		l.q.Limit = l.limit
 	}
+	if fact != nil {
+		return l, fact
+	}
+	switch l.q.AfterRev = in.GetAfterRev(); {
+	case in.AfterRev != nil && !in.GetMoved():
+		return l, edge.Invalid("after_rev", "must not be set unless the order is that of changes")
+	case in.GetMoved() && (in.AfterRev == nil) != (l.q.After == ""):
+		return l, edge.Invalid("after_rev", "and after must be given together")
+	case in.GetMoved():
+		l.q.Limit, fact = rs.s.page(in.GetLimit())
+	}
 	return l, fact
+}
+
+// MovedPage is a page of refs, those first that were changed last. Partial says that not all refs were looked at.
+type MovedPage struct {
+	Refs    []core.Ref
+	Rev     uint64 // of the repository
+	Partial bool
+	More    bool // the page is full
+	At      core.At
+}
+
+// Moved reads such a page. It is ListRefs of that order for other doors.
+func (rs *RefService) Moved(ctx context.Context, in *pb.ListRefsRequest) (page MovedPage, err error) {
+	c, err := rs.beginRepo(ctx, in.GetRepo(), in.GetTag(), false)
+	if err != nil {
+		return page, err
+	}
+	l, fact := rs.listing(c, in)
+	if fact != nil {
+		return page, fact
+	}
+	var info core.RepoInfo
+	info, page.Refs, page.Partial, page.At, err = rs.refs.MovedRefs(ctx, c.t.part, l.q, l.pointed, readOptions(in.GetMinIndex(), in.GetStale()))
+	page.Rev, page.More = info.Stats.Rev, len(page.Refs) == l.q.Limit
+	return page, err
+}
+
+// pointed reports whether a ref points where the listing asks for.
+func (l *listing) pointed(r *core.Ref) bool {
+	return l.pointsAt.IsZero() || r.ID == l.pointsAt || r.Peeled == l.pointsAt
 }
 
 // MaxListGlobs bounds the globs that a list of refs is asked for.
@@ -364,7 +405,7 @@ var errEnough = core.Invalid{Field: "limit", Reason: "enough"}
 func (rs *RefService) each(ctx context.Context, c *call, l listing, o core.ReadOptions, begin func(core.RepoInfo, core.At) error, fn func(*core.Ref) error) error {
 	n := 0
 	err := rs.refs.EachRef(ctx, c.t.part, l.q, o, begin, func(r core.Ref) error {
-		if !l.pointsAt.IsZero() && r.ID != l.pointsAt && r.Peeled != l.pointsAt {
+		if !l.pointed(&r) {
 			return nil
 		}
 		if err := fn(&r); err != nil {
@@ -401,6 +442,9 @@ func (rs *RefService) EachRef(ctx context.Context, in *pb.ListRefsRequest, begin
 // Frames have up to listRefs refs or about listBytes bytes. Errors: DeadlineExceeded for a reader that
 // takes longer than listWait.
 func (rs *RefService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingServer[pb.ListRefsResponse]) error {
+	if in.GetMoved() {
+		return rs.listMoved(in, ss)
+	}
 	c, err := rs.beginRepo(ss.Context(), in.GetRepo(), in.GetTag(), false)
 	if err != nil {
 		return err
@@ -436,6 +480,19 @@ func (rs *RefService) ListRefs(in *pb.ListRefsRequest, ss grpc.ServerStreamingSe
 		err = flush()
 	}
 	return err
+}
+
+// listMoved sends a page of refs in the order of their changes, as one frame: it has at most MaxRefName bytes for each of 1,000 refs.
+func (rs *RefService) listMoved(in *pb.ListRefsRequest, ss grpc.ServerStreamingServer[pb.ListRefsResponse]) error {
+	page, err := rs.Moved(ss.Context(), in)
+	if err != nil {
+		return err
+	}
+	frame := &pb.ListRefsResponse{Rev: page.Rev, Partial: page.Partial, At: ShowAt(page.At)}
+	for i := range page.Refs {
+		frame.Refs = append(frame.Refs, ShowRef(&page.Refs[i]))
+	}
+	return ss.Send(frame)
 }
 
 // UpdateRefs applies a transaction.

@@ -281,4 +281,7 @@ type RefQuery struct {
 	After  string   // names after this one
 	Limit  int
 	Admin  bool // hidden ones too
+
+	// AfterRev is of a list in the order of changes, which goes on after the ref of this revision and of the name After.
+	AfterRev uint64
 }

@@ -181,6 +181,19 @@ func (n *Node) RefLog(ctx context.Context, p core.Partition, repo, name string, 
 	return info, list, at, err
 }
 
+// MovedRefs reads the refs of a query that want reports, those first that were changed last. partial says that not all refs were looked at.
+func (n *Node) MovedRefs(ctx context.Context, p core.Partition, q core.RefQuery, want func(r *core.Ref) bool, o core.ReadOptions) (info core.RepoInfo, list []core.Ref, partial bool, at core.At, err error) {
+	at, err = n.read(ctx, p, o, func(v core.View) error {
+		if info, err = findRepo(v, p, q.Repo); err != nil {
+			return err
+		}
+		shown := shows(&info, q)
+		list, partial, err = refs.Moved(v, p, &info, q, func(r *core.Ref) bool { return shown(r.Name) && want(r) })
+		return err
+	})
+	return info, list, partial, at, err
+}
+
 // RefActivity reads a page of the logs of all refs of a repository together, newest first. partial says that not all refs were looked at.
 func (n *Node) RefActivity(ctx context.Context, p core.Partition, repo string, q core.ActivityQuery, o core.ReadOptions) (list []core.RefLog, partial bool, at core.At, err error) {
 	now := n.Now(p)

@@ -72,10 +72,12 @@ func refRoutes() []*Route {
 				{Name: "glob", Type: "string", Form: Form{MinLength: 1, MaxLength: core.MaxRefName, MaxItems: api.MaxListGlobs}, Many: true, Doc: "That their names match: * within a component, ** across. Given several times, any of them."},
 				{Name: "points_at", Type: "string", Form: objectForm.filled(), Doc: "The id that they point to, or peel to."},
 				{Name: "after", Type: "string", Form: Form{MaxLength: core.MaxRefName}, Doc: "Names after this one: the last of the page before. Compare rev: pages of one rev are of one instant."},
+				{Name: "sort", Type: "name|moved", Doc: "moved begins with the refs that were changed last; those of one commit by name."},
+				{Name: "after_rev", Type: "integer", Form: AnyUint64, Doc: "With sort=moved, besides after: the rev of the last ref of the page before."},
 				{Name: "format", Type: "json|ndjson", Doc: "ndjson streams all refs of one instant, one a line; without it, a page."},
 				limitOf,
 			}, readParams...),
-			Doc: "List refs in byte order.", handle: (*restCall).listRefs,
+			Doc: "List refs in byte order, or those first that were changed last. For the latter one request looks at 10,000 refs at most; where there are more, partial says that only those that come first by name are among them.", handle: (*restCall).listRefs,
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/repos/{repo}/refs", Repeat: RepeatByKey, Native: api.RefsService + "UpdateRefs", Header: []Param{keyParam}, Body: "UpdateRefsBody", Answer: "UpdateRefsResponse", Status: statusOK,
@@ -191,6 +193,20 @@ func (c *restCall) listRefs() error {
 	// The one parameter that may come several times.
 	in.Globs = c.query.values["glob"]
 	format, _ := c.query.get("format")
+	rev, given, fact := c.number("after_rev")
+	switch {
+	case fact != nil:
+		return fact
+	case given:
+		in.AfterRev = &rev
+	}
+	sort, _ := c.query.get("sort")
+	if in.Moved = sort == "moved"; in.Moved {
+		if format == "ndjson" {
+			return edge.Invalid("sort", "moved and the format ndjson are mutually exclusive")
+		}
+		return c.movedRefs(in)
+	}
 	// Lines have no end of a page: all refs are written. A page needs one.
 	if format != "ndjson" && in.GetLimit() == 0 {
 		in.Limit = api.ListDefault
@@ -219,6 +235,31 @@ func (c *restCall) listRefs() error {
 			w.Str("after", refs[len(refs)-1].GetName())
 		}
 		w.Exact("index", at.Index)
+	})
+}
+
+// movedRefs answers with a page of refs, those first that were changed last.
+func (c *restCall) movedRefs(in *pb.ListRefsRequest) error {
+	page, err := c.s.Refs().Moved(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	refs := make([]*pb.Ref, len(page.Refs))
+	for i := range page.Refs {
+		refs[i] = api.ShowRef(&page.Refs[i])
+	}
+	return c.ok(http.StatusOK, api.ShowAt(page.At), func(w *jsonWriter) {
+		writeRefs(w, refs)
+		w.Exact("rev", page.Rev)
+		if page.More {
+			last := refs[len(refs)-1]
+			w.Str("after", last.GetName())
+			w.Exact("after_rev", last.GetRev())
+		}
+		if page.Partial {
+			w.Bool("partial", true)
+		}
+		w.Exact("index", page.At.Index)
 	})
 }
 

@@ -38,3 +38,39 @@ func TestAPageOfTasksHasTheirHeadsAndTellsHowFarItCame(t *testing.T) {
 		}
 	})
 }
+
+// TestRefsAreListedInTheOrderOfTheirChanges: page by page, over both transports.
+func TestRefsAreListedInTheOrderOfTheirChanges(t *testing.T) {
+	t.Parallel()
+	eachTransport(t, func(t *testing.T, opts ...millrace.Option) {
+		c, ctx := dial(t, opts...), bounded(t)
+		repo := c.Repo("moved")
+		if _, err := repo.Create(ctx, millrace.RepoSettings{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, names := range [][]string{{"refs/b", "refs/a"}, {"refs/d"}, {"refs/c"}} {
+			var changes []millrace.RefChange
+			for _, name := range names {
+				changes = append(changes, millrace.PointRef(name, "refs/heads/main"))
+			}
+			if _, err := repo.Update(ctx, changes...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got []string
+		q := millrace.RefQuery{Prefix: "refs/", Moved: true, Limit: 3}
+		for range 2 {
+			set, err := repo.List(ctx, q)
+			if err != nil || set.Partial || set.Rev == 0 || len(set.Refs) == 0 {
+				t.Fatal(set, err)
+			}
+			for _, ref := range set.Refs {
+				got = append(got, ref.Name)
+				q.After, q.AfterRev = ref.Name, ref.Rev
+			}
+		}
+		if want := "refs/c refs/d refs/a refs/b"; strings.Join(got, " ") != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
+}

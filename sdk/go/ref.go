@@ -135,6 +135,8 @@ type RefSet struct {
 	Refs []Ref
 	Rev  uint64 // of the repository
 	At   Place
+	// Partial is of a list by Moved: there are more refs than the 10,000 that one request looks at, which are those first by name.
+	Partial bool
 }
 
 // BatchGet reads up to 1,000 refs of one instant, in the order of names. One that is not there has no ID and no Target.
@@ -163,6 +165,10 @@ type RefQuery struct {
 	PointsAt string   // an id, or what it peels to
 	After    string   // names after this one
 	Limit    int      // 0 = all
+	// Moved lists those first that were changed last, those of one commit by name: at most 1,000 a page, 100 where Limit is 0. The next
+	// page begins after the ref with the name After and the revision AfterRev.
+	Moved    bool
+	AfterRev uint64
 }
 
 // List reads refs of one instant, in byte order.
@@ -190,10 +196,14 @@ func (r Repo) Each(ctx context.Context, q RefQuery, fn func(Ref) error, opts ...
 func (r Repo) each(ctx context.Context, q RefQuery, opts []ReadOption, out *RefSet, fn func(Ref) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := r.c.refs.ListRefs(ctx, &millracev1.ListRefsRequest{
+	req := &millracev1.ListRefsRequest{
 		Repo: r.name, Tag: r.tag, Prefix: q.Prefix, Globs: q.Globs, PointsAt: q.PointsAt, After: q.After, Limit: uint32(q.Limit),
-		MinIndex: readOptionsOf(opts).minIndex,
-	})
+		MinIndex: readOptionsOf(opts).minIndex, Moved: q.Moved,
+	}
+	if q.Moved && q.After != "" {
+		req.AfterRev = &q.AfterRev
+	}
+	stream, err := r.c.refs.ListRefs(ctx, req)
 	if err != nil {
 		return fromStatus(err)
 	}
@@ -206,6 +216,7 @@ func (r Repo) each(ctx context.Context, q RefQuery, opts []ReadOption, out *RefS
 			return fromStatus(err)
 		}
 		out.Rev = frame.GetRev()
+		out.Partial = out.Partial || frame.GetPartial()
 		if frame.GetAt() != nil {
 			out.At = placeOf(frame.GetAt())
 		}

@@ -1655,6 +1655,8 @@ type ListRefsRequest struct {
 	Limit         uint32                 `protobuf:"varint,7,opt,name=limit,proto3" json:"limit,omitempty"`                      // 0 = all
 	MinIndex      uint64                 `protobuf:"varint,8,opt,name=min_index,json=minIndex,proto3" json:"min_index,omitempty"`
 	Stale         bool                   `protobuf:"varint,9,opt,name=stale,proto3" json:"stale,omitempty"`
+	Moved         bool                   `protobuf:"varint,10,opt,name=moved,proto3" json:"moved,omitempty"`                             // those that were changed last come first; limit 0 is 100 then, and at most 1,000
+	AfterRev      *uint64                `protobuf:"varint,11,opt,name=after_rev,json=afterRev,proto3,oneof" json:"after_rev,omitempty"` // with moved, besides after: the rev of the last ref of the page before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1752,11 +1754,26 @@ func (x *ListRefsRequest) GetStale() bool {
 	return false
 }
 
+func (x *ListRefsRequest) GetMoved() bool {
+	if x != nil {
+		return x.Moved
+	}
+	return false
+}
+
+func (x *ListRefsRequest) GetAfterRev() uint64 {
+	if x != nil && x.AfterRev != nil {
+		return *x.AfterRev
+	}
+	return 0
+}
+
 type ListRefsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Refs          []*Ref                 `protobuf:"bytes,1,rep,name=refs,proto3" json:"refs,omitempty"` // at most 1,000 and about 256 KiB a frame
-	Rev           uint64                 `protobuf:"varint,2,opt,name=rev,proto3" json:"rev,omitempty"`  // in every frame the same
-	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`     // in the first frame
+	Refs          []*Ref                 `protobuf:"bytes,1,rep,name=refs,proto3" json:"refs,omitempty"`        // at most 1,000 and about 256 KiB a frame
+	Rev           uint64                 `protobuf:"varint,2,opt,name=rev,proto3" json:"rev,omitempty"`         // in every frame the same
+	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`            // in the first frame
+	Partial       bool                   `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"` // of moved: there are more refs than one request looks at, which are 10,000: those first by name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1810,6 +1827,13 @@ func (x *ListRefsResponse) GetAt() *At {
 		return x.At
 	}
 	return nil
+}
+
+func (x *ListRefsResponse) GetPartial() bool {
+	if x != nil {
+		return x.Partial
+	}
+	return false
 }
 
 type RefChanged struct {
@@ -3414,7 +3438,7 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x14BatchGetRefsResponse\x12$\n" +
 	"\x04refs\x18\x01 \x03(\v2\x10.millrace.v1.RefR\x04refs\x12\x18\n" +
 	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xe1\x01\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xaf\x02\n" +
 	"\x0fListRefsRequest\x12\x12\n" +
 	"\x04repo\x18\x01 \x01(\tR\x04repo\x12\x10\n" +
 	"\x03tag\x18\x02 \x01(\tR\x03tag\x12\x16\n" +
@@ -3424,11 +3448,17 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x05after\x18\x06 \x01(\tR\x05after\x12\x14\n" +
 	"\x05limit\x18\a \x01(\rR\x05limit\x12\x1b\n" +
 	"\tmin_index\x18\b \x01(\x04R\bminIndex\x12\x14\n" +
-	"\x05stale\x18\t \x01(\bR\x05stale\"s\n" +
+	"\x05stale\x18\t \x01(\bR\x05stale\x12\x14\n" +
+	"\x05moved\x18\n" +
+	" \x01(\bR\x05moved\x12(\n" +
+	"\tafter_rev\x18\v \x01(\x04B\x06ʵ\x1c\x02\b\x01H\x00R\bafterRev\x88\x01\x01B\f\n" +
+	"\n" +
+	"_after_rev\"\x95\x01\n" +
 	"\x10ListRefsResponse\x12$\n" +
 	"\x04refs\x18\x01 \x03(\v2\x10.millrace.v1.RefR\x04refs\x12\x18\n" +
 	"\x03rev\x18\x02 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\x03rev\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"j\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12 \n" +
+	"\apartial\x18\x04 \x01(\bB\x06ʵ\x1c\x028\x01R\apartial\"j\n" +
 	"\n" +
 	"RefChanged\x12\x18\n" +
 	"\x03old\x18\x01 \x01(\tB\x06ʵ\x1c\x028\x01R\x03old\x12\x18\n" +
@@ -3545,7 +3575,7 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x12ReadReflogResponse\x122\n" +
 	"\aentries\x18\x01 \x03(\v2\x18.millrace.v1.RefLogEntryR\aentries\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
-	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xb3\x1d\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xbe \n" +
 	"\n" +
 	"RefService\x12\xfa\x01\n" +
 	"\n" +
@@ -3583,10 +3613,11 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\fBatchGetRefs\x12 .millrace.v1.BatchGetRefsRequest\x1a!.millrace.v1.BatchGetRefsResponse\"\xc0\x01ʵ\x1c\xbb\x01\x1a\x19/v1/repos/{repo}/refs:get*aRead up to 1,000 refs by name, all of one instant. One that is not there has no id and no target.2\x01*:\x10BatchGetRefsBodyJ\aRefPageR\x05\n" +
 	"\x03tagR\v\n" +
 	"\tmin_indexR\a\n" +
-	"\x05stale`\a\x12\xe2\x04\n" +
-	"\bListRefs\x12\x1c.millrace.v1.ListRefsRequest\x1a\x1d.millrace.v1.ListRefsResponse\"\x96\x04ʵ\x1c\x91\x04\n" +
-	"\x15/v1/repos/{repo}/refs*\x18List refs in byte order.J\aRefPageR\x05\n" +
-	"\x03tagR!\x12\x06prefix\"\x06string:\x0fOf their names.Rs\x12\x04glob\x1a\x05globs\"\x06string0\x01:ZThat their names match: * within a component, ** across. Given several times, any of them.R;\x12\tpoints_at\"\x06string:&The id that they point to, or peel to.Ru\x12\x05after\"\x06string:dNames after this one: the last of the page before. Compare rev: pages of one rev are of one instant.R^\x12\x06format\"\vjson|ndjson:Gndjson streams all refs of one instant, one a line; without it, a page.R\a\n" +
+	"\x05stale`\a\x12\xed\a\n" +
+	"\bListRefs\x12\x1c.millrace.v1.ListRefsRequest\x1a\x1d.millrace.v1.ListRefsResponse\"\xa1\aʵ\x1c\x9c\a\n" +
+	"\x15/v1/repos/{repo}/refs*\xd3\x01List refs in byte order, or those first that were changed last. For the latter one request looks at 10,000 refs at most; where there are more, partial says that only those that come first by name are among them.J\aRefPageR\x05\n" +
+	"\x03tagR!\x12\x06prefix\"\x06string:\x0fOf their names.Rs\x12\x04glob\x1a\x05globs\"\x06string0\x01:ZThat their names match: * within a component, ** across. Given several times, any of them.R;\x12\tpoints_at\"\x06string:&The id that they point to, or peel to.Ru\x12\x05after\"\x06string:dNames after this one: the last of the page before. Compare rev: pages of one rev are of one instant.Rj\x12\x04sort\x1a\x05moved\"\n" +
+	"name|moved:Omoved begins with the refs that were changed last; those of one commit by name.Ra\x12\tafter_rev\"\ainteger:KWith sort=moved, besides after: the rev of the last ref of the page before.R^\x12\x06format\"\vjson|ndjson:Gndjson streams all refs of one instant, one a line; without it, a page.R\a\n" +
 	"\x05limitR\v\n" +
 	"\tmin_indexR\a\n" +
 	"\x05stalez\x03Ref0\x01\x12\xe9\x01\n" +
@@ -3610,10 +3641,12 @@ const file_millrace_v1_ref_proto_rawDesc = "" +
 	"\x05limitR\b\n" +
 	"\x06cursorR\v\n" +
 	"\tmin_indexR\a\n" +
-	"\x05staleB\xb1\x01ʵ\x1c;\n" +
+	"\x05staleB\xec\x01ʵ\x1cv\n" +
 	"\aRefPage\x12\x16\n" +
 	"\x14BatchGetRefsResponse\x12\x18\n" +
-	"\x0fListRefsRequest\x12\x05afterҵ\x1c5\n" +
+	"\x0fListRefsRequest\x12\x05after\x12\x1c\n" +
+	"\x0fListRefsRequest\x12\tafter_rev\x12\x1b\n" +
+	"\x10ListRefsResponse\x12\apartialҵ\x1c5\n" +
 	"\x03tag\x12\x03tag\"\x06string:!Of the repository, if it has one.Z7github.com/millrace/millrace/gen/millrace/v1;millracev1b\x06proto3"
 
 var (
@@ -3781,6 +3814,7 @@ func file_millrace_v1_ref_proto_init() {
 	file_millrace_v1_task_proto_init()
 	file_millrace_v1_ref_proto_msgTypes[9].OneofWrappers = []any{}
 	file_millrace_v1_ref_proto_msgTypes[11].OneofWrappers = []any{}
+	file_millrace_v1_ref_proto_msgTypes[20].OneofWrappers = []any{}
 	file_millrace_v1_ref_proto_msgTypes[25].OneofWrappers = []any{
 		(*RefSessionRequest_Open)(nil),
 		(*RefSessionRequest_Start)(nil),

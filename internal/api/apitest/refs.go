@@ -93,6 +93,14 @@ func (n *Node) RefLog(_ context.Context, p core.Partition, repo, name string, _ 
 	return info, []core.RefLog{{Name: name, Seq: 5, Cause: core.CauseRequest, Principal: "p", Rev: 5}}, core.At{}, err
 }
 
+// MovedRefs answers as a test has set.
+func (n *Node) MovedRefs(_ context.Context, p core.Partition, q core.RefQuery, _ func(r *core.Ref) bool, _ core.ReadOptions) (info core.RepoInfo, list []core.Ref, partial bool, at core.At, err error) {
+	n.step()
+	n.reach(p)
+	info, err = n.fakeRepo(q.Repo)
+	return info, Refs(), false, at, err
+}
+
 // RefActivity answers as a test has set.
 func (n *Node) RefActivity(_ context.Context, p core.Partition, repo string, _ core.ActivityQuery, _ core.ReadOptions) (list []core.RefLog, partial bool, at core.At, err error) {
 	n.step()

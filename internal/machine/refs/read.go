@@ -193,6 +193,36 @@ func Log(v core.View, p core.Partition, info *core.RepoInfo, name string, before
 	return out, err
 }
 
+// maxMoved bounds the refs that Moved looks at.
+const maxMoved = 10_000
+
+// Moved reads the refs of a repository that want reports, those first that were changed last, those of one commit by name: at most
+// q.Limit, after the ref of the revision q.AfterRev and the name q.After. partial says that it has looked at as many refs as it may, and
+// that others with the prefix are left, which come behind these by name.
+func Moved(v core.View, p core.Partition, info *core.RepoInfo, q core.RefQuery, want func(r *core.Ref) bool) (list []core.Ref, partial bool, err error) {
+	looked := 0
+	order := func(a, b *core.Ref) int {
+		return cmp.Or(cmp.Compare(b.Rev, a.Rev), strings.Compare(a.Name, b.Name))
+	}
+	last := core.Ref{Name: q.After, Rev: q.AfterRev}
+	err = Scan(v, p, info.ID, q.Prefix, "", func(r core.Ref) bool {
+		if looked++; looked > maxMoved {
+			partial = true
+			return false
+		}
+		full := len(list) == q.Limit && order(&list[q.Limit-1], &r) < 0
+		if full || q.After != "" && order(&last, &r) >= 0 || !want(&r) {
+			return true
+		}
+		at, _ := slices.BinarySearchFunc(list, &r, func(a core.Ref, b *core.Ref) int { return order(&a, b) })
+		if list = slices.Insert(list, at, r); len(list) > q.Limit {
+			list = list[:q.Limit]
+		}
+		return true
+	})
+	return list, partial, err
+}
+
 // maxActivity bounds the records that Activity looks at.
 const maxActivity = 10_000
 

@@ -277,3 +277,25 @@ test("the cluster page tells of one node, and settings hold in this browser", { 
 	await page.getByRole("button", { name: "Sign out" }).first().click();
 	await page.getByLabel("Token").waitFor();
 });
+
+test("refs are listed in the order of their changes, page by page", { skip }, async (t) => {
+	const s = await server(t);
+	await s.call("POST", "/v1/repos", { name: "app" });
+	const create = (/** @type {string[]} */ names) =>
+		s.call("POST", "/v1/repos/app/refs", {
+			changes: names.map((name) => ({ kind: "symref_create", name, target: "refs/heads/main" })),
+		});
+	const old = Array.from({ length: 200 }, (_, n) => `refs/old/${String(n).padStart(3, "0")}`);
+	await create(old);
+	await create(["refs/new/z"]);
+	await create(["refs/new/a"]);
+	const page = await open(t, s, "default/repos/app");
+	const first = page.locator("tbody tr[data-index='0']");
+	await page.getByRole("button", { name: "last moved first" }).click();
+	await first.getByText("refs/new/a", { exact: true }).waitFor();
+	await page.locator("tbody tr[data-index='1']").getByText("refs/new/z", { exact: true }).waitFor();
+	await page.getByRole("button", { name: /^Next/ }).click();
+	await first.getByText("refs/old/198", { exact: true }).waitFor();
+	await page.getByRole("button", { name: "by name" }).click();
+	await first.getByText("HEAD", { exact: true }).waitFor();
+});

@@ -1144,7 +1144,7 @@ var routes = map[string][]route{
 	"/millrace.v1.RefService/ListRefs": {
 		{
 			verb: "GET", path: []string{"/v1/repos/", "repo=repo", "/refs"},
-			query: []parameter{{"tag", "tag", nil}, {"prefix", "prefix", nil}, {"glob", "globs", nil}, {"points_at", "points_at", nil}, {"after", "after", nil}, {"limit", "limit", nil}, {"min_index", "min_index", nil}, {"consistency", "stale", []string{"stale"}}},
+			query: []parameter{{"tag", "tag", nil}, {"prefix", "prefix", nil}, {"glob", "globs", nil}, {"points_at", "points_at", nil}, {"after", "after", nil}, {"sort", "moved", []string{"moved"}}, {"after_rev", "after_rev", nil}, {"limit", "limit", nil}, {"min_index", "min_index", nil}, {"consistency", "stale", []string{"stale"}}},
 		},
 	},
 	"/millrace.v1.RefService/UpdateRefs": {

@@ -73,10 +73,16 @@ func (s *restRefList) begin() error {
 	if err != nil {
 		return err
 	}
-	// One ref in each line, so that no end of the list needs to be read before its beginning is used.
-	c.q.query.Set("format", "ndjson")
+	// One ref in each line, so that no end of the list needs to be read before its beginning is used. A list in the order of changes is
+	// one page.
+	if !s.in.GetMoved() {
+		c.q.query.Set("format", "ndjson")
+	}
 	if s.resp, err = s.r.open(s.ctx, c.q); err != nil {
 		return err
+	}
+	if s.in.GetMoved() {
+		return nil
 	}
 	if s.rev, err = strconv.ParseUint(s.resp.Header.Get("Millrace-Rev"), 10, 64); err != nil {
 		_ = s.resp.Body.Close()
@@ -98,6 +104,9 @@ func (s *restRefList) RecvMsg(m any) error {
 			return err
 		}
 		out.At = restAt(s.resp.Header.Get("Millrace-Index"))
+		if s.in.GetMoved() {
+			return s.page(out)
+		}
 	}
 	if s.lines == nil {
 		return io.EOF
@@ -122,6 +131,19 @@ func (s *restRefList) RecvMsg(m any) error {
 			return restUnanswered(s.ctx, s.resp.Request.URL.Host, false, err)
 		}
 		out.Refs = append(out.Refs, ref)
+	}
+	return nil
+}
+
+// page reads an answer that is one page.
+func (s *restRefList) page(out *millracev1.ListRefsResponse) error {
+	defer func() { _ = s.resp.Body.Close() }() // it was read
+	b, err := io.ReadAll(s.resp.Body)
+	if err == nil {
+		err = restjson.Decode(b, out.ProtoReflect())
+	}
+	if err != nil {
+		return restUnanswered(s.ctx, s.resp.Request.URL.Host, false, err)
 	}
 	return nil
 }

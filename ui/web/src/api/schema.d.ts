@@ -1092,8 +1092,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List refs in byte order.
-         * @description List refs in byte order.
+         * List refs in byte order, or those first that were changed last.
+         * @description List refs in byte order, or those first that were changed last. For the latter one request looks at 10,000 refs at most; where there are more, partial says that only those that come first by name are among them.
          */
         get: operations["getReposRepoRefs"];
         put?: never;
@@ -4132,6 +4132,10 @@ export interface components {
             index?: string;
             /** @description names after this one */
             after?: string;
+            /** @description with moved, besides after: the rev of the last ref of the page before */
+            after_rev?: string;
+            /** @description of moved: there are more refs than one request looks at, which are 10,000: those first by name */
+            partial?: boolean;
         };
         Ref: {
             name?: string;
@@ -8921,6 +8925,10 @@ export interface operations {
                 points_at?: string;
                 /** @description Names after this one: the last of the page before. Compare rev: pages of one rev are of one instant. */
                 after?: string;
+                /** @description moved begins with the refs that were changed last; those of one commit by name. */
+                sort?: "name" | "moved";
+                /** @description With sort=moved, besides after: the rev of the last ref of the page before. */
+                after_rev?: number;
                 /** @description ndjson streams all refs of one instant, one a line; without it, a page. */
                 format?: "json" | "ndjson";
                 /** @description Length of the page, 1 to 1,000; default 100. */

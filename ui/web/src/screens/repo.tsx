@@ -18,6 +18,7 @@ import {
 	Page,
 	Panel,
 	ReadFailed,
+	Segments,
 	Tabs,
 	useStable,
 	When,
@@ -187,6 +188,16 @@ function Sha({ id }: { id: string | undefined }) {
 	);
 }
 
+/** placeAfter is where the next page begins, as it stands in the address: the name of the last ref, in the order of changes after its rev. */
+const placeAfter = (page: Schemas["RefPage"]) =>
+	page.after_rev === undefined ? page.after! : `${page.after_rev} ${page.after}`;
+
+/** afterMoved reads it. */
+function afterMoved(at: string): { after?: string; after_rev?: number } {
+	const m = /^(\d+) (.+)$/.exec(at);
+	return m ? { after_rev: Number(m[1]), after: m[2]! } : {};
+}
+
 /** Refs lists refs page by page, and the log of one of them beside. */
 function Refs({ place, found }: { place: Place; found: Repository | undefined }) {
 	const { ns, repo } = place;
@@ -194,10 +205,11 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 	const navigate = useNavigate();
 	const filter = search.q ?? "";
 	const after = search.at ?? "";
+	const sort = search.sort === "moved" ? "moved" : "name";
 	const go = (s: Search) =>
 		navigate({ to: "/$ns/repos/$repo", params: { ns, repo }, search: { ...search, ...s } as never });
 	const query = useQuery({
-		queryKey: ["refs", ns, repo, place.tag, filter, after],
+		queryKey: ["refs", ns, repo, place.tag, filter, after, sort],
 		queryFn: () =>
 			call(
 				api.GET("/v1/repos/{repo}/refs", {
@@ -207,7 +219,7 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 							...tagged(place),
 							limit: pageRefs,
 							...(filter.includes("*") ? { glob: [filter] } : filter ? { prefix: filter } : {}),
-							...(after ? { after } : {}),
+							...(sort === "moved" ? { sort, ...afterMoved(after) } : after ? { after } : {}),
 						},
 					},
 				}),
@@ -245,9 +257,22 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 	return (
 		<div className={search.ref ? "kv kv-log" : "kv kv-alone"}>
 			<div>
+				<Segments
+					label="Order"
+					items={["name", "moved"]}
+					now={sort}
+					name={(o) => (o === "moved" ? "last moved first" : "by name")}
+					onPick={(o) => go({ sort: o === "moved" ? o : "", at: "" })}
+				/>
 				<RefFilter filter={filter} onFilter={(q) => go({ q, at: "" })} onLog={(ref) => go({ ref, n: "" } as Search)} />
 				<ReadFailed query={query} what="The refs" />
 				{!page && query.isPending ? <Loading what="the refs" /> : null}
+				{page?.partial ? (
+					<p className="warn">
+						⚠ There are more refs than one request looks at: only those that come first by name are here. A prefix finds
+						the others.
+					</p>
+				) : null}
 				{page ? (
 					<>
 						<Grid
@@ -274,7 +299,7 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 								</button>
 							) : null}
 							{page.after ? (
-								<button type="button" className="plain" onClick={() => go({ at: page.after! })}>
+								<button type="button" className="plain" onClick={() => go({ at: placeAfter(page) })}>
 									Next {pageRefs}
 								</button>
 							) : null}
@@ -285,7 +310,7 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 								text={() =>
 									curl(
 										"GET",
-										`/v1/repos/${encodeURIComponent(repo)}/refs?ns=${encodeURIComponent(ns)}&limit=${pageRefs}${filter ? `&${filter.includes("*") ? "glob" : "prefix"}=${encodeURIComponent(filter)}` : ""}`,
+										`/v1/repos/${encodeURIComponent(repo)}/refs?ns=${encodeURIComponent(ns)}&limit=${pageRefs}${sort === "moved" ? "&sort=moved" : ""}${filter ? `&${filter.includes("*") ? "glob" : "prefix"}=${encodeURIComponent(filter)}` : ""}`,
 									)
 								}
 							>
