@@ -30,8 +30,8 @@ const (
 	kindsTold = 1000
 )
 
-// Handles reports whether a worker may have a handler for a kind: one that names no kinds may have any, and of one that names so many
-// that not all were kept it is not known.
+// Handles reports whether a worker may have a handler for a kind: one that names no kinds may have any, and of one that names more
+// than were kept it is not known.
 func (w *Worker) Handles(kind string) bool {
 	size := 0
 	for _, k := range w.Kinds {
