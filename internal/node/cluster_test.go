@@ -323,6 +323,27 @@ func TestAFollowerSendsWritersToTheLeaderAndReadsWhatWasAcknowledged(t *testing.
 	}
 }
 
+// What clients name as times is held against shard time where they ask, and that may be a node that has never led.
+func TestEveryNodeReckonsShardTime(t *testing.T) {
+	c := openCluster(t, 3, patient)
+	ctx := within(t, 20*time.Second)
+	lead := c.leader(ctx, 0, 0)
+	lead.ns = c.ns
+	c.known(ctx)
+	lead.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
+	for id, r := range c.rigs {
+		_, at, err := r.node.Task(ctx, c.ns, taskID(1), core.ReadOptions{})
+		if err != nil || at.Stamp == 0 {
+			t.Fatalf("node %d: stamp %v, %v", id, at.Stamp, err)
+		}
+		first := r.node.Now(c.ns)
+		if first < at.Stamp {
+			t.Errorf("node %d is at %v, and has shown what is of %v", id, first, at.Stamp)
+		}
+		c.until(ctx, "time stands still", func() bool { return r.node.Now(c.ns) > first })
+	}
+}
+
 func TestWhatWasAcknowledgedOutlivesItsLeader(t *testing.T) {
 	c := openCluster(t, 3, Options{})
 	created := 0

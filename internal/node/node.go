@@ -243,7 +243,7 @@ func (n *Node) openShard(id core.ShardID) (*shard, error) {
 	s.waits.max = n.o.Waits
 	s.view.applied.Store(applied)
 	s.view.due.Store(int64(m.Due()))
-	s.view.lastSeen.Store(int64(m.LastStamp()))
+	s.saw(m.LastStamp())
 	s.view.shifted.Store(int64(m.Shift()))
 	if c.Status().Single {
 		if err := c.Campaign(); err != nil {
@@ -435,11 +435,11 @@ func (n *Node) Status() core.NodeStatus {
 	}
 }
 
-// Now is the shard time of a partition.
+// Now is the shard time of a partition, as this node reckons it where another one leads.
 func (n *Node) Now(p core.Partition) core.ShardTime {
 	s, err := n.shardOf(p)
 	if err != nil {
 		s = n.shards[0]
 	}
-	return s.now()
+	return s.clock.reckoned(n.o.Clock.Boot())
 }

@@ -99,6 +99,12 @@ func (s *shard) now() core.ShardTime {
 	return s.clock.now(s.n.o.Clock.Boot())
 }
 
+// saw notes the stamp of the last applied entry.
+func (s *shard) saw(stamp core.ShardTime) {
+	s.view.lastSeen.Store(int64(stamp))
+	s.clock.saw(stamp, s.n.o.Clock.Boot())
+}
+
 // poke has the loop take a turn soon. It never waits: a turn that is asked for and not begun will see this change
 // too.
 func (s *shard) poke() {

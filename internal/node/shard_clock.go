@@ -19,6 +19,28 @@ type shardClock struct {
 	last core.ShardTime
 	// A term began in this run; before, time stands still.
 	set bool
+	// The stamp of the last applied entry, and the boot time at which it was applied.
+	seen   core.ShardTime
+	seenAt time.Duration
+}
+
+// saw notes the stamp of an entry that is applied at a boot time.
+func (c *shardClock) saw(stamp core.ShardTime, boot time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen, c.seenAt = stamp, boot
+}
+
+// reckoned is now on a node that may not lead: no earlier than the last applied entry, and as much later as time has passed since. What a
+// leader decides by is now.
+func (c *shardClock) reckoned(boot time.Duration) core.ShardTime {
+	now := c.now(boot)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.seen == 0 { // the shard has no time yet
+		return now
+	}
+	return max(now, c.seen.Add(core.Millis(max(boot-c.seenAt, 0)/time.Millisecond)))
 }
 
 // start begins a term: time goes on from the later of the last stamp and the shard time that the wall clock shows.
