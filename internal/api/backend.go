@@ -107,6 +107,12 @@ type TaskBackend interface {
 	// Claim takes ready tasks for a unary caller, waiting up to s.Wait; none is an empty answer. Tasks that were
 	// granted after ctx ended are released.
 	Claim(ctx context.Context, p core.Partition, s core.ClaimSpec) ([]core.Assigned, core.At, error)
+	// NameClaim notes that a claim of p's namespace is under way, under its caller's name, until done is called. end ends it.
+	NameClaim(p core.Partition, claim core.RequestID, end context.CancelCauseFunc) (done func())
+	// EndClaimHere ends a claim of p's namespace that waits at this node, and reports whether one does.
+	EndClaimHere(p core.Partition, claim core.RequestID) bool
+	// EndClaim ends a claim that waits at this node or at the leader of any of the partitions, which are all of a namespace.
+	EndClaim(ctx context.Context, parts []core.PartitionInfo, claim core.RequestID) (found bool, err error)
 	// Backlog reports whether this node's replica of a partition, which may lag, has ready tasks in one of the queues.
 	Backlog(p core.Partition, queues []core.GrantQueue) bool
 }

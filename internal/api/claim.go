@@ -50,7 +50,7 @@ func (ts *TaskService) ClaimFor(ctx context.Context, in *pb.ClaimRequest, stay b
 	if name != (core.RequestID{}) {
 		var end context.CancelCauseFunc
 		ctx, end = context.WithCancelCause(ctx)
-		defer ts.s.claims.add(c.claimKey(name), end)()
+		defer ts.tasks.NameClaim(c.t.part, name, end)()
 	}
 	// Attempts name a worker in any case: the token's name, where the client has none.
 	if spec.Worker == "" {

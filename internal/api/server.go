@@ -109,8 +109,6 @@ type Server struct {
 	noticed noticed
 	// turn counts claims that may take from any partition, so that each begins at another one.
 	turn atomic.Uint64
-	// claims are the claims under way that EndClaim can end.
-	claims namedClaims
 	// searches gives searches their turns; embedding bounds the vectors that are being made; searched
 	// counts.
 	searches  admission

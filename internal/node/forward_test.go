@@ -85,6 +85,54 @@ func TestProposalsAreForwardedToWhoeverLeads(t *testing.T) {
 	}
 }
 
+// A claim of any partition waits at one node, which the others find by its name. A node that does not answer leaves it unknown.
+func TestANamedClaimIsEndedFromAnyNode(t *testing.T) {
+	c := openCluster(t, 3, Options{TickEvery: patient.TickEvery, Shards: 3})
+	ctx := within(t, 30*time.Second)
+	info, _, err := c.rigs[2].node.CreateNamespace(ctx, "acme", "wide", 6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := core.RequestID{1}
+	ns, other := info.Partitions[0].Partition, info.Partitions[0].Partition
+	other.Namespace++
+	var last uint64 // that led a partition
+	for asked, r := range c.rigs {
+		var leaders []uint64
+		c.until(ctx, "a partition has no leader", func() bool {
+			if _, ok, err := r.node.FindNamespace("acme", "wide"); err != nil || !ok {
+				return false
+			}
+			var missing bool
+			leaders, missing = r.node.leadersOf(info.Partitions)
+			return !missing
+		})
+		for _, at := range leaders {
+			last = at
+			claim, end := context.WithCancelCause(ctx)
+			elsewhere, endElsewhere := context.WithCancelCause(ctx)
+			done := c.rigs[at].node.NameClaim(ns, name, end)
+			doneElsewhere := c.rigs[at].node.NameClaim(other, name, endElsewhere)
+			if found, err := r.node.EndClaim(ctx, info.Partitions, name); !found || err != nil || context.Cause(claim) != core.ErrClaimEnded {
+				t.Errorf("node %d ends the claim at node %d: %v, %v; it ended with %v", asked, at, found, err, context.Cause(claim))
+			}
+			if elsewhere.Err() != nil {
+				t.Error("the claim of another namespace is ended too")
+			}
+			done()
+			doneElsewhere()
+			if found, err := r.node.EndClaim(ctx, info.Partitions, name); found || err != nil {
+				t.Errorf("node %d ends no claim: %v, %v", asked, found, err)
+			}
+		}
+	}
+	c.wires.alone(last, true)
+	var gone core.Unavailable
+	if found, err := c.rigs[last%3+1].node.EndClaim(ctx, info.Partitions, name); found || !errors.As(err, &gone) {
+		t.Errorf("while a leader is cut off: %v, %v", found, err)
+	}
+}
+
 // A forwarded proposal ends though its leader vanishes: it may have been applied.
 func TestAForwardedProposalEndsWhenItsLeaderIsGone(t *testing.T) {
 	t.Parallel()

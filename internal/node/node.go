@@ -65,6 +65,8 @@ type Node struct {
 	// What it knows of workers that have no session, and which are quiet; and its questions about workers to others.
 	workers     workers
 	workersAsks asks[workersAnswer]
+	// claims are those under way that have a name.
+	claims namedClaims
 	// Compiled schemas of collections, by their uid.
 	schemas schemas
 	// Indexes of collections that are yet to be read from the store.

@@ -17,20 +17,23 @@ const (
 	workersBytes = 4 << 20
 )
 
-// workersAsk is what one node asks another: for the workers of a namespace, or, with Set, to make one quiet or not.
+// workersAsk is what one node asks another: for the workers of a namespace, or, with Set, to make one quiet or not, or, with End, to end
+// the claim of that name. A node that does not know End lists workers.
 type workersAsk struct {
 	Tenant    core.TenantID
 	Namespace core.NamespaceID
 	Set       bool
 	ID        string
 	On        bool
+	End       []byte `json:",omitempty"` // a core.RequestID
 }
 
-// workersAnswer is what it is answered: workers, or whether something changed.
+// workersAnswer is what it is answered: workers, or whether something changed or was ended.
 type workersAnswer struct {
 	Workers []core.Worker
 	Partial bool
 	Changed bool
+	Ended   bool `json:",omitempty"`
 }
 
 // Workers lists the workers of a namespace, as the leaders of its partitions know them, sorted by id and host. partial says that
@@ -144,9 +147,12 @@ func (n *Node) tellWorkers(to, id uint64, ask workersAsk) bool {
 
 // answerWorkers does what a question is about at this node.
 func (n *Node) answerWorkers(ask workersAsk) (a workersAnswer) {
-	if ask.Set {
+	switch {
+	case ask.Set:
 		a.Changed = n.setQuiet(workerKey{ask.Tenant, ask.Namespace, ask.ID}, ask.On)
-	} else {
+	case len(ask.End) == len(core.RequestID{}):
+		a.Ended = n.claims.end(claimKey{ask.Tenant, ask.Namespace, core.RequestID(ask.End)})
+	default:
 		a.Workers, a.Partial = n.workersHere(ask.Tenant, ask.Namespace)
 	}
 	return a

@@ -127,7 +127,7 @@ func workerRoutes() []*Route {
 		},
 		{
 			Method: http.MethodPost, Path: "/v1/tasks:endclaim", Repeat: RepeatSame, Native: tasksService + "EndClaim", Body: "EndClaimRequest", Answer: "EndClaimResponse", Status: statusOK,
-			Doc:    "End the wait of a claim under way that named itself. It is answered as if its time were over: a worker that stops reads the answer and knows what it was given. The partition is that of the claim. found is false where no claim of that name waits, or not yet.",
+			Doc:    "End the wait of a claim under way that named itself. It is answered as if its time were over: a worker that stops reads the answer and knows what it was given. The partition is that of the claim; without one, a claim of any partition is ended at whichever node it waits. found is false where no claim of that name waits, or not yet.",
 			fields: fieldNames(endClaimRequestFields), handle: (*restCall).taskEndClaim,
 		},
 		{

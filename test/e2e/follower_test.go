@@ -300,6 +300,44 @@ func TestWhatWasJustMadeIsFoundOnEveryNode(t *testing.T) {
 	}
 }
 
+// A claim of any partition waits at one node. Any other node ends it by its name.
+func TestAClaimOfAnyPartitionIsEndedFromAnyNode(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3, 3)
+	c.leader()
+	ctx := bounded(t, 90*time.Second)
+	if _, err := c.client(0, millrace.Namespace("wide")).CreateNamespace(ctx, 6); err != nil {
+		t.Fatal(err)
+	}
+	for at := range 3 {
+		for asked := range 3 {
+			name := fmt.Sprintf("%032d", 3*at+asked+1)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				c.visitor(at, "ns=wide&forward=1").do("POST", "/v1/tasks:claim", "", fmt.Sprintf(`{"queues":["q"],"wait":"60s","claim":%q}`, name), 204)
+			}()
+			end := c.visitor(asked, "ns=wide&hop=1") // which answers by itself
+			for found := false; !found; {
+				var out struct{ Found bool }
+				noErr(t, json.Unmarshal(end.do("POST", "/v1/tasks:endclaim", "", fmt.Sprintf(`{"claim":%q}`, name), 200), &out))
+				if found = out.Found; !found { // the claim is still on its way
+					select {
+					case <-ended:
+						t.Fatalf("the claim at node %d ended before node %d was asked to end it", at, asked)
+					case <-time.After(10 * time.Millisecond):
+					}
+				}
+			}
+			select {
+			case <-ended:
+			case <-ctx.Done():
+				t.Fatalf("node %d has ended the claim at node %d, which waits on", asked, at)
+			}
+		}
+	}
+}
+
 // Claims that find nothing, wait, or are given up by their callers leave no lease behind, whichever node they asked.
 func TestClaimsThatAreGivenUpLeaveNoLease(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,8 @@ type TaskServiceClient interface {
 	List(ctx context.Context, in *ListRequest, opts ...grpc.CallOption) (*ListResponse, error)
 	Claim(ctx context.Context, in *ClaimRequest, opts ...grpc.CallOption) (*ClaimResponse, error)
 	// EndClaim ends the wait of a claim under way, so that its caller need not leave it: the tasks of a claim that is left in the instant in
-	// which it is answered stay leased. The claim is answered as if its time were over. The partition is that of the claim.
+	// which it is answered stay leased. The claim is answered as if its time were over. The partition is that of the claim; without one, a
+	// claim of any partition is ended at whichever node it waits.
 	EndClaim(ctx context.Context, in *EndClaimRequest, opts ...grpc.CallOption) (*EndClaimResponse, error)
 	Heartbeat(ctx context.Context, in *HeartbeatRequest, opts ...grpc.CallOption) (*HeartbeatResponse, error)
 	Settle(ctx context.Context, in *SettleRequest, opts ...grpc.CallOption) (*SettleResponse, error)
@@ -351,7 +352,8 @@ type TaskServiceServer interface {
 	List(context.Context, *ListRequest) (*ListResponse, error)
 	Claim(context.Context, *ClaimRequest) (*ClaimResponse, error)
 	// EndClaim ends the wait of a claim under way, so that its caller need not leave it: the tasks of a claim that is left in the instant in
-	// which it is answered stay leased. The claim is answered as if its time were over. The partition is that of the claim.
+	// which it is answered stay leased. The claim is answered as if its time were over. The partition is that of the claim; without one, a
+	// claim of any partition is ended at whichever node it waits.
 	EndClaim(context.Context, *EndClaimRequest) (*EndClaimResponse, error)
 	Heartbeat(context.Context, *HeartbeatRequest) (*HeartbeatResponse, error)
 	Settle(context.Context, *SettleRequest) (*SettleResponse, error)

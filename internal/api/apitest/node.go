@@ -34,6 +34,7 @@ type Node struct {
 	tenants  map[string]core.TenantConfig
 	Endless  atomic.Bool // ranges have no end
 	Mu       sync.Mutex
+	claims   map[claimKey]context.CancelCauseFunc // under way
 	Clock    *Clock
 	Spaces   map[string]core.NamespaceInfo
 	Made     int // namespaces
@@ -56,25 +57,26 @@ type Node struct {
 	Welcome  core.Welcome
 	reached  map[core.Partition]bool // by any call but Now
 
-	Members     []string                 // addresses of the cluster
-	Parts       int                      // of namespaces made by their first use; default 1
-	Leaders     map[uint16]string        // by partition; default: this node, and "?" for no node
-	Ready       map[uint16]bool          // partitions with ready tasks
-	moved       chan struct{}            // closed when leaders change
-	Forwarded   []uint16                 // partitions of proposals by Forward, in no order
-	Strays      map[uint16]core.Proposed // ends of proposals to a partition
-	asked       int                      // who follows the leaders since they changed last
-	OnClaimAt   func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
-	OnPageAt    func(core.Partition, core.ListQuery) ([]core.Task, []byte)
-	PayloadText string // of what is embedded of any payload
-	OnSearch    func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
-	Looked      func()           // hears that a definition is looked for; may be nil
-	Defined     *core.Collection // what ws is; nil: Definition
-	Undefined   bool             // only Collection finds ws
-	Removed     bool             // only Definition finds ws: the node's copy is older than the answer to its removal
-	IndexLoaded chan struct{}    // closed when indexes are loaded; nil: they are
-	Settles     chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
-	Mail        core.QueueStats  // of mail; default: one of a configuration of its own
+	Members        []string                 // addresses of the cluster
+	Parts          int                      // of namespaces made by their first use; default 1
+	Leaders        map[uint16]string        // by partition; default: this node, and "?" for no node
+	Ready          map[uint16]bool          // partitions with ready tasks
+	moved          chan struct{}            // closed when leaders change
+	Forwarded      []uint16                 // partitions of proposals by Forward, in no order
+	Strays         map[uint16]core.Proposed // ends of proposals to a partition
+	asked          int                      // who follows the leaders since they changed last
+	OnClaimAt      func(context.Context, core.Partition, core.ClaimSpec) ([]core.Assigned, error)
+	OnPageAt       func(core.Partition, core.ListQuery) ([]core.Task, []byte)
+	PayloadText    string // of what is embedded of any payload
+	OnSearch       func(context.Context, *core.SearchQuery) (*core.SearchAnswer, error)
+	ClaimElsewhere error            // of EndClaim where no such claim is here; nil: there is none
+	Looked         func()           // hears that a definition is looked for; may be nil
+	Defined        *core.Collection // what ws is; nil: Definition
+	Undefined      bool             // only Collection finds ws
+	Removed        bool             // only Definition finds ws: the node's copy is older than the answer to its removal
+	IndexLoaded    chan struct{}    // closed when indexes are loaded; nil: they are
+	Settles        chan struct{}    // closed when reads of collections may be answered; nil: at once, without being asked
+	Mail           core.QueueStats  // of mail; default: one of a configuration of its own
 
 	QueueHas map[string]history.Rates  // rates of queues; default: none are known
 	QueueDid map[string]history.Recent // what queues did lately; default: nothing is known

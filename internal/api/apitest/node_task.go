@@ -194,3 +194,47 @@ func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID, o core
 	}
 	return core.Why{Queue: t.Queue, State: t.State, Exact: true, Reasons: []core.WhyReason{{Code: core.WhyNext, Object: t.Queue}}}, at, err
 }
+
+// claimKey names a claim under way.
+type claimKey struct {
+	tenant    core.TenantID
+	namespace core.NamespaceID
+	claim     core.RequestID
+}
+
+// NameClaim keeps a claim for EndClaimHere. Names are of one claim at a time.
+func (n *Node) NameClaim(p core.Partition, claim core.RequestID, end context.CancelCauseFunc) (done func()) {
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	if n.claims == nil {
+		n.claims = make(map[claimKey]context.CancelCauseFunc)
+	}
+	k := claimKey{p.Tenant, p.Namespace, claim}
+	n.claims[k] = end
+	return func() {
+		end(nil)
+		n.Mu.Lock()
+		defer n.Mu.Unlock()
+		delete(n.claims, k)
+	}
+}
+
+// EndClaimHere ends a claim that was named.
+func (n *Node) EndClaimHere(p core.Partition, claim core.RequestID) bool {
+	n.step()
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	end, found := n.claims[claimKey{p.Tenant, p.Namespace, claim}]
+	if found {
+		end(core.ErrClaimEnded)
+	}
+	return found
+}
+
+// EndClaim ends a claim that was named, or answers as a test has set.
+func (n *Node) EndClaim(_ context.Context, parts []core.PartitionInfo, claim core.RequestID) (bool, error) {
+	if n.EndClaimHere(parts[0].Partition, claim) {
+		return true, nil
+	}
+	return false, n.ClaimElsewhere
+}
