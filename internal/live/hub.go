@@ -141,28 +141,51 @@ func (h *Hub) Topics() int {
 	return len(h.topics)
 }
 
-// Listen begins to listen to topics, and waits until each was read once; the error of one that cannot be read is returned. last is the
-// id of the last frame that the listener has got, or empty. It must be closed.
-func (h *Hub) Listen(ctx context.Context, topics []Topic, last string) (*Listener, error) {
+// Absent is a topic of what is not there.
+type Absent struct {
+	Topic Topic
+	Err   error // a NotFound
+}
+
+// Listen begins to listen to topics, and waits until each was read once. Those of what is not there are left out, and returned; where
+// none is left, and of one that cannot be read, the error is returned. last is the id of the last frame that the listener has got, or
+// empty. It must be closed.
+func (h *Hub) Listen(ctx context.Context, topics []Topic, last string) (*Listener, []Absent, error) {
+	l, absent, err := h.listen(ctx, topics, last)
+	switch {
+	case err != nil:
+	case len(absent) == len(topics):
+		err = absent[0].Err
+	default:
+		return l, absent, nil
+	}
+	l.Close()
+	return nil, nil, err
+}
+
+// listen is Listen. The listener must be closed also where there is an error.
+func (h *Hub) listen(ctx context.Context, topics []Topic, last string) (*Listener, []Absent, error) {
 	l := &Listener{h: h, wake: make(chan struct{}, 1), seen: make(map[*topic]uint64, len(topics))}
 	from := h.from(last)
+	var absent []Absent
 	for _, key := range topics {
 		t := h.enter(l, key, from)
 		select {
 		case <-t.ready:
 		case <-ctx.Done():
-			l.Close()
-			return nil, context.Cause(ctx)
+			return l, nil, context.Cause(ctx)
 		case <-h.o.Life.Done():
-			l.Close()
-			return nil, core.Unavailable{Reason: "stopping"}
+			return l, nil, core.Unavailable{Reason: "stopping"}
 		}
-		if t.err != nil {
-			l.Close()
-			return nil, t.err
+		switch {
+		case is[core.NotFound](t.err):
+			absent = append(absent, Absent{key, t.err})
+			l.leave(t)
+		case t.err != nil:
+			return l, nil, t.err
 		}
 	}
-	return l, nil
+	return l, absent, nil
 }
 
 // from reads the id of a frame; 0 where it says nothing here.

@@ -79,9 +79,9 @@ func begin(t *testing.T) (*Hub, *fake) {
 
 func listen(t *testing.T, h *Hub, last string, topics ...Topic) *Listener {
 	t.Helper()
-	l, err := h.Listen(t.Context(), topics, last)
-	if err != nil {
-		t.Fatal(err)
+	l, absent, err := h.Listen(t.Context(), topics, last)
+	if err != nil || len(absent) > 0 {
+		t.Fatal(absent, err)
 	}
 	return l
 }
@@ -258,7 +258,7 @@ func TestErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, f := begin(t)
 		f.fail(core.NotFound{Kind: "queue", ID: "mail"})
-		if _, err := h.Listen(t.Context(), []Topic{mail}, ""); !is[core.NotFound](err) {
+		if _, _, err := h.Listen(t.Context(), []Topic{mail}, ""); !is[core.NotFound](err) {
 			t.Fatalf("what is not there: %v", err)
 		}
 		f.fail(nil)

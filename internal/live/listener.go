@@ -64,6 +64,14 @@ func (l *Listener) take() (out []Frame, err error) {
 	return out, nil
 }
 
+// leave ends the listening to one topic.
+func (l *Listener) leave(t *topic) {
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.h.leave(l, t)
+	delete(l.seen, t)
+}
+
 // Close ends the listening.
 func (l *Listener) Close() {
 	l.h.mu.Lock()

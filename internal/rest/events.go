@@ -35,7 +35,7 @@ func eventRoutes() []*Route {
 	return []*Route{
 		{
 			Method: http.MethodGet, Path: "/v1/events", Streams: true, rule: edge.Needs(auth.TaskRead), Status: statusOK,
-			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, and of a worker a Worker, whose times are to 10 seconds. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.",
+			Doc: "Tell what changes, as server-sent events, for 15 minutes. An event has the name of its topic, and as data an object: topic, stamp and at (when and where it was read), rows, those that have changed, and gone, the ids of rows that are not there any more. With whole, rows are all there are. With partial, rows are not all there are. With error, the topic is of what is not there, and is not told of further; the others are. A row of a queue is a QueueStats, of a task a Task without its payload and its result, of a job a BulkJob, of overview an Overview, and of a worker a Worker, whose times are to 10 seconds. Of cluster a row has one field, and its id follows from that: node is a ClusterNode (node:NUMBER), shard a ClusterShard (shard:NUMBER), link a ClusterLink (link:FROM:TO), loss a ClusterLoss (loss:NODE), and cluster has the other fields of a ClusterStatusResponse (cluster). The id of another row is its name or id, or overview; that of a worker is its id, a line feed and its host. Topics are read each second, those of a task four times. A comment comes each 15 seconds.",
 			Query: []Param{
 				{Name: "topics", Type: "string", Form: topicsForm(), Required: true, Doc: "1 to 64, separated by commas: overview (as GET /v1/overview), queues, queue:NAME, task:ID, bulk:ID, workers, cluster (scope cluster)."},
 			},
@@ -61,23 +61,35 @@ func (c *restCall) events() error {
 	if fact != nil {
 		return fact
 	}
-	for i := range topics {
-		kind, of, _ := strings.Cut(topics[i].Name, ":")
-		if err := c.s.Hears(c.ctx, kind, of); err != nil {
+	// A task that a token does not reach is as one that is not there.
+	var absent []live.Absent
+	heard := make([]live.Topic, 0, len(topics))
+	for _, t := range topics {
+		kind, of, _ := strings.Cut(t.Name, ":")
+		switch err := c.s.Hears(c.ctx, kind, of); {
+		case edge.Is[core.NotFound](err):
+			absent = append(absent, live.Absent{Topic: t, Err: err})
+		case err != nil:
 			return err
+		default:
+			heard = append(heard, t)
 		}
 	}
-	l, err := c.h.live.Listen(c.ctx, topics, c.r.Header.Get(headerLastEvent))
+	if len(heard) == 0 {
+		return absent[0].Err
+	}
+	l, gone, err := c.h.live.Listen(c.ctx, heard, c.r.Header.Get(headerLastEvent))
 	if err != nil {
 		return err
 	}
+	absent = append(absent, gone...)
 	defer l.Close()
 	h := c.w.Header()
 	h["Content-Type"] = []string{"text/event-stream"}
 	h["X-Accel-Buffering"] = []string{"no"} // proxies must pass each event on at once
 	c.head(http.StatusOK, nil, 0)
 	// The first sign of life: to a client that has missed nothing an event may not come for long.
-	if err := c.sendEvents(nil); err != nil {
+	if err := c.sendEvents(c.absentFrames(absent)); err != nil {
 		return err
 	}
 	for {
@@ -89,6 +101,23 @@ func (c *restCall) events() error {
 			return err
 		}
 	}
+}
+
+// absentFrames tells which topics are of what is not there. They have no id: a stream that goes on asks for these topics again.
+func (c *restCall) absentFrames(absent []live.Absent) (out []live.Frame) {
+	for _, a := range absent {
+		w := &jsonWriter{l: &c.s.Limits, lean: true}
+		w.B = append(w.B, "event: "+a.Topic.Name+"\ndata: "...)
+		w.Open('{')
+		w.Str("topic", a.Topic.Name)
+		w.Time("stamp", c.s.Clock.Wall())
+		w.Bool("whole", true)
+		w.List("rows", 0, nil)
+		writeErrorAnswer(w, edge.Wire(a.Err, false))
+		w.Close('}')
+		out = append(out, live.Frame{Topic: a.Topic.Name, Bytes: append(w.B, "\n\n"...)})
+	}
+	return out
 }
 
 // stillSees reports whether the token still allows what the topics show besides their tenant's tasks.

@@ -21,6 +21,7 @@ type event struct {
 	Whole     bool             `json:"whole"`
 	Rows      []map[string]any `json:"rows"`
 	Gone      []string         `json:"gone"`
+	Error     struct{ Code string }
 	At        []map[string]any `json:"at"`
 }
 
@@ -169,6 +170,29 @@ func TestEventsTellWhatChangesInANamespaceOfTheTenantAlone(t *testing.T) {
 			t.Errorf("%s: %d %s", query, status, body)
 		}
 	}
+	// The other topics are told of all the same, and what is not there comes without rows and without an id.
+	e, status, body = d.listen("two", "topics=task:"+made+",queues,queue:later", "")
+	if e == nil {
+		t.Fatal(status, body)
+	}
+	absent := map[string]bool{}
+	for {
+		got := e.next()
+		if got.topic == "queues" {
+			if !got.Whole || len(got.Rows) != 1 || got.Rows[0]["queue"] != "mail" || got.Error.Code != "" || got.id == "" {
+				t.Errorf("the topic that is there: %+v", got)
+			}
+			break
+		}
+		absent[got.topic] = true
+		if !got.Whole || got.Rows == nil || len(got.Rows) != 0 || got.Error.Code != "NOT_FOUND" || got.id != "" {
+			t.Errorf("a topic of what is not there: %+v", got)
+		}
+	}
+	if len(absent) != 2 {
+		t.Errorf("not there are %v", absent)
+	}
+	e.stop()
 	e, _, _ = d.listen("two", "topics=queues&ns=none", "")
 	if got := e.next(); !got.Whole || len(got.Rows) != 0 {
 		t.Errorf("a namespace that is not there: %+v", got)
