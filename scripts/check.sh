@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 tags=${TAGS:-invariants}
 failed=0
 table=""
+export MILLRACE_UI_WIDE=1 # also the tests in a browser that take long
 
 if [ -n "${MUTANT:-}" ]; then
 	TAGS=$tags exec scripts/mutants.sh "$MUTANT"

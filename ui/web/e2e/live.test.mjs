@@ -84,3 +84,16 @@ test("a page comes back by itself when the server does", { skip }, async (t) => 
 	await s.start();
 	await page.locator(".live-live").waitFor({ timeout: 60_000 });
 });
+
+test("a page of what is not there is live all the same", { skip }, async (t) => {
+	const s = await server(t);
+	const id = await s.create("mail", {});
+	await s.call("POST", `/v1/tasks/${id}/cancel`, {});
+	await s.call("DELETE", `/v1/tasks/${id}`);
+	const page = await open(t, s, `default/tasks/${id}`, { allowed: [404] });
+	await page.getByText(/^There is no task/).waitFor();
+	await page.locator(".live-live").waitFor();
+	const frame = page.waitForResponse((r) => r.url().includes("/v1/events"));
+	await page.goto(`${s.url}/ui/default/queues`);
+	assert.equal((await frame).status(), 200);
+});

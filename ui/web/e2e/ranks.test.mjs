@@ -1,18 +1,11 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { binary, closeBrowser, context, server, settled, skip, tab } from "./rig.mjs";
+import { closeBrowser, context, made, server, settled, skip, tab } from "./rig.mjs";
 
 after(closeBrowser);
-
-/** Makes a token and its row. @param {string} name @param {string[]} flags */
-function made(name, ...flags) {
-	const out = JSON.parse(execFileSync(binary, ["token", "--json", "--name", name, ...flags], { encoding: "utf8" }));
-	return { token: /** @type {string} */ (out.token), row: /** @type {string} */ (out.file).replace("tokens:\n", "") };
-}
 
 /** Writes that a page can send, with the ranks that may. */
 const writes = /** @type {[string, string, unknown, string[]][]} */ ([

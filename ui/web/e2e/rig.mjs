@@ -50,7 +50,13 @@ export class Server {
 		// A server with a file of tokens has no token of its own.
 		if (!this.flags.includes("--tokens")) fixed.push("--dev", "--token-file", file);
 		if (!this.flags.includes("--admin")) fixed.push("--admin", "off");
-		const p = spawn(binary, ["serve", ...fixed, ...this.flags], { stdio: ["ignore", "pipe", "pipe"] });
+		await this.began(spawn(binary, ["serve", ...fixed, ...this.flags], { stdio: ["ignore", "pipe", "pipe"] }));
+		if (existsSync(file)) this.token = readFileSync(file, "utf8").trim();
+		return this;
+	}
+
+	/** Waits until a process that was started serves, and learns its addresses. @param {import("node:child_process").ChildProcessByStdio<null, import("node:stream").Readable, import("node:stream").Readable>} p */
+	async began(p) {
 		this.process = p;
 		this.out = "";
 		for (const s of [p.stdout, p.stderr]) s.on("data", (d) => (this.out += d));
@@ -67,14 +73,17 @@ export class Server {
 			p.stderr.on("data", look);
 			p.once("exit", (code) => fail(new Error(`the server ended with ${code}:\n${this.out}`)));
 		});
-		if (existsSync(file)) this.token = readFileSync(file, "utf8").trim();
-		return this;
+	}
+
+	/** Whether its process runs. */
+	runs() {
+		return !!this.process && this.process.exitCode === null && this.process.signalCode === null;
 	}
 
 	/** @param {NodeJS.Signals} signal */
 	async stop(signal = "SIGTERM") {
 		const p = this.process;
-		if (!p || p.exitCode !== null || p.signalCode !== null) return;
+		if (!p || !this.runs()) return;
 		const ended = new Promise((done) => p.once("exit", done));
 		p.kill(signal);
 		await ended;
@@ -145,7 +154,7 @@ const ends = new WeakMap();
  * Calls a function at the end of a test, after those that were asked for later: a page is judged before its browser and its server go.
  * @param {import("node:test").TestContext} t @param {() => unknown} f
  */
-function atEnd(t, f) {
+export function atEnd(t, f) {
 	const known = ends.get(t);
 	if (known) {
 		known.push(f);
@@ -167,8 +176,16 @@ function atEnd(t, f) {
 	});
 }
 
-/** Starts a server, which ends with the test. @param {import("node:test").TestContext} t @param {string[]} flags */
+/** Where this is a number, servers are nodes of a cluster of so many, and lead nothing: what pages do is done by other nodes. */
+const nodes = Number(process.env["MILLRACE_UI_NODES"] ?? 1);
+
+/** Starts a server, which ends with the test. @param {import("node:test").TestContext} t @param {string[]} flags @returns {Promise<Server>} */
 export async function server(t, ...flags) {
+	// The nodes of a cluster have tokens of their own.
+	if (nodes > 1 && !flags.includes("--tokens")) {
+		const { cluster } = await import("./nodes-rig.mjs");
+		return (await cluster(t, { nodes, flags })).follower();
+	}
 	const dir = mkdtempSync(join(tmpdir(), "millrace-ui-"));
 	const s = new Server(dir, flags);
 	atEnd(t, async () => {
@@ -176,6 +193,16 @@ export async function server(t, ...flags) {
 		rmSync(dir, { recursive: true, force: true });
 	});
 	return s.start();
+}
+
+/** Makes a token and its row of a file of tokens. @param {string} name @param {string[]} flags */
+export function made(name, ...flags) {
+	const out = JSON.parse(execFileSync(binary, ["token", "--json", "--name", name, ...flags], { encoding: "utf8" }));
+	return {
+		name,
+		token: /** @type {string} */ (out.token),
+		row: /** @type {string} */ (out.file).replace("tokens:\n", ""),
+	};
 }
 
 /** A work tree of git in the directory of a server, and the address of its repository app, token and all. @param {Server} s */

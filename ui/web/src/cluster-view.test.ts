@@ -19,7 +19,10 @@ describe("what a person has to look at", () => {
 		const s: Status = {
 			...fine,
 			nodes: [node(1), node(2, { reachable: false, error: "node 2 is not reached: refused" }), node(3, { lag: 4000 })],
-			shards: [{ shard: 1, leader: 0, partitions: [{ namespace: "wide", partition: 3 }], partition_count: 9 }],
+			shards: [
+				{ shard: 0, leader: 1 },
+				{ shard: 1, leader: 0, partitions: [{ namespace: "wide", partition: 3 }], partition_count: 9 },
+			],
 			if_lost: [
 				{ node: 1, shards: [0] },
 				{ node: 3, shards: [0] },
@@ -30,9 +33,13 @@ describe("what a person has to look at", () => {
 			"! Shard 1 has no leader: nothing is written to wide p3 and 8 more.",
 			"! n2 is not reached: refused.",
 			"n3 is 4,000 entries behind.",
-			"Writes go on, and stop if n1 or n3 fails too.",
+			"Writes to other shards go on, and stop if n1 or n3 fails too.",
 			"look at this",
 		]);
+		const down = texts({ ...s, shards: [{ shard: 0, leader: 1 }] });
+		expect(down).toContain("Writes go on, and stop if n1 or n3 fails too.");
+		const stopped = texts({ ...s, shards: [{ shard: 0 }] });
+		expect(stopped.filter((x) => x.includes("go on"))).toEqual([]);
 	});
 	it("tells of disks, certificates and syncs before they stop something", () => {
 		const disk = (free: number, full = false) => ({ disk: { size: 1000, free, reserve: 10, full } });

@@ -76,9 +76,11 @@ export function alarms(s: Status, now: number): Alarm[] {
 		if (n.unready) warn.push(`${n.name} does not serve all it should: ${n.unready}.`);
 	}
 	const down = nodes.filter((n) => !n.reachable).length;
-	if (down > 0) {
+	const led = (s.shards ?? []).filter((shard) => shard.leader).length;
+	if (down > 0 && led > 0) {
 		const stopping = (s.if_lost ?? []).filter((l) => l.shards?.length).map((l) => nameOf(nodes, l.node));
-		if (stopping.length > 0) warn.push(`Writes go on, and stop if ${stopping.join(" or ")} fails too.`);
+		const what = led < (s.shards ?? []).length ? "Writes to other shards" : "Writes";
+		if (stopping.length > 0) warn.push(`${what} go on, and stop if ${stopping.join(" or ")} fails too.`);
 	}
 	for (const w of s.warnings ?? []) if (!bad.includes(w) && !warn.includes(w)) warn.push(w);
 	return [...bad.map((text) => ({ bad: true, text })), ...warn.map((text) => ({ bad: false, text }))];

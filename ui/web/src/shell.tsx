@@ -1,6 +1,7 @@
 import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
-import { parseTime, span } from "./format";
+import type { Schemas } from "./api/client";
+import { clock, parseTime, span } from "./format";
 import { useKeys } from "./keys";
 import { liveOf, useLiveStatus, useTopic } from "./live/live";
 import { useNamespace, useNamespaces } from "./namespace";
@@ -10,6 +11,9 @@ import { EnvLabel } from "./parts/label";
 import { Menu } from "./parts/menu";
 import { Toasts } from "./parts/toast";
 import { useSession, useSessionState } from "./session";
+import { useSettings } from "./settings";
+
+type Overview = Schemas["Overview"];
 
 /** A place of the left rail: shown where the service is open and the session has one of the scopes. */
 interface Place {
@@ -115,6 +119,7 @@ export function Shell() {
 					This server does not wait for its disk (--durability none): a power cut loses acknowledged writes.
 				</Stripe>
 			) : null}
+			<Unled ns={ns} />
 			<nav className="rail" aria-label="Places">
 				<ul>{group("")}</ul>
 				<h2>data</h2>
@@ -128,6 +133,23 @@ export function Shell() {
 			{palette ? <Palette first={palette} onClose={() => setPalette("")} /> : null}
 			<Toasts />
 		</div>
+	);
+}
+
+/** Unled says over every page which partitions no node leads, and how old what is shown of them is. */
+function Unled({ ns }: { ns: string }) {
+	const { node } = useSession();
+	const { times } = useSettings();
+	const overview = useTopic(ns, "overview");
+	const row = overview && ([...overview.rows.values()][0] as Overview | undefined);
+	const list = row?.attention?.filter((a) => a.kind === "partition_unled") ?? [];
+	if (list.length === 0) return null;
+	const at = parseTime(overview?.stamp);
+	return (
+		<Stripe>
+			Stale: no node leads {list.map((a) => `p${a.object}`).join(", ")}. It is shown as {node} had it
+			{at === undefined ? "" : ` at ${clock(at, times)}`}, and nothing is written there until most nodes are back.
+		</Stripe>
 	);
 }
 

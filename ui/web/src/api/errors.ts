@@ -23,6 +23,11 @@ export class ApiError extends Error {
 		return this.status === 412 || this.code === "PRECONDITION_FAILED";
 	}
 
+	/** No node leads what was asked for: what this node has can be read, and nothing written. */
+	get unled(): boolean {
+		return this.code === "UNAVAILABLE" && this.reason === "no_leader";
+	}
+
 	constructor(status: number, e: Partial<components["schemas"]["Error"]>) {
 		super(e.message ?? "the server did not say what was wrong");
 		this.status = status;

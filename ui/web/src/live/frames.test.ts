@@ -23,6 +23,10 @@ test("changes without what they change are dropped", () => {
 	expect(fold(undefined, { topic: "queues", stamp: "t", rows: [{ queue: "a" }] })).toBeUndefined();
 });
 
+test("a topic of what is not there is not known", () => {
+	expect(fold(undefined, { ...whole, rows: [], error: { code: "NOT_FOUND" } })).toBeUndefined();
+});
+
 test("what is known makes a whole frame for another tab", () => {
 	const known = fold(undefined, whole)!;
 	expect(fold(undefined, asFrame("queues", known))!.rows).toEqual(known.rows);

@@ -10,6 +10,8 @@ export interface Frame {
 	rows: Record<string, unknown>[];
 	/** Ids of rows that are gone. */
 	gone?: string[];
+	/** The topic is of what is not there. The other topics of the stream go on. */
+	error?: { code?: string };
 }
 
 /** Topic is what is known of a topic: its rows by id, as the frames left them. */
@@ -40,6 +42,7 @@ export function rowId(row: Record<string, unknown>, topic = ""): string {
 
 /** fold adds a frame to what is known of its topic. */
 export function fold(known: Topic | undefined, frame: Frame): Topic | undefined {
+	if (frame.error) return undefined;
 	if (!known && !frame.whole) return undefined; // changes to rows that this tab never saw
 	const rows = new Map(frame.whole ? [] : known?.rows);
 	for (const row of frame.rows) rows.set(rowId(row, frame.topic), row);

@@ -240,8 +240,8 @@ class Live {
 	private take(frame: Frame): void {
 		if (this.paused && !this.leading) return;
 		const next = fold(this.known.get(frame.topic), frame);
-		if (!next) return;
-		this.known.set(frame.topic, next);
+		if (next) this.known.set(frame.topic, next);
+		else if (!frame.error || !this.known.delete(frame.topic)) return;
 		if (!this.paused) this.wake();
 	}
 

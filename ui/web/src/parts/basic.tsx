@@ -350,6 +350,8 @@ export function sentence(e: ApiError): string {
 		case "NOT_SUPPORTED":
 			return "This service is closed on this server.";
 		case "UNAVAILABLE":
+			if (e.unled) return "No node leads what this is about: most nodes that have it must be reached.";
+			if (e.reason === "leader_unreached") return "The node that leads what this is about did not answer.";
 			return e.status === 0
 				? "The server did not answer."
 				: "The server cannot answer now: no leader, or it is stopping.";

@@ -514,13 +514,23 @@ function lossOf(l: Loss, shards: Shard[]): ReactNode {
 	);
 }
 
+/** asItIs is a plan with its node or its shard as it is now: leaders change while a dialog is open. */
+function asItIs(plan: Plan, status: Status): Plan {
+	if ("node" in plan) return { ...plan, node: status.nodes?.find((n) => n.id === plan.node.id) ?? plan.node };
+	if ("shard" in plan)
+		return { ...plan, shard: status.shards?.find((s) => s.shard === plan.shard.shard) ?? plan.shard };
+	return plan;
+}
+
 /** Ask confirms a change of the cluster, and does it. */
-function Ask({ plan, status, onClose }: { plan: Plan; status: Status; onClose: () => void }) {
+function Ask({ plan: begun, status, onClose }: { plan: Plan; status: Status; onClose: () => void }) {
 	const queries = useQueryClient();
 	const nodes = status.nodes ?? [];
-	const [to, setTo] = useState(() =>
-		plan.verb === "transfer" ? nodes.find((n) => n.reachable && n.id !== plan.shard.leader)?.id : undefined,
-	);
+	const plan = asItIs(begun, status);
+	const [chosen, setTo] = useState<number>();
+	const heirs =
+		plan.verb === "transfer" ? nodes.filter((n) => n.id !== plan.shard.leader && n.reachable && !n.drained) : [];
+	const to = heirs.some((n) => n.id === chosen) ? chosen : heirs[0]?.id;
 	const members = (body: { verb: "drain" | "undrain" | "remove" | "promote" | "cancel"; node?: number }) =>
 		call(api.POST("/v1/cluster/members", { body }));
 	const done = async (answer: Promise<unknown>, text: string) => {
@@ -688,11 +698,16 @@ function Partitions() {
 		refetchInterval: 5000,
 		queryFn: () => call(api.GET("/v1/namespace", { params: { query: { ns } } })),
 	});
+	const none = query.error ? asApiError(query.error).status === 404 : false;
 	const all = query.data?.partitions ?? [];
 	const lost = all.filter((p) => !p.led);
 	return (
 		<Page title="Cluster" name="Cluster">
-			<ReadFailed query={query} what="The namespace" />
+			{none ? (
+				<p role="status">✓ The namespace {ns} has nothing yet: what is written first makes it.</p>
+			) : (
+				<ReadFailed query={query} what="The namespace" />
+			)}
 			{query.isPending ? <Loading what="the partitions" /> : null}
 			{query.data ? (
 				<p role="status" className={lost.length ? "failed" : undefined}>

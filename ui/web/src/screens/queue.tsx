@@ -33,14 +33,15 @@ function useQueue(queue: string) {
 		retry: false,
 		refetchInterval: status === "failing" ? 5000 : false,
 	});
-	// The stream refuses what is not there.
-	const live = useRows<QueueStats>(ns, query.data ? `queue:${queue}` : undefined)?.[0];
+	// Where no node leads, the stream has what this node knows.
+	const unled = query.error ? asApiError(query.error).unled : false;
+	const live = useRows<QueueStats>(ns, query.data || unled ? `queue:${queue}` : undefined)?.[0];
 	// What was asked for after the last frame is newer than it, such as after a write.
 	const frame = useRef({ row: live, at: 0 });
 	if (frame.current.row !== live) frame.current = { row: live, at: Date.now() };
 	const fresh = live && status !== "failing" && frame.current.at >= query.dataUpdatedAt;
-	const stats = query.error ? undefined : fresh ? live : query.data;
-	return { stats, error: query.error, retry: query.refetch };
+	const stats = unled ? (live ?? query.data) : query.error ? undefined : fresh ? live : query.data;
+	return { stats, error: unled && stats ? undefined : query.error, retry: query.refetch };
 }
 
 /** Queue is one queue: what it has, how it goes, how it is set, and what can be done to it. */

@@ -2,6 +2,7 @@ import { useInfiniteQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
+import { asApiError } from "../api/errors";
 import { count } from "../format";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
@@ -54,8 +55,15 @@ export function Queues() {
 		placeholderData: (before) => before,
 		refetchOnWindowFocus: false,
 	});
-	const read = useMemo(() => query.data?.pages.flatMap((p) => p.queues ?? []) ?? [], [query.data]);
 	const live = useRows<QueueStats>(ns, "queues");
+	// Where no node leads, the stream has what this node knows, by name.
+	const unled = query.error ? asApiError(query.error).unled : false;
+	const read = useMemo(
+		() =>
+			query.data?.pages.flatMap((p) => p.queues ?? []) ??
+			(unled ? (live ?? []).filter((q) => queueId(q).startsWith(prefix)) : []),
+		[query.data, unled, live, prefix],
+	);
 	const now = useMemo(() => new Map((live ?? []).map((q) => [queueId(q), q])), [live]);
 	const rows = useMemo(() => read.map((q) => now.get(queueId(q)) ?? q), [read, now]);
 	const known = useMemo(() => new Set(read.map(queueId)), [read]);
@@ -130,9 +138,9 @@ export function Queues() {
 					</button>
 				</section>
 			) : null}
-			{query.error ? (
+			{query.error && !(unled && read.length > 0) ? (
 				<ReadFailed query={query} what="The queues" />
-			) : query.data ? (
+			) : query.data || unled ? (
 				<Grid
 					label="Queues"
 					columns={columns}

@@ -1,5 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { type RefObject, useEffect, useId, useMemo, useRef, useState } from "react";
+import { flushSync } from "react-dom";
 import { api, call } from "../api/client";
 import { useNamespace } from "../namespace";
 import { serverNow } from "../now";
@@ -88,8 +89,9 @@ export function FilterBar({
 		const rest = text.slice(w.end);
 		const next = text.slice(0, w.start) + insert + (insert.endsWith(" ") ? rest.replace(/^\s+/, "") : rest);
 		const to = w.start + insert.length;
-		change(next, to);
-		requestAnimationFrame(() => field.current?.setSelectionRange(to, to));
+		// At once: what is typed next must not come before the caret has moved.
+		flushSync(() => change(next, to));
+		field.current?.setSelectionRange(to, to);
 	};
 	const apply = () => {
 		if (parsed.fault) {
