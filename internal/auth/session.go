@@ -8,6 +8,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
+	"strconv"
 	"sync"
 	"time"
 
@@ -70,6 +71,8 @@ type SessionOptions struct {
 	Shared func() SessionKeys
 	// Add has a key be added for all nodes, and returns when this node has applied it; nil with Shared.
 	Add func(ctx context.Context) error
+	// Node is the number of this node, which its codes name; 0: it is of no cluster, and they name none.
+	Node uint64
 }
 
 // Sessions seals and opens the sessions of browsers. A session is a cookie and nothing else: it names the row of a token, and
@@ -146,11 +149,26 @@ func (s *Sessions) begin(row [sha256.Size]byte, who Principal, ok bool, now time
 	return &Session{CSRF: base64.RawURLEncoding.EncodeToString(csrf[:]), Ends: ends, of: s, row: row, issued: now}, who, true
 }
 
+// codeText is the length of what is random in a code. Behind it stands the number of the node that knows the code, if any.
+var codeText = base64.RawURLEncoding.EncodedLen(codeBytes)
+
+// MadeElsewhere returns the number of the node that has made a code, where that is another one. It goes by the text alone.
+func (s *Sessions) MadeElsewhere(code string) (node uint64, elsewhere bool) {
+	if len(code) <= codeText || code[codeText] != '-' {
+		return 0, false
+	}
+	node, err := strconv.ParseUint(code[codeText+1:], 10, 64)
+	return node, err == nil && node != s.o.Node
+}
+
 // Code returns a text that signs in the holder of a token once, within CodeLasts.
 func (s *Sessions) Code(token string) (string, core.Fact) {
 	var b [codeBytes]byte
 	s.o.Rand.Fill(b[:])
 	text, row, now := base64.RawURLEncoding.EncodeToString(b[:]), sha256.Sum256([]byte(token)), s.o.Clock.Wall()
+	if s.o.Node != 0 {
+		text += "-" + strconv.FormatUint(s.o.Node, 10)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	own := 0

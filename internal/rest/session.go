@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -56,7 +57,7 @@ func sessionRoutes() []*Route {
 		{
 			Method: http.MethodPost, Path: "/v1/session", Repeat: RepeatSame, Body: "SignIn", Answer: "Session", Headers: []string{"Set-Cookie"}, Status: statusOK,
 			rule: edge.Public(), SignsIn: true, ofSessions: true, most: signInBytes, fields: fieldNames(signInFields), handle: (*restCall).signIn,
-			Doc: "Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie. It lasts 12 hours, and ends with its token. Of one address 10 attempts may fail in a minute. A code signs in once: such a request cannot be repeated with the same code.",
+			Doc: "Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie. It lasts 12 hours, and ends with its token. Of one address 10 attempts may fail in a minute. A code signs in once, at the node that has made it; another node of the cluster refuses it by the field code. Such a request cannot be repeated with the same code.",
 		},
 		{
 			Method: http.MethodGet, Path: "/v1/session", Answer: "Session", Headers: []string{"Set-Cookie"}, Status: statusOK, rule: edge.AnyToken(), ofSessions: true, handle: (*restCall).session,
@@ -104,6 +105,10 @@ func (c *restCall) signIn() error {
 		return edge.Invalid("code", "and token are mutually exclusive")
 	case in.token == "" && in.code == "":
 		return edge.Invalid("token", "is required, or code")
+	}
+	// This goes by the text of the code alone, and so tells nothing that its holder does not know.
+	if node, elsewhere := c.h.o.Sessions.Table.MadeElsewhere(in.code); elsewhere {
+		return edge.Invalid("code", fmt.Sprintf("is of node %d, and good there alone: open the link at that node, or have this one make a code", node))
 	}
 	// Before anything is looked up: who must wait learns nothing.
 	if wait, ok := c.h.attempts.Begin(c.r.RemoteAddr); !ok {

@@ -67,7 +67,7 @@ func frontOf(t *testing.T, r *rig) *Server {
 // sessionsOf are the sessions of a rig's tokens.
 func sessionsOf(r *rig) *Sessions {
 	return &Sessions{
-		Table:  auth.NewSessions(auth.SessionOptions{Tokens: r.auth, Clock: r.clock, Rand: env.NewSeededRand(7)}),
+		Table:  auth.NewSessions(auth.SessionOptions{Tokens: r.auth, Clock: r.clock, Rand: env.NewSeededRand(7), Node: 1}),
 		Cookie: "millrace_test", End: func(context.Context) error { return nil },
 		About: About{Node: "n1", Cluster: "c", Version: "v1", Durability: "fsync", Label: "TEST", Colour: "red", Services: []string{"queue", "ui"}},
 	}

@@ -86,7 +86,7 @@ func (r *Running) browserSessions() *rest.Sessions {
 	o := &r.o
 	r.sessions = auth.NewSessions(auth.SessionOptions{
 		Tokens: o.Tokens, Clock: o.Clock, Rand: o.Rand, Shared: r.sessionKeys,
-		Add: func(ctx context.Context) error { return r.node.AddSessionKey(ctx, false) },
+		Add: func(ctx context.Context) error { return r.node.AddSessionKey(ctx, false) }, Node: o.Cluster.Node,
 	})
 	host, _, _ := net.SplitHostPort(o.HTTP) // it was checked
 	text, colour := o.label()

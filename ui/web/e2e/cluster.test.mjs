@@ -246,3 +246,48 @@ test("without a majority one signs in, pages say that they are stale, and writes
 	await late.getByRole("menuitem", { name: "until it is resumed" }).click();
 	await late.getByText("paused").first().waitFor();
 });
+
+test("a link is good at the node that made it, a session at all of them, and its end too", {
+	skip: wide,
+	timeout: 300_000,
+}, async (t) => {
+	const c = await cluster(t);
+	const [one, two, three] = /** @type {[any, any, any]} */ (c.nodes);
+	// The keys that nodes share are from this format on.
+	await retried(() => one.call("POST", "/v1/cluster/finalize"));
+	const browser = await context(t);
+	const page = await tab(t, browser, [400, 401]);
+	const link = await one.link();
+	await page.goto(link.replace(one.url, two.url));
+	await page
+		.getByRole("alert")
+		.getByText(/code: is of node 1, and good there alone/)
+		.waitFor();
+	await accessible(page, "the link of another node");
+	await page.goto(link); // it was not used up
+	await page.getByRole("navigation", { name: "Places" }).waitFor();
+	await page.locator(".live-live").waitFor();
+
+	// Each port has a cookie of its own here. Nodes of one address, such as behind a balancer, would share this one.
+	const [cookie] = await browser.cookies();
+	assert.ok(cookie);
+	const { csrf } = await page.evaluate(async () => {
+		const r = await fetch("/v1/session", { headers: { "Millrace-Session": "hello" } });
+		return r.json();
+	});
+	const sent = async (/** @type {any} */ node, /** @type {string} */ method, /** @type {string} */ path) => {
+		const name = cookie.name.replace(/\d+$/, new URL(node.url).port);
+		const r = await fetch(`${node.url}${path}`, {
+			method,
+			headers: { Cookie: `${name}=${cookie.value}`, "Millrace-Session": csrf },
+		});
+		return r.status;
+	};
+	for (const node of [two, three])
+		for (const ends = Date.now() + 60_000; (await sent(node, "GET", "/v1/queues?forward=1")) !== 200; )
+			assert.ok(Date.now() < ends, `${node.name} never opens the session`);
+	assert.equal(await sent(three, "POST", "/v1/sessions:end"), 204);
+	// The page is told by the end of its stream.
+	await page.getByLabel("Token").waitFor();
+	assert.equal(await sent(one, "GET", "/v1/queues?forward=1"), 401);
+});

@@ -67,7 +67,7 @@ export function SessionProvider({ children }: { children: ReactNode }) {
 		first
 			// A person who is signed in already and opens an old link stays signed in.
 			.catch((e: ApiError) =>
-				code && e.status === 401
+				code && (e.status === 401 || e.field === "code")
 					? ask("GET", { "Millrace-Session": "hello" }).catch(() => Promise.reject(e))
 					: Promise.reject(e),
 			)

@@ -1731,7 +1731,7 @@ export interface paths {
         put?: never;
         /**
          * Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie.
-         * @description Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie. It lasts 12 hours, and ends with its token. Of one address 10 attempts may fail in a minute. A code signs in once: such a request cannot be repeated with the same code. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         * @description Begin a session of a browser: a token, or a code that was made of one, is exchanged for a cookie. It lasts 12 hours, and ends with its token. Of one address 10 attempts may fail in a minute. A code signs in once, at the node that has made it; another node of the cluster refuses it by the field code. Such a request cannot be repeated with the same code. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
          */
         post: operations["postSession"];
         /**
