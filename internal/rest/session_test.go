@@ -239,7 +239,7 @@ func TestACodeSignsInOnceAndForAMinute(t *testing.T) {
 	s := r.signIn(first)
 	r.send(r.request("GET", "/v1/queues", "", "", s.with()...)).expect(t, "by a code", 200)
 	refused("the same code", first)
-	// The code of another node is told from one that is not known, whoever made it up; that of a server by itself is not.
+	// The code of another node is told from one that is not known, by its text alone.
 	other := strings.Replace(code(), `-1"`, `-2"`, 1)
 	if f := failed(t, r.send(r.request("POST", "/v1/session", "", other)).expect(t, "a code of another node", 400)); f.Field != "code" || !strings.Contains(f.Message, "node 2") {
 		t.Errorf("%+v", f)

@@ -1,7 +1,7 @@
 // Pages of a cluster of three: what is written from any node, and what a page says while nodes come and go.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { cluster } from "./nodes-rig.mjs";
+import { cluster, usage } from "./nodes-rig.mjs";
 import { accessible, closeBrowser, context, open, skip, tab } from "./rig.mjs";
 
 after(closeBrowser);
@@ -207,6 +207,8 @@ test("without a majority one signs in, pages say that they are stale, and writes
 	await c.home();
 	const s = await c.follower();
 	const id = await s.create("mail", { n: 1 });
+	await s.call("PUT", "/v1/keyspaces/notes", {});
+	await s.call("PUT", "/v1/kv/notes/keys/plan", "a plan");
 	const page = await open(t, s, "cluster", { allowed: [502, 503, 504] });
 	await page.getByText("n2").first().waitFor();
 	const before = Date.now();
@@ -234,7 +236,17 @@ test("without a majority one signs in, pages say that they are stale, and writes
 	await late.getByText(/Pause mail: (nothing was changed|it may have been applied)/).waitFor();
 	t.diagnostic(await late.locator(".toast.bad").first().innerText());
 	await late.goto(`${s.url}/ui/default/tasks/${id}`);
-	await late.getByRole("heading", { level: 1 }).waitFor();
+	await late.getByRole("heading", { level: 1 }).getByText("ready").waitFor();
+	await late.getByText(`It is shown as ${s.name} had it`).waitFor();
+	await late.goto(`${s.url}/ui/default/kv/notes?key=plan`);
+	await late.getByText("a plan").first().waitFor();
+	await late.getByRole("button", { name: "Edit…" }).click();
+	const dialog = late.getByRole("dialog");
+	await dialog.getByLabel("Value").fill("another plan");
+	await dialog.getByRole("button", { name: "Store", exact: true }).click();
+	await dialog.getByText(/Nothing was changed\.|It may have been applied/).waitFor();
+	t.diagnostic((await dialog.getByRole("alert").innerText()).replaceAll("\n", " "));
+	await dialog.getByRole("button", { name: "Keep" }).click();
 
 	// It goes on by itself once they are back.
 	await Promise.all(c.nodes.filter((n) => n !== s).map((n) => n.start()));
@@ -290,4 +302,50 @@ test("a link is good at the node that made it, a session at all of them, and its
 	// The page is told by the end of its stream.
 	await page.getByLabel("Token").waitFor();
 	assert.equal(await sent(one, "GET", "/v1/queues?forward=1"), 401);
+});
+
+test("a hundred streams over three nodes leave nothing when their tabs close", {
+	skip: wide,
+	timeout: 300_000,
+}, async (t) => {
+	const c = await cluster(t);
+	for (let n = 0; n < 20; n++) await c.nodes[0]?.create(`queue-${n}`, { n });
+	const figures = async (/** @type {string} */ what) => {
+		const before = c.nodes.map(usage);
+		const began = Date.now();
+		await new Promise((done) => setTimeout(done, 10_000));
+		const took = Date.now() - began;
+		const of = c.nodes.map((n, i) => {
+			const now = usage(n);
+			return `${n.name} ${((100 * (now.cpu - (before[i]?.cpu ?? 0))) / took).toFixed(2)} % of a core, ${now.memory.toFixed(0)} MiB`;
+		});
+		t.diagnostic(`${what}: ${of.join("; ")}`);
+	};
+	await figures("no streams");
+	// Some are of pages; the others ask as pages do. What belongs to a page ends with its tab.
+	/** @type {import("playwright-core").BrowserContext[]} */
+	const tabs = [];
+	for (const n of c.nodes) {
+		const browser = await context(t);
+		tabs.push(browser);
+		const page = await open(t, n, "default/queues", { context: browser });
+		await page.locator(".live-live").waitFor();
+	}
+	const stop = new AbortController();
+	for (let i = tabs.length; i < 100; i++) {
+		const n = c.nodes[i % 3];
+		const r = await fetch(`${n?.url}/v1/events?topics=overview,queues,workers`, {
+			headers: { Authorization: `Bearer ${c.token}` },
+			signal: stop.signal,
+		});
+		assert.equal(r.status, 200);
+		void r.body?.pipeTo(new WritableStream()).catch(() => undefined);
+	}
+	const all = async () => (await Promise.all(c.nodes.map((n) => n.streams()))).reduce((a, b) => a + b, 0);
+	assert.equal(await all(), 100);
+	await figures("100 streams");
+	for (const browser of tabs) for (const page of browser.pages()) await page.close();
+	stop.abort();
+	while ((await all()) > 0) await new Promise((done) => setTimeout(done, 100));
+	await figures("after them");
 });

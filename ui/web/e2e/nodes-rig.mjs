@@ -1,4 +1,5 @@
 // What the tests of several nodes are made of: real servers that form a cluster, on ports that no other test of this machine has.
+import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -68,6 +69,14 @@ export class ClusterNode extends Server {
 		this.grpc = made.grpc;
 		this.url = `http://${made.http}`;
 		this.token = cluster.token;
+		this.admin = `http://${made.admin}`;
+	}
+
+	/** How many streams of events it serves, by its goroutines. */
+	async streams() {
+		const r = await fetch(`${this.admin}/debug/pprof/goroutine?debug=2`);
+		assert.equal(r.status, 200, "profiles are served on the admin listener");
+		return (await r.text()).split("\n\n").filter((g) => g.includes("rest.(*restCall).events(")).length;
 	}
 
 	/**

@@ -1,6 +1,6 @@
 import { createQuerySerializer } from "openapi-fetch";
 import { api, call, type Schemas } from "./api/client";
-import { ApiError } from "./api/errors";
+import { ApiError, asApiError } from "./api/errors";
 import { bytesOf, inAddress, toBase64 } from "./key-text";
 
 /** A page of a list of keys. */
@@ -74,14 +74,19 @@ export interface Value {
 	at: At[];
 }
 
-/** readValue reads a key as its leader has it; undefined where it is absent. A body carries every key, also those that no address can. */
+/**
+ * readValue reads a key as its leader has it, and where no node leads as the node that is asked has it; undefined where it is absent. A body
+ * carries every key, also those that no address can.
+ */
 export async function readValue(ns: string, keyspace: string, key: Uint8Array): Promise<Value | undefined> {
-	const a = await call(
-		api.POST("/v1/kv/{keyspace}/get", {
-			params: { path: { keyspace }, query: { ns } },
-			body: { keys_base64: [toBase64(key)] },
-		}),
-	);
+	const read = (stale: boolean) =>
+		call(
+			api.POST("/v1/kv/{keyspace}/get", {
+				params: { path: { keyspace }, query: { ns } },
+				body: { keys_base64: [toBase64(key)], ...(stale ? { stale } : {}) },
+			}),
+		);
+	const a = await read(false).catch((e) => (asApiError(e).unled ? read(true) : Promise.reject(e)));
 	const r = a.results?.[0];
 	if (!r) throw new ApiError(0, { code: "UNAVAILABLE", message: "the answer has no result" });
 	if (!r.found) return undefined;
