@@ -1,8 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useCallback, useRef, useState } from "react";
 import { newRequestId } from "./api/client";
-import { asApiError } from "./api/errors";
-import { sentence } from "./parts/basic";
+import { asApiError, sentence } from "./api/errors";
 import { toast } from "./parts/toast";
 
 interface Act<A, R> {

@@ -1,3 +1,4 @@
+import { count, span } from "../format";
 import type { components } from "./schema";
 
 type Outcome = "refused" | "unknown";
@@ -57,4 +58,38 @@ export function asApiError(e: unknown): ApiError {
 	if (e instanceof ApiError) return e;
 	const text = e instanceof Error ? e.message : String(e);
 	return new ApiError(0, { code: "UNAVAILABLE", message: `there was no answer: ${text}`, outcome: "unknown" });
+}
+
+/** sentence says what a refusal means for the person who reads it; empty where the server's message says it. */
+export function sentence(e: ApiError): string {
+	const bound = e.limit ? `${e.limit}${e.max === undefined ? "" : ` of ${count(e.max)}`}` : "";
+	switch (e.code) {
+		case "PERMISSION_DENIED":
+			return "Your token does not allow this.";
+		case "UNAUTHENTICATED":
+			return "You are not signed in any more.";
+		case "RATE_LIMITED":
+			return `Too many calls${e.limit ? `: the limit is ${e.limit}` : ""}. Wait ${e.retryAfterMs ? span(e.retryAfterMs) : "a moment"}.`;
+		case "RESOURCE_EXHAUSTED":
+			if (e.limit === "disk")
+				return "The server's disk is full (limit disk): it takes no new work until there is room.";
+			return bound ? `The limit ${bound} is reached.` : "A limit is reached.";
+		case "TOO_LARGE":
+			return bound ? `It is over the limit ${bound}.` : "It is too large.";
+		case "UNAVAILABLE":
+			if (e.unled) return "No node leads what this is about: most nodes that have it must be reached.";
+			if (e.reason === "leader_unreached") return "The node that leads what this is about did not answer.";
+			return e.status === 0
+				? "The server did not answer."
+				: "The server cannot answer now: no leader, or it is stopping.";
+		case "DEADLINE_EXCEEDED":
+			return "The server did not answer in time.";
+		case "NOT_FOUND":
+			// A service that is closed has no routes.
+			return e.message.startsWith('route "')
+				? "This server does not serve this: the service is closed (--services)."
+				: "It is not there (any more).";
+		default:
+			return "";
+	}
 }

@@ -1,6 +1,6 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import { type ButtonHTMLAttributes, type ReactNode, useEffect, useId, useRef, useState } from "react";
-import { type ApiError, asApiError } from "../api/errors";
+import { type ApiError, asApiError, sentence } from "../api/errors";
 import { ago, clock, count, parseTime, span, tail } from "../format";
 import { useNow } from "../now";
 import { scopeWords, useMay } from "../session";
@@ -332,34 +332,6 @@ export function Loading({ what }: { what: string }) {
 			{late ? `Reading ${what} …` : ""}
 		</div>
 	);
-}
-
-/** sentence says what a refusal means for the person who reads it. */
-export function sentence(e: ApiError): string {
-	switch (e.code) {
-		case "PERMISSION_DENIED":
-			return "Your token does not allow this.";
-		case "UNAUTHENTICATED":
-			return "You are not signed in any more.";
-		case "RATE_LIMITED":
-			return `Too many calls${e.limit ? `: the limit ${e.limit}` : ""}. Wait ${e.retryAfterMs ? span(e.retryAfterMs) : "a moment"}.`;
-		case "DISK_FULL":
-			return "The server's disk is full: it takes no writes until there is room.";
-		case "QUOTA_EXCEEDED":
-			return `A quota is used up${e.limit ? `: ${e.limit}` : ""}.`;
-		case "NOT_SUPPORTED":
-			return "This service is closed on this server.";
-		case "UNAVAILABLE":
-			if (e.unled) return "No node leads what this is about: most nodes that have it must be reached.";
-			if (e.reason === "leader_unreached") return "The node that leads what this is about did not answer.";
-			return e.status === 0
-				? "The server did not answer."
-				: "The server cannot answer now: no leader, or it is stopping.";
-		case "NOT_FOUND":
-			return "It is not there (any more).";
-		default:
-			return "";
-	}
 }
 
 /** Failed says what went wrong with a part of the page; the rest of the page goes on. */
