@@ -36,8 +36,8 @@ func keyRoutes() []*Route {
 	return []*Route{
 		{
 			// Keys are any bytes: percent-encoded in a path, so that a slash within one does not separate.
-			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev"}, Status: statusOK, Query: keyReads,
-			Doc:    "Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.",
+			Method: http.MethodGet, Path: "/v1/kv/{keyspace}/keys/{key}", Native: keysService + "Get", Headers: []string{"Millrace-Rev", headerDisposition}, Status: statusOK, Query: keyReads,
+			Doc:    "Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision.",
 			handle: (*restCall).getKey,
 		},
 		{

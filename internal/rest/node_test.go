@@ -191,7 +191,7 @@ func TestATaskGoesItsWayOverREST(t *testing.T) {
 		t.Errorf("the task: %s", ended.body)
 	}
 	key := d.do(mail, "GET", "/v1/kv/sent/keys/"+id, "").want(t, 200)
-	if string(key.body) != "yes" || key.header.Get("Millrace-Rev") == "" || key.header.Get("Content-Type") != "application/octet-stream" {
+	if string(key.body) != "yes" || key.header.Get("Millrace-Rev") == "" || key.header.Get("Content-Type") != "application/octet-stream" || key.header.Get("Content-Disposition") != "attachment" {
 		t.Errorf("the key: %q %v", key.body, key.header)
 	}
 	if got := d.do(mail, "GET", path+"/attempts", "").want(t, 200).field(t, "attempts"); string(got) == "null" {

@@ -33,7 +33,9 @@ func (c *restCall) getKey() error {
 		return core.NotFound{Kind: "key", ID: key}
 	}
 	c.showIndex(out.GetAt())
-	c.w.Header()[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
+	h := c.w.Header()
+	h[headerRev] = []string{strconv.FormatUint(out.GetRev(), 10)}
+	h[headerDisposition] = asFile
 	return c.bytes(contentBytes, out.GetValue())
 }
 

@@ -20,7 +20,7 @@ const (
 	headerDisposition = "Content-Disposition"
 )
 
-// asFile makes a browser store an answer. Producers and workers write what they like into payloads and results, also pages with
+// asFile makes a browser store an answer. Clients write what they like into payloads, results and values of keys, also pages with
 // scripts, which must not run as pages of the server.
 var asFile = []string{"attachment"}
 

@@ -113,3 +113,15 @@ export function size(n: number | undefined): string {
 export function tail(id: string, n = 6): string {
 	return id.length > n + 2 ? `…${id.slice(-n)}` : id;
 }
+
+/** Characters that a page would swallow, or that change the direction of what stands beside them. A tab and a new line are neither. */
+const hidden = /(?![\t\n])[\p{Cc}\u2028-\u202e\u2066-\u2069\ufff9-\ufffb\u{e0000}-\u{e007f}]/gu;
+
+/** visible shows hidden characters: ASCII by its pictures, others as JSON escapes them. */
+export function visible(text: string): string {
+	return text.replace(hidden, (c) => {
+		const code = c.codePointAt(0)!;
+		if (code < 0x80) return String.fromCodePoint(0x2400 + (code === 0x7f ? 0x21 : code));
+		return Array.from({ length: c.length }, (_, i) => `\\u${c.charCodeAt(i).toString(16).padStart(4, "0")}`).join("");
+	});
+}

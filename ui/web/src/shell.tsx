@@ -1,7 +1,7 @@
 import { Link, Outlet, useNavigate, useRouterState } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import type { Schemas } from "./api/client";
-import { clock, parseTime, span } from "./format";
+import { clock, parseTime, span, visible } from "./format";
 import { useKeys } from "./keys";
 import { liveOf, useLiveStatus, useTopic } from "./live/live";
 import { useNamespace, useNamespaces } from "./namespace";
@@ -173,8 +173,8 @@ function NamespaceMenu({ ns, path }: { ns: string; path: string }) {
 	return (
 		<Menu
 			kind="quiet"
-			label={`ns: ${ns} ▾`}
-			title={`Namespace ${ns}`}
+			label={`ns: ${visible(ns)} ▾`}
+			title={`Namespace ${visible(ns)}`}
 			onNear={() => setAsked(true)}
 			items={(names.includes(ns) ? names : [ns, ...names]).map((name) => ({ name, onPick: () => to(name) }))}
 		/>

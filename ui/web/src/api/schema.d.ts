@@ -857,7 +857,7 @@ export interface paths {
         };
         /**
          * Read a key.
-         * @description Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.
+         * @description Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision.
          */
         get: operations["getKvKeyspaceKeysKey"];
         /**
@@ -7781,6 +7781,7 @@ export interface operations {
             200: {
                 headers: {
                     "Millrace-Rev": components["headers"]["Millrace-Rev"];
+                    "Content-Disposition": components["headers"]["Content-Disposition"];
                     "Millrace-Index": components["headers"]["Millrace-Index"];
                     [name: string]: unknown;
                 };

@@ -1,7 +1,7 @@
 import { Link, type LinkProps } from "@tanstack/react-router";
 import { type ButtonHTMLAttributes, type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { type ApiError, asApiError, sentence } from "../api/errors";
-import { ago, clock, count, parseTime, span, tail } from "../format";
+import { ago, clock, count, parseTime, span, tail, visible } from "../format";
 import { useNow } from "../now";
 import { scopeWords, useMay } from "../session";
 import { useSettings } from "../settings";
@@ -20,12 +20,12 @@ export function Page({
 	children: ReactNode;
 }) {
 	useEffect(() => {
-		document.title = `${name} · Millrace`;
+		document.title = `${visible(name)} · Millrace`;
 	}, [name]);
 	return (
 		<>
 			<header className="page-head">
-				<h1>{title}</h1>
+				<h1>{shown(title)}</h1>
 				{actions ? <div className="actions">{actions}</div> : null}
 			</header>
 			{children}
@@ -39,7 +39,7 @@ export function Panel({ title, side, children }: { title: ReactNode; side?: Reac
 	return (
 		<section className="panel" aria-labelledby={id}>
 			<div className="panel-head">
-				<h2 id={id}>{title}</h2>
+				<h2 id={id}>{shown(title)}</h2>
 				{side ? <div className="panel-side">{side}</div> : null}
 			</div>
 			{children}
@@ -127,8 +127,8 @@ export function Since({ at }: { at: string | undefined }) {
 export function Id({ id, n = 6 }: { id: string | undefined; n?: number }) {
 	if (!id) return <span className="dim">–</span>;
 	return (
-		<span className="mono" title={id}>
-			{tail(id, n)}
+		<span className="mono" title={visible(id)}>
+			{visible(tail(id, n))}
 		</span>
 	);
 }
@@ -178,7 +178,7 @@ export async function copyText(value: string): Promise<void> {
 export function Command({ text }: { text: string }) {
 	return (
 		<span className="command">
-			<code>{text}</code> <Copy text={text} label="Copy the command" />
+			<code>{visible(text)}</code> <Copy text={text} label="Copy the command" />
 		</span>
 	);
 }
@@ -296,14 +296,19 @@ export function Segments<T extends string>({
 	);
 }
 
+/** shown is what stands in a place of its own: a text with its hidden characters. */
+export function shown(value: ReactNode): ReactNode {
+	return typeof value === "string" ? visible(value) : value;
+}
+
 /** Facts are names and their values; as figures they are larger, for the top of a page. */
 export function Facts({ items, figures }: { items: [name: string, value: ReactNode][]; figures?: boolean }) {
 	return (
 		<dl className={figures ? "facts figures" : "facts"}>
 			{items.map(([name, value]) => (
 				<div key={name}>
-					<dt>{name}</dt>
-					<dd>{value}</dd>
+					<dt>{visible(name)}</dt>
+					<dd>{shown(value)}</dd>
 				</div>
 			))}
 		</dl>
@@ -344,7 +349,7 @@ export function Failed({ error, retry, what }: { error: ApiError; retry?: () => 
 				{error.field ? <span className="mono"> {error.field}</span> : null}{" "}
 				{said || (what ? `${what} could not be read.` : "")}
 			</p>
-			<p className="dim wrap">{error.message}</p>
+			<p className="dim wrap">{visible(error.message)}</p>
 			{retry ? (
 				<button type="button" className="plain" onClick={retry}>
 					Try again

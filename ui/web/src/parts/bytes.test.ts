@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { hex, indented, textOf, visible } from "./bytes";
+import { visible } from "../format";
+import { hex, indented, textOf } from "./bytes";
 
 const encode = (s: string) => new TextEncoder().encode(s);
 
@@ -20,4 +21,7 @@ test("bytes that are not text are shown in hex only", () => {
 
 test("control characters can be seen, newlines stay", () => {
 	expect(visible("a\u0000b\nc\u007f")).toBe("a␀b\nc␡");
+	expect(visible("a\u202eb\u2066c\u0085\t")).toBe("a\\u202eb\\u2066c\\u0085\t");
+	expect(visible("\u{e0041}")).toBe("\\udb40\\udc41");
+	expect(visible("\u05e9 \u{1f469}\u200d\u{1f467}")).toBe("\u05e9 \u{1f469}\u200d\u{1f467}");
 });

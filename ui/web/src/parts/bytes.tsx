@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { type Raw, raw } from "../api/client";
 import { asApiError } from "../api/errors";
-import { size } from "../format";
+import { size, visible } from "../format";
 import { showKey } from "../key-text";
 import { Copy, Loading, ReadFailed, Segments } from "./basic";
 import { toast } from "./toast";
@@ -73,14 +73,6 @@ export function indented(text: string): string | undefined {
 		else if (!/\s/.test(c)) out += c;
 	}
 	return out;
-}
-
-/** visible shows control characters, which a page would swallow. */
-export function visible(text: string): string {
-	// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
-	return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f]/g, (c) =>
-		String.fromCodePoint(0x2400 + (c === "\u007f" ? 0x21 : c.charCodeAt(0))),
-	);
 }
 
 /** Bytes shows what is stored at a raw route: as text, as JSON or in hex, its head only, with the whole to save. */

@@ -1,5 +1,6 @@
 import { type ReactNode, useEffect, useId, useRef, useState } from "react";
 import { type ApiError, asApiError } from "../api/errors";
+import { visible } from "../format";
 import { scopeWords } from "../session";
 import { Button, NotDone } from "./basic";
 import { EnvLabel } from "./label";
@@ -34,7 +35,7 @@ export function Dialog({
 			}}
 		>
 			<header>
-				<h2 id={id}>{title}</h2>
+				<h2 id={id}>{visible(title)}</h2>
 				<EnvLabel />
 			</header>
 			{children}

@@ -1,5 +1,5 @@
 import { Fragment, useMemo } from "react";
-import { visible } from "./bytes";
+import { visible } from "../format";
 import { diffLines } from "./diff";
 
 /** Diff shows in which lines two texts differ. */

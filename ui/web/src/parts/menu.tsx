@@ -1,4 +1,5 @@
 import { type KeyboardEvent, type ReactNode, useId, useRef } from "react";
+import { visible } from "../format";
 import { scopeWords, useMay } from "../session";
 
 export interface MenuItem {
@@ -82,7 +83,7 @@ export function Menu({
 							i.onPick();
 						}}
 					>
-						{i.name}
+						{visible(i.name)}
 					</button>
 				))}
 			</div>

@@ -1,6 +1,6 @@
 import { Link } from "@tanstack/react-router";
 import type { Schemas } from "../api/client";
-import { count, rate } from "../format";
+import { count, rate, visible } from "../format";
 import { useNamespace } from "../namespace";
 import { Since, Spark } from "./basic";
 import type { Column } from "./column";
@@ -18,7 +18,10 @@ function QueueName({ queue }: { queue: QueueStats }) {
 				{queue.queue}
 			</Link>
 			{p ? (
-				<span className="hue-blocked" title={["paused", p.by ? `by ${p.by}` : "", p.reason].filter(Boolean).join(" ")}>
+				<span
+					className="hue-blocked"
+					title={visible(["paused", p.by ? `by ${p.by}` : "", p.reason].filter(Boolean).join(" "))}
+				>
 					{" "}
 					<Icon name="pause" /> <span className="sr">paused</span>
 				</span>

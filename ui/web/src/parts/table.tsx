@@ -1,4 +1,5 @@
 import type { HTMLAttributes } from "react";
+import { shown } from "./basic";
 import { type Column, classOf } from "./column";
 
 /** Cells are the cells of a row; the first one names the row. */
@@ -6,11 +7,11 @@ export function Cells<T>({ columns, row, index }: { columns: readonly Column<T>[
 	return columns.map((c, i) =>
 		i === 0 ? (
 			<th key={c.id} scope="row" className={classOf(c, c.look)}>
-				{c.cell(row, index)}
+				{shown(c.cell(row, index))}
 			</th>
 		) : (
 			<td key={c.id} className={classOf(c, c.look)}>
-				{c.cell(row, index)}
+				{shown(c.cell(row, index))}
 			</td>
 		),
 	);

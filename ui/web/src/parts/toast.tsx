@@ -1,4 +1,5 @@
 import { type ReactNode, useSyncExternalStore } from "react";
+import { shown } from "./basic";
 
 interface Toast {
 	id: number;
@@ -40,7 +41,7 @@ export function Toasts() {
 		<div className="toasts" role="status" aria-live="polite">
 			{list.map((t) => (
 				<div key={t.id} className={t.bad ? "toast bad" : "toast"}>
-					<div>{t.text}</div>
+					<div>{shown(t.text)}</div>
 					{t.action ? (
 						<button
 							type="button"

@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo, useState } from "react";
 import { api, call, raw, type Schemas } from "../api/client";
-import { count, many } from "../format";
+import { count, many, visible } from "../format";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
 import {
@@ -21,7 +21,7 @@ import {
 } from "../parts/basic";
 import { filterText, type TaskFilter } from "../parts/bulk";
 import { BulkDialog } from "../parts/bulk-dialog";
-import { Bytes, indented, textOf, visible } from "../parts/bytes";
+import { Bytes, indented, textOf } from "../parts/bytes";
 import { Diff } from "../parts/diff-view";
 import { by, type Group, grouped } from "../parts/errors";
 import { type Column, Grid } from "../parts/grid";
@@ -137,9 +137,9 @@ export function ErrorGroups({ queue }: { queue?: string | undefined }) {
 			name: group,
 			grow: true,
 			cell: (g) => (
-				<span title={g.message}>
+				<span title={visible(g.message)}>
 					{group === "error" ? <span className="mono dim">{g.fingerprint?.slice(0, 4)} </span> : null}
-					{g.title} {group === "error" ? null : <span className="dim">{g.message}</span>}
+					{visible(g.title)} {group === "error" ? null : <span className="dim">{visible(g.message)}</span>}
 				</span>
 			),
 		},
@@ -264,7 +264,7 @@ function Detail({ group, onDelete }: { group: Group; onDelete: () => void }) {
 	return (
 		<>
 			<p className="wrap">
-				<strong>{group.title}</strong> {group.title.includes(group.message) ? "" : group.message}
+				<strong>{visible(group.title)}</strong> {group.title.includes(group.message) ? "" : visible(group.message)}
 			</p>
 			<div className="selection">
 				{filters.length === 1 ? (

@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
-import { count, many, rate } from "../format";
+import { count, many, rate, visible } from "../format";
 import { useFigures } from "../live/figures";
 import { useNamespace } from "../namespace";
 import { type Attention, headline, placeOf, wordOf } from "../parts/attention";
@@ -99,7 +99,7 @@ function Item({ item, ns }: { item: Attention; ns: string }) {
 				<span className="sr">{word}</span>
 			</span>
 			<span className="wrap">
-				<strong>{item.object}</strong> {item.text}
+				<strong>{item.object}</strong> {visible(item.text ?? "")}
 			</span>
 			<span className="dim">
 				for <Since at={item.since} />

@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useRef, useState } from "react";
 import { api, call, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
-import { ago, count, many, parseTime, rate, size } from "../format";
+import { ago, count, many, parseTime, rate, size, visible } from "../format";
 import { useLiveStatus, useRows } from "../live/live";
 import { useNamespace } from "../namespace";
 import { useNow } from "../now";
@@ -58,7 +58,7 @@ export function Queue() {
 			name={queue}
 			title={
 				<>
-					{queue} {stats ? <How stats={stats} /> : null}
+					{visible(queue)} {stats ? <How stats={stats} /> : null}
 				</>
 			}
 			actions={
@@ -146,7 +146,7 @@ function How({ stats }: { stats: QueueStats }) {
 				{p.by ? `by ${p.by} ` : ""}
 				<When at={p.since} />
 				{until ? `, goes on ${ago(until, now)}` : ""}
-				{p.reason ? `: ${p.reason}` : ""}
+				{p.reason ? `: ${visible(p.reason)}` : ""}
 			</span>
 		</span>
 	);

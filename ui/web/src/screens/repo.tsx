@@ -4,7 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "react";
 import { api, call, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { clock, count, many, parseTime, size } from "../format";
+import { clock, count, many, parseTime, size, visible } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import {
@@ -228,7 +228,7 @@ function Refs({ place, found }: { place: Place; found: Repository | undefined })
 	const page = useStable(query.data as Schemas["RefPage"] | undefined);
 	const [move, setMove] = useState<{ name: string; old: string } | undefined>();
 	const columns: Column<Ref>[] = [
-		{ id: "name", name: "name", grow: true, cell: (r) => <span className="mono">{r.name}</span> },
+		{ id: "name", name: "name", grow: true, cell: (r) => <span className="mono">{visible(r.name ?? "")}</span> },
 		{
 			id: "to",
 			name: "points to",
@@ -490,7 +490,7 @@ function Reflog({
 	const id = useRef(newRequestId());
 	return (
 		<Panel
-			title={<span className="mono wrap">{name}</span>}
+			title={<span className="mono wrap">{visible(name)}</span>}
 			side={
 				<button type="button" className="quiet" onClick={onClose} aria-label="Close this log">
 					×
@@ -563,7 +563,7 @@ function Reflog({
 			) : null}
 			{entries.length > 0 ? (
 				<Table
-					label={`Log of ${name}`}
+					label={`Log of ${visible(name)}`}
 					columns={[
 						{ id: "n", name: "@", look: "mono", cell: (_, i) => (asked ? "" : `{${i}}`) },
 						{ id: "when", name: "moved", look: "nobreak", cell: (e) => <When at={e.time} /> },
@@ -745,7 +745,7 @@ function Activity({ place }: { place: Place }) {
 	});
 	const rows = useMemo(() => list.data?.pages.flatMap((p) => p.moves ?? []) ?? [], [list.data]);
 	const columns: Column<Entry>[] = [
-		{ id: "name", name: "ref", grow: true, cell: (e) => <span className="mono">{e.name}</span> },
+		{ id: "name", name: "ref", grow: true, cell: (e) => <span className="mono">{visible(e.name ?? "")}</span> },
 		{ id: "when", name: "moved", cell: (e) => <When at={e.time} /> },
 		{ id: "change", name: "FROM → TO", cell: (e) => <Change e={e} /> },
 		{ id: "by", name: "by", from: 600, cell: (e) => e.principal },

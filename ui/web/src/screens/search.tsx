@@ -4,7 +4,7 @@ import { type ReactNode, useEffect, useMemo, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { count, many, size } from "../format";
+import { count, many, size, visible } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import { Button, Copy, Empty, Facts, Failed, Loading, NotDone, Page, Panel, ReadFailed } from "../parts/basic";
@@ -373,7 +373,9 @@ function Shown({ ns, request, answer }: { ns: string; request: Request; answer: 
 			name: "payload",
 			grow: true,
 			from: 1200,
-			cell: (r) => <span className="mono dim">{r.payload ? JSON.stringify(r.payload).slice(0, 200) : ""}</span>,
+			cell: (r) => (
+				<span className="mono dim">{r.payload ? visible(JSON.stringify(r.payload).slice(0, 200)) : ""}</span>
+			),
 		},
 	];
 	return (
@@ -480,9 +482,11 @@ function Reasons({ result }: { result: Result }) {
 	if (against.length === 0) return <span className="dim">{result.reasons?.length ? "none against it" : "–"}</span>;
 	return (
 		<span>
-			{against
-				.map((r) => `${r.rule}${r.reason ? `: ${r.reason}` : ""}${r.missing ? " (a field is missing)" : ""}`)
-				.join(" · ")}
+			{visible(
+				against
+					.map((r) => `${r.rule}${r.reason ? `: ${r.reason}` : ""}${r.missing ? " (a field is missing)" : ""}`)
+					.join(" · "),
+			)}
 		</span>
 	);
 }
@@ -528,7 +532,7 @@ function Detail({ result }: { result: Result }) {
 					/>
 				) : null}
 			</div>
-			<pre>{result.payload ? jsonText(result.payload) : "no payload"}</pre>
+			<pre>{result.payload ? visible(jsonText(result.payload)) : "no payload"}</pre>
 		</div>
 	);
 }

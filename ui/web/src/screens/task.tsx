@@ -1,11 +1,11 @@
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { curl } from "../curl";
-import { many, size } from "../format";
+import { many, size, visible } from "../format";
 import { useKeys } from "../keys";
 import { useNamespace } from "../namespace";
 import { Button, Copy, copyText, Empty, Facts, Failed, Id, Loading, Page, State, Tabs, When } from "../parts/basic";
-import { Bytes, visible } from "../parts/bytes";
+import { Bytes } from "../parts/bytes";
 import { Menu } from "../parts/menu";
 import { toast } from "../parts/toast";
 import type { Search } from "../router";

@@ -4,7 +4,7 @@ import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState, useS
 import { api, call, newRequestId } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
-import { clock, count, many, parseTime, type Times, tail } from "../format";
+import { clock, count, many, parseTime, type Times, tail, visible } from "../format";
 import { bytesOf } from "../key-text";
 import { useKeys } from "../keys";
 import { useLiveStatus } from "../live/live";
@@ -12,7 +12,7 @@ import { useNamespace } from "../namespace";
 import { serverNow, useNow } from "../now";
 import { Button, Copy, copyText, Empty, Failed, Loading, Page, Since, State } from "../parts/basic";
 import { BulkDialog } from "../parts/bulk-dialog";
-import { Head, visible } from "../parts/bytes";
+import { Head } from "../parts/bytes";
 import { Confirm } from "../parts/dialog";
 import { type Column, Grid } from "../parts/grid";
 import { Menu } from "../parts/menu";
@@ -244,7 +244,7 @@ function columnsOf(ns: string, filter: Filter | undefined): Column<Row>[] {
 			id: "worker",
 			name: "worker",
 			from: 900,
-			cell: cell((t) => (t.worker ? <span title={t.worker}>{visible(t.worker)}</span> : "–")),
+			cell: cell((t) => (t.worker ? <span title={visible(t.worker)}>{visible(t.worker)}</span> : "–")),
 		},
 		{ id: "age", name: "age", num: true, cell: cell((t) => <Since at={t.created_at} />) },
 		{

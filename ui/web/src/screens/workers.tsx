@@ -3,7 +3,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useAct } from "../act";
 import { api, call, type Schemas } from "../api/client";
-import { many, parseTime, span } from "../format";
+import { many, parseTime, span, visible } from "../format";
 import { useFigures } from "../live/figures";
 import { useRows } from "../live/live";
 import { useNamespace } from "../namespace";
@@ -52,7 +52,7 @@ const few = (list: string[] | undefined, n: number) =>
 	!list || list.length === 0 ? none : `${list.slice(0, n).join(" ")}${list.length > n ? ` +${list.length - n}` : ""}`;
 
 const columns: Column<Worker>[] = [
-	{ id: "id", name: "worker", grow: true, cell: (w) => <span title={w.id}>{w.id}</span> },
+	{ id: "id", name: "worker", grow: true, cell: (w) => <span title={visible(w.id ?? "")}>{visible(w.id ?? "")}</span> },
 	{ id: "host", name: "host", from: 600, cell: (w) => w.host || none },
 	{ id: "queues", name: "queues", cell: (w) => <span title={(w.queues ?? []).join(" ")}>{few(w.queues, 3)}</span> },
 	{

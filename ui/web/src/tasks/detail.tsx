@@ -2,9 +2,9 @@ import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { raw } from "../api/client";
 import { asApiError } from "../api/errors";
-import { size } from "../format";
+import { size, visible } from "../format";
 import { Facts, Failed, When } from "../parts/basic";
-import { hex, textOf, visible } from "../parts/bytes";
+import { hex, textOf } from "../parts/bytes";
 import { type Task, write } from "./filter";
 import { QueueLink, WhyPanel, WorkerLink } from "./why";
 

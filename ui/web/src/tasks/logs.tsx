@@ -1,9 +1,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "react";
 import { api, call, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
-import { clock, count, many, parseTime, timeOfDay } from "../format";
+import { clock, count, many, parseTime, timeOfDay, visible } from "../format";
 import { Button, Copy, Empty, Failed, Loading } from "../parts/basic";
-import { visible } from "../parts/bytes";
 import { useSettings } from "../settings";
 import type { Task } from "./filter";
 

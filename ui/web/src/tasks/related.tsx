@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
+import { visible } from "../format";
 import { Copy, Facts } from "../parts/basic";
-import { visible } from "../parts/bytes";
 import { type Task, write } from "./filter";
 import { QueueLink, WorkerLink } from "./why";
 

@@ -2,9 +2,8 @@ import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 import { useAct } from "../act";
 import { api, call, type Schemas } from "../api/client";
-import { count, many, tail } from "../format";
+import { count, many, tail, visible } from "../format";
 import { Button, Command, ReadFailed, Since, When } from "../parts/basic";
-import { visible } from "../parts/bytes";
 import { Icon } from "../parts/icon";
 import { type Task, write } from "./filter";
 import { deadBecause } from "./timeline";
@@ -102,7 +101,7 @@ function Dead({ ns, task }: { ns: string; task: Task }) {
 /** Because is a reason in words, with links to what holds the task up. */
 function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Why; reason: Reason }) {
 	const queue = why.queue ?? task.queue ?? "";
-	const note = r.note ? <q className="wrap">{r.note}</q> : null;
+	const note = r.note ? <q className="wrap">{visible(r.note)}</q> : null;
 	const until = r.until ? (
 		<>
 			{" "}
@@ -246,7 +245,7 @@ export function QueueLink({ ns, queue }: { ns: string; queue: string | undefined
 	if (!queue) return null;
 	return (
 		<Link to="/$ns/queues/$queue" params={{ ns, queue }}>
-			{queue}
+			{visible(queue)}
 		</Link>
 	);
 }
@@ -256,7 +255,7 @@ export function WorkerLink({ ns, worker }: { ns: string; worker: string | undefi
 	if (!worker) return <span className="dim">–</span>;
 	return (
 		<Link to="/$ns/workers" params={{ ns }} search={{ q: worker }}>
-			{worker}
+			{visible(worker)}
 		</Link>
 	);
 }
