@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useEffect, useId, useMemo, useRef, useState } from "react";
+import { useId, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { api, call } from "./api/client";
 import { useNamespace } from "./namespace";
 import { usePlaces } from "./shell";
@@ -82,7 +82,7 @@ export function Palette({ first, onClose }: { first: "search" | "keys"; onClose:
 	const list = useId();
 	const [text, setText] = useState("");
 	const [at, setAt] = useState(0);
-	useEffect(() => {
+	useLayoutEffect(() => {
 		const d = ref.current!;
 		d.showModal();
 		return () => d.close();

@@ -1,6 +1,6 @@
 import createClient, { type Middleware } from "openapi-fetch";
 import { learnServerTime } from "../now";
-import { type ApiError, asApiError, errorOf } from "./errors";
+import { ApiError, asApiError, errorOf } from "./errors";
 import type { components, paths } from "./schema";
 
 export type Schemas = components["schemas"];
@@ -124,6 +124,16 @@ export async function call<T>(answer: Promise<Answer<T>>): Promise<T> {
 	}
 	if (a.error !== undefined || !a.response.ok) throw errorOf(a.response.status, a.error);
 	return a.data as T;
+}
+
+/** gone waits for a removal. That the thing is not there is what it asks for, and what a removal finds that is asked for once more. */
+export async function gone<T>(removal: Promise<Answer<T>>): Promise<T | undefined> {
+	try {
+		return await call(removal);
+	} catch (e) {
+		if (e instanceof ApiError && e.code === "NOT_FOUND" && !e.noRoute) return undefined;
+		throw e;
+	}
 }
 
 /** Raw is the head of a payload, a result or a value, as its bytes. */

@@ -29,6 +29,11 @@ export class ApiError extends Error {
 		return this.code === "UNAVAILABLE" && this.reason === "no_leader";
 	}
 
+	/** The server has no such route: its service is closed. */
+	get noRoute(): boolean {
+		return this.code === "NOT_FOUND" && this.message.startsWith('route "');
+	}
+
 	constructor(status: number, e: Partial<components["schemas"]["Error"]>) {
 		super(e.message ?? "the server did not say what was wrong");
 		this.status = status;
@@ -85,8 +90,7 @@ export function sentence(e: ApiError): string {
 		case "DEADLINE_EXCEEDED":
 			return "The server did not answer in time.";
 		case "NOT_FOUND":
-			// A service that is closed has no routes.
-			return e.message.startsWith('route "')
+			return e.noRoute
 				? "This server does not serve this: the service is closed (--services)."
 				: "It is not there (any more).";
 		default:

@@ -205,7 +205,7 @@ function Follow({ ids, title, onClose }: { ids: string[]; title: string; onClose
 			))}
 			<footer>
 				<span className="dim">{ids.length === 1 ? "It goes on" : "They go on"} when this is closed.</span>
-				<Button kind="main" onClick={onClose} autoFocus>
+				<Button kind="main" onClick={onClose} data-first="">
 					Close
 				</Button>
 			</footer>

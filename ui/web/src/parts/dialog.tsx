@@ -1,4 +1,4 @@
-import { type ReactNode, useEffect, useId, useRef, useState } from "react";
+import { type ReactNode, useId, useLayoutEffect, useRef, useState } from "react";
 import { type ApiError, asApiError } from "../api/errors";
 import { visible } from "../format";
 import { scopeWords } from "../session";
@@ -19,9 +19,11 @@ export function Dialog({
 }) {
 	const ref = useRef<HTMLDialogElement>(null);
 	const id = useId();
-	useEffect(() => {
+	// Before the browser paints and while the dialog is still in the document: closed later, it does not give the focus back.
+	useLayoutEffect(() => {
 		const d = ref.current!;
 		d.showModal();
+		d.querySelector<HTMLElement>("[data-first]")?.focus();
 		return () => d.close();
 	}, []);
 	return (
@@ -122,7 +124,11 @@ export function Confirm(props: ConfirmProps) {
 				{error ? <NotDone error={error} /> : null}
 				<footer>
 					<span className="dim">takes the scope {scopeWords(props.needs)}</span>
-					<Button kind="main" onClick={props.onClose} autoFocus={props.type === undefined && !props.reason}>
+					<Button
+						kind="main"
+						onClick={props.onClose}
+						data-first={props.type === undefined && !props.reason ? "" : undefined}
+					>
 						Keep
 					</Button>
 					<Button kind="danger" needs={props.needs} disabled={!ready || busy} onClick={confirm}>

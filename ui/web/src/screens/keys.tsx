@@ -100,7 +100,7 @@ export function Keys() {
 					<Link to="/$ns/kv" params={{ ns }} className="dim">
 						Keys
 					</Link>
-					<span>{keyspace}</span>
+					<span>{visible(keyspace)}</span>
 					<span className="dim">
 						{many(keysOf(stats.data), "key")} · {size(stats.data?.bytes)} on disk
 					</span>

@@ -324,7 +324,7 @@ function MergeDialog({
 			{error ? <NotDone error={error} /> : null}
 			<footer>
 				<Button onClick={onClose}>Back to the form</Button>
-				<Button kind="main" onClick={onTheirs} autoFocus>
+				<Button kind="main" onClick={onTheirs} data-first="">
 					Take theirs
 				</Button>
 				<Button kind="danger" needs="admin" disabled={busy || left === 0} onClick={send}>
@@ -350,7 +350,7 @@ export function ConfigView({ queue, onClose }: { queue: string; onClose: () => v
 			)}
 			<footer>
 				<Copy text={text}>copy</Copy>
-				<Button kind="main" onClick={onClose} autoFocus>
+				<Button kind="main" onClick={onClose} data-first="">
 					Close
 				</Button>
 			</footer>

@@ -1,7 +1,7 @@
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useRef, useState } from "react";
-import { api, call, newRequestId, type Schemas } from "../api/client";
+import { api, call, gone, newRequestId, type Schemas } from "../api/client";
 import { asApiError } from "../api/errors";
 import { ago, count, many, parseTime, rate, size, visible } from "../format";
 import { useLiveStatus, useRows } from "../live/live";
@@ -336,7 +336,7 @@ function DeleteQueue({ queue, stats, onClose }: { queue: string; stats: QueueSta
 			type={queue}
 			blocked={open > 0 && !purge}
 			onConfirm={async () => {
-				await call(
+				await gone(
 					api.DELETE("/v1/queues/{queue}", {
 						params: {
 							path: { queue },

@@ -1,7 +1,7 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
-import { api, call, newRequestId } from "../api/client";
+import { api, call, gone, newRequestId } from "../api/client";
 import { asApiError } from "../api/errors";
 import { curl } from "../curl";
 import { clock, count, many, parseTime, type Times, tail, visible } from "../format";
@@ -569,7 +569,7 @@ function useSelection(
 				lost="This cannot be undone."
 				onClose={close}
 				onConfirm={() =>
-					run("deleted", ids, (id) => call(api.DELETE("/v1/tasks/{id}", { params: { path: { id }, query: { ns } } })))
+					run("deleted", ids, (id) => gone(api.DELETE("/v1/tasks/{id}", { params: { path: { id }, query: { ns } } })))
 				}
 			/>
 		);

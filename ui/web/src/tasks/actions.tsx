@@ -2,7 +2,7 @@ import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { type ReactNode, useState } from "react";
 import { useAct } from "../act";
-import { api, call, newRequestId, raw, type Schemas } from "../api/client";
+import { api, call, gone, newRequestId, raw, type Schemas } from "../api/client";
 import { type ApiError, asApiError } from "../api/errors";
 import { parseTime, tail } from "../format";
 import { toBase64 } from "../key-text";
@@ -115,7 +115,7 @@ export function useTaskActions(ns: string, task: Task | undefined): { actions: A
 				}
 				onClose={close}
 				onConfirm={async () => {
-					await call(api.DELETE("/v1/tasks/{id}", { params }));
+					await gone(api.DELETE("/v1/tasks/{id}", { params }));
 					navigate({ to: "/$ns/tasks", params: { ns } });
 				}}
 			/>

@@ -2,6 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { type RefObject, useEffect, useId, useMemo, useRef, useState } from "react";
 import { flushSync } from "react-dom";
 import { api, call } from "../api/client";
+import { visible } from "../format";
 import { useNamespace } from "../namespace";
 import { serverNow } from "../now";
 import { useSettings } from "../settings";
@@ -188,7 +189,7 @@ export function FilterBar({
 			</div>
 			{fault ? (
 				<p id={`${id}-fault`} className="lost" role="alert">
-					<strong className="mono">{text.slice(fault.start, fault.end)}</strong> {fault.fault}
+					<strong className="mono">{visible(text.slice(fault.start, fault.end))}</strong> {visible(fault.fault ?? "")}
 				</p>
 			) : null}
 		</search>
