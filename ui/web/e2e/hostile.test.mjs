@@ -604,3 +604,85 @@ test("raw routes that are opened by hand are saved, and never shown as a page", 
 		await page.close();
 	}
 });
+
+/** What must come through byte for byte. */
+const exact = /** @type {Record<string, Buffer>} */ ({
+	numbers: Buffer.from('{"big":9007199254740993,"zero":-0,"huge":1e400,"exact":1.0,"b":1,"a":2,"b":3}'),
+	text: Buffer.from("one\ntwo\r\n\tthree \u00e4 \u{1f469}\u200d\u{1f467}"),
+	nul: Buffer.from("a\0b\x01\x7f"),
+	"not UTF-8": Buffer.from([0x22, 0xff, 0xfe, 0xed, 0xa0, 0x80, 0x22]),
+	"1 MiB": Buffer.from(`"yz${"x\u00e4".repeat(349_524)}"`),
+});
+
+test("payloads, results and values are shown and saved as the bytes that they are", {
+	skip,
+	timeout: 300_000,
+}, async (t) => {
+	const s = await server(t);
+	/** @type {{ path: string, region: string, bytes: Buffer, what: string }[]} */
+	const places = [];
+	for (const [name, b] of Object.entries(exact)) {
+		const as = { payload_base64: b.toString("base64"), content_type: "application/json" };
+		const { id } = await s.call("POST", "/v1/tasks", { queue: "mail", ...as });
+		const a = await s.claim("mail");
+		assert.equal(a.id, id);
+		await s.call("POST", `/v1/tasks/${id}/complete`, {
+			token: a.token,
+			result_base64: b.toString("base64"),
+			result_type: "application/json",
+		});
+		await s.call("PUT", `/v1/kv/notes/keys/${encodeURIComponent(name)}`, b);
+		const end = id.slice(-6);
+		places.push(
+			{ path: `tasks/${id}/payload`, region: `payload ${end}`, bytes: b, what: `payload, ${name}` },
+			{ path: `tasks/${id}/result`, region: `result ${end}`, bytes: b, what: `result, ${name}` },
+			{
+				path: `kv/notes?key=${encodeURIComponent(name)}`,
+				region: `Value of ${name}`,
+				bytes: b,
+				what: `value, ${name}`,
+			},
+		);
+	}
+	const page = await open(t, s);
+	for (const { path, region, bytes: b, what } of places) {
+		await go(page, `default/${path}`);
+		const shown = page.getByRole("region", { name: region, exact: true }).locator("pre");
+		await shown.waitFor();
+		const views = page.getByRole("group", { name: `View of ${region}` });
+		const saved = page.waitForEvent("download");
+		await page
+			.getByRole("button", { name: "save", exact: true })
+			.or(page.getByRole("button", { name: "Save", exact: true }))
+			.first()
+			.click();
+		const parts = [];
+		for await (const part of await (await saved).createReadStream()) parts.push(part);
+		assert.ok(Buffer.concat(parts).equals(b), `${what}: what is saved is another thing`);
+		let utf8 = "";
+		try {
+			utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(b);
+		} catch {
+			assert.ok(await views.getByRole("button", { name: "text" }).isDisabled(), `${what}: it is not text`);
+		}
+		if (utf8) {
+			await views.getByRole("button", { name: "text" }).click();
+			const text = (await shown.textContent()) ?? "";
+			const whole = shownAs(utf8) ?? utf8;
+			if (text.length < whole.length) {
+				assert.ok(whole.startsWith(text) && Buffer.byteLength(text) > 65_500, `${what}: it shows another beginning`);
+				await page.getByText("the first 64 KiB are shown").waitFor();
+			} else assert.equal(text, whole, what);
+		}
+		await views.getByRole("button", { name: "hex" }).click();
+		const hex = ((await shown.textContent()) ?? "")
+			.split("\n")
+			.map((l) => l.slice(8, 55).replaceAll(" ", ""))
+			.join("");
+		assert.ok(b.toString("hex").startsWith(hex) && hex.length >= Math.min(b.length, 16_384) * 2, `${what}: in hex`);
+		if (!what.endsWith("numbers")) continue;
+		await views.getByRole("button", { name: "JSON" }).click();
+		const words = ((await shown.textContent()) ?? "").replaceAll(/\s/g, "");
+		assert.equal(words, utf8, `${what}: laid out, its own characters stay`);
+	}
+});

@@ -1,7 +1,7 @@
-// The main ways through the pages by the keyboard alone: no test of this file clicks.
+// Who has no mouse, sees forced colours, or reads at 200 %: the first tests of this file do not click.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { closeBrowser, open, server, settled, skip } from "./rig.mjs";
+import { accessible, closeBrowser, context, open, server, settled, skip, wide } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -106,7 +106,7 @@ test("find, read, mark, retry, redrive and pause by the keyboard alone", { skip,
 	await page.locator("#main").focus();
 	await tabTo(page, /^Pause/);
 	await press("Enter");
-	await page.getByRole("menuitem").first().waitFor();
+	await page.locator("[role=menuitem]:focus").waitFor();
 	await press("ArrowDown", "ArrowDown", "Enter");
 	await page
 		.getByText(/paused by/)
@@ -184,4 +184,114 @@ test("a dialog holds the focus, gives it back, and letters do nothing in it or i
 	assert.deepEqual(writes, []);
 	await page.keyboard.press("ControlOrMeta+k");
 	await page.getByRole("combobox", { name: "Queue, place, or id of a task" }).waitFor();
+});
+
+test("forced colours and a zoom of 200 % lose nothing", { skip, timeout: 300_000 }, async (t) => {
+	const s = await server(t);
+	await dead(s, 2);
+	const id = await s.create("mail", {});
+	await s.claim("mail");
+	const paths = [
+		"overview",
+		"queues",
+		"queues/mail/settings",
+		"tasks",
+		`tasks/${id}`,
+		`tasks/${id}/payload`,
+		"dead",
+		"workers",
+		"kv",
+		"search",
+	];
+	const forced = await open(t, s, "", { context: await context(t, { forcedColors: "active" }) });
+	/** Whether what only a colour tells otherwise has a line around it. @param {string} selector */
+	const lined = async (selector) => {
+		const e = forced.locator(selector).first();
+		await e.waitFor();
+		const style = await e.evaluate((x) => getComputedStyle(x).outlineStyle);
+		assert.equal(style, "solid", `${selector} looks like the others`);
+	};
+	await forced.goto(`${s.url}/ui/default/dead`);
+	await lined(".rail a[aria-current]");
+	await lined(".segments button[aria-pressed=true]");
+	await forced.goto(`${s.url}/ui/default/tasks/${id}`);
+	await lined(".tabs a[aria-current]");
+	const bar = forced.locator(".lane-work").first();
+	await bar.waitFor({ state: "attached" });
+	const [own, ground] = await bar.evaluate((b) => [
+		getComputedStyle(b).backgroundColor,
+		getComputedStyle(/** @type {Element} */ (b.closest(".panel"))).backgroundColor,
+	]);
+	assert.notEqual(own, ground, "the bar of a try cannot be seen");
+	await forced.goto(`${s.url}/ui/default/tasks`);
+	await forced.locator("tbody tr[data-index]").first().waitFor();
+	await forced.keyboard.press("j");
+	await forced.keyboard.press("x");
+	await lined("tr[aria-selected=true]");
+
+	// At 200 % a window of 1280 pixels has 640. What can be pressed at 100 % is there too, and nothing lies beside the page.
+	const page = await open(t, s, "", { context: await context(t, { deviceScaleFactor: 2 }) });
+	for (const path of paths) {
+		await page.setViewportSize({ width: 1280, height: 800 });
+		await page.goto(`${s.url}/ui/default/${path}`);
+		await settled(page);
+		const names = () =>
+			page
+				.locator("main :is(button, input, select, textarea, summary):visible")
+				.evaluateAll((all) => all.map((e) => (e.getAttribute("aria-label") ?? e.textContent ?? "").trim()).sort());
+		const before = await names();
+		await page.setViewportSize({ width: 640, height: 400 });
+		await page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth);
+		const now = await names();
+		assert.deepEqual(
+			before.filter((n) => !now.includes(n)),
+			[],
+			`${path}: gone at 200 %`,
+		);
+	}
+});
+
+const themes = /** @type {("light" | "dark")[]} */ (["light", "dark"]);
+
+test("what failed, and what is empty, is accessible in both themes", { skip, timeout: 300_000 }, async (t) => {
+	const s = await server(t);
+	for (const colorScheme of wide ? themes : themes.slice(1)) {
+		const c = await context(t, { colorScheme });
+		const page = await open(t, s, "", { context: c, allowed: [400, 404, 503] });
+		for (const path of wide
+			? ["overview", "queues", "tasks", "dead", "bulk", "workers", "kv", "repos", "search"]
+			: []) {
+			await page.goto(`${s.url}/ui/default/${path}`);
+			await settled(page);
+			await accessible(page, `${path}, empty, ${colorScheme}`);
+		}
+		for (const path of [
+			"tasks/01KAJ0C7Q4G000000000000000",
+			"queues/none",
+			"kv/none",
+			"repos/none",
+			"bulk/none",
+			"nothing/here",
+		]) {
+			await page.goto(`${s.url}/ui/default/${path}`);
+			await settled(page);
+			await accessible(page, `${path}, not there, ${colorScheme}`);
+		}
+		const error = { code: "UNAVAILABLE", message: "no leader", outcome: "unknown" };
+		await page.route(/\/v1\/(queues|errors|tasks|workers|bulk|keyspaces|repos|overview|cluster|collections|kv)/, (r) =>
+			r.fulfill({ status: 503, contentType: "application/json", body: JSON.stringify({ error }) }),
+		);
+		for (const path of [
+			"default/queues/mail",
+			"default/tasks",
+			"default/dead",
+			"default/kv",
+			"default/repos",
+			"default/bulk",
+		]) {
+			await page.goto(`${s.url}/ui/${path}`);
+			await page.getByRole("alert").first().waitFor();
+			await accessible(page, `${path}, failed, ${colorScheme}`);
+		}
+	}
 });

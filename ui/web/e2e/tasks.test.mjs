@@ -68,6 +68,14 @@ test("the timeline tells each attempt as it is stored, and no live token", { ski
 		shown.map((c) => [c[1], c[2], c[3]]),
 		attempts.map((/** @type {any} */ a) => [`try ${a.number}`, a.worker, a.token ?? "···"]),
 	);
+	const local = (/** @type {string} */ at) => {
+		const d = new Date(at);
+		return new Date(d.getTime() - d.getTimezoneOffset() * 60_000).toISOString().slice(11, 21);
+	};
+	assert.deepEqual(
+		shown.map((c) => c[0]),
+		attempts.map((/** @type {any} */ a) => local(a.start)),
+	);
 	const live = (await s.call("GET", `/v1/tasks/${id}?view=meta`)).attempt;
 	assert.equal(live, 7);
 	assert.equal(attempts[6].token, undefined);

@@ -155,13 +155,27 @@ function NoWorker({ queue }: { queue: string | undefined }) {
 	);
 }
 
+/** At most this many queues of a worker are looked at. */
+const mostQueues = 16;
+
 /** Detail is what a worker has in hand, and what it can be told. */
 function Detail({ worker: w }: { worker: Worker }) {
 	const ns = useNamespace();
 	const query = useQuery({
 		queryKey: [ns, "worker tasks", w.id],
-		queryFn: () =>
-			call(api.GET("/v1/tasks", { params: { query: { worker: w.id ?? "", state: "running", limit: 100 } } })),
+		// Queue by queue, where an index finds what runs: over all queues one look ends in what waits.
+		queryFn: async () => {
+			const queues = w.queues?.length ? w.queues.slice(0, mostQueues).map((queue) => ({ queue })) : [{}];
+			const pages = await Promise.all(
+				queues.map((q) =>
+					call(api.GET("/v1/tasks", { params: { query: { ...q, worker: w.id ?? "", state: "running", limit: 100 } } })),
+				),
+			);
+			return {
+				tasks: pages.flatMap((p) => p.tasks ?? []).slice(0, 100),
+				cursor: pages.find((p) => p.cursor)?.cursor ?? (queues.length < (w.queues?.length ?? 0) ? "more" : ""),
+			};
+		},
 		refetchInterval: 5000,
 	});
 	const [quiet, busy] = useAct({

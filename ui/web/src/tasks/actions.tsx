@@ -35,6 +35,8 @@ export function useTaskActions(ns: string, task: Task | undefined): { actions: A
 	const [open, setOpen] = useState<Open>();
 	// One id for each opening of a dialog: asking again after no answer does it once.
 	const [request, setRequest] = useState("");
+	// The try that the dialog was opened on. Another one may run by the time that it is asked again: that is not the one to release.
+	const [attempt, setAttempt] = useState<number>();
 	const queries = useQueryClient();
 	const navigate = useNavigate();
 	const params = { path: { id }, query: { ns } };
@@ -48,6 +50,7 @@ export function useTaskActions(ns: string, task: Task | undefined): { actions: A
 	});
 	const dialogOf = (d: Open) => () => {
 		setRequest(newRequestId());
+		setAttempt(task?.attempt);
 		setOpen(d);
 	};
 	const state = task?.state;
@@ -85,8 +88,9 @@ export function useTaskActions(ns: string, task: Task | undefined): { actions: A
 				verb="Force release"
 				what={
 					<p>
-						The token of try {task.attempt} is retired at once: {task.worker ?? "its worker"} can change nothing with it
-						any more. The task is ready again at its old place.
+						The token of try {attempt} is retired at once:{" "}
+						{task.attempt === attempt ? (task.worker ?? "its worker") : "its worker"} can change nothing with it any
+						more. The task is ready again at its old place.
 					</p>
 				}
 				lost="What the worker did so far outside of Millrace is not undone, and nothing of it is committed. It may still run for a while beside the next try."
@@ -95,7 +99,7 @@ export function useTaskActions(ns: string, task: Task | undefined): { actions: A
 					call(
 						api.POST("/v1/tasks/{id}/force-release", {
 							params,
-							body: { request_id: request, ...(task.attempt === undefined ? {} : { attempt: task.attempt }) },
+							body: { request_id: request, ...(attempt === undefined ? {} : { attempt }) },
 						}),
 					).finally(after)
 				}
