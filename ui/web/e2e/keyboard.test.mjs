@@ -1,7 +1,7 @@
 // Who has no mouse, sees forced colours, or reads at 200 %: the first tests of this file do not click.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { accessible, closeBrowser, context, open, server, settled, skip, wide } from "./rig.mjs";
+import { accessible, closeBrowser, context, narrow, open, server, settled, skip } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -242,25 +242,26 @@ test("forced colours and a zoom of 200 % lose nothing", { skip, timeout: 300_000
 		const before = await names();
 		await page.setViewportSize({ width: 640, height: 400 });
 		await page.waitForFunction(() => document.documentElement.scrollWidth <= innerWidth);
-		const now = await names();
-		assert.deepEqual(
-			before.filter((n) => !now.includes(n)),
-			[],
-			`${path}: gone at 200 %`,
-		);
+		// A page that is slow may draw a part once more.
+		let gone = before;
+		for (let i = 0; i < 100 && gone.length > 0; i++) {
+			const now = await names();
+			gone = before.filter((n) => !now.includes(n));
+			if (gone.length > 0) await new Promise((done) => setTimeout(done, 50));
+		}
+		assert.deepEqual(gone, [], `${path}: gone at 200 %`);
 	}
 });
 
-const themes = /** @type {("light" | "dark")[]} */ (["light", "dark"]);
-
-test("what failed, and what is empty, is accessible in both themes", { skip, timeout: 300_000 }, async (t) => {
+test("what failed, and what is empty, is accessible in both themes", {
+	skip: skip || narrow,
+	timeout: 300_000,
+}, async (t) => {
 	const s = await server(t);
-	for (const colorScheme of wide ? themes : themes.slice(1)) {
+	for (const colorScheme of /** @type {const} */ (["light", "dark"])) {
 		const c = await context(t, { colorScheme });
 		const page = await open(t, s, "", { context: c, allowed: [400, 404, 503] });
-		for (const path of wide
-			? ["overview", "queues", "tasks", "dead", "bulk", "workers", "kv", "repos", "search"]
-			: []) {
+		for (const path of ["overview", "queues", "tasks", "dead", "bulk", "workers", "kv", "repos", "search"]) {
 			await page.goto(`${s.url}/ui/default/${path}`);
 			await settled(page);
 			await accessible(page, `${path}, empty, ${colorScheme}`);

@@ -26,6 +26,8 @@ function missing() {
 
 /** MILLRACE_UI_WIDE=1 runs all rows of tests that have many, and those that take long. */
 export const wide = process.env["MILLRACE_UI_WIDE"] === "1";
+/** The reason to skip a test that takes long. */
+export const narrow = wide ? false : "only with MILLRACE_UI_WIDE=1";
 
 /** Slows the browser down by this factor, and its requests by up to 50 ms times it, to find tests that rely on speed. */
 const slow = Number(process.env["MILLRACE_UI_SLOW"] ?? 1);
