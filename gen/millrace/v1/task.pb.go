@@ -985,8 +985,9 @@ type Task struct {
 	Cancel        *CancelAsked           `protobuf:"bytes,36,opt,name=cancel,proto3" json:"cancel,omitempty"`                                     // of a running or cancelled task whose cancel was asked for
 	Progress      *Progress              `protobuf:"bytes,37,opt,name=progress,proto3" json:"progress,omitempty"`                                 // of the last attempt, where its worker told any
 	Fingerprint   string                 `protobuf:"bytes,41,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`                           // of the last error since the last redrive, also where a lease was lost or the task expired
-	PayloadSize   *uint64                `protobuf:"varint,43,opt,name=payload_size,json=payloadSize,proto3,oneof" json:"payload_size,omitempty"` // bytes; only where the payload was left out, as meta asks
+	PayloadSize   *uint64                `protobuf:"varint,43,opt,name=payload_size,json=payloadSize,proto3,oneof" json:"payload_size,omitempty"` // bytes; only where the payload was left out, as meta asks, or all but its head
 	ResultSize    *uint64                `protobuf:"varint,44,opt,name=result_size,json=resultSize,proto3,oneof" json:"result_size,omitempty"`    // the same of the result, of a task that has one
+	Head          []byte                 `protobuf:"bytes,45,opt,name=head,proto3" json:"head,omitempty"`                                         // the first bytes of the payload, where a list or a batch asks for them
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1299,6 +1300,13 @@ func (x *Task) GetResultSize() uint64 {
 		return *x.ResultSize
 	}
 	return 0
+}
+
+func (x *Task) GetHead() []byte {
+	if x != nil {
+		return x.Head
+	}
+	return nil
 }
 
 // Progress is how far the worker of a task says that it is.
@@ -2809,6 +2817,7 @@ type ListRequest struct {
 	From          *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=from,proto3" json:"from,omitempty"`               // created then or later
 	To            *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=to,proto3" json:"to,omitempty"`                   // created before
 	Fingerprint   string                 `protobuf:"bytes,12,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"` // of their last error
+	Head          uint32                 `protobuf:"varint,13,opt,name=head,proto3" json:"head,omitempty"`              // only the first bytes of each payload, 1 to 256; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2927,12 +2936,22 @@ func (x *ListRequest) GetFingerprint() string {
 	return ""
 }
 
+func (x *ListRequest) GetHead() uint32 {
+	if x != nil {
+		return x.Head
+	}
+	return 0
+}
+
 type ListResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Tasks         []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`   // without payload and result
-	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // empty: the end
-	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
-	Inspected     uint32                 `protobuf:"varint,4,opt,name=inspected,proto3" json:"inspected,omitempty"` // tasks that were looked at for this page, at most 10,000 per partition
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Tasks     []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`   // without payload and result
+	Cursor    string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"` // empty: the end
+	At        *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Inspected uint32                 `protobuf:"varint,4,opt,name=inspected,proto3" json:"inspected,omitempty"` // tasks that were looked at for this page, at most 10,000 per partition
+	// How far the page came in its order: creation of the last task that was looked at, or, of ended tasks of a queue, its end. Unset
+	// at the end of the list, in the order of another time, and where the list goes partition after partition.
+	Reached       *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reached,proto3" json:"reached,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2995,9 +3014,17 @@ func (x *ListResponse) GetInspected() uint32 {
 	return 0
 }
 
+func (x *ListResponse) GetReached() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Reached
+	}
+	return nil
+}
+
 type BatchGetRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"` // 1 to 100
+	Ids           []string               `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`    // 1 to 100
+	Head          uint32                 `protobuf:"varint,2,opt,name=head,proto3" json:"head,omitempty"` // only the first bytes of each payload, 1 to 256; 0: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3037,6 +3064,13 @@ func (x *BatchGetRequest) GetIds() []string {
 		return x.Ids
 	}
 	return nil
+}
+
+func (x *BatchGetRequest) GetHead() uint32 {
+	if x != nil {
+		return x.Head
+	}
+	return 0
 }
 
 type BatchGetResponse struct {
@@ -3475,11 +3509,13 @@ func (x *WhyResponse) GetAt() *At {
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, behind, next, no_worker, running, stopping, ended
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // in words
-	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // what holds it up: queue, worker, or token of who asked
+	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // what the reason is about: queue, kind, worker, partition, node, or token of who asked
 	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`     // what people gave as the reason, or why it ended
 	Until         *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=until,proto3" json:"until,omitempty"`
+	Limit         uint64                 `protobuf:"varint,6,opt,name=limit,proto3" json:"limit,omitempty"`                // the number that holds it up: attempts of the task, slots of workers, tasks that were counted
+	HeldBy        []string               `protobuf:"bytes,7,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"` // who does, the first 10: workers, tasks that go before, or token of who asked
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3545,6 +3581,20 @@ func (x *WhyReason) GetNote() string {
 func (x *WhyReason) GetUntil() *timestamppb.Timestamp {
 	if x != nil {
 		return x.Until
+	}
+	return nil
+}
+
+func (x *WhyReason) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *WhyReason) GetHeldBy() []string {
+	if x != nil {
+		return x.HeldBy
 	}
 	return nil
 }
@@ -9178,7 +9228,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xc9\r\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xe5\r\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -9231,7 +9281,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\vfingerprint\x18) \x01(\tB\x06ʵ\x1c\x028\x01R\vfingerprint\x12&\n" +
 	"\fpayload_size\x18+ \x01(\x04H\x00R\vpayloadSize\x88\x01\x01\x12$\n" +
 	"\vresult_size\x18, \x01(\x04H\x01R\n" +
-	"resultSize\x88\x01\x01\x1a9\n" +
+	"resultSize\x88\x01\x01\x12\x1a\n" +
+	"\x04head\x18- \x01(\fB\x06ʵ\x1c\x028\x01R\x04head\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -9369,7 +9420,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x14ListAttemptsResponse\x120\n" +
 	"\battempts\x18\x01 \x03(\v2\x14.millrace.v1.AttemptR\battempts\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\x127\n" +
-	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\xe7\x02\n" +
+	"\x05older\x18\x03 \x03(\v2\x19.millrace.v1.OutcomeCountB\x06ʵ\x1c\x028\x01R\x05older\"\xfb\x02\n" +
 	"\vListRequest\x12\x14\n" +
 	"\x05queue\x18\x01 \x01(\tR\x05queue\x12(\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x12.millrace.v1.StateR\x05state\x12\x14\n" +
@@ -9383,14 +9434,17 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04from\x18\n" +
 	" \x01(\v2\x1a.google.protobuf.TimestampR\x04from\x12*\n" +
 	"\x02to\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\x02to\x12 \n" +
-	"\vfingerprint\x18\f \x01(\tR\vfingerprint\"\x96\x01\n" +
+	"\vfingerprint\x18\f \x01(\tR\vfingerprint\x12\x12\n" +
+	"\x04head\x18\r \x01(\rR\x04head\"\xcc\x01\n" +
 	"\fListResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1e\n" +
 	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
 	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\x12\x1c\n" +
-	"\tinspected\x18\x04 \x01(\rR\tinspected\"8\n" +
+	"\tinspected\x18\x04 \x01(\rR\tinspected\x124\n" +
+	"\areached\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\areached\"U\n" +
 	"\x0fBatchGetRequest\x12%\n" +
-	"\x03ids\x18\x01 \x03(\tB\x13ʵ\x1c\x0f\x10\x01b\tget_taskshdR\x03ids\"\\\n" +
+	"\x03ids\x18\x01 \x03(\tB\x13ʵ\x1c\x0f\x10\x01b\tget_taskshdR\x03ids\x12\x1b\n" +
+	"\x04head\x18\x02 \x01(\rB\aʵ\x1c\x03h\x80\x02R\x04head\"\\\n" +
 	"\x10BatchGetResponse\x12'\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x11.millrace.v1.TaskR\x05tasks\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\" \n" +
@@ -9431,13 +9485,15 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\areasons\x18\x04 \x03(\v2\x16.millrace.v1.WhyReasonR\areasons\x12\x14\n" +
 	"\x05ahead\x18\x05 \x01(\x04R\x05ahead\x12\x14\n" +
 	"\x05exact\x18\x06 \x01(\bR\x05exact\x12\x1f\n" +
-	"\x02at\x18\a \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xa1\x01\n" +
+	"\x02at\x18\a \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xe0\x01\n" +
 	"\tWhyReason\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x12\n" +
 	"\x04text\x18\x02 \x01(\tR\x04text\x12\x1e\n" +
 	"\x06object\x18\x03 \x01(\tB\x06ʵ\x1c\x028\x01R\x06object\x12\x1a\n" +
 	"\x04note\x18\x04 \x01(\tB\x06ʵ\x1c\x028\x01R\x04note\x120\n" +
-	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\"M\n" +
+	"\x05until\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1c\n" +
+	"\x05limit\x18\x06 \x01(\x04B\x06ʵ\x1c\x028\x01R\x05limit\x12\x1f\n" +
+	"\aheld_by\x18\a \x03(\tB\x06ʵ\x1c\x028\x01R\x06heldBy\"M\n" +
 	"\vQueueWeight\x12\x1a\n" +
 	"\x04name\x18\x01 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x04name\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight:\n" +
@@ -9934,7 +9990,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06LINEAR\x10\x02\x12\x0f\n" +
 	"\vEXPONENTIAL\x10\x03\x12\x0f\n" +
 	"\vFULL_JITTER\x10\x04\x12\x10\n" +
-	"\fEQUAL_JITTER\x10\x052\x95<\n" +
+	"\fEQUAL_JITTER\x10\x052\xe4<\n" +
 	"\vTaskService\x12\xcc\x03\n" +
 	"\x06Create\x12\x1a.millrace.v1.CreateRequest\x1a\x1b.millrace.v1.CreateResponse\"\x88\x03ʵ\x1c\x83\x03\x1a\t/v1/tasks*\xb9\x01Make one task. It can be repeated safely with an id, a unique key or an Idempotency-Key: a repetition is answered with 200 and the first task. Without one of them it makes another task.2\x04taskJ\aCreatedZ\x98\x01\x12\x0fIdempotency-Key\"\x06string:}1 to 256 bytes, good for 24 hours in the queue: the same key with another payload is refused. Mutually exclusive with unique.`\x01j\x04\xc9\x01\xc8\x01r\bLocation\x12\xab\x01\n" +
 	"\vBatchCreate\x12\x1f.millrace.v1.BatchCreateRequest\x1a .millrace.v1.BatchCreateResponse\"Yʵ\x1cU\x1a\x0f/v1/tasks:batch*=Make up to 512 tasks, each by itself, or all or none of them.2\x01*`\x02\x12\xb2\a\n" +
@@ -9958,9 +10014,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\aEffects\x12\x1b.millrace.v1.EffectsRequest\x1a\x1c.millrace.v1.EffectsResponse\"\x8e\x01ʵ\x1c\x89\x01\n" +
 	"\x16/v1/tasks/{id}/effects*oRead what the completion of a task did besides ending it, in the same log entry, and whether that still stands.\x12\xa4\x01\n" +
 	"\x03Why\x12\x17.millrace.v1.WhyRequest\x1a\x18.millrace.v1.WhyResponse\"jʵ\x1cf\n" +
-	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\xcc\b\n" +
-	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\x8e\bʵ\x1c\x89\b\n" +
-	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.R\a\n" +
+	"\x12/v1/tasks/{id}/why*PSay why a task is where it is: what it waits for, who holds it, or how it ended.\x12\x9b\t\n" +
+	"\x04List\x12\x18.millrace.v1.ListRequest\x1a\x19.millrace.v1.ListResponse\"\xdd\bʵ\x1c\xd8\b\n" +
+	"\t/v1/tasks*\xdb\x02List tasks, without their payloads and results: of a queue in a state in the order of that state, else about in the order of their creation; partition after partition, but ended tasks of a queue with the last ones first in one order over all. One request looks at 10,000 tasks at most: a page may be short, and even empty, and still have a cursor.R4\x12\x05queue\"\x06string:#Name of the queue; default: of any.Rd\x12\x05state\"8blocked|scheduled|ready|running|completed|dead|cancelled:!State of the tasks; default: any.R8\x12\x05order\x1a\x04desc\"\basc|desc:\x1fdesc begins with the last ones.R\"\x12\x04kind\"\x06string:\x12Kind of the tasks.RV\x12\x05label\"\x06string0\x01:CNAME=VALUE of a label; given several times, tasks have all of them.R@\x12\x06worker\"\x06string:.Worker that runs the tasks, or completed them.RC\x12\x06unique\"\x06string:1The unique key that the tasks were created under.R*\x12\x04from\"\x04time:\x1cTasks created then or later.R&\x12\x02to\"\x04time:\x1aTasks created before then.R^\x12\vfingerprint\"\x06string:GFingerprint of the last error of the tasks, as GET /v1/errors shows it.RM\x12\x04head\"\ainteger:<The first bytes of each payload too, 1 to 256, and its size.R\a\n" +
 	"\x05limitR\b\n" +
 	"\x06cursor\x12\xf7\x01\n" +
 	"\x05Claim\x12\x19.millrace.v1.ClaimRequest\x1a\x1a.millrace.v1.ClaimResponse\"\xb6\x01ʵ\x1c\xb1\x01\x1a\x0f/v1/tasks:claim*\x8f\x01Take ready tasks, waiting for one. No content: none was ready in time. Each has a lease and a token, which its settle and its heartbeats carry.2\x01*`\x06j\x04\xc8\x01\xcc\x01\x80\x01\x01\x12\xb7\x03\n" +
@@ -10284,207 +10340,208 @@ var file_millrace_v1_task_proto_depIdxs = []int32{
 	133, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
 	13,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
 	23,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	13,  // 69: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
-	23,  // 70: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	133, // 71: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
-	41,  // 72: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
-	41,  // 73: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
-	23,  // 74: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
-	6,   // 75: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
-	0,   // 76: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	133, // 77: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
-	44,  // 78: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
-	23,  // 79: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	133, // 80: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
-	45,  // 81: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	132, // 82: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	132, // 83: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	50,  // 84: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	23,  // 85: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	9,   // 86: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	51,  // 87: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	132, // 88: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	133, // 89: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	53,  // 90: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	23,  // 91: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	57,  // 92: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	64,  // 93: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	23,  // 94: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	58,  // 95: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	59,  // 96: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	60,  // 97: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	61,  // 98: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	62,  // 99: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	63,  // 100: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	12,  // 101: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	132, // 102: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	133, // 103: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	132, // 104: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	12,  // 105: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	96,  // 106: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	84,  // 107: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
-	0,   // 108: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	91,  // 109: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	24,  // 110: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	13,  // 111: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	23,  // 112: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	13,  // 113: millrace.v1.WatchResponse.task:type_name -> millrace.v1.Task
-	23,  // 114: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
-	23,  // 115: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	23,  // 116: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	133, // 117: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	132, // 118: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	131, // 119: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	133, // 120: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
-	0,   // 121: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	23,  // 122: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
-	0,   // 123: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	23,  // 124: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
-	0,   // 125: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	23,  // 126: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
-	0,   // 127: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	23,  // 128: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	81,  // 129: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	96,  // 130: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	84,  // 131: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	91,  // 132: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	23,  // 133: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	11,  // 134: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	86,  // 135: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	89,  // 136: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	90,  // 137: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	87,  // 138: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	88,  // 139: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	92,  // 140: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	93,  // 141: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	96,  // 142: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	94,  // 143: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	95,  // 144: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	134, // 145: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	135, // 146: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	136, // 147: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	85,  // 148: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	51,  // 149: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	58,  // 150: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	133, // 151: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	51,  // 152: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	59,  // 153: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	51,  // 154: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	60,  // 155: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
-	0,   // 156: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	137, // 157: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
-	7,   // 158: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	132, // 159: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	132, // 160: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	8,   // 161: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	132, // 162: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	132, // 163: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	132, // 164: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	132, // 165: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	132, // 166: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	132, // 167: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	98,  // 168: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	132, // 169: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	132, // 170: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	133, // 171: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	133, // 172: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	133, // 173: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	23,  // 174: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	23,  // 175: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	113, // 176: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	23,  // 177: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	97,  // 178: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	23,  // 179: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	97,  // 180: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	23,  // 181: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	23,  // 182: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	133, // 183: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	99,  // 184: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	114, // 185: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
-	115, // 186: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
-	132, // 187: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
-	98,  // 188: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
-	113, // 189: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	23,  // 190: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	122, // 191: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	117, // 192: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 193: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	122, // 194: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	117, // 195: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 196: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	26,  // 197: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	28,  // 198: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	31,  // 199: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	37,  // 200: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	33,  // 201: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	15,  // 202: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	17,  // 203: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	39,  // 204: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	42,  // 205: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	35,  // 206: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	46,  // 207: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	48,  // 208: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
-	52,  // 209: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	55,  // 210: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	65,  // 211: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	67,  // 212: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
-	69,  // 213: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	71,  // 214: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	73,  // 215: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	75,  // 216: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	77,  // 217: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	79,  // 218: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	82,  // 219: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	104, // 220: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	106, // 221: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	108, // 222: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	110, // 223: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	100, // 224: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	102, // 225: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	112, // 226: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	118, // 227: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	120, // 228: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	123, // 229: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	125, // 230: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	27,  // 231: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	30,  // 232: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	32,  // 233: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	38,  // 234: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	34,  // 235: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	16,  // 236: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	19,  // 237: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	40,  // 238: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	43,  // 239: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	36,  // 240: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	47,  // 241: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	49,  // 242: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
-	54,  // 243: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	56,  // 244: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	66,  // 245: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	68,  // 246: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
-	70,  // 247: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	72,  // 248: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	74,  // 249: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	76,  // 250: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	78,  // 251: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	80,  // 252: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	83,  // 253: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	105, // 254: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	107, // 255: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	109, // 256: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	111, // 257: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	101, // 258: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	103, // 259: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	116, // 260: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	119, // 261: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	121, // 262: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	124, // 263: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	126, // 264: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	231, // [231:265] is the sub-list for method output_type
-	197, // [197:231] is the sub-list for method input_type
-	197, // [197:197] is the sub-list for extension type_name
-	197, // [197:197] is the sub-list for extension extendee
-	0,   // [0:197] is the sub-list for field type_name
+	133, // 69: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
+	13,  // 70: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
+	23,  // 71: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
+	133, // 72: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	41,  // 73: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
+	41,  // 74: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
+	23,  // 75: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
+	6,   // 76: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
+	0,   // 77: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
+	133, // 78: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	44,  // 79: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
+	23,  // 80: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
+	133, // 81: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	45,  // 82: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	132, // 83: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	132, // 84: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	50,  // 85: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	23,  // 86: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	9,   // 87: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	51,  // 88: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	132, // 89: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	133, // 90: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	53,  // 91: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	23,  // 92: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	57,  // 93: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	64,  // 94: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	23,  // 95: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	58,  // 96: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	59,  // 97: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	60,  // 98: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	61,  // 99: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	62,  // 100: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	63,  // 101: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	12,  // 102: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	132, // 103: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	133, // 104: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	132, // 105: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	12,  // 106: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	96,  // 107: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	84,  // 108: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	0,   // 109: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
+	91,  // 110: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	24,  // 111: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	13,  // 112: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	23,  // 113: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	13,  // 114: millrace.v1.WatchResponse.task:type_name -> millrace.v1.Task
+	23,  // 115: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
+	23,  // 116: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	23,  // 117: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	133, // 118: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	132, // 119: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	131, // 120: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	133, // 121: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	0,   // 122: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
+	23,  // 123: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	0,   // 124: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
+	23,  // 125: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	0,   // 126: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
+	23,  // 127: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	0,   // 128: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
+	23,  // 129: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	81,  // 130: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	96,  // 131: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	84,  // 132: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	91,  // 133: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	23,  // 134: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	11,  // 135: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	86,  // 136: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	89,  // 137: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	90,  // 138: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	87,  // 139: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	88,  // 140: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	92,  // 141: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	93,  // 142: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	96,  // 143: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	94,  // 144: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	95,  // 145: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	134, // 146: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	135, // 147: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	136, // 148: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	85,  // 149: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	51,  // 150: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	58,  // 151: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	133, // 152: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	51,  // 153: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	59,  // 154: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	51,  // 155: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	60,  // 156: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	0,   // 157: millrace.v1.OpResult.state:type_name -> millrace.v1.State
+	137, // 158: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	7,   // 159: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
+	132, // 160: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	132, // 161: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	8,   // 162: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	132, // 163: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	132, // 164: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	132, // 165: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	132, // 166: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	132, // 167: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	132, // 168: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	98,  // 169: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	132, // 170: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	132, // 171: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	133, // 172: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	133, // 173: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	133, // 174: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	23,  // 175: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	23,  // 176: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	113, // 177: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	23,  // 178: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	97,  // 179: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	23,  // 180: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	97,  // 181: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	23,  // 182: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	23,  // 183: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	133, // 184: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	99,  // 185: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	114, // 186: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
+	115, // 187: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
+	132, // 188: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
+	98,  // 189: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
+	113, // 190: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	23,  // 191: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	122, // 192: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	117, // 193: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 194: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	122, // 195: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	117, // 196: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	23,  // 197: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	26,  // 198: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	28,  // 199: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	31,  // 200: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	37,  // 201: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	33,  // 202: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	15,  // 203: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	17,  // 204: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	39,  // 205: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	42,  // 206: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	35,  // 207: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	46,  // 208: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	48,  // 209: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
+	52,  // 210: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	55,  // 211: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	65,  // 212: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	67,  // 213: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	69,  // 214: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	71,  // 215: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	73,  // 216: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	75,  // 217: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	77,  // 218: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	79,  // 219: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	82,  // 220: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	104, // 221: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	106, // 222: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	108, // 223: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	110, // 224: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	100, // 225: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	102, // 226: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	112, // 227: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	118, // 228: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	120, // 229: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	123, // 230: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	125, // 231: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	27,  // 232: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	30,  // 233: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	32,  // 234: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	38,  // 235: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	34,  // 236: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	16,  // 237: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	19,  // 238: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	40,  // 239: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	43,  // 240: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	36,  // 241: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	47,  // 242: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	49,  // 243: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
+	54,  // 244: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	56,  // 245: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	66,  // 246: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	68,  // 247: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	70,  // 248: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	72,  // 249: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	74,  // 250: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	76,  // 251: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	78,  // 252: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	80,  // 253: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	83,  // 254: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	105, // 255: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	107, // 256: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	109, // 257: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	111, // 258: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	101, // 259: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	103, // 260: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	116, // 261: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	119, // 262: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	121, // 263: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	124, // 264: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	126, // 265: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	232, // [232:266] is the sub-list for method output_type
+	198, // [198:232] is the sub-list for method input_type
+	198, // [198:198] is the sub-list for extension type_name
+	198, // [198:198] is the sub-list for extension extendee
+	0,   // [0:198] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }

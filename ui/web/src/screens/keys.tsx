@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router"
 import { useEffect, useMemo, useRef, useState } from "react";
 import { api, call } from "../api/client";
 import { curl } from "../curl";
-import { count, many, size } from "../format";
+import { count, many, size, visible } from "../format";
 import { inAddress, type KeyView, parent, readKey, showKey, toBase64 } from "../key-text";
 import { useKeys } from "../keys";
 import { countKeys, deleteRange, dryRunKeys, listKeys, pageKeys, stamp } from "../kv";
