@@ -305,6 +305,7 @@ test("tasks are found by a filter, marked and acted on; the list does not move",
 	assert.deepEqual(await ids(), before);
 	await page.getByRole("button", { name: /1 newer, show/ }).click();
 	await grid.locator("tr.stale").waitFor({ state: "detached" });
+	await grid.locator("tbody tr").nth(4).waitFor();
 	assert.equal((await ids()).length, 5);
 
 	await grid.locator("tbody tr").first().focus();
