@@ -2197,13 +2197,13 @@ const file_millrace_v1_kv_proto_rawDesc = "" +
 	"\bkeyspace\x18\x01 \x01(\tR\bkeyspace\"S\n" +
 	"\x16DeleteKeyspaceResponse\x12\x18\n" +
 	"\aexisted\x18\x01 \x01(\bR\aexisted\x12\x1f\n" +
-	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xe1\x0f\n" +
-	"\tKVService\x12\xfc\x01\n" +
-	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\"\xbd\x01ʵ\x1c\xb8\x01\n" +
-	"\x1c/v1/kv/{keyspace}/keys/{key}*\\Read a key. The answer is its value, byte for byte; the header Millrace-Rev is its revision.B\x05valueR\v\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at2\xad\x10\n" +
+	"\tKVService\x12\xc8\x02\n" +
+	"\x03Get\x12\x19.millrace.v1.KVGetRequest\x1a\x1a.millrace.v1.KVGetResponse\"\x89\x02ʵ\x1c\x84\x02\n" +
+	"\x1c/v1/kv/{keyspace}/keys/{key}*\x92\x01Read a key. The answer is its value, byte for byte, as an attachment, so that a browser does not show it; the header Millrace-Rev is its revision.B\x05valueR\v\n" +
 	"\tmin_indexR\a\n" +
 	"\x05staleR\x0f\n" +
-	"\rmax_stalenessr\fMillrace-Rev\x12\xe0\x01\n" +
+	"\rmax_stalenessr\fMillrace-Revr\x13Content-Disposition\x12\xe0\x01\n" +
 	"\bBatchGet\x12\x1e.millrace.v1.KVBatchGetRequest\x1a\x1f.millrace.v1.KVBatchGetResponse\"\x92\x01ʵ\x1c\x8d\x01\x1a\x15/v1/kv/{keyspace}/get*oRead up to 1,000 keys, those of each partition at one index. Fewer results than keys: ask again for the others.2\x01*`\a\x12\xbd\x04\n" +
 	"\x05Range\x12\x1b.millrace.v1.KVRangeRequest\x1a\x1c.millrace.v1.KVRangeResponse\"\xf6\x03ʵ\x1c\xf1\x03\n" +
 	"\x11/v1/kv/{keyspace}*kList the keys of a range in byte order, page by page. Each page is consistent in itself, in each partition.J\aKeyPageR\b\n" +

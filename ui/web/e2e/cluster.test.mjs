@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { cluster, usage } from "./nodes-rig.mjs";
-import { accessible, closeBrowser, context, open, skip, tab } from "./rig.mjs";
+import { accessible, closeBrowser, context, narrow, open, skip, tab } from "./rig.mjs";
 
 after(closeBrowser);
 
 /** Tests that take long run only where all are wanted. */
-const wide = skip || (process.env["MILLRACE_UI_WIDE"] === "1" ? false : "MILLRACE_UI_WIDE is not 1");
+const wide = skip || narrow;
 
 /** Signs in at a node with a token. @param {import("playwright-core").Page} page @param {import("./nodes-rig.mjs").ClusterNode} node @param {string} token */
 async function enter(page, node, token) {

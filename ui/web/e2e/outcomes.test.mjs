@@ -6,7 +6,7 @@ import { writeFileSync } from "node:fs";
 import { createServer, request } from "node:http";
 import { join } from "node:path";
 import { after, test } from "node:test";
-import { accessible, binary, closeBrowser, context, open, server, skip, tab, wide } from "./rig.mjs";
+import { accessible, binary, closeBrowser, context, narrow, open, server, skip, tab, wide } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -225,7 +225,7 @@ function made(name, ...flags) {
 }
 
 test("a rate, a full disk, a right and a closed service each say their sentence, with the limit", {
-	skip,
+	skip: skip || narrow,
 	timeout: 300_000,
 }, async (t) => {
 	const s = await server(t);

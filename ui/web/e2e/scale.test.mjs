@@ -6,7 +6,7 @@ import { closeBrowser, open, server, settled, skip, workTree } from "./rig.mjs";
 after(closeBrowser);
 
 /** MILLRACE_UI_TASKS=100000 takes more tasks than the ordinary run. Times are told, and never judged. */
-const tasks = Number(process.env["MILLRACE_UI_TASKS"] ?? 5000);
+const tasks = Number(process.env["MILLRACE_UI_TASKS"] ?? 2000);
 /** MILLRACE_UI_ROWS=1000000 takes more keys and refs. */
 const rows = Number(process.env["MILLRACE_UI_ROWS"] ?? 3000);
 const streams = Number(process.env["MILLRACE_UI_STREAMS"] ?? 100);
