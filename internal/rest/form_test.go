@@ -215,8 +215,12 @@ func TestARouteRefusesAParameterThatIsNotOfItsForm(t *testing.T) {
 			send := func(value string) answer {
 				v, _ := url.ParseQuery(query)
 				v.Set(p.Name, value)
-				if p.Name == "max_staleness" {
+				switch p.Name { // these go with others
+				case "max_staleness":
 					v.Set("consistency", "stale")
+				case "after_rev":
+					v.Set("sort", "moved")
+					v.Set("after", "refs/heads/a")
 				}
 				return r.send(r.request(rt.Method, path+"?"+v.Encode(), "acme/all", s.body))
 			}
