@@ -85,6 +85,17 @@ test("a page comes back by itself when the server does", { skip }, async (t) => 
 	await page.locator(".live-live").waitFor({ timeout: 60_000 });
 });
 
+test("a page goes on where what it draws charts with is not reached, and asks again", { skip }, async (t) => {
+	const s = await server(t);
+	const c = await context(t);
+	await c.route("**/chart.js*", (r) => r.abort());
+	const page = await open(t, s, "", { context: c });
+	await page.getByText("The drawing is not loaded.").waitFor();
+	await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+	await c.unroute("**/chart.js*");
+	await page.locator(".plot canvas").waitFor();
+});
+
 test("a page of what is not there is live all the same", { skip }, async (t) => {
 	const s = await server(t);
 	const id = await s.create("mail", {});

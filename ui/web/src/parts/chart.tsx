@@ -1,4 +1,5 @@
-import { lazy, Suspense, useState } from "react";
+import { useQuery } from "@tanstack/react-query";
+import { useState } from "react";
 import { clock } from "../format";
 import { useSettings } from "../settings";
 
@@ -19,7 +20,25 @@ export interface ChartProps {
 	unit: string;
 }
 
-const Plot = lazy(() => import("./chart-plot"));
+/**
+ * Drawing draws a chart. What it draws with is read late: where that is not reached, as the server is away, the rest of the page goes on, and
+ * it is asked for again.
+ */
+function Drawing(props: ChartProps) {
+	const plot = useQuery({
+		queryKey: ["chart-plot"],
+		queryFn: async () => ({ Plot: (await import("./chart-plot")).default }),
+		staleTime: Number.POSITIVE_INFINITY,
+		retry: false,
+		refetchInterval: (q) => (q.state.data ? false : 5000),
+	});
+	if (plot.data) return <plot.data.Plot {...props} />;
+	return (
+		<div className="plot">
+			{plot.error ? <p className="dim">The drawing is not loaded. The table has the same figures.</p> : null}
+		</div>
+	);
+}
 
 /** Chart draws series over time. The same data is a table behind a button. */
 export function Chart(props: ChartProps) {
@@ -62,9 +81,7 @@ export function Chart(props: ChartProps) {
 					</table>
 				</section>
 			) : (
-				<Suspense fallback={<div className="plot" />}>
-					<Plot {...props} />
-				</Suspense>
+				<Drawing {...props} />
 			)}
 		</figure>
 	);
