@@ -14,7 +14,7 @@ from millrace_sdk._core import restjson, wire
 DOC = json.loads((ROOT / "gen/openapi/millrace.v1.json").read_text())
 ROUTES = [(method, i) for method, rows in restjson.tables()["routes"].items() for i in range(len(rows))]
 # What an answer has and no message has: a place in the log, where a list goes on, and whether a state is an end.
-WITHOUT_FIELD = {"index", "cursor", "after", "after_rev", "done"}
+WITHOUT_FIELD = {"index", "cursor", "after", "after_rev", "partial", "done"}
 
 
 def method_of(name: str) -> Any:
