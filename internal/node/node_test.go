@@ -196,10 +196,15 @@ func complete(a core.Assigned, effects ...core.Op) core.Commit {
 
 // settle ends tasks on a session and waits for the results.
 func (r *rig) settle(ses core.Session, tasks []core.Assigned) core.Proposed {
+	return r.settleBy(ses, tasks, func(a core.Assigned) core.Commit { return complete(a) })
+}
+
+// settleBy settles tasks by a commit of each, and waits for the answer.
+func (r *rig) settleBy(ses core.Session, tasks []core.Assigned, by func(core.Assigned) core.Commit) core.Proposed {
 	commits := make([]core.Commit, len(tasks))
 	holds := make([]core.TaskHold, len(tasks))
 	for i, a := range tasks {
-		commits[i] = complete(a)
+		commits[i] = by(a)
 		commits[i].Partition = r.ns
 		holds[i] = core.TaskHold{Task: a.Task, Token: a.Token}
 	}

@@ -11,18 +11,11 @@ import (
 func TestASettleThatIsRefusedAtTheDoorKeepsItsSlot(t *testing.T) {
 	r := openRig(t, rigOptions{node: Options{QueueBytes: 64 << 10}})
 	defer r.close()
-	k := newSink()
-	ses, _ := r.session(1, k)
-	ses.Subscribe(subscription("q", 1))
-	r.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
-	held := k.take(1)[0]
-	hold := core.TaskHold{Task: held.Task, Token: held.Token}
-	done := make(chan core.Proposed, 1)
-	large := core.Commit{Partition: r.ns, Ops: []core.Op{
-		&core.TaskComplete{Task: held.Task, Token: held.Token, Result: make([]byte, 100<<10)},
-	}}
-	ses.Settle(r.ns, []core.Commit{large}, []core.TaskHold{hold}, func(p core.Proposed) { done <- p })
-	if p := <-done; p.Err == nil {
+	k, ses, held := r.oneSlot()
+	large := func(a core.Assigned) core.Commit {
+		return core.Commit{Ops: []core.Op{&core.TaskComplete{Task: a.Task, Token: a.Token, Result: make([]byte, 100<<10)}}}
+	}
+	if p := r.settleBy(ses, []core.Assigned{held}, large); p.Err == nil {
 		t.Fatal("a settle larger than the queue was taken")
 	}
 	r.must(&core.TaskCreate{ID: taskID(2), Queue: "q"})
@@ -34,14 +27,28 @@ func TestASettleThatIsRefusedAtTheDoorKeepsItsSlot(t *testing.T) {
 	if got := r.log.Stats().Entries - before; got > later+later/2 {
 		t.Errorf("%d entries for %d commits", got, later)
 	}
-	k.mu.Lock()
-	n := len(k.tasks)
-	k.mu.Unlock()
-	if n != 0 {
-		t.Fatalf("%d tasks were given to a worker whose one slot is taken", n)
-	}
+	k.none(t)
 	r.settle(ses, []core.Assigned{held})
 	k.take(1)
+}
+
+// oneSlot opens the session of a worker of one slot, which has task 1 of queue q in hand.
+func (r *rig) oneSlot() (k *sink, ses core.Session, held core.Assigned) {
+	k = newSink()
+	ses, _ = r.session(1, k)
+	ses.Subscribe(subscription("q", 1))
+	r.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
+	return k, ses, k.take(1)[0]
+}
+
+// none fails the test where a task was given to a worker whose one slot is taken.
+func (s *sink) none(t *testing.T) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.tasks); n != 0 {
+		t.Fatalf("%d tasks were given to a worker whose one slot is taken", n)
+	}
 }
 
 // TestASettleThatFailsTheAttemptInsteadFreesItsSlot has the effects of a completion refused: the attempt has ended, so the worker's one
@@ -49,20 +56,15 @@ func TestASettleThatIsRefusedAtTheDoorKeepsItsSlot(t *testing.T) {
 func TestASettleThatFailsTheAttemptInsteadFreesItsSlot(t *testing.T) {
 	r := openRig(t, rigOptions{})
 	defer r.close()
-	k := newSink()
-	ses, _ := r.session(1, k)
-	ses.Subscribe(subscription("q", 1))
-	r.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
-	held := k.take(1)[0]
+	k, ses, held := r.oneSlot()
 	r.must(&core.TaskCreate{ID: taskID(2), Queue: "q"})
-	done := make(chan core.Proposed, 1)
-	refused := core.Commit{Partition: r.ns, FailOnRefusal: true, Ops: []core.Op{
-		&core.TaskComplete{Task: held.Task, Token: held.Token},
-		&core.KVDelete{Keyspace: "k", Key: []byte("none"), IfRev: 3, HasRev: true},
-	}}
-	hold := core.TaskHold{Task: held.Task, Token: held.Token}
-	ses.Settle(r.ns, []core.Commit{refused}, []core.TaskHold{hold}, func(p core.Proposed) { done <- p })
-	if p := <-done; p.Err != nil || !p.Results[0].FailedInstead || p.Results[0].Refusal == nil {
+	refused := func(a core.Assigned) core.Commit {
+		return core.Commit{FailOnRefusal: true, Ops: []core.Op{
+			&core.TaskComplete{Task: a.Task, Token: a.Token},
+			&core.KVDelete{Keyspace: "k", Key: []byte("none"), IfRev: 3, HasRev: true},
+		}}
+	}
+	if p := r.settleBy(ses, []core.Assigned{held}, refused); p.Err != nil || !p.Results[0].FailedInstead || p.Results[0].Refusal == nil {
 		t.Fatalf("%+v", p)
 	}
 	// The first of them may have been granted before the answer to the settle was known.
@@ -78,19 +80,10 @@ func TestASettleThatFailsTheAttemptInsteadFreesItsSlot(t *testing.T) {
 func TestASettleWhoseEffectIsRefusedKeepsItsSlot(t *testing.T) {
 	r := openRig(t, rigOptions{})
 	defer r.close()
-	k := newSink()
-	ses, _ := r.session(1, k)
-	ses.Subscribe(subscription("q", 1))
-	r.must(&core.TaskCreate{ID: taskID(1), Queue: "q"})
-	held := k.take(1)[0]
-	done := make(chan core.Proposed, 1)
-	refused := core.Commit{Partition: r.ns, Ops: []core.Op{
-		&core.TaskComplete{Task: held.Task, Token: held.Token},
-		&core.TaskCancel{Task: taskID(9)},
-	}}
-	hold := core.TaskHold{Task: held.Task, Token: held.Token}
-	ses.Settle(r.ns, []core.Commit{refused}, []core.TaskHold{hold}, func(p core.Proposed) { done <- p })
-	p := <-done
+	k, ses, held := r.oneSlot()
+	p := r.settleBy(ses, []core.Assigned{held}, func(a core.Assigned) core.Commit {
+		return core.Commit{Ops: []core.Op{&core.TaskComplete{Task: a.Task, Token: a.Token}, &core.TaskCancel{Task: taskID(9)}}}
+	})
 	if p.Err != nil || p.Results[0].FailedInstead || p.Results[0].Refusal == nil || p.Results[0].Refusal.Op != 1 {
 		t.Fatalf("%+v", p)
 	}
@@ -101,12 +94,7 @@ func TestASettleWhoseEffectIsRefusedKeepsItsSlot(t *testing.T) {
 	for range 20 { // entries in which a grant would come
 		r.must(&core.KVPut{Keyspace: "k", Key: []byte("x")})
 	}
-	k.mu.Lock()
-	n := len(k.tasks)
-	k.mu.Unlock()
-	if n != 0 {
-		t.Fatalf("%d tasks were given to a worker whose one slot is taken", n)
-	}
+	k.none(t)
 	r.settle(ses, []core.Assigned{held})
 	k.take(1)
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/millrace/millrace/internal/server"
 )
 
-func TestTheActivityOfARepositoryIsReadNewestFirst(t *testing.T) {
+// openRefDoor opens a door with the repository a, whose refs below refs/hidden are not shown, to its owner and to a reader of refs, and
+// returns it with what changes refs of a, all of one call in one commit.
+func openRefDoor(t *testing.T) (d *door, change func(changes ...string)) {
+	t.Helper()
 	table, err := auth.New(
 		auth.Token{Hash: auth.Hash("owner"), Principal: auth.Principal{Name: "o", Tenant: "acme", Scopes: auth.All}},
 		auth.Token{Hash: auth.Hash("reader"), Principal: auth.Principal{Name: "r", Tenant: "acme", Scopes: auth.RefRead}},
@@ -21,13 +24,17 @@ func TestTheActivityOfARepositoryIsReadNewestFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := openDoorTokens(t, server.Options{Shards: 1}, table)
+	d = openDoorTokens(t, server.Options{Shards: 1}, table)
 	d.do("owner", http.MethodPost, "/v1/repos", `{"name":"a","config":{"hide":["refs/hidden/**"]}}`).want(t, 201)
-	var want []string
-	change := func(changes ...string) {
+	return d, func(changes ...string) {
 		t.Helper()
 		d.do("owner", http.MethodPost, "/v1/repos/a/refs", `{"changes":[`+strings.Join(changes, ",")+`]}`).want(t, 200)
 	}
+}
+
+func TestTheActivityOfARepositoryIsReadNewestFirst(t *testing.T) {
+	d, change := openRefDoor(t)
+	var want []string
 	created := func(name, to string) string {
 		return fmt.Sprintf(`{"kind":"symref_create","name":%q,"target":"refs/heads/%s"}`, name, to)
 	}

@@ -8,25 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/millrace/millrace/internal/auth"
-	"github.com/millrace/millrace/internal/server"
 )
 
 func TestRefsAreListedInTheOrderOfTheirChanges(t *testing.T) {
-	table, err := auth.New(
-		auth.Token{Hash: auth.Hash("owner"), Principal: auth.Principal{Name: "o", Tenant: "acme", Scopes: auth.All}},
-		auth.Token{Hash: auth.Hash("reader"), Principal: auth.Principal{Name: "r", Tenant: "acme", Scopes: auth.RefRead}},
-	)
-	if err != nil {
-		t.Fatal(err)
-	}
-	d := openDoorTokens(t, server.Options{Shards: 1}, table)
-	d.do("owner", http.MethodPost, "/v1/repos", `{"name":"a","config":{"hide":["refs/hidden/**"]}}`).want(t, 201)
-	change := func(changes ...string) {
-		t.Helper()
-		d.do("owner", http.MethodPost, "/v1/repos/a/refs", `{"changes":[`+strings.Join(changes, ",")+`]}`).want(t, 200)
-	}
+	d, change := openRefDoor(t)
 	created := func(name string) string {
 		return fmt.Sprintf(`{"kind":"symref_create","name":%q,"target":"refs/heads/main"}`, name)
 	}

@@ -1,8 +1,8 @@
 // Pages of a cluster of three: what is written from any node, and what a page says while nodes come and go.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { cluster, usage } from "./nodes-rig.mjs";
-import { accessible, closeBrowser, context, narrow, open, skip, tab } from "./rig.mjs";
+import { cluster } from "./nodes-rig.mjs";
+import { accessible, closeBrowser, context, narrow, open, skip, tab, usage } from "./rig.mjs";
 
 after(closeBrowser);
 

@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { atEnd, binary, made, Server } from "./rig.mjs";
+import { atEnd, binary, made, Server, writeTokens } from "./rig.mjs";
 
 /** Ports that the kernel never draws by itself lie between these. */
 const lowest = 10_000;
@@ -123,7 +123,7 @@ export class Cluster {
 		for (const m of rows) this.tokens[m.name] = m.token;
 		this.token = /** @type {string} */ (this.tokens["boss"]);
 		for (const one of files.nodes) {
-			writeFileSync(join(this.dir, one.name, "tokens.yaml"), `tokens:\n${rows.map((m) => m.row).join("")}`);
+			writeTokens(join(this.dir, one.name), rows);
 			this.nodes.push(new ClusterNode(this, one));
 		}
 		await Promise.all(this.nodes.map((m) => m.start()));
@@ -215,17 +215,4 @@ export async function cluster(t, o = {}) {
 		rmSync(dir, { recursive: true, force: true });
 	});
 	return c.start(n, reserved.first);
-}
-
-/** Processor time of a process, in milliseconds, and its memory, in MiB. @param {ClusterNode | Server} s */
-export function usage(s) {
-	const pid = s.process?.pid;
-	if (!pid || !existsSync(`/proc/${pid}/stat`)) return { cpu: Number.NaN, memory: Number.NaN };
-	const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-	const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-	const status = readFileSync(`/proc/${pid}/status`, "utf8");
-	return {
-		cpu: 10 * (Number(fields[11]) + Number(fields[12])),
-		memory: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? Number.NaN) / 1024,
-	};
 }

@@ -1,12 +1,9 @@
 // What comes of a write is said as it is: applied once, refused with nothing changed, or unknown until it is asked again.
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
 import { createServer, request } from "node:http";
-import { join } from "node:path";
 import { after, test } from "node:test";
-import { accessible, binary, closeBrowser, context, narrow, open, server, skip, tab, wide } from "./rig.mjs";
+import { accessible, closeBrowser, context, made, narrow, open, server, skip, tab, wide, writeTokens } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -218,12 +215,6 @@ test("an answer that was cut after the commit: it is said, asked again, and happ
 	});
 });
 
-/** Makes a token and its row. @param {string} name @param {string[]} flags */
-function made(name, ...flags) {
-	const out = JSON.parse(execFileSync(binary, ["token", "--json", "--name", name, ...flags], { encoding: "utf8" }));
-	return { token: /** @type {string} */ (out.token), row: /** @type {string} */ (out.file).replace("tokens:\n", "") };
-}
-
 test("a rate, a full disk, a right and a closed service each say their sentence, with the limit", {
 	skip: skip || narrow,
 	timeout: 300_000,
@@ -293,8 +284,7 @@ test("a rate, a full disk, a right and a closed service each say their sentence,
 
 	// 403: a token of one queue asks for what is about all of them.
 	const ada = made("ada", "--role", "admin", "--queue", "mail");
-	const file = join(s.dir, "tokens.yaml");
-	writeFileSync(file, `tokens:\n${ada.row}`);
+	const file = writeTokens(s.dir, [ada]);
 	await s.stop();
 	s.flags = ["--tokens", file];
 	await s.start();

@@ -1,9 +1,6 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { after, test } from "node:test";
-import { closeBrowser, context, made, server, settled, skip, tab } from "./rig.mjs";
+import { closeBrowser, context, made, server, settled, skip, tab, tokensFile } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -36,15 +33,8 @@ test("buttons name the scope that is missing, and the server refuses what they w
 		responder: made("rob", "--role", "responder"),
 		admin: made("ada", "--role", "admin"),
 	};
-	const boss = made(
-		"boss",
-		...["admin", "operator"].flatMap((r) => (r === "admin" ? ["--role", r] : [])),
-		"--scope",
-		"task:work",
-	);
-	const file = join(mkdtempSync(join(tmpdir(), "millrace-ui-")), "tokens.yaml");
-	writeFileSync(file, `tokens:\n${[...Object.values(ranks), boss].map((m) => m.row).join("")}`);
-	const s = await server(t, "--tokens", file);
+	const boss = made("boss", "--role", "admin", "--scope", "task:work");
+	const s = await server(t, "--tokens", tokensFile(t, [...Object.values(ranks), boss]));
 	s.token = boss.token;
 	await s.call("PUT", "/v1/keyspaces/notes", {});
 	for (const [rank, { token }] of Object.entries(ranks)) {
@@ -111,9 +101,7 @@ test("buttons name the scope that is missing, and the server refuses what they w
 test("a person who signs in after another sees nothing of what the other read", { skip }, async (t) => {
 	const ada = made("ada", "--role", "admin");
 	const vera = made("vera", "--scope", "task:read");
-	const file = join(mkdtempSync(join(tmpdir(), "millrace-ui-")), "tokens.yaml");
-	writeFileSync(file, `tokens:\n${ada.row}${vera.row}`);
-	const s = await server(t, "--tokens", file);
+	const s = await server(t, "--tokens", tokensFile(t, [ada, vera]));
 	s.token = ada.token;
 	await s.call("PUT", "/v1/keyspaces/notes", {});
 	await s.call("PUT", "/v1/kv/notes/keys/secret-plan", "v");

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect as http2 } from "node:http2";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -207,6 +207,33 @@ export function made(name, ...flags) {
 		name,
 		token: /** @type {string} */ (out.token),
 		row: /** @type {string} */ (out.file).replace("tokens:\n", ""),
+	};
+}
+
+/** Writes a file of tokens into a folder, and returns its path. @param {string} dir @param {{ row: string }[]} all */
+export function writeTokens(dir, all) {
+	const file = join(dir, "tokens.yaml");
+	writeFileSync(file, `tokens:\n${all.map((m) => m.row).join("")}`);
+	return file;
+}
+
+/** Writes a file of tokens, which is removed with the test, and returns its path. @param {import("node:test").TestContext} t @param {{ row: string }[]} all */
+export function tokensFile(t, all) {
+	const dir = mkdtempSync(join(tmpdir(), "millrace-ui-"));
+	atEnd(t, () => rmSync(dir, { recursive: true, force: true }));
+	return writeTokens(dir, all);
+}
+
+/** Processor time of a process, in milliseconds, and its memory, in MiB. @param {Server} s */
+export function usage(s) {
+	const pid = s.process?.pid;
+	if (!pid || !existsSync(`/proc/${pid}/stat`)) return { cpu: Number.NaN, memory: Number.NaN };
+	const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+	const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+	const status = readFileSync(`/proc/${pid}/status`, "utf8");
+	return {
+		cpu: 10 * (Number(fields[11]) + Number(fields[12])),
+		memory: Number(/^VmRSS:\s+(\d+) kB/m.exec(status)?.[1] ?? Number.NaN) / 1024,
 	};
 }
 

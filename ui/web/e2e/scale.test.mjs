@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import { after, test } from "node:test";
-import { closeBrowser, open, server, settled, skip, workTree } from "./rig.mjs";
+import { closeBrowser, open, server, settled, skip, usage, workTree } from "./rig.mjs";
 
 after(closeBrowser);
 
@@ -10,12 +9,6 @@ const tasks = Number(process.env["MILLRACE_UI_TASKS"] ?? 2000);
 /** MILLRACE_UI_ROWS=1000000 takes more keys and refs. */
 const rows = Number(process.env["MILLRACE_UI_ROWS"] ?? 3000);
 const streams = Number(process.env["MILLRACE_UI_STREAMS"] ?? 100);
-
-/** Processor time of a process, in milliseconds. @param {number} pid */
-function cpu(pid) {
-	const f = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
-	return (Number(f[11]) + Number(f[12])) * 10;
-}
 
 test("a list of many tasks keeps few rows in the page, and no request counts or scans", {
 	skip,
@@ -173,7 +166,6 @@ test("many streams are told of one change by one sampler, and leave nothing behi
 	await s.create("mail", 1);
 	const stop = new AbortController();
 	const headers = { Authorization: `Bearer ${s.token}` };
-	const pid = /** @type {number} */ (s.process?.pid);
 	let told = 0;
 	const readers = await Promise.all(
 		Array.from({ length: streams }, async () => {
@@ -198,11 +190,11 @@ test("many streams are told of one change by one sampler, and leave nothing behi
 			}
 		}),
 	);
-	const before = cpu(pid);
+	const before = usage(s).cpu;
 	const begin = Date.now();
 	if (process.env["MILLRACE_UI_STREAMS"]) await new Promise((done) => setTimeout(done, 20_000));
 	t.diagnostic(
-		`${streams} streams: ${cpu(pid) - before} ms of processor time in ${Date.now() - begin} ms without a change`,
+		`${streams} streams: ${usage(s).cpu - before} ms of processor time in ${Date.now() - begin} ms without a change`,
 	);
 	await s.create("later", 1);
 	await follow;
