@@ -197,7 +197,7 @@ func (r *reader) systemOp(kind OpKind) Op {
 // taskCreate writes a create under one of its two kinds: one without labels and expiry has the same bytes as before
 // FormatOperate. Unique.Request has a bit of its own at the end, because entries before FormatQueues have none.
 func (w *writer) taskCreate(op *TaskCreate) {
-	more := op.ExpiresAt != 0 || len(op.Labels) > 0
+	more := op.ExpiresAt != 0 || len(op.Labels) > 0 || op.HasShare()
 	if more {
 		w.byte(opTaskCreateMore)
 	} else {
@@ -218,7 +218,7 @@ func (w *writer) taskCreate(op *TaskCreate) {
 	if f.has(!op.Retry.IsZero()) {
 		w.retry(op.Retry)
 	}
-	if f.has(op.Unique != Unique{} && op.Unique != Unique{Request: true}) {
+	if u := &op.Unique; f.has(u.Key != "" || u.TTL != 0 || u.Reject) {
 		w.text(op.Unique.Key)
 		w.int(int64(op.Unique.TTL))
 		w.bool(op.Unique.Reject)
@@ -236,6 +236,27 @@ func (w *writer) taskCreate(op *TaskCreate) {
 		if f.has(len(op.Labels) > 0) {
 			w.labels(op.Labels)
 		}
+		f.text(op.Key)
+		f.uint(uint64(op.Cost))
+		if f.has(len(op.Limiters) > 0) {
+			w.uint(uint64(len(op.Limiters)))
+			for _, name := range op.Limiters {
+				w.name(name)
+			}
+		}
+		if f.has(len(op.After) > 0) {
+			w.uint(uint64(len(op.After)))
+			for _, a := range op.After {
+				w.id(a.Task)
+				w.bool(a.Terminal)
+			}
+		}
+		f.uint(uint64(op.OnDepFailure))
+		until := uint64(op.Unique.Until) << 1
+		if op.Unique.Replace {
+			until |= 1
+		}
+		f.uint(until)
 	}
 }
 
@@ -276,10 +297,36 @@ func (r *reader) taskCreate(more bool) *TaskCreate {
 			op.Labels = r.labels()
 			r.nonZero(len(op.Labels) > 0)
 		}
+		r.share(op, &f)
 		f.end()
-		r.nonZero(op.ExpiresAt != 0 || len(op.Labels) > 0)
+		r.nonZero(op.ExpiresAt != 0 || len(op.Labels) > 0 || op.HasShare())
 	}
 	return op
+}
+
+// share reads the fields of a create that came with FormatShare.
+func (r *reader) share(op *TaskCreate, f *present) {
+	op.Key = f.text()
+	op.Cost = uint32(f.uint(math.MaxUint32))
+	if f.has() {
+		n := r.count(1)
+		r.nonZero(n > 0)
+		op.Limiters = make([]string, n)
+		for i := range op.Limiters {
+			op.Limiters[i] = r.name()
+		}
+	}
+	if f.has() {
+		n := r.count(17)
+		r.nonZero(n > 0)
+		op.After = make([]After, n)
+		for i := range op.After {
+			op.After[i] = After{Task: r.id(), Terminal: r.bool()}
+		}
+	}
+	op.OnDepFailure = DepFailure(f.uint(math.MaxUint8))
+	until := f.uint(2*math.MaxUint8 + 1)
+	op.Unique.Until, op.Unique.Replace = UniqueUntil(until>>1), until&1 != 0
 }
 
 // taskFail writes the lease that the failure ends, then the fields that are not zero.
@@ -468,6 +515,9 @@ func (w *writer) queueConfig(c *QueueConfig) {
 	if f.has(c.Limits != QueueLimits{}) {
 		w.queueLimits(&c.Limits)
 	}
+	if f.has(c.Share != QueueShare{}) {
+		w.queueShare(&c.Share)
+	}
 }
 
 // queueConfig reads into c, which must be the zero value.
@@ -486,6 +536,10 @@ func (r *reader) queueConfig(c *QueueConfig) {
 	if f.has() {
 		r.queueLimits(&c.Limits)
 		r.nonZero(c.Limits != QueueLimits{})
+	}
+	if f.has() {
+		r.queueShare(&c.Share)
+		r.nonZero(c.Share != QueueShare{})
 	}
 	f.end()
 }

@@ -40,6 +40,10 @@ func opSize(op Op) int {
 		for _, h := range op.Headers {
 			n += newName + len(h.Name) + nameBytes + len(h.Value)
 		}
+		for _, name := range op.Limiters {
+			n += newName + len(name)
+		}
+		n += nameBytes + len(op.Key) + 2*nameBytes + 17*len(op.After) + 4*varintBytes
 		return n + 1 + varintBytes + labelsSize(op.Labels)
 	case *TaskCancel, *TaskStop, *TaskUpdate, *QueuePause:
 		return controlOpSize(op)
@@ -57,7 +61,7 @@ func opSize(op Op) int {
 	case *SessionLost:
 		return opHeader + 16 + nameBytes + len(op.Leases)*seenBytes
 	case *QueueSet:
-		return opHeader + len(op.Queue) + 24*varintBytes + retryBytes
+		return opHeader + len(op.Queue) + 36*varintBytes + retryBytes + newName + len(op.Config.Share.DeadLetter)
 	case *QueueDelete:
 		return opHeader + newName + len(op.Queue) + 1 + varintBytes
 	case *Grant:

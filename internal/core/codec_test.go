@@ -465,6 +465,42 @@ func TestGoldenBytesOfFormat3(t *testing.T) {
 	}
 }
 
+// What came with format 4: a create with all of its fields, and a queue that says how it is shared.
+func TestGoldenBytesOfFormat4(t *testing.T) {
+	id := NewTaskID(1_700_000_000_000, 0, [9]byte{1})
+	p := Partition{Tenant: 7, Namespace: 300, Index: 2}
+	e := &Entry{Format: FormatShare, Stamp: 1_700_000_000_123, Proposer: 5<<32 | 1, Seq: 42, Commits: []Commit{{Partition: p, Ops: []Op{
+		&TaskCreate{
+			ID: id, Queue: "mail", Key: "customer/7", Cost: 3, Limiters: []string{"api", "gpu"},
+			After: []After{{TaskID{1}, true}, {TaskID{2}, false}}, OnDepFailure: DepCancel,
+			Unique: Unique{Key: "u", Until: UniqueTerminal, Replace: true},
+		},
+		&TaskCreate{ID: id, Queue: "mail", Unique: Unique{Key: "u", Until: UniqueStart}},
+		&QueueSet{Queue: "mail", IfVersion: -1, Config: QueueConfig{Share: QueueShare{
+			NoFairness: true, Strict: true, Concurrency: 2, KeyConcurrency: 3, Rate: Rate{4, 5, 6}, KeyRate: Rate{7, 8, 0}, MaxWorkers: 9,
+			DeadLetter: "graves",
+		}}},
+	}}}}
+	got := hex.EncodeToString(AppendEntry(nil, e)) + "\n"
+	path := filepath.Join("testdata", "format4.golden")
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the encoding of format 4 changed: %s, was %s", got, want)
+	}
+	back, err := DecodeEntry(AppendEntry(nil, e))
+	if err != nil || !reflect.DeepEqual(back, e) {
+		t.Errorf("read back as %+v, %v", back, err)
+	}
+}
+
 func TestGoldenBytes(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "entry %s\n", hex.EncodeToString(AppendEntry(nil, sampleEntry())))

@@ -20,8 +20,12 @@ const FormatQueues uint16 = 2
 // have labels, and from which queues are paused.
 const FormatOperate uint16 = 3
 
+// FormatShare is the format from which tasks have keys, costs, limiters and tasks that they wait for; from which queues have limits,
+// and share themselves out between keys; and from which crons make tasks.
+const FormatShare uint16 = 4
+
 // FormatCurrent is the newest entry format that this source defines.
-const FormatCurrent = FormatOperate
+const FormatCurrent = FormatShare
 
 // linkedFormat is not empty in a program that was linked to know one format more, which is the newest under another number:
 // for the drill of a rolling upgrade, by -ldflags "-X github.com/millrace/millrace/internal/core.linkedFormat=1".

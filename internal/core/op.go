@@ -9,7 +9,38 @@ type Unique struct {
 	TTL     Millis // 0 = 24 h; at most 30 d
 	Reject  bool   // refuse a second create; otherwise it is answered with the first task
 	Request bool   // the key names a request (Idempotency-Key): such keys are a space of their own, from FormatQueues on
+
+	// The rest is from FormatShare on.
+
+	Until   UniqueUntil // what frees the key
+	Replace bool        // a second create replaces payload and time of a task that has not started
 }
+
+// UniqueUntil says what frees a unique key. Numbers are stored.
+type UniqueUntil uint8
+
+// What frees a unique key.
+const (
+	UniqueTTL      UniqueUntil = 0 // its window ends
+	UniqueStart    UniqueUntil = 1 // its task starts, or ends before that
+	UniqueTerminal UniqueUntil = 2 // its task ends
+)
+
+// After is one task that another one waits for.
+type After struct {
+	Task     TaskID
+	Terminal bool // its end is enough, however it ended; otherwise it must complete
+}
+
+// DepFailure says what becomes of a task when one that it waits for ends without being completed. Numbers are stored.
+type DepFailure uint8
+
+// What becomes of such a task.
+const (
+	DepHold   DepFailure = 0 // it waits on: a redrive of the other may complete it
+	DepCancel DepFailure = 1 // it is cancelled
+	DepRun    DepFailure = 2 // it no longer waits for the other
+)
 
 // TaskCreate makes a task, ready or scheduled. Same id and same content again is a replay.
 type TaskCreate struct {
@@ -37,6 +68,33 @@ type TaskCreate struct {
 	ExpiresAt ShardTime
 	// Labels are sorted by name.
 	Labels []Label
+
+	// The rest is from FormatShare on.
+
+	// Key is the lane of the queue that the task waits in; at most MaxKey bytes.
+	Key string
+	// Cost is what the task weighs in shares and rates; 0 = 1; at most MaxCost.
+	Cost uint32
+	// Limiters are the names of limiters that the task needs room in, sorted; at most MaxLimiters.
+	Limiters []string
+	// After are the tasks of the partition that this one waits for, in order of their ids; at most MaxAfter.
+	After []After
+	// OnDepFailure says what follows when one of After ends without being completed.
+	OnDepFailure DepFailure
+}
+
+// Bounds of what a create says from FormatShare on.
+const (
+	MaxKey      = 128 // bytes
+	MaxCost     = 1_000_000
+	MaxLimiters = 4
+	MaxAfter    = 100
+)
+
+// HasShare reports whether a create says something that only entries from FormatShare on can say.
+func (op *TaskCreate) HasShare() bool {
+	return op.Key != "" || op.Cost != 0 || len(op.Limiters) > 0 || len(op.After) > 0 || op.OnDepFailure != DepHold ||
+		op.Unique.Until != UniqueTTL || op.Unique.Replace
 }
 
 // TaskComplete ends the attempt that holds Token, with its result. The effects are the commit's other ops.

@@ -254,6 +254,40 @@ type QueueConfig struct {
 	RetainDead      Millis // 14 d; -1
 
 	Limits QueueLimits // from FormatOperate on
+	Share  QueueShare  // from FormatShare on
+}
+
+// Rate bounds how much begins in a time: tasks that cost Limit together in each Per, and Burst at once. The zero value bounds
+// nothing.
+type Rate struct {
+	Limit int64  // 1 to MaxRate
+	Per   Millis // 1 ms to 24 h
+	Burst int64  // 0 = Limit; 1 to MaxRate
+}
+
+// Bounds of a queue's share.
+const (
+	MaxRate        = 1_000_000_000
+	MaxRatePer     = 24 * 3_600_000
+	MaxConcurrency = 1_000_000_000
+	MaxWeight      = 1000
+)
+
+// QueueShare says how a queue is shared between the keys of its tasks, and how much of it runs. The zero value: keys are served in
+// turn, by their weights, and nothing is limited.
+type QueueShare struct {
+	NoFairness bool // the first of all tasks goes first, whatever its key
+	Strict     bool // one task of a key runs at a time, and one that waits to be tried again holds up its key
+
+	// How many tasks of the queue, and of each key, run at once; 0 = no bound.
+	Concurrency    int64
+	KeyConcurrency int64
+	// How much of the queue, and of each key, begins in a time.
+	Rate    Rate
+	KeyRate Rate
+
+	MaxWorkers int32  // how many workers have tasks of the queue at once; 0 = no bound
+	DeadLetter string // the queue that a copy of a task that dies is made in; empty: none
 }
 
 // QueueLimits are the bounds of a queue that operators set. A zero field means the default: it bounds nothing where no other

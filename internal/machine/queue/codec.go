@@ -60,6 +60,11 @@ const (
 	// An attempt that has ended, with the times around it, and how many older attempts of a task ended in which way.
 	formAttemptTimes byte = 26
 	formOlder        byte = 27
+	// The state record of a task that has something of core.FormatShare. Without that formTask is written, which older programs
+	// read.
+	formTaskShare byte = 28
+	// formConfigShare is a queue that says how it is shared. Without that one of the older forms is written.
+	formConfigShare byte = 29
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for
@@ -327,6 +332,9 @@ func appendConfig(b []byte, row *queueRow) []byte {
 	if c.Limits != (core.QueueLimits{}) || row.paused != (core.QueuePaused{}) {
 		form = formConfigMore
 	}
+	if c.Share != (core.QueueShare{}) {
+		form = formConfigShare
+	}
 	b = putUint(append(b, form), uint64(row.number))
 	b = putUint(b, c.Version)
 	b = putInt(putInt(putInt(b, int64(c.MaxAttempts)), int64(c.MaxCrashes)), int64(c.MaxDeliveries))
@@ -342,14 +350,52 @@ func appendConfig(b []byte, row *queueRow) []byte {
 	b = putInt(putInt(putInt(b, int64(l.CeilingAttempts)), int64(l.CeilingCrashes)), int64(l.CeilingDeliveries))
 	b = putInt(putInt(putInt(b, int64(l.CeilingLease)), int64(l.CeilingMaxRun)), int64(l.CeilingPriority))
 	p := &row.paused
-	return putString(putString(putInt(putInt(b, int64(p.Since)), int64(p.Until)), p.By), p.Reason)
+	b = putString(putString(putInt(putInt(b, int64(p.Since)), int64(p.Until)), p.By), p.Reason)
+	if form == formConfigShare {
+		b = appendQueueShare(b, &c.Share)
+	}
+	return b
 }
 
-// decodeConfig reads either form.
+// appendQueueShare writes how a queue is shared, zeros too.
+func appendQueueShare(b []byte, s *core.QueueShare) []byte {
+	var flags byte
+	if s.NoFairness {
+		flags |= 1
+	}
+	if s.Strict {
+		flags |= 2
+	}
+	b = putInt(putInt(append(b, flags), s.Concurrency), s.KeyConcurrency)
+	b = appendRate(appendRate(b, s.Rate), s.KeyRate)
+	return putString(putInt(b, int64(s.MaxWorkers)), s.DeadLetter)
+}
+
+// appendRate writes a rate in full.
+func appendRate(b []byte, r core.Rate) []byte {
+	return putInt(putInt(putInt(b, r.Limit), int64(r.Per)), r.Burst)
+}
+
+// queueShare reads what appendQueueShare wrote.
+func (r *reader) queueShare() (s core.QueueShare) {
+	flags := r.byte()
+	s.NoFairness, s.Strict = flags&1 != 0, flags&2 != 0
+	s.Concurrency, s.KeyConcurrency = r.int(), r.int()
+	s.Rate, s.KeyRate = r.rate(), r.rate()
+	s.MaxWorkers, s.DeadLetter = int32(r.int()), r.string()
+	return s
+}
+
+// rate reads what appendRate wrote.
+func (r *reader) rate() core.Rate {
+	return core.Rate{Limit: r.int(), Per: core.Millis(r.int()), Burst: r.int()}
+}
+
+// decodeConfig reads each of the forms.
 func decodeConfig(b []byte) (row queueRow, err error) {
 	form := formConfig
-	if len(b) > 0 && b[0] == formConfigMore {
-		form = formConfigMore
+	if len(b) > 0 && (b[0] == formConfigMore || b[0] == formConfigShare) {
+		form = b[0]
 	}
 	r := read(b, form)
 	c := &row.config
@@ -360,13 +406,16 @@ func decodeConfig(b []byte) (row queueRow, err error) {
 	c.MaxPayload, c.Aging = r.int(), core.Millis(r.int())
 	c.RetainCompleted, c.RetainCancelled = core.Millis(r.int()), core.Millis(r.int())
 	c.RetainDead = core.Millis(r.int())
-	if form == formConfigMore {
+	if form != formConfig {
 		l := &c.Limits
 		l.CancelGrace, l.DefaultTTL, l.MaxTasks, l.MaxBytes = core.Millis(r.int()), core.Millis(r.int()), r.int(), r.int()
 		l.CeilingAttempts, l.CeilingCrashes, l.CeilingDeliveries = int32(r.int()), int32(r.int()), int32(r.int())
 		l.CeilingLease, l.CeilingMaxRun, l.CeilingPriority = core.Millis(r.int()), core.Millis(r.int()), int32(r.int())
 		p := &row.paused
 		p.Since, p.Until, p.By, p.Reason = core.ShardTime(r.int()), core.ShardTime(r.int()), r.string(), r.string()
+	}
+	if form == formConfigShare {
+		c.Share = r.queueShare()
 	}
 	return row, r.done("queue")
 }

@@ -60,6 +60,8 @@ type record struct {
 	longHolder bool
 	// queue is the number of its queue.
 	queue uint32
+	// lane is the number of the lane of its key; 0: the task has no key.
+	lane uint32
 
 	// token is the one that was issued last for the task; 0 before the first delivery.
 	token core.Token
@@ -134,6 +136,20 @@ const (
 	recordCancel = recordInline
 )
 
+// The flags of what a record of formTaskShare has besides, in a byte of their own. They are stored.
+const (
+	// The number of a lane.
+	shareLane byte = 1 << iota
+)
+
+// share has the flags of what only formTaskShare can say.
+func (s *record) share() (f byte) {
+	if s.lane != 0 {
+		f |= shareLane
+	}
+	return f
+}
+
 // recordReported is the bit between those of the state and those of the outcome: there is a record of what the holders told.
 const recordReported byte = 1 << 3
 
@@ -148,6 +164,19 @@ func (s *record) held() bool { return s.state == core.Running || s.state == core
 
 // placed says whether the task has a place in its queue, or will go back to it.
 func (s *record) placed() bool { return s.state == core.Ready || s.state == core.Running }
+
+// appendHead writes the form, what each record begins with, and the queue, with what only formTaskShare can say.
+func (s *record) appendHead(b []byte, so, flags byte) []byte {
+	share := s.share()
+	if share == 0 {
+		return putUint(append(b, formTask, so, byte(s.reason), flags), uint64(s.queue))
+	}
+	b = putUint(append(b, formTaskShare, so, byte(s.reason), flags, share), uint64(s.queue))
+	if share&shareLane != 0 {
+		b = putUint(b, uint64(s.lane))
+	}
+	return b
+}
 
 // appendRecord writes the fields that the state has. Times are stored as differences to times
 // before them, which are short.
@@ -177,8 +206,7 @@ func appendRecord(b []byte, s *record) []byte {
 	if s.reported {
 		so |= recordReported
 	}
-	b = append(b, formTask, so, byte(s.reason), flags)
-	b = putUint(b, uint64(s.queue))
+	b = s.appendHead(b, so, flags)
 	b = putUint(b, uint64(s.token))
 	b = putUint(putUint(b, uint64(s.attempt)), uint64(s.failures))
 	b = putUint(putUint(putUint(b, uint64(s.crashes)), uint64(s.snoozes)), uint64(s.redrives))
@@ -228,14 +256,26 @@ func appendRecord(b []byte, s *record) []byte {
 
 // decodeRecord reads what appendRecord wrote, in the same order. What the state does not have stays zero.
 func decodeRecord(b []byte) (s record, err error) {
-	r := read(b, formTask)
+	form := formTask
+	if len(b) > 0 && b[0] == formTaskShare {
+		form = formTaskShare
+	}
+	r := read(b, form)
 	so := r.byte()
 	s.state, s.outcome, s.reported = core.State(so&7), core.Outcome(so>>4), so&recordReported != 0
 	s.reason = reason(r.byte())
 	flags := r.byte()
 	s.priority = flags & 15
 	s.hasResult, s.longHolder = flags&recordResult != 0, flags&recordHolder != 0
-	s.queue, s.token = r.u32(), core.Token(r.uint())
+	var share byte
+	if form == formTaskShare {
+		share = r.byte()
+	}
+	s.queue = r.u32()
+	if share&shareLane != 0 {
+		s.lane = r.u32()
+	}
+	s.token = core.Token(r.uint())
 	s.attempt, s.failures = r.u32(), r.u32()
 	s.crashes, s.snoozes, s.redrives = r.u32(), r.u32(), r.u32()
 	if s.redrives > 0 {

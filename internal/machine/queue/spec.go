@@ -42,6 +42,12 @@ type spec struct {
 	priority uint8
 	// What the task asks for itself.
 	settings settings
+	// What the task says of sharing; key points into the record.
+	key      []byte
+	cost     uint32 // 0: 1
+	limiters []string
+	after    []core.After
+	onDep    core.DepFailure
 	// The unique key; nil: none.
 	unique []byte
 	// contentType is nil for JSON.
@@ -106,6 +112,12 @@ const (
 	// There is a time of expiry, or there are labels.
 	specExpires
 	specLabels
+	// There is a key, a cost, or there are limiters.
+	specKey
+	specCost
+	specLimiters
+	// There are tasks that it waits for, with what follows when one of them is not completed.
+	specAfter
 )
 
 // flags has the bit of each setting that is not zero.
@@ -214,6 +226,18 @@ func contentFlags(op *core.TaskCreate, s *settings) uint64 {
 	if len(op.Labels) > 0 {
 		f |= specLabels
 	}
+	if op.Key != "" {
+		f |= specKey
+	}
+	if op.Cost > 1 { // 1 is what a task costs that says nothing
+		f |= specCost
+	}
+	if len(op.Limiters) > 0 {
+		f |= specLimiters
+	}
+	if len(op.After) > 0 {
+		f |= specAfter
+	}
 	return f
 }
 
@@ -259,14 +283,11 @@ func appendSpec(b []byte, c *core.ApplyContext, op *core.TaskCreate) ([]byte, ha
 		b = putInt(b, int64(op.Delay))
 	}
 	b = appendSettings(b, &s)
+	b = appendShare(b, f, op)
 	unique := len(b)
 	if f&specUnique != 0 {
 		b = putInt(putString(b, op.Unique.Key), int64(op.Unique.TTL))
-		var reject byte
-		if op.Unique.Reject {
-			reject = 1
-		}
-		b = append(b, reject)
+		b = append(b, uniqueByte(&op.Unique))
 	}
 	rest := len(b)
 	if f&specType != 0 {
@@ -300,6 +321,85 @@ func appendSpec(b []byte, c *core.ApplyContext, op *core.TaskCreate) ([]byte, ha
 	return b, h
 }
 
+// The byte after a unique key and its time to live has what else was asked of it: two bits, and what frees the key above them.
+const (
+	uniqueReject byte = 1 << iota
+	uniqueReplace
+	uniqueUntil // the lowest bit of a core.UniqueUntil
+)
+
+// uniqueByte puts that byte together.
+func uniqueByte(u *core.Unique) byte {
+	b := byte(u.Until) * uniqueUntil
+	if u.Reject {
+		b |= uniqueReject
+	}
+	if u.Replace {
+		b |= uniqueReplace
+	}
+	return b
+}
+
+// appendShare writes what a create says of sharing, by its flags.
+func appendShare(b []byte, f uint64, op *core.TaskCreate) []byte {
+	if f&specKey != 0 {
+		b = putString(b, op.Key)
+	}
+	if f&specCost != 0 {
+		b = putUint(b, uint64(op.Cost))
+	}
+	if f&specLimiters != 0 {
+		b = putUint(b, uint64(len(op.Limiters)))
+		for _, name := range op.Limiters {
+			b = putString(b, name)
+		}
+	}
+	if f&specAfter != 0 {
+		b = putUint(append(b, byte(op.OnDepFailure)), uint64(len(op.After)))
+		for _, a := range op.After {
+			var terminal byte
+			if a.Terminal {
+				terminal = 1
+			}
+			b = append(append(b, a.Task[:]...), terminal)
+		}
+	}
+	return b
+}
+
+// share reads what appendShare wrote. Counts are checked as that of headers is.
+func (r *reader) share(f uint64, s *spec) {
+	if f&specKey != 0 {
+		s.key = r.bytes(r.uint())
+	}
+	if f&specCost != 0 {
+		s.cost = r.u32()
+	}
+	if f&specLimiters != 0 {
+		n := r.uint()
+		if n > uint64(len(r.b)) {
+			r.fail()
+			return
+		}
+		s.limiters = make([]string, n)
+		for i := range s.limiters {
+			s.limiters[i] = r.string()
+		}
+	}
+	if f&specAfter != 0 {
+		s.onDep = core.DepFailure(r.byte())
+		n := r.uint()
+		if n > uint64(len(r.b)) {
+			r.fail()
+			return
+		}
+		s.after = make([]core.After, n)
+		for i := range s.after {
+			s.after[i] = core.After{Task: r.id(), Terminal: r.byte() != 0}
+		}
+	}
+}
+
 // specSize bounds the length of what appendSpec appends: the fixed part with room to spare, and
 // everything of variable length.
 func specSize(c *core.ApplyContext, op *core.TaskCreate) int {
@@ -311,7 +411,10 @@ func specSize(c *core.ApplyContext, op *core.TaskCreate) int {
 	for _, l := range op.Labels {
 		n += 20 + len(l.Name) + len(l.Value)
 	}
-	return n
+	for _, name := range op.Limiters {
+		n += 10 + len(name)
+	}
+	return n + len(op.Key) + 17*len(op.After)
 }
 
 // specContent reads only the hash of a payload record's content.
@@ -345,6 +448,7 @@ func decodeSpec(b []byte) (s spec, err error) {
 		r.int()
 	}
 	s.settings = r.settings(f)
+	r.share(f, &s)
 	if f&specUnique != 0 {
 		s.unique = r.bytes(r.uint())
 		r.int()
