@@ -49,6 +49,8 @@ func (w *writer) op(op Op) {
 		w.name(op.Queue)
 		w.bool(op.Purge)
 		w.int(op.IfVersion)
+	case *KeySet:
+		w.keySet(op)
 	case *Grant:
 		w.grant(op)
 	case *SessionLost:
@@ -137,6 +139,8 @@ func (r *reader) op() Op {
 		return op
 	case OpQueueDelete:
 		return &QueueDelete{Queue: r.name(), Purge: r.bool(), IfVersion: r.int()}
+	case OpKeySet:
+		return r.keySet()
 	case OpGrant:
 		return r.grant()
 	case OpSessionLost:

@@ -1,5 +1,7 @@
 package core
 
+import "math"
+
 // The encoding of what came with FormatShare within the configuration of a queue.
 
 // queueShare writes how a queue is shared. It is written within a queue's configuration, and only when something is set.
@@ -42,4 +44,33 @@ func (r *reader) rate(f *present) (c Rate) {
 		r.nonZero(c != Rate{})
 	}
 	return c
+}
+
+// keySet writes the queue and the key, then the fields that are not zero.
+func (w *writer) keySet(op *KeySet) {
+	w.name(op.Queue)
+	w.text(op.Key)
+	f := w.fields(false)
+	f.uint(uint64(op.Settings.Weight))
+	f.int(op.Settings.Concurrency)
+	w.rate(&f, &op.Settings.Rate)
+	f.has(op.KeepSettings)
+	f.uint(uint64(op.Pause))
+	f.int(int64(op.Until))
+	f.text(op.Reason)
+}
+
+// keySet reads what the writer's keySet wrote.
+func (r *reader) keySet() *KeySet {
+	op := &KeySet{Queue: r.name(), Key: r.text()}
+	f := r.fields(false)
+	op.Settings.Weight = uint32(f.uint(math.MaxUint32))
+	op.Settings.Concurrency = f.int()
+	op.Settings.Rate = r.rate(&f)
+	op.KeepSettings = f.has()
+	op.Pause = KeyPause(f.uint(math.MaxUint8))
+	op.Until = ShardTime(f.int())
+	op.Reason = f.text()
+	f.end()
+	return op
 }

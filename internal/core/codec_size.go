@@ -62,6 +62,8 @@ func opSize(op Op) int {
 		return opHeader + 16 + nameBytes + len(op.Leases)*seenBytes
 	case *QueueSet:
 		return opHeader + len(op.Queue) + 36*varintBytes + retryBytes + newName + len(op.Config.Share.DeadLetter)
+	case *KeySet:
+		return opHeader + len(op.Queue) + nameBytes + len(op.Key) + 8*varintBytes + nameBytes + len(op.Reason)
 	case *QueueDelete:
 		return opHeader + newName + len(op.Queue) + 1 + varintBytes
 	case *Grant:

@@ -113,7 +113,7 @@ func allOps() []Op {
 		&VectorUpsert{}, &VectorDelete{}, &CollectionSet{}, &CollectionDelete{}, &RulesetPut{}, &RulesetDelete{}, &RecordingPut{},
 		&MembersInit{}, &MemberChange{}, &MemberStep{}, &FormatRaise{}, &NamespaceRemove{}, &PartitionRemove{},
 		&TaskCancel{}, &TaskStop{}, &TaskRedrive{}, &TaskUpdate{}, &TaskForceRelease{}, &QueuePause{}, &BulkStart{}, &BulkStop{},
-		&SessionLost{}, &TaskReport{}, &SessionKeyAdd{},
+		&SessionLost{}, &TaskReport{}, &SessionKeyAdd{}, &KeySet{},
 	}
 }
 
@@ -480,6 +480,10 @@ func TestGoldenBytesOfFormat4(t *testing.T) {
 			NoFairness: true, Strict: true, Concurrency: 2, KeyConcurrency: 3, Rate: Rate{4, 5, 6}, KeyRate: Rate{7, 8, 0}, MaxWorkers: 9,
 			DeadLetter: "graves",
 		}}},
+		&KeySet{
+			Queue: "mail", Key: "customer/7", Settings: KeySettings{Weight: 2, Concurrency: 3, Rate: Rate{4, 5, 6}}, KeepSettings: true,
+			Pause: KeyPauseStop, Until: 7, Reason: "holiday",
+		},
 	}}}}
 	got := hex.EncodeToString(AppendEntry(nil, e)) + "\n"
 	path := filepath.Join("testdata", "format4.golden")

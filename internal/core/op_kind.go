@@ -32,6 +32,7 @@ const (
 	OpQueueDelete      OpKind = 24
 	OpClockShift       OpKind = 25
 	OpNamespaceRemove  OpKind = 26
+	OpKeySet           OpKind = 27
 	OpPartitionRemove  OpKind = 28
 	OpTaskStop         OpKind = 29
 	OpTaskForceRelease OpKind = 30 // 31 stands for a TaskCreate with fields of FormatOperate
@@ -166,6 +167,7 @@ var opRows = [256]opRow{
 	OpQueueSet:         {name: "queue_set", service: ServiceQueue, traits: OpGrows},
 	OpQueuePause:       {name: "queue_pause", service: ServiceQueue},
 	OpQueueDelete:      {name: "queue_delete", service: ServiceQueue},
+	OpKeySet:           {name: "key_set", service: ServiceQueue, traits: OpGrows},
 	OpBulkStart:        {name: "bulk_start", service: ServiceQueue},
 	OpBulkStop:         {name: "bulk_stop", service: ServiceQueue},
 	OpGrant:            {name: "grant", service: ServiceQueue},

@@ -273,6 +273,13 @@ const (
 	MaxWeight      = 1000
 )
 
+// KeySettings are what was set for one key of a queue. A zero field leaves it to the queue.
+type KeySettings struct {
+	Weight      uint32 // its share among the keys that have tasks ready; 0 = 1; at most MaxWeight
+	Concurrency int64  // how many of its tasks run at once
+	Rate        Rate   // how much of it begins in a time
+}
+
 // QueueShare says how a queue is shared between the keys of its tasks, and how much of it runs. The zero value: keys are served in
 // turn, by their weights, and nothing is limited.
 type QueueShare struct {

@@ -37,6 +37,8 @@ const (
 	RecordTaskEffects   QueueRecord = 24 // by task: what its completion did besides
 	RecordBulk          QueueRecord = 25 // by id: a bulk job
 	RecordCheckpoint    QueueRecord = 26 // by task: what its holders left for the attempts after them
+	RecordShare         QueueRecord = 27 // by queue: how far it is shared out
+	RecordLane          QueueRecord = 28 // by queue and key: the tasks of one key
 )
 
 // Timer says what a row of the timer index is due for. Numbers are stored and never reused.
@@ -155,7 +157,69 @@ func AppendReady(dst []byte, p core.Partition, queue uint32, sort, seq uint64) [
 	return End(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, sort), seq))
 }
 
-// ReadyRange bounds the places of a queue's ready tasks.
+// lanePlaces comes before the places of the lanes of keys, after those of tasks without a key: no sort key begins with it.
+const lanePlaces = 0xff
+
+// AppendPlace appends the key of a ready task's place in a lane; 0 is that of tasks without a key, as AppendReady has it.
+func AppendPlace(dst []byte, p core.Partition, queue uint32, lane, sort, seq uint64) []byte {
+	if lane == 0 {
+		return AppendReady(dst, p, queue, sort, seq)
+	}
+	dst = appendLanePlaces(dst, p, queue, lane)
+	return End(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(dst, sort), seq))
+}
+
+func appendLanePlaces(dst []byte, p core.Partition, queue uint32, lane uint64) []byte {
+	dst = append(binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordReady), queue), lanePlaces)
+	return binary.BigEndian.AppendUint64(dst, lane)
+}
+
+// PlaceRange bounds the places of the ready tasks of one lane.
+func PlaceRange(p core.Partition, queue uint32, lane uint64) (from, to []byte) {
+	if lane == 0 {
+		from, _ = ReadyRange(p, queue)
+		return from, End(append(binary.BigEndian.AppendUint32(appendQueue(nil, p, RecordReady), queue), lanePlaces))
+	}
+	return Range(appendLanePlaces(nil, p, queue, lane))
+}
+
+// DecodePlace returns the lane and the place in a key of AppendPlace.
+func DecodePlace(key []byte) (lane, sort, seq uint64, ok bool) {
+	if len(key) == queueHead+4+16+1 {
+		sort, seq, ok = DecodeReady(key)
+		return 0, sort, seq, ok
+	}
+	if len(key) != queueHead+4+1+24+1 || key[queueHead+4] != lanePlaces {
+		return 0, 0, 0, false
+	}
+	b := key[queueHead+5:]
+	return binary.BigEndian.Uint64(b), binary.BigEndian.Uint64(b[8:]), binary.BigEndian.Uint64(b[16:]), true
+}
+
+// AppendShare appends the key of how far a queue is shared out.
+func AppendShare(dst []byte, p core.Partition, queue uint32) []byte {
+	return End(binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordShare), queue))
+}
+
+// ShareRange bounds how far the queues of p are shared out, by queue.
+func ShareRange(p core.Partition) (from, to []byte) {
+	return Range(appendQueue(nil, p, RecordShare))
+}
+
+// AppendLane appends the key of the record of a queue's lane.
+func AppendLane(dst []byte, p core.Partition, queue uint32, key string) []byte {
+	return End(append(binary.BigEndian.AppendUint32(appendQueue(dst, p, RecordLane), queue), key...))
+}
+
+// LaneRange bounds the lanes of a queue, by key.
+func LaneRange(p core.Partition, queue uint32) (from, to []byte) {
+	return Range(binary.BigEndian.AppendUint32(appendQueue(nil, p, RecordLane), queue))
+}
+
+// DecodeLane returns the tasks' key in a key of AppendLane.
+func DecodeLane(key []byte) string { return string(Body(key)[queueHead+4:]) }
+
+// ReadyRange bounds the places of a queue's ready tasks, those of tasks without a key first, and then lane by lane.
 func ReadyRange(p core.Partition, queue uint32) (from, to []byte) {
 	return Range(binary.BigEndian.AppendUint32(appendQueue(nil, p, RecordReady), queue))
 }
@@ -483,7 +547,7 @@ type QueueRow struct {
 	State  byte // RecordTerminal
 	// Of RecordErrorGroup.
 	Fingerprint uint64
-	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key
+	Name        string // RecordQueueConfig: the queue; RecordUnique: the unique key; RecordLane: the tasks' key
 }
 
 // DecodeQueue reads any key of the queue, for those who look at all of them.
@@ -526,10 +590,13 @@ func DecodeQueue(key []byte) (row QueueRow, ok bool) {
 	}
 	row.Queue, b = binary.BigEndian.Uint32(b), b[4:]
 	switch row.Record {
-	case RecordQueueCounters, RecordRemoved, RecordErrors:
+	case RecordQueueCounters, RecordRemoved, RecordErrors, RecordShare:
 		return row, len(b) == 0
 	case RecordReady:
-		return row, len(b) == 16
+		return row, len(b) == 16 || len(b) == 1+24 && b[0] == lanePlaces
+	case RecordLane:
+		row.Name = string(b)
+		return row, len(b) > 0
 	case RecordErrorGroup:
 		if len(b) != 8 {
 			return row, false

@@ -63,7 +63,11 @@ func (m *Machine) applyRunNow(tx core.Txn, c *core.ApplyContext, op *core.TaskRu
 	}
 	m.taskTimer(op.Task, &rec)
 	tx.Delete(m.mem.own(m.key))
-	m.enqueue(tx, l, op.Task, &rec, core.Scheduled, c.Stamp)
+	ln, err := m.laneOf(l, &rec)
+	if err != nil {
+		return core.OpResult{}, nil, err
+	}
+	m.enqueue(tx, ln, op.Task, &rec, core.Scheduled, c.Stamp)
 	m.saveRecord(tx, op.Task, &rec)
 	return core.OpResult{Task: op.Task, State: rec.state}, nil, nil
 }
@@ -86,6 +90,9 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 	if op.IfVersion >= 0 && uint64(op.IfVersion) != version {
 		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: l == nil, Key: []byte(op.Queue)}
 	}
+	if fact := checkShareConfig(c, &op.Config.Share); fact != nil {
+		return core.OpResult{}, fact
+	}
 	if op.Config.Limits != (core.QueueLimits{}) {
 		if fact := notYet(c, "bounds queues"); fact != nil {
 			return core.OpResult{}, fact
@@ -103,8 +110,12 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 		return core.OpResult{Version: version}, nil
 	}
 	m.touch(l)
+	if l.share != nil {
+		m.touchShare(l.share)
+	}
 	config.Version++
 	l.config = config
+	m.ruleShare(l)
 	m.saveConfig(tx, l)
 	for i := range l.past {
 		m.setOldest(&l.past[i], l.past[i].oldest)

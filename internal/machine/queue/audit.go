@@ -12,9 +12,12 @@ import (
 // Audit reads everything that a partition's queue has stored and returns what contradicts what, at
 // most the first 100 findings. It checks that each task is in exactly one index, each row of an
 // index has its task, counters equal a recount, and tokens and places are not above the partition's
-// counters. It takes no memory for tasks, and a read or two for each.
+// counters. It takes no memory for tasks, some for each key that has tasks, and a read or two for each task.
 func Audit(v core.View, p core.Partition) (findings []string, err error) {
-	a := &audit{v: v, p: p, queues: map[uint32]*counted{}}
+	a := &audit{
+		v: v, p: p, queues: map[uint32]*counted{},
+		shares: map[uint32]uint64{}, lanes: map[laneName]laneCount{}, foundLanes: map[laneName]laneCount{}, removed: map[uint32]bool{},
+	}
 	if err := a.begin(); err != nil {
 		return nil, err
 	}
@@ -43,6 +46,11 @@ type audit struct {
 	meta meta
 	// queues has the stored and the recounted counters of each queue, by number.
 	queues map[uint32]*counted
+	// shares has the last number of a lane of each queue that is shared, lanes what each lane counts, and foundLanes what it has.
+	shares            map[uint32]uint64
+	lanes, foundLanes map[laneName]laneCount
+	// removed are the queues that were removed and are not swept yet.
+	removed map[uint32]bool
 	// At most 100, each a sentence.
 	findings []string
 
@@ -157,11 +165,7 @@ func (a *audit) row(key, value []byte) error {
 	case keys.RecordTaskReport, keys.RecordTaskLog, keys.RecordCheckpoint:
 		a.reportRow(row.Record)
 	case keys.RecordBulk:
-		j, err := decodeBulk(value)
-		if err == nil && j.ID != row.Task {
-			a.find("bulk job %s is stored under %s", j.ID, row.Task)
-		}
-		return err
+		return a.bulkRow(row, value)
 	case keys.RecordQueueConfig:
 		of, err := decodeConfig(value)
 		if q := a.queues[of.number]; err == nil && (q == nil || q.named) {
@@ -171,11 +175,14 @@ func (a *audit) row(key, value []byte) error {
 		}
 		return err
 	case keys.RecordRemoved:
+		a.removed[row.Queue] = true
 		if q := a.queues[row.Queue]; q == nil || q.named {
 			a.find("queue number %d of %d was removed, and has a name or no counters", row.Queue, a.meta.queues)
 		} else {
 			q.named = true
 		}
+	case keys.RecordShare, keys.RecordLane:
+		return a.shareRow(row, value)
 	case keys.RecordUnique:
 		return a.window(value, formUnique, func(due core.ShardTime) []byte {
 			return keys.AppendUniqueTimer(nil, a.p, due, row.Queue, row.Name)
@@ -188,6 +195,15 @@ func (a *audit) row(key, value []byte) error {
 		return a.state(row.Task, value)
 	}
 	return nil
+}
+
+// bulkRow checks that a bulk job is stored under its id.
+func (a *audit) bulkRow(row keys.QueueRow, value []byte) error {
+	j, err := decodeBulk(value)
+	if err == nil && j.ID != row.Task {
+		a.find("bulk job %s is stored under %s", j.ID, row.Task)
+	}
+	return err
 }
 
 // timerRow counts a row of the index of timers.
@@ -283,6 +299,7 @@ func (a *audit) state(id core.TaskID, value []byte) error {
 	bytes += told
 	a.tasks++
 	a.indexed[rec.state]++
+	a.inLane(&rec)
 	if err := a.attemptsOf(id, &rec); err != nil {
 		return err
 	}
@@ -408,7 +425,7 @@ func (a *audit) below(id core.TaskID, token core.Token, seq uint64) {
 func (a *audit) index(id core.TaskID, rec *record, s *spec, bytes uint64) error {
 	switch {
 	case rec.state == core.Ready:
-		return a.has(keys.AppendReady(nil, a.p, rec.queue, rec.sort, rec.seq), "place of ready task %s", id)
+		return a.has(keys.AppendPlace(nil, a.p, rec.queue, rec.lane, rec.sort, rec.seq), "place of ready task %s", id)
 	case rec.state == core.Scheduled:
 		return a.has(appendTaskTimer(nil, a.p, id, rec), "timer of task %s", id)
 	case rec.state == core.Running:
@@ -466,6 +483,7 @@ func (a *audit) finish() {
 				n, q.stored.bytes, q.stored.ended, q.found.bytes, q.found.ended)
 		}
 	}
+	a.finishLanes()
 	a.indexRows[core.Scheduled] = a.timerRows[keys.TimerScheduled] + a.wallRows
 	for s := range a.indexRows {
 		if a.indexRows[s] != a.indexed[s] {

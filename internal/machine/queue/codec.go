@@ -65,6 +65,9 @@ const (
 	formTaskShare byte = 28
 	// formConfigShare is a queue that says how it is shared. Without that one of the older forms is written.
 	formConfigShare byte = 29
+	// How far a queue is shared out, and the tasks of one key.
+	formShare byte = 30
+	formLane  byte = 31
 )
 
 // putUint and putInt append a varint, putFixed 8 bytes in big-endian order. Fixed fields are for

@@ -74,7 +74,7 @@ func samples() []sample {
 	state := func(name string, s record) sample {
 		return of(name, appendRecord(nil, &s), s, decodeRecord)
 	}
-	return slices.Concat(controlSamples(), reportSamples(), endedSamples(), errorSamples(), []sample{
+	return slices.Concat(shareSamples(), controlSamples(), reportSamples(), endedSamples(), errorSamples(), []sample{
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
@@ -86,6 +86,7 @@ func samples() []sample {
 		state("running, to be cancelled", asked),
 		state("cancelled", cancelled),
 		state("ready, reported", reported),
+		state("ready, in a lane", record{state: core.Ready, queue: 3, lane: 300, cost: 7, readyAt: epoch, sort: placeKey(epoch, 3), seq: 9}),
 		of("tombstone", appendTombstone(nil, tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}), tombstone{core.Dead, core.OutcomeFailed, 70_000, content, epoch}, decodeTombstone),
 		of("payload", fullSpec, spec{
 			content: content, createdAt: epoch, createdIdx: 77, creator: []byte("alice"), queue: []byte("mail"), kind: []byte("send"),
@@ -109,6 +110,39 @@ func samples() []sample {
 			return string(kind) + " " + string(result), err
 		}),
 	})
+}
+
+// shareSamples are those of how queues are shared.
+func shareSamples() []sample {
+	shared := queueRow{number: 3, config: core.QueueConfig{Version: 7, Share: core.QueueShare{
+		NoFairness: true, Strict: true, Concurrency: 1, KeyConcurrency: 2, Rate: core.Rate{Limit: 3, Per: 4, Burst: 5},
+		KeyRate: core.Rate{Limit: 6, Per: 7}, MaxWorkers: 8, DeadLetter: "graves",
+	}}}
+	plain := laneState{tasks: 3, ready: 2, running: 1, pass: 9}
+	full := laneState{
+		number: 300, tasks: 3, ready: 2, running: 1, pass: 1 << 40, rate: rateState(nanos(epoch)), held: idOf("t"), heldReady: true,
+		set: &laneSet{
+			KeySettings: core.KeySettings{Weight: 2, Concurrency: 3, Rate: core.Rate{Limit: 4, Per: 5, Burst: 6}},
+			paused:      core.QueuePaused{Since: epoch, Until: epoch + 1, By: "ann", Reason: "holiday"},
+		},
+	}
+	both := func(b []byte) (out [2]any, err error) {
+		out[0], out[1], err = decodeShareRecord(b)
+		return out, err
+	}
+	share := shareState{pass: 1 << 41, rate: 8, made: 300}
+	spec, _ := appendSpec(nil, &core.ApplyContext{Stamp: epoch, Index: 77}, &core.TaskCreate{
+		Queue: "mail", Key: "customer/7", Cost: 3, Limiters: []string{"api", "gpu"}, After: []core.After{{Task: idOf("a"), Terminal: true}},
+		OnDepFailure: core.DepRun, Payload: []byte("{}"),
+		Unique: core.Unique{Key: "k", TTL: 6, Reject: true, Until: core.UniqueTerminal, Replace: true},
+	})
+	return []sample{
+		of("config, shared", appendConfig(nil, &shared), shared, decodeConfig),
+		of("lane", appendLaneRecord(nil, &plain), plain, decodeLaneRecord),
+		of("lane, all set", appendLaneRecord(nil, &full), full, decodeLaneRecord),
+		of("share", appendShareRecord(nil, &share, &plain), [2]any{share, plain}, both),
+		{name: "payload, shared", stored: spec},
+	}
 }
 
 // specAlone is decodeSpec without where the parts of the record are.

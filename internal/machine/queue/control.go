@@ -161,6 +161,15 @@ func (m *Machine) applyRedrive(tx core.Txn, c *core.ApplyContext, op *core.TaskR
 	if fact := l.roomForTask(); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
+	var key string
+	if rec.lane != 0 {
+		if key, err = m.keyOf(tx, op.Task); err != nil {
+			return core.OpResult{}, nil, err
+		}
+		if fact := m.roomForKey(l, key); fact != nil {
+			return core.OpResult{}, fact, nil
+		}
+	}
 	row, err := m.takePast(tx, l, op.Task, &rec)
 	if err != nil {
 		return core.OpResult{}, nil, err
@@ -173,7 +182,13 @@ func (m *Machine) applyRedrive(tx core.Txn, c *core.ApplyContext, op *core.TaskR
 	rec.failures, rec.crashes, rec.snoozes = 0, 0, 0
 	rec.redrives++
 	rec.base, rec.hasCancel = rec.attempt, false
-	m.enqueue(tx, l, op.Task, &rec, from, c.Stamp)
+	// Its lane may have gone since it ended: the key is known from what was sent.
+	ln := &l.plain
+	if key != "" {
+		ln = m.laneFor(l, key)
+	}
+	rec.lane = ln.number
+	m.enqueue(tx, ln, op.Task, &rec, from, c.Stamp)
 	m.saveRecord(tx, op.Task, &rec)
 	return core.OpResult{Task: op.Task, State: core.Ready}, nil, m.afterPast(tx, l.pastOf(from), row.at)
 }
@@ -237,7 +252,8 @@ func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, i
 	if err != nil {
 		return err
 	}
-	if err := m.leave(tx, l, id, rec); err != nil {
+	ln, err := m.leave(tx, l, id, rec)
+	if err != nil {
 		return err
 	}
 	m.dropExpiry(tx, id, rec)
@@ -247,41 +263,46 @@ func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, i
 			return err
 		}
 	}
-	r := &run{id: id, queue: l, content: s.content, payload: uint64(len(s.payload)), labels: len(s.labels) > 0}
+	r := &run{id: id, queue: l, lane: ln, content: s.content, payload: uint64(len(s.payload)), labels: len(s.labels) > 0}
 	return m.finish(tx, c, r, rec, nil, 0)
 }
 
-// leave takes a task that waits out of the index of its state, and out of its count. The record stays as it is.
-func (m *Machine) leave(tx core.Txn, l *queueState, id core.TaskID, rec *record) error {
+// leave takes a task that waits out of the index of its state, and out of its count. The record stays as it is. It returns the
+// task's lane.
+func (m *Machine) leave(tx core.Txn, l *queueState, id core.TaskID, rec *record) (*lane, error) {
+	ln, err := m.laneOf(l, rec)
+	if err != nil {
+		return nil, err
+	}
 	switch rec.state {
 	case core.Scheduled:
 		m.taskTimer(id, rec)
 		tx.Delete(m.mem.own(m.key))
 	case core.Ready:
-		m.leaveReady(tx, l, id, rec)
+		m.leaveReady(tx, ln, id, rec)
 	default:
-		return errs.Corruptf("task %s is %s and does not wait", id, rec.state)
+		return nil, errs.Corruptf("task %s is %s and does not wait", id, rec.state)
 	}
-	m.move(l, rec.state, 0)
-	return nil
+	m.move(ln, rec.state, 0)
+	ln.holderIsReady(id, false)
+	return ln, nil
 }
 
 // leaveReady takes a task out of the ready ones. One that this entry created has no row yet. It must come before the task is no
 // longer counted as ready.
-func (m *Machine) leaveReady(tx core.Txn, l *queueState, id core.TaskID, rec *record) {
+func (m *Machine) leaveReady(tx core.Txn, ln *lane, id core.TaskID, rec *record) {
 	if !m.takeFresh(id) {
-		m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
-		tx.Delete(m.mem.own(m.key))
+		m.deletePlace(tx, ln, rec.sort, rec.seq)
 	}
-	m.log.popped(l)
-	if l.heads == nil {
+	m.log.popped(ln)
+	if ln.heads == nil {
 		return
 	}
-	if l.states[core.Ready] == 1 { // it was the last
-		l.heads = nil
+	if ln.ready == 1 { // it was the last
+		m.dropHeads(ln)
 		return
 	}
-	l.heads.drop(head{sort: rec.sort, seq: rec.seq})
+	ln.heads.drop(head{sort: rec.sort, seq: rec.seq})
 }
 
 // saveCancel stores who asked for a cancel.

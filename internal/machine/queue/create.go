@@ -3,6 +3,7 @@ package queue
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/keys"
@@ -37,13 +38,14 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 	if l == nil {
 		l = m.addLine(tx, op.Queue)
 	}
+	ln := m.laneFor(l, op.Key)
 	if op.Unique.Key != "" {
 		if err := m.openWindow(tx, c, l, op, h.asked); err != nil {
 			return core.OpResult{}, nil, err
 		}
 	}
 	m.saveLabels(tx, l, op.ID, op.Labels)
-	return core.OpResult{Task: op.ID, State: m.place(tx, c, l, op, payload)}, nil, nil
+	return core.OpResult{Task: op.ID, State: m.place(tx, c, ln, op, payload)}, nil, nil
 }
 
 // checkCreate refuses what no create may say, whatever is stored. What is refused here was not
@@ -62,6 +64,12 @@ func checkCreate(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
 		return core.TooLarge{Field: "unique.key", Limit: "unique_key", Max: maxUnique}
 	case len(op.Tag) > maxTag:
 		return core.TooLarge{Field: "tag", Limit: "tag_bytes", Max: maxTag}
+	case op.HasShare():
+		if fact := checkShare(c, op); fact != nil {
+			return fact
+		}
+	}
+	switch {
 	case op.ExpiresAt != 0 || len(op.Labels) > 0:
 		if fact := notYet(c, "lets tasks expire, and have labels,"); fact != nil {
 			return fact
@@ -92,6 +100,38 @@ func (m *Machine) roomFor(c *core.ApplyContext, l *queueState, op *core.TaskCrea
 	}
 	if int64(len(op.Payload)) > limit {
 		return core.TooLarge{Field: "payload", Limit: "max_payload", Max: limit}
+	}
+	return m.roomForKey(l, op.Key)
+}
+
+// roomForKey refuses a key beyond those that may have tasks at once. l is nil when there is no such queue.
+func (m *Machine) roomForKey(l *queueState, key string) core.Fact {
+	switch {
+	case key == "" || m.lanes < m.o.Keys:
+		return nil
+	case l != nil && l.share != nil && l.share.byKey[key] != nil:
+		return nil
+	}
+	return core.Exhausted{Limit: "keys", Max: int64(m.o.Keys)}
+}
+
+// checkShare refuses what no create may say of sharing.
+func checkShare(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
+	switch {
+	case c.Format < core.FormatShare:
+		return core.Invalid{Field: "key", Reason: "not_supported", Message: fmt.Sprintf("a cluster shares queues from format %d on", core.FormatShare)}
+	case len(op.Key) > core.MaxKey:
+		return core.TooLarge{Field: "key", Limit: "key_bytes", Max: core.MaxKey}
+	case strings.IndexByte(op.Key, 0) >= 0:
+		return core.Invalid{Field: "key", Message: "must not have a zero byte"}
+	case op.Cost > core.MaxCost:
+		return core.Invalid{Field: "cost", Message: fmt.Sprintf("must be at most %d", core.MaxCost)}
+	case len(op.Limiters) > 0:
+		return core.Invalid{Field: "limiters", Reason: "not_supported", Message: "is reserved and not supported yet"}
+	case len(op.After) > 0 || op.OnDepFailure != core.DepHold:
+		return core.Invalid{Field: "after", Reason: "not_supported", Message: "is reserved and not supported yet"}
+	case op.Unique.Until != core.UniqueTTL || op.Unique.Replace:
+		return core.Invalid{Field: "unique", Reason: "not_supported", Message: "is reserved and not supported yet"}
 	}
 	return nil
 }
@@ -303,11 +343,15 @@ func (m *Machine) put(tx core.Txn, stored bool) {
 
 // place writes a new task's state record: ready now, or scheduled until it is due. payload is its
 // payload record, which the worker may get in the same entry.
-func (m *Machine) place(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte) core.State {
+func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.TaskCreate, payload []byte) core.State {
+	l := ln.queue
 	m.touch(l)
 	l.created++
 	l.bytes += uint64(len(op.Payload))
-	rec := record{queue: l.number, priority: op.Priority}
+	rec := record{queue: l.number, lane: ln.number, priority: op.Priority}
+	if op.Cost > 1 {
+		rec.cost = op.Cost
+	}
 	m.setExpiry(tx, l, op.ID, &rec, expiryOf(c, l, op))
 	due := after(c, op.Delay)
 	// A named time wins over a delay; the edge refuses both together.
@@ -316,9 +360,9 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, l *queueState, op *co
 	}
 	if waits(c, due) {
 		rec.reason = reasonDelay
-		m.schedule(tx, l, op.ID, &rec, 0, due)
+		m.schedule(tx, ln, op.ID, &rec, 0, due)
 	} else {
-		m.admit(l, op.ID, &rec, payload, c.Stamp)
+		m.admit(ln, op.ID, &rec, payload, c.Stamp)
 	}
 	m.key = keys.AppendTaskState(m.key[:0], m.p, op.ID)
 	m.value = appendRecord(m.value[:0], &rec)

@@ -34,17 +34,21 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 	var bytes uint64
 	for missed := 0; n > 0 && missed < len(op.Queues) && bytes < maxGrantBytes; turn++ {
 		l := m.lineOf(op.Queues[turn%uint64(len(op.Queues))].Name)
-		if l == nil || l.states[core.Ready] == 0 || l.isPaused() {
+		ln, err := m.nextLane(tx, c, l, op.Worker)
+		if err != nil {
+			return core.OpResult{}, nil, err
+		}
+		if ln == nil {
 			missed++
 			continue
 		}
 		missed = 0
-		a, err := m.give(tx, c, l, op)
+		a, err := m.give(tx, c, ln, op)
 		if err != nil {
 			return core.OpResult{}, nil, err
 		}
 		if res.Assigned == nil {
-			res.Assigned = make([]core.Assigned, 0, min(uint64(n), l.states[core.Ready]+1))
+			res.Assigned = make([]core.Assigned, 0, min(uint64(n), ln.queue.states[core.Ready]+1))
 		}
 		res.Assigned = append(res.Assigned, a)
 		bytes += uint64(len(a.Payload) + len(a.Checkpoint))
@@ -57,14 +61,15 @@ func (m *Machine) applyGrant(tx core.Txn, c *core.ApplyContext, op *core.Grant) 
 	return res, nil, nil
 }
 
-// give starts the first ready task of a queue that has one: it leaves the index of ready tasks,
+// give starts the first ready task of a lane that has one: it leaves the index of ready tasks,
 // gets the next token, and is stored as running. It returns what the worker gets.
-func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.Grant) (a core.Assigned, err error) {
-	h, err := m.popHead(tx, l)
+func (m *Machine) give(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Grant) (a core.Assigned, err error) {
+	l := ln.queue
+	h, err := m.popNext(tx, ln)
 	if err != nil {
 		return a, err
 	}
-	rec, payload, err := m.take(tx, l, h)
+	rec, payload, err := m.take(tx, ln, h)
 	if err != nil {
 		return a, err
 	}
@@ -72,10 +77,11 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *cor
 	if err != nil {
 		return a, err
 	}
-	m.move(l, core.Ready, core.Running)
+	m.move(ln, core.Ready, core.Running)
+	m.charge(c, ln, h.id, max(rec.cost, 1))
 	m.meta.token++
 	r := &run{
-		id: h.id, queue: l, rec: rec, at: -1,
+		id: h.id, queue: l, lane: ln, rec: rec, at: -1,
 		content: s.content, payload: uint64(len(s.payload)), settings: s.settings, labels: len(s.labels) > 0,
 	}
 	m.dropExpiry(tx, h.id, &r.rec)
@@ -98,9 +104,9 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, l *queueState, op *cor
 	return a, nil
 }
 
-// take takes the first ready task out of the ready index, and returns its records. A task that this
+// take takes the first ready task of a lane out of the ready index, and returns its records. A task that this
 // entry created has no row there yet: its records are in memory.
-func (m *Machine) take(tx core.Txn, l *queueState, h head) (rec record, payload []byte, err error) {
+func (m *Machine) take(tx core.Txn, ln *lane, h head) (rec record, payload []byte, err error) {
 	if f := m.freshOf(h); f != nil {
 		f.taken = true
 		m.log.took(int(h.fresh - 1))
@@ -110,15 +116,14 @@ func (m *Machine) take(tx core.Txn, l *queueState, h head) (rec record, payload 
 		return rec, nil, err
 	}
 	// The head is a cache of the index; a record that says otherwise means that the store is damaged.
-	if rec.sort != h.sort || rec.seq != h.seq || rec.queue != l.number {
-		return rec, nil, errs.Corruptf("task %s is not at its place in queue %q", h.id, l.name)
+	if rec.sort != h.sort || rec.seq != h.seq || rec.queue != ln.queue.number || rec.lane != ln.number {
+		return rec, nil, errs.Corruptf("task %s is not at its place in queue %q", h.id, ln.queue.name)
 	}
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, h.id)
 	if payload, err = must(tx, m.key, "payload of task %s", h.id); err != nil {
 		return rec, nil, err
 	}
-	m.key = keys.AppendReady(m.key[:0], m.p, l.number, h.sort, h.seq)
-	tx.Delete(m.mem.own(m.key))
+	m.deletePlace(tx, ln, h.sort, h.seq)
 	return rec, payload, nil
 }
 

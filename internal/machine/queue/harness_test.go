@@ -134,7 +134,9 @@ func (w *world) commit(ops ...core.Op) (outs []outcome, failed int, fact core.Fa
 		if after := w.tx.Dump(); after != before {
 			w.t.Fatalf("refused %T changed what is stored:\n%s", ops[failed], diff(before, after))
 		}
-		if o := outs[0]; len(o.ended)+len(o.woken)+len(o.lost)+len(o.wanted) > 0 {
+		// What looks at lanes finds out, too, that a rate lets tasks go again.
+		woken := slices.ContainsFunc(outs[0].woken, func(name string) bool { l := w.m.names[name]; return l == nil || l.share == nil })
+		if o := outs[0]; len(o.ended)+len(o.lost)+len(o.wanted) > 0 || woken {
 			w.t.Fatalf("refused %T has events %+v", ops[failed], o)
 		}
 	}
@@ -258,6 +260,9 @@ func (w *world) check() {
 	if err := w.m.checkHeads(w.tx); err != nil {
 		w.t.Error(err)
 	}
+	if err := w.m.checkShares(w.tx, w.c.Stamp); err != nil {
+		w.t.Error(err)
+	}
 	if w.t.Failed() {
 		w.t.FailNow()
 	}
@@ -271,6 +276,17 @@ func (m *Machine) derived() string {
 		fmt.Fprintf(&b, "queue %d %q %+v %+v %+v errors=%+v resumes=%v dirty=%v named=%v removed=%v cursor=%x vacant=%v\n", l.number, l.name, l.config, l.counters, l.paused, l.errors,
 			l.byResume >= 0 && m.resumes.items[l.byResume].queueState == l, l.dirty,
 			m.names[l.name] == l, l.removed, l.cursor, l.byVacant >= 0 && m.vacant.items[l.byVacant].queueState == l)
+		fmt.Fprintf(&b, "  plain %+v\n", l.plain.laneState)
+		if s := l.share; s != nil {
+			fmt.Fprintf(&b, "  share %+v stored %x %v set %d\n", s.shareState, s.stored, s.isStored, s.keysSet)
+			for _, key := range slices.Sorted(maps.Keys(s.byKey)) {
+				ln := s.byKey[key]
+				state := ln.laneState
+				state.set = nil
+				fmt.Fprintf(&b, "  lane %q %+v set %+v stored %v resumes %v\n", key, state, ln.set, ln.isStored, ln.byResume >= 0)
+			}
+			fmt.Fprintf(&b, "  workers %v\n", s.workers)
+		}
 		for i := range l.past {
 			p := &l.past[i]
 			fmt.Fprintf(&b, "  %s oldest %d known %d due %d in heaps %v %v\n", p.state, p.oldest, p.known, p.due,
@@ -294,33 +310,117 @@ func (m *Machine) derived() string {
 // checkHeads holds what is kept of the ready tasks to their index.
 func (m *Machine) checkHeads(v core.View) error {
 	for _, l := range m.queues {
-		if l.heads == nil {
-			continue
+		lanes := []*lane{&l.plain}
+		if l.share != nil {
+			lanes = slices.AppendSeq(lanes, maps.Values(l.share.byNumber))
 		}
-		some := false
-		for c, list := range l.heads.of {
-			var rows []head
-			from, to := m.classRange(l, c)
-			if err := v.Scan(from, to, func(key, value []byte) bool {
-				sort, seq, _ := keys.DecodeReady(key)
-				rows = append(rows, head{sort: sort, seq: seq, id: toID(value)})
-				return true
-			}); err != nil {
-				return err
+		for _, ln := range lanes {
+			if err := m.checkLane(v, ln); err != nil {
+				return fmt.Errorf("queue %q, lane %d: %w", l.name, ln.number, err)
 			}
-			if err := m.checkList(list, rows); err != nil {
-				return fmt.Errorf("queue %q, class %d: %w", l.name, c, err)
-			}
-			some = some || len(rows) > 0
-		}
-		if !some {
-			return fmt.Errorf("queue %q has nothing ready and keeps heads", l.name)
 		}
 	}
 	return nil
 }
 
-func (m *Machine) checkList(list *headList, rows []head) error {
+// checkShares holds what is derived of the lanes to what it is derived of, and the counters of the lanes to a recount.
+func (m *Machine) checkShares(v core.View, stamp core.ShardTime) error {
+	type counts struct{ tasks, ready, running uint32 }
+	found := map[[2]uint64]counts{}
+	from, to := keys.TaskStateRange(m.p)
+	if err := core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
+		if isTombstone(value) {
+			return true, nil
+		}
+		rec, err := decodeRecord(value)
+		if err != nil || !isLive(rec.state) {
+			return true, err
+		}
+		c := found[[2]uint64{uint64(rec.queue), rec.lane}]
+		c.tasks++
+		switch rec.state {
+		case core.Ready:
+			c.ready++
+		case core.Running:
+			c.running++
+		}
+		found[[2]uint64{uint64(rec.queue), rec.lane}] = c
+		return true, nil
+	}); err != nil {
+		return err
+	}
+	total := 0
+	for _, l := range m.queues {
+		if l.removed {
+			continue
+		}
+		lanes := []*lane{&l.plain}
+		var can uint64
+		if s := l.share; s != nil {
+			total += len(s.byNumber)
+			lanes = slices.AppendSeq(lanes, maps.Values(s.byNumber))
+			if len(s.stale)+len(s.dirty) > 0 || len(s.byKey) != len(s.byNumber) {
+				return fmt.Errorf("queue %q: %d stale and %d dirty lanes after an entry", l.name, len(s.stale), len(s.dirty))
+			}
+		}
+		for _, ln := range lanes {
+			if got := (counts{ln.tasks, ln.ready, ln.running}); got != found[[2]uint64{uint64(l.number), ln.number}] {
+				return fmt.Errorf("queue %q, lane %d counts %+v, and has %+v", l.name, ln.number, got, found[[2]uint64{uint64(l.number), ln.number}])
+			}
+			if l.share == nil {
+				continue
+			}
+			can += uint64(ln.can)
+			waits := ln.may() > 0 && ln.can == 0
+			if (ln.can > 0) != (ln.byTurn >= 0) || ln.can > ln.may() || waits && ln.due == core.Never || (ln.due != core.Never) != (ln.byRefill >= 0) {
+				return fmt.Errorf("queue %q, lane %d may give %d: can %d due %d, places %d %d", l.name, ln.number, ln.may(), ln.can, ln.due, ln.byTurn, ln.byRefill)
+			}
+		}
+		if s := l.share; s != nil && s.can != can {
+			return fmt.Errorf("queue %q: lanes can give %d, and it says %d", l.name, can, s.can)
+		}
+	}
+	if total != m.lanes {
+		return fmt.Errorf("%d lanes, and %d are counted", total, m.lanes)
+	}
+	return nil
+}
+
+func (m *Machine) checkLane(v core.View, ln *lane) error {
+	ready := 0
+	for c := range classes {
+		var rows []head
+		from, to := m.classRange(ln, c)
+		if err := v.Scan(from, to, func(key, value []byte) bool {
+			_, sort, seq, _ := keys.DecodePlace(key)
+			row := head{sort: sort, seq: seq, id: toID(value[:16])}
+			r := reader{b: value[16:]}
+			if len(value) > 16 {
+				row.cost = r.u32()
+			}
+			rows = append(rows, row)
+			return true
+		}); err != nil {
+			return err
+		}
+		if ready += len(rows); ln.heads == nil {
+			continue
+		}
+		if err := m.checkList(ln, ln.heads.of[c], rows); err != nil {
+			return fmt.Errorf("class %d: %w", c, err)
+		}
+	}
+	switch {
+	case ln.queue.removed:
+	case ready != int(ln.ready):
+		return fmt.Errorf("counts %d ready tasks, and has %d", ln.ready, ready)
+	case ready == 0 && ln.heads != nil:
+		return fmt.Errorf("has nothing ready and keeps heads")
+	}
+	return nil
+}
+
+func (m *Machine) checkList(ln *lane, list *headList, rows []head) error {
 	if list == nil {
 		list = &headList{}
 	}
@@ -328,7 +428,7 @@ func (m *Machine) checkList(list *headList, rows []head) error {
 	for i := range live {
 		live[i].fresh, live[i].epoch = 0, 0
 	}
-	if len(live) > m.o.Heads || len(live) > len(rows) || !slices.Equal(live, rows[:len(live)]) {
+	if len(live) > m.headsOf(ln) || len(live) > len(rows) || !slices.Equal(live, rows[:len(live)]) {
 		return fmt.Errorf("%d heads %v of rows %v", len(live), live, rows)
 	}
 	if len(live) < len(rows) && (!list.more || !list.bound.before(rows[len(live)])) {

@@ -8,7 +8,7 @@ import (
 	"github.com/millrace/millrace/internal/keys"
 )
 
-// Ready tasks lie in classes, one after the other in the index: first those whose place an entry before format
+// Ready tasks of a lane lie in classes, one after the other in the index: first those whose place an entry before format
 // 2 made, and then those of each priority, 9 first. Within the class of a priority they lie by ready time,
 // which no aging changes. Which class is served next is decided when a task is taken, by the first task of
 // each class and the aging of that moment. So a change of the aging moves no row.
@@ -24,37 +24,37 @@ func classOf(sort uint64) int {
 	return 1 + int(sort>>classShift&0xf)
 }
 
-// classRange bounds the places of a class of a queue. The end of the last class is the end of the
-// queue's rows.
-func (m *Machine) classRange(l *queueState, class int) (from, to []byte) {
-	return classRange(m.p, l.number, class)
+// classRange bounds the places of a class of a lane. The end of the last class is the end of the
+// lane's rows.
+func (m *Machine) classRange(ln *lane, class int) (from, to []byte) {
+	return classRange(m.p, ln.queue.number, ln.number, class)
 }
 
-// classRange bounds the rows of a class in the ready index, without a Machine.
-func classRange(p core.Partition, queue uint32, class int) (from, to []byte) {
-	from, to = keys.ReadyRange(p, queue)
+// classRange bounds the rows of a class of a lane in the ready index, without a Machine.
+func classRange(p core.Partition, queue uint32, lane uint64, class int) (from, to []byte) {
+	from, to = keys.PlaceRange(p, queue, lane)
 	if class > 0 {
-		from = keys.AppendReady(nil, p, queue, classSort|uint64(class-1)<<classShift, 0)
+		from = keys.AppendPlace(nil, p, queue, lane, classSort|uint64(class-1)<<classShift, 0)
 	}
 	if class < classes-1 {
-		to = keys.AppendReady(nil, p, queue, classSort|uint64(class)<<classShift, 0)
+		to = keys.AppendPlace(nil, p, queue, lane, classSort|uint64(class)<<classShift, 0)
 	}
 	return from, to
 }
 
-// heads are the first ready tasks of each class of a queue; nil where the class has none, or where
+// heads are the first ready tasks of each class of a lane; nil where the class has none, or where
 // none was loaded. They are a cache: what is granted does not depend on how many are kept.
 type heads struct {
 	// The lists by class.
 	of [classes]*headList
-	// one is the list of the class that came first: most queues have no other class. taken says
+	// one is the list of the class that came first: most lanes have no other class. taken says
 	// that it is in use.
 	one headList
 	//
 	taken bool
 }
 
-// list makes the list of a class, without an allocation for the first class of a queue.
+// list makes the list of a class, without an allocation for the first class of a lane.
 func (h *heads) list(class int) *headList {
 	if h.of[class] = &h.one; h.taken {
 		h.of[class] = &headList{}
@@ -94,6 +94,8 @@ type head struct {
 	fresh int32
 	// epoch is the entry for which fresh holds. A head of an older entry has its row in the index by now.
 	epoch uint32
+	// What the task costs; 0: 1.
+	cost uint32
 }
 
 // before orders by place. No two tasks of a queue have the same place.
@@ -157,66 +159,73 @@ func compareHeads(a, b head) int {
 // pushHead notes a row that is written to the ready index, now or at the entry's end. It must come
 // before the task is counted as ready: while none is counted and no heads are loaded, the new row
 // is all there is.
-func (m *Machine) pushHead(l *queueState, row head) {
-	if l.heads == nil {
-		if l.states[core.Ready] > 0 {
+func (m *Machine) pushHead(ln *lane, row head) {
+	if ln.heads == nil {
+		if ln.ready > 0 {
 			return // not loaded: it is found with the others
 		}
-		l.heads = &heads{}
+		m.giveHeads(ln)
 	}
 	class := classOf(row.sort)
-	list := l.heads.of[class]
+	list := ln.heads.of[class]
 	if list == nil {
-		list = l.heads.list(class)
+		list = ln.heads.list(class)
 	}
-	list.insert(row, m.o.Heads)
-	m.log.pushed(l, row)
+	list.insert(row, m.headsOf(ln))
+	m.log.pushed(ln, row)
 }
 
-// popHead takes the first ready task of a queue that has one. It must come before the task is
-// counted as running. With the last ready task the heads go too, so that an empty queue takes no
-// memory for them.
-func (m *Machine) popHead(tx core.Txn, l *queueState) (head, error) {
-	m.log.popped(l)
-	if l.heads == nil {
-		l.heads = &heads{}
-		if err := m.loadHeads(tx, l); err != nil {
-			return head{}, err
+// firstList is the list whose first task is served next, of a lane that has a ready task. It loads the lane's heads where they
+// are not.
+func (m *Machine) firstList(v core.View, ln *lane) (*headList, error) {
+	if ln.heads == nil {
+		m.giveHeads(ln)
+		if err := m.loadHeads(v, ln); err != nil {
+			return nil, err
 		}
 	}
-	list, err := m.nextList(tx, l)
+	list, err := m.nextList(v, ln)
+	if err == nil && list == nil {
+		err = errs.Corruptf("lane %d of queue %q counts %d ready tasks, and its index has none", ln.number, ln.queue.name, ln.ready)
+	}
+	return list, err
+}
+
+// popHead takes the first ready task of a lane that has one. It must come before the task is
+// counted as running. With the last ready task the heads go too, so that an empty lane takes no
+// memory for them.
+func (m *Machine) popHead(v core.View, ln *lane) (head, error) {
+	m.log.popped(ln)
+	list, err := m.firstList(v, ln)
 	if err != nil {
 		return head{}, err
 	}
-	if list == nil {
-		return head{}, errs.Corruptf("queue %q counts %d ready tasks, and its index has none", l.name, l.states[core.Ready])
-	}
 	row := list.rows[list.first]
 	list.first++
-	if l.states[core.Ready] == 1 { // it was the last
-		l.heads = nil
+	if ln.ready == 1 { // it was the last
+		m.dropHeads(ln)
 	}
 	return row, nil
 }
 
 // nextList returns the list of the class whose first task is served next; nil when no class has
-// one. It compares the first tasks of all classes by rankOf. A queue with one class, which is the
+// one. It compares the first tasks of all classes by rankOf. A lane with one class, which is the
 // usual case, ranks nothing.
-func (m *Machine) nextList(tx core.Txn, l *queueState) (best *headList, err error) {
+func (m *Machine) nextList(v core.View, ln *lane) (best *headList, err error) {
 	var class int // of best
 	var rank uint64
-	for c, list := range l.heads.of {
+	for c, list := range ln.heads.of {
 		if list == nil {
 			continue
 		}
 		if len(list.live()) == 0 {
 			if list.more {
-				if err := m.refill(tx, l, c); err != nil {
+				if err := m.refill(v, ln, c); err != nil {
 					return nil, err
 				}
 			}
 			if len(list.live()) == 0 {
-				l.heads.of[c] = nil
+				ln.heads.of[c] = nil
 				continue
 			}
 		}
@@ -225,11 +234,11 @@ func (m *Machine) nextList(tx core.Txn, l *queueState) (best *headList, err erro
 			continue
 		}
 		if rank == 0 { // that of best is not known while there is no other
-			if rank, err = m.rankOf(tx, l, best, class); err != nil {
+			if rank, err = m.rankOf(v, ln.queue, best, class); err != nil {
 				return nil, err
 			}
 		}
-		r, err := m.rankOf(tx, l, list, c)
+		r, err := m.rankOf(v, ln.queue, list, c)
 		if err != nil {
 			return nil, err
 		}
@@ -258,22 +267,22 @@ func (m *Machine) rankOf(v core.View, l *queueState, list *headList, class int) 
 	return sortKey(list.oldReady, list.oldPriority, l.aging()), nil
 }
 
-// loadHeads reads the first rows of each class that has some. It seeks from class to class, so that
+// loadHeads reads the first rows of each class of a lane that has some. It seeks from class to class, so that
 // classes without rows cost one seek together.
-func (m *Machine) loadHeads(tx core.Txn, l *queueState) error {
+func (m *Machine) loadHeads(v core.View, ln *lane) error {
 	for c := 0; c < classes; c++ {
-		next, err := m.nextClass(tx, l, c)
+		next, err := m.nextClass(v, ln, c)
 		if err != nil {
 			return err
 		}
 		for ; c < next && c < classes; c++ { // those before it have no stored row, and may have fresh ones
-			m.loadFresh(l, c)
+			m.loadFresh(ln, c)
 		}
 		if c == classes {
 			return nil
 		}
-		l.heads.list(c).more = true
-		if err := m.refill(tx, l, c); err != nil {
+		ln.heads.list(c).more = true
+		if err := m.refill(v, ln, c); err != nil {
 			return err
 		}
 	}
@@ -281,21 +290,21 @@ func (m *Machine) loadHeads(tx core.Txn, l *queueState) error {
 }
 
 // loadFresh makes the list of a class that has only tasks of this entry, if there are some.
-func (m *Machine) loadFresh(l *queueState, class int) {
+func (m *Machine) loadFresh(ln *lane, class int) {
 	var list headList
-	if m.mergeFresh(l, &list, class); len(list.rows) > 0 {
+	if m.mergeFresh(ln, &list, class); len(list.rows) > 0 {
 		list.bound = list.rows[len(list.rows)-1]
-		*l.heads.list(class) = list
+		*ln.heads.list(class) = list
 	}
 }
 
 // nextClass returns the first class from the given one on that has a stored row, or classes.
-func (m *Machine) nextClass(v core.View, l *queueState, class int) (int, error) {
-	from, _ := m.classRange(l, class)
-	_, to := m.classRange(l, classes-1)
+func (m *Machine) nextClass(v core.View, ln *lane, class int) (int, error) {
+	from, _ := m.classRange(ln, class)
+	_, to := m.classRange(ln, classes-1)
 	class = classes
 	err := core.ScanRows(v, from, to, func(key, _ []byte) (bool, error) {
-		sort, _, ok := keys.DecodeReady(key)
+		_, sort, _, ok := keys.DecodePlace(key)
 		if !ok || classOf(sort) >= classes {
 			return false, errs.Corruptf("row %x of the index of ready tasks makes no sense", key)
 		}
@@ -307,30 +316,38 @@ func (m *Machine) nextClass(v core.View, l *queueState, class int) (int, error) 
 
 // refill reads the next rows of a class, those after the ones that were taken in, up to the limit
 // of heads. Fresh tasks that belong there are merged in.
-func (m *Machine) refill(tx core.Txn, l *queueState, class int) error {
-	h := l.heads.of[class]
-	from, to := m.classRange(l, class)
+func (m *Machine) refill(v core.View, ln *lane, class int) error {
+	h := ln.heads.of[class]
+	from, to := m.classRange(ln, class)
 	if h.bound != (head{}) {
-		from = keys.AppendReady(nil, m.p, l.number, h.bound.sort, h.bound.seq+1)
+		from = keys.AppendPlace(nil, m.p, ln.queue.number, ln.number, h.bound.sort, h.bound.seq+1)
 	}
 	h.more = false
 	h.rows, h.first = h.rows[:0], 0
-	err := core.ScanRows(tx, from, to, func(key, value []byte) (bool, error) {
-		sort, seq, ok := keys.DecodeReady(key)
-		if !ok || len(value) != 16 {
+	most := m.headsOf(ln)
+	err := core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		_, sort, seq, ok := keys.DecodePlace(key)
+		if !ok || len(value) < 16 {
 			return false, errs.Corruptf("row of the index of ready tasks makes no sense")
 		}
-		if len(h.rows) == m.o.Heads {
+		if len(h.rows) == most {
 			h.more = true
 			return false, nil
 		}
-		h.rows = append(h.rows, head{sort: sort, seq: seq, id: toID(value)})
+		row := head{sort: sort, seq: seq, id: toID(value[:16])}
+		if len(value) > 16 {
+			r := reader{b: value[16:]}
+			if row.cost = r.u32(); r.bad || len(r.b) > 0 {
+				return false, errs.Corruptf("row of the index of ready tasks makes no sense")
+			}
+		}
+		h.rows = append(h.rows, row)
 		return true, nil
 	})
 	if err != nil {
 		return err
 	}
-	m.mergeFresh(l, h, class)
+	m.mergeFresh(ln, h, class)
 	if len(h.rows) > 0 {
 		h.bound = h.rows[len(h.rows)-1]
 	}

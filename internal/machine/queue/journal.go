@@ -25,16 +25,19 @@ type journal struct {
 	dirty              int
 	ended, woken, lost int
 	wanted             int
-	fresh              int
+	created            int
 	// takes are the fresh tasks that were granted since, by index.
 	takes []int
 	// The queues that were touched since, as they were.
 	saves []saved
+	// The lanes that were touched since, as they were, and those that were made.
+	lanes []savedLane
+	born  []*lane
 	// The heads that were added since, in order.
 	pushes []pushed
-	// pops are the queues of which a head was taken. Undo drops their heads, which are loaded again
+	// pops are the lanes of which a head was taken. Undo drops their heads, which are loaded again
 	// when they are needed.
-	pops []*queueState
+	pops []*lane
 	// runs are the changes of running tasks since, in order.
 	runs []runChange
 	// The bulk jobs at the mark, where any was started or stopped since.
@@ -51,14 +54,24 @@ type saved struct {
 	config core.QueueConfig
 	paused core.QueuePaused
 	errors errorState
+	plain  laneState
+	share  *share
+	shared shareState // of share, if there was one
+	reset  bool       // the configuration changed since
 	// The times of past that setOldest does not derive, by state.
 	past [3]struct{ oldest, known core.ShardTime }
 }
 
+// savedLane is a lane as it was at the mark, or when it was first touched after it.
+type savedLane struct {
+	lane *lane
+	was  laneState
+}
+
 // pushed is a head that was added.
 type pushed struct {
-	// The queue whose heads have it.
-	queue *queueState
+	// The lane whose heads have it.
+	lane *lane
 	// The head, which Undo drops from the list of its class.
 	row head
 }
@@ -89,7 +102,12 @@ const (
 func (j *journal) save(l *queueState) {
 	if j.on && l.saved != j.mark {
 		l.saved = j.mark
-		s := saved{queue: l, counters: l.counters, config: l.config, paused: l.paused, errors: l.errors}
+		s := saved{
+			queue: l, counters: l.counters, config: l.config, paused: l.paused, errors: l.errors, plain: l.plain.laneState, share: l.share,
+		}
+		if l.share != nil {
+			s.shared = l.share.shareState
+		}
 		for i := range l.past {
 			s.past[i].oldest, s.past[i].known = l.past[i].oldest, l.past[i].known
 		}
@@ -97,18 +115,33 @@ func (j *journal) save(l *queueState) {
 	}
 }
 
-// pushed remembers a head that was added, popped a queue whose head was taken, and took a fresh
-// task that was granted.
-func (j *journal) pushed(l *queueState, row head) {
-	if j.on {
-		j.pushes = append(j.pushes, pushed{l, row})
+// saveLane remembers a lane before its first change under the current mark.
+func (j *journal) saveLane(ln *lane) {
+	if j.on && ln.saved != j.mark {
+		ln.saved = j.mark
+		j.lanes = append(j.lanes, savedLane{ln, ln.laneState})
 	}
 }
 
-// popped notes a queue whose head is taken, once.
-func (j *journal) popped(l *queueState) {
-	if j.on && !slices.Contains(j.pops, l) {
-		j.pops = append(j.pops, l)
+// made remembers a lane that was made.
+func (j *journal) made(ln *lane) {
+	if j.on {
+		j.born = append(j.born, ln)
+	}
+}
+
+// pushed remembers a head that was added, popped a lane whose head was taken, and took a fresh
+// task that was granted.
+func (j *journal) pushed(ln *lane, row head) {
+	if j.on {
+		j.pushes = append(j.pushes, pushed{ln, row})
+	}
+}
+
+// popped notes a lane whose head is taken, once.
+func (j *journal) popped(ln *lane) {
+	if j.on && !slices.Contains(j.pops, ln) {
+		j.pops = append(j.pops, ln)
 	}
 }
 
@@ -140,7 +173,10 @@ func (j *journal) reset() {
 	clear(j.pushes)
 	clear(j.pops)
 	clear(j.runs)
+	clear(j.lanes)
+	clear(j.born)
 	j.saves, j.pushes, j.pops, j.runs, j.takes = j.saves[:0], j.pushes[:0], j.pops[:0], j.runs[:0], j.takes[:0]
+	j.lanes, j.born = j.lanes[:0], j.born[:0]
 }
 
 // Mark starts remembering changes, so that Undo can take them back. It is called with the
@@ -152,7 +188,7 @@ func (m *Machine) Mark() {
 	j.meta, j.endedBytes, j.timer, j.wall, j.expiry = m.meta, m.endedBytes, m.timer, m.wall, m.expiry
 	j.queues, j.dirty = len(m.queues), len(m.dirty)
 	j.ended, j.woken, j.lost = len(m.ended), len(m.woken), len(m.lost)
-	j.wanted, j.fresh = len(m.wanted), len(m.fresh)
+	j.wanted, j.created = len(m.wanted), len(m.fresh)
 }
 
 // Keep keeps every change since Mark.
@@ -176,9 +212,11 @@ func (m *Machine) Undo() {
 			}
 		}
 	}
-	for _, s := range slices.Backward(j.saves) {
+	for i, s := range slices.Backward(j.saves) {
 		s.queue.counters = s.counters
+		j.saves[i].reset = s.queue.config != s.config
 		s.queue.config, s.queue.errors = s.config, s.errors
+		s.queue.plain.laneState = s.plain
 		m.setPaused(s.queue, s.paused)
 		for i := range s.past {
 			p := &s.queue.past[i]
@@ -186,21 +224,22 @@ func (m *Machine) Undo() {
 			m.setOldest(p, s.past[i].oldest)
 		}
 	}
+	m.undoLanes()
 	for _, p := range slices.Backward(j.pushes) {
-		if p.queue.states[core.Ready] == 0 {
-			p.queue.heads = nil
-		} else if p.queue.heads != nil {
-			p.queue.heads.drop(p.row)
+		if p.lane.ready == 0 {
+			m.dropHeads(p.lane)
+		} else if p.lane.heads != nil {
+			p.lane.heads.drop(p.row)
 		}
 	}
-	for _, l := range j.pops {
-		l.heads = nil
+	for _, ln := range j.pops {
+		m.dropHeads(ln)
 	}
 	for _, i := range j.takes {
 		m.fresh[i].taken = false
 	}
-	clear(m.fresh[j.fresh:])
-	m.fresh = m.fresh[:j.fresh]
+	clear(m.fresh[j.created:])
+	m.fresh = m.fresh[:j.created]
 	for _, l := range m.queues[j.queues:] {
 		m.setPaused(l, core.QueuePaused{})
 		delete(m.names, l.name)
@@ -220,4 +259,47 @@ func (m *Machine) Undo() {
 	m.meta, m.endedBytes, m.timer, m.wall, m.expiry = j.meta, j.endedBytes, j.timer, j.wall, j.expiry
 	m.ended, m.woken, m.lost, m.wanted = m.ended[:j.ended], m.woken[:j.woken], m.lost[:j.lost], m.wanted[:j.wanted]
 	j.reset()
+}
+
+// undoLanes brings lanes and shares back to what they were at the mark. The queues' own values are back by then.
+func (m *Machine) undoLanes() {
+	j := &m.log
+	for _, s := range slices.Backward(j.lanes) {
+		was := s.lane.set
+		if share := s.lane.queue.share; share != nil { // it may have been looked at since
+			m.touchShare(share)
+			share.look(s.lane)
+		}
+		m.keyResumes.keep(keyResuming{s.lane}, false)
+		s.lane.laneState = s.was
+		m.keyResumes.keep(keyResuming{s.lane}, s.lane.goesOn())
+		if share := s.lane.queue.share; share != nil && (was != nil) != (s.lane.set != nil) {
+			if was != nil {
+				share.keysSet--
+			} else {
+				share.keysSet++
+			}
+		}
+	}
+	for _, ln := range j.born {
+		s := ln.queue.share
+		m.forgetLane(s, ln)
+		s.remove(ln)
+		m.lanes--
+	}
+	for _, s := range j.saves {
+		if s.share != nil {
+			s.share.shareState = s.shared
+		} else if now := s.queue.share; now != nil {
+			m.forgetShare(now)
+			s.queue.plain.laneState = s.plain
+		}
+		s.queue.share = s.share
+	}
+	for i := range j.saves {
+		if s := &j.saves[i]; s.share != nil && s.reset {
+			s.share.lookAtAll()
+			m.countWorkers(s.queue)
+		}
+	}
 }

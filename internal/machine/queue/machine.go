@@ -64,6 +64,18 @@ type Machine struct {
 	resumes heap[resuming]
 	// bulks are the bulk jobs, by id, with those that ended and are still known.
 	bulks []bulk
+	// refills are the lanes that wait for their rates, or are kept until these are full again; refilling the queues that wait.
+	refills   heap[refill]
+	refilling heap[refilling]
+	// keyResumes has the paused keys that go on by themselves, by when.
+	keyResumes heap[keyResuming]
+	// lanes is how many lanes of keys there are, in all queues.
+	lanes int
+	// shares are those that the entry being applied has touched.
+	shares []*share
+	// loaded is how many lanes of keys have heads, and spare are heads for the next.
+	loaded int
+	spare  []*heads
 	// looksLate is set while a part of a job is done: late has the lists of ended tasks whose oldest is looked up at its end.
 	looksLate bool
 	late      []*past
@@ -79,6 +91,8 @@ type Machine struct {
 
 	// The rest of this block is as the last context had it. term is the first stamp of the term.
 	term core.ShardTime
+	//
+	stamp core.ShardTime
 	//
 	retainBytes uint64
 	//
@@ -151,6 +165,9 @@ func (m *Machine) Open(v core.View) error {
 	if err := m.openRuns(v); err != nil {
 		return err
 	}
+	if err := m.openedShares(v); err != nil {
+		return err
+	}
 	if err := m.seekTimer(v, minTime); err != nil {
 		return err
 	}
@@ -181,6 +198,17 @@ func (m *Machine) openLines(v core.View) error {
 		}
 		if err := m.openLine(v, l); err != nil {
 			return fmt.Errorf("open queue %q: %w", l.name, err)
+		}
+	}
+	if err := m.openShares(v); err != nil {
+		return err
+	}
+	for _, l := range m.queues {
+		if l.removed {
+			continue
+		}
+		if err := m.noteVacant(v, l); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -218,6 +246,7 @@ func (m *Machine) openLine(v core.View, l *queueState) error {
 	if l.counters, err = decodeCounters(value); err != nil {
 		return err
 	}
+	l.oneLane()
 	if l.removed {
 		return nil
 	}
@@ -237,7 +266,7 @@ func (m *Machine) openLine(v core.View, l *queueState) error {
 		}
 		m.setOldest(p, oldest)
 	}
-	return m.noteVacant(v, l)
+	return nil
 }
 
 // openRuns reads the running tasks: first all rows of their index, then the state record of each.
@@ -277,6 +306,9 @@ func (m *Machine) openRuns(v core.View) error {
 			return errs.Corruptf("task %s is in the index of running tasks and not running", r.id)
 		}
 		r.rec = rec
+		if r.lane, err = m.laneOf(r.queue, &rec); err != nil {
+			return err
+		}
 		if rec.longHolder {
 			if r.rec.worker, err = loadHolder(v, m.p, r.id); err != nil {
 				return err
@@ -349,7 +381,7 @@ func (m *Machine) mustRecord(v core.View, id core.TaskID, want core.State) (reco
 // Observe takes over what an entry says about term, wall clocks, namespace and rules. What is due depends on
 // it. With a new term or format the leases end at other times, so all of them are ranked again.
 func (m *Machine) Observe(c *core.ApplyContext) {
-	m.retainBytes, m.shift = defaultRetainBytes, c.Shift
+	m.retainBytes, m.shift, m.stamp = defaultRetainBytes, c.Shift, c.Stamp
 	if c.Namespace.RetainBytes > 0 {
 		m.retainBytes = uint64(c.Namespace.RetainBytes)
 	}
@@ -397,6 +429,8 @@ func (m *Machine) Apply(tx core.Txn, c *core.ApplyContext, op core.Op) (core.OpR
 		res, fact, err = m.applyForceRelease(tx, c, op)
 	case *core.TaskUpdate:
 		res, fact, err = m.applyUpdate(tx, c, op)
+	case *core.KeySet:
+		res, fact = m.applyKeySet(tx, c, op)
 	case *core.QueuePause:
 		res, fact = m.applyPause(tx, c, op)
 	case *core.BulkStart:
@@ -438,6 +472,11 @@ func (m *Machine) Live(task core.TaskID, token core.Token) core.Fact {
 // written, since a queue that goes has none.
 func (m *Machine) End(tx core.Txn, c *core.ApplyContext) error {
 	m.settleFresh(tx)
+	if len(m.shares) > 0 {
+		if err := m.endShares(tx, c.Stamp); err != nil {
+			return err
+		}
+	}
 	for _, l := range m.dirty {
 		if err := m.noteVacant(tx, l); err != nil {
 			return err
@@ -499,10 +538,10 @@ func emptied[T any](list []T) []T {
 // LastToken returns the token that was issued last, or what the next one is above.
 func (m *Machine) LastToken() core.Token { return core.Token(m.meta.token) }
 
-// ReadyCount returns how many tasks of a queue can be given out now: none while it is paused.
+// ReadyCount returns how many tasks of a queue can be given out now, as its pause and its limits let it.
 func (m *Machine) ReadyCount(queue string) uint64 {
-	if l := m.names[queue]; l != nil && !l.isPaused() {
-		return l.states[core.Ready]
+	if l := m.names[queue]; l != nil {
+		return l.available(m.stamp)
 	}
 	return 0
 }

@@ -16,6 +16,9 @@ type Options struct {
 	// Queues is the most queues of one partition, whatever an entry says. Default core.MaxQueues:
 	// their counters and names stay in memory.
 	Queues int
+	// Keys is the most keys of one partition whose tasks have not ended. Default 250,000: their lanes stay in memory, at some 200
+	// bytes each.
+	Keys int
 	// Remember is how long after its end a task's id is known. Default 15 min, because clients
 	// repeat for 10 min.
 	Remember core.Millis
@@ -33,6 +36,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Heads = cmp.Or(o.Heads, 1024)
 	o.Queues = cmp.Or(o.Queues, core.MaxQueues)
+	o.Keys = cmp.Or(o.Keys, 250_000)
 	o.Remember = cmp.Or(o.Remember, 15*60*1000)
 	o.Grace = cmp.Or(o.Grace, 15*1000)
 	return o

@@ -13,6 +13,7 @@ import (
 // and out of the count of its old state.
 func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record, result []byte, size int) error {
 	m.ended = append(m.ended, r.id)
+	m.letGo(r.ln(), r.id)
 	rec.endedAt, rec.endedIdx, rec.content = c.Stamp, c.Index, r.content
 	told, err := m.endReports(tx, r, rec)
 	if err != nil {
@@ -50,7 +51,7 @@ func (m *Machine) finish(tx core.Txn, c *core.ApplyContext, r *run, rec *record,
 	m.key = keys.AppendTerminal(m.key[:0], m.p, r.queue.number, rec.state, c.Stamp, r.id)
 	m.value = appendEnded(m.value[:0], e)
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
-	m.move(r.queue, 0, rec.state)
+	m.move(&r.queue.plain, 0, rec.state)
 	r.queue.counters.ended += e.size()
 	m.endedBytes += e.size()
 	if p := r.queue.pastOf(rec.state); p.oldest == core.Never {
@@ -146,7 +147,7 @@ func (m *Machine) remove(tx core.Txn, p *past, row pastRow) error {
 	if err := m.erase(tx, row.id, p.state, row.ended); err != nil {
 		return err
 	}
-	m.move(l, p.state, 0)
+	m.move(&l.plain, p.state, 0)
 	l.purged++
 	l.bytes -= row.bytes
 	l.counters.ended -= row.size()

@@ -46,10 +46,10 @@ func sortKey(ready core.ShardTime, priority uint8, aging core.Millis) uint64 {
 }
 
 // enqueue makes a task ready with a new place in its queue, from the state from. The caller writes the record.
-func (m *Machine) enqueue(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State, ready core.ShardTime) {
-	m.takePlace(l, rec, ready)
+func (m *Machine) enqueue(tx core.Txn, ln *lane, id core.TaskID, rec *record, from core.State, ready core.ShardTime) {
+	m.takePlace(ln.queue, rec, ready)
 	rec.reason = reasonNone
-	m.enter(tx, l, id, rec, from)
+	m.enter(tx, ln, id, rec, from)
 }
 
 // takePlace gives a record the next place in its queue, for a task that is ready from a time on.
@@ -66,21 +66,37 @@ func (m *Machine) takePlace(l *queueState, rec *record, ready core.ShardTime) {
 
 // enter makes a task ready at the place that its record has. The order matters: the head is pushed
 // before the task is counted as ready.
-func (m *Machine) enter(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State) {
+func (m *Machine) enter(tx core.Txn, ln *lane, id core.TaskID, rec *record, from core.State) {
 	rec.state = core.Ready
-	m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
-	tx.Insert(m.mem.own(m.key), m.mem.own(id[:]))
-	m.pushHead(l, head{sort: rec.sort, seq: rec.seq, id: id})
-	m.move(l, from, core.Ready)
-	m.wake(l)
+	m.insertPlace(tx, ln, id, rec)
+	m.pushHead(ln, head{sort: rec.sort, seq: rec.seq, id: id, cost: rec.cost})
+	m.move(ln, from, core.Ready)
+	ln.holderIsReady(id, true)
+	m.wake(ln.queue)
+}
+
+// insertPlace writes the row of a ready task in the index of ready tasks: its id, and what it costs where that is not 1.
+func (m *Machine) insertPlace(tx core.Txn, ln *lane, id core.TaskID, rec *record) {
+	m.key = keys.AppendPlace(m.key[:0], m.p, ln.queue.number, ln.number, rec.sort, rec.seq)
+	m.value = append(m.value[:0], id[:]...)
+	if rec.cost > 1 {
+		m.value = putUint(m.value, uint64(rec.cost))
+	}
+	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
+}
+
+// deletePlace deletes the row of insertPlace.
+func (m *Machine) deletePlace(tx core.Txn, ln *lane, sort, seq uint64) {
+	m.key = keys.AppendPlace(m.key[:0], m.p, ln.queue.number, ln.number, sort, seq)
+	tx.Delete(m.mem.own(m.key))
 }
 
 // fresh is a ready task that the entry being applied has created. Its row in the ready index is
 // written at the entry's end, unless a grant of the same entry has taken it by then: most tasks of
 // a queue for which workers wait never get a row.
 type fresh struct {
-	// The queue that it is ready in.
-	queue *queueState
+	// The lane that it is ready in.
+	lane *lane
 	// Its state record, which the store does not have yet.
 	rec record
 	// Its id.
@@ -92,19 +108,19 @@ type fresh struct {
 }
 
 // admit is enqueue for a task that is being created: it becomes a fresh one, without a row.
-func (m *Machine) admit(l *queueState, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
-	m.takePlace(l, rec, ready)
+func (m *Machine) admit(ln *lane, id core.TaskID, rec *record, payload []byte, ready core.ShardTime) {
+	m.takePlace(ln.queue, rec, ready)
 	rec.state = core.Ready
-	m.fresh = append(m.fresh, fresh{queue: l, rec: *rec, id: id, payload: payload})
-	m.pushHead(l, m.freshHead(len(m.fresh)-1))
-	m.move(l, 0, core.Ready)
-	m.wake(l)
+	m.fresh = append(m.fresh, fresh{lane: ln, rec: *rec, id: id, payload: payload})
+	m.pushHead(ln, m.freshHead(len(m.fresh)-1))
+	m.move(ln, 0, core.Ready)
+	m.wake(ln.queue)
 }
 
 // freshHead is the head of fresh task i in this entry.
 func (m *Machine) freshHead(i int) head {
 	f := &m.fresh[i]
-	return head{sort: f.rec.sort, seq: f.rec.seq, id: f.id, fresh: int32(i + 1), epoch: m.epoch}
+	return head{sort: f.rec.sort, seq: f.rec.seq, id: f.id, fresh: int32(i + 1), epoch: m.epoch, cost: f.rec.cost}
 }
 
 // freshOf returns the fresh task that a head names, or nil for a head whose records are stored.
@@ -115,20 +131,20 @@ func (m *Machine) freshOf(h head) *fresh {
 	return &m.fresh[h.fresh-1]
 }
 
-// mergeFresh adds a queue's fresh tasks of a class to its heads, which were just read from the
+// mergeFresh adds a lane's fresh tasks of a class to its heads, which were just read from the
 // index. Those that come before what was read are all taken: they were heads before.
-func (m *Machine) mergeFresh(l *queueState, h *headList, class int) {
+func (m *Machine) mergeFresh(ln *lane, h *headList, class int) {
 	if len(m.fresh) == 0 {
 		return
 	}
 	for i := range m.fresh {
-		if f := &m.fresh[i]; f.queue == l && !f.taken && classOf(f.rec.sort) == class {
+		if f := &m.fresh[i]; f.lane == ln && !f.taken && classOf(f.rec.sort) == class {
 			h.rows = append(h.rows, m.freshHead(i))
 		}
 	}
 	slices.SortFunc(h.rows, compareHeads)
-	if len(h.rows) > m.o.Heads {
-		h.rows, h.more = h.rows[:m.o.Heads], true
+	if most := m.headsOf(ln); len(h.rows) > most {
+		h.rows, h.more = h.rows[:most], true
 	}
 }
 
@@ -140,8 +156,7 @@ func (m *Machine) settleFresh(tx core.Txn) {
 		if f.taken {
 			continue
 		}
-		m.key = keys.AppendReady(m.key[:0], m.p, f.queue.number, f.rec.sort, f.rec.seq)
-		tx.Insert(m.mem.own(m.key), m.mem.own(f.id[:]))
+		m.insertPlace(tx, f.lane, f.id, &f.rec)
 	}
 	clear(m.fresh)
 	m.fresh = m.fresh[:0]
@@ -167,13 +182,12 @@ func (m *Machine) takeFresh(id core.TaskID) bool {
 func (m *Machine) settleOf(tx core.Txn, l *queueState) {
 	for i := range m.fresh {
 		f := &m.fresh[i]
-		if f.queue != l || f.taken {
+		if f.lane.queue != l || f.taken {
 			continue
 		}
 		f.taken = true
 		m.log.took(i)
-		m.key = keys.AppendReady(m.key[:0], m.p, l.number, f.rec.sort, f.rec.seq)
-		tx.Insert(m.mem.own(m.key), m.mem.own(f.id[:]))
+		m.insertPlace(tx, f.lane, f.id, &f.rec)
 	}
 }
 
@@ -182,9 +196,9 @@ const keptFresh = 4096
 
 // schedule makes a task wait until due, in the index of timers that fits: by shard time, or by wall
 // clock. The caller writes the record.
-func (m *Machine) schedule(tx core.Txn, l *queueState, id core.TaskID, rec *record, from core.State, due due) {
+func (m *Machine) schedule(tx core.Txn, ln *lane, id core.TaskID, rec *record, from core.State, due due) {
 	rec.state, rec.runAt, rec.wall = core.Scheduled, due.at, due.wall
-	m.value = putUint(m.value[:0], uint64(l.number))
+	m.value = putUint(m.value[:0], uint64(ln.queue.number))
 	m.taskTimer(id, rec)
 	if due.wall {
 		tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
@@ -192,7 +206,7 @@ func (m *Machine) schedule(tx core.Txn, l *queueState, id core.TaskID, rec *reco
 	} else {
 		m.setTimer(tx, due.at, m.value)
 	}
-	m.move(l, from, core.Scheduled)
+	m.move(ln, from, core.Scheduled)
 }
 
 // taskTimer puts the key of a scheduled task's timer together in m.key.

@@ -23,8 +23,10 @@ type queueState struct {
 	paused core.QueuePaused
 	// The counters now; End stores them.
 	counters
-	// heads is nil while what is ready is only in the store.
-	heads *heads
+	// plain is the lane of the tasks without a key. Its counters rule while share is there.
+	plain lane
+	// share is how the queue is shared out; nil while no task has a key and no limit is set.
+	share *share
 	// Its ended tasks, by terminal state from completed on.
 	past [3]past
 	// dirty says that the counters differ from the stored ones, and woken that the queue gained a
@@ -98,6 +100,7 @@ func (p *past) rank(at core.ShardTime, q *past, other core.ShardTime) bool {
 // newLine makes a queue without tasks.
 func newLine(number uint32, name string) *queueState {
 	l := &queueState{number: number, name: name, byVacant: -1, byResume: -1}
+	l.plain = newLane(l, "", 0)
 	for i := range l.past {
 		l.past[i] = past{queue: l, state: core.Completed + core.State(i), oldest: core.Never, known: core.Never, due: core.Never, byDue: -1, byEnd: -1}
 	}
@@ -172,15 +175,18 @@ func (m *Machine) touch(l *queueState) {
 	m.log.save(l)
 }
 
-// move counts a task that went from one state to another; 0 stands for none.
-func (m *Machine) move(l *queueState, from, to core.State) {
+// move counts a task of a lane that went from one state to another; 0 stands for none.
+func (m *Machine) move(ln *lane, from, to core.State) {
+	l := ln.queue
 	m.touch(l)
+	m.touchLane(ln)
 	if from != 0 {
 		l.states[from]--
 	}
 	if to != 0 {
 		l.states[to]++
 	}
+	m.moveInLane(ln, from, to)
 }
 
 // wake notes that a queue gained a ready task, once until Events.

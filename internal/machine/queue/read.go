@@ -215,22 +215,54 @@ func readStats(v core.View, p core.Partition, name string, row *queueRow) (s cor
 		Failed: c.failed, Crashed: c.crashed, Bytes: c.bytes, Config: row.config, Paused: row.paused,
 	}
 	if c.states[core.Ready] > 0 {
-		s.OldestReady, err = oldestReady(v, p, row.number)
+		s.OldestReady, err = oldestOfLanes(v, p, row.number)
 	}
 	return s, err
 }
 
-// oldestReady reads the ready time of the first task of each class, and returns the earliest.
+// maxLooked bounds how many lanes of keys are looked at for the oldest ready task of a queue.
+const maxLooked = 1000
+
+// oldestOfLanes is oldestReady over the tasks without a key and those of the first maxLooked keys.
+func oldestOfLanes(v core.View, p core.Partition, number uint32) (oldest core.ShardTime, err error) {
+	if oldest, err = oldestReady(v, p, number, 0); err != nil {
+		return oldest, err
+	}
+	if _, shared, err := v.Get(keys.AppendShare(nil, p, number)); err != nil || !shared {
+		return oldest, err
+	}
+	var lanes []uint64
+	from, to := keys.LaneRange(p, number)
+	if err := core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
+		ln, err := decodeLaneRecord(value)
+		if ln.ready > 0 {
+			lanes = append(lanes, ln.number)
+		}
+		return len(lanes) < maxLooked, err
+	}); err != nil {
+		return oldest, err
+	}
+	for _, lane := range lanes {
+		at, err := oldestReady(v, p, number, lane)
+		if err != nil {
+			return oldest, err
+		}
+		oldest = min(oldest, at)
+	}
+	return oldest, nil
+}
+
+// oldestReady reads the ready time of the first task of each class of a lane, and returns the earliest.
 // Within a class of a priority the first one has been ready longest.
-func oldestReady(v core.View, p core.Partition, number uint32) (oldest core.ShardTime, err error) {
+func oldestReady(v core.View, p core.Partition, number uint32, lane uint64) (oldest core.ShardTime, err error) {
 	oldest = core.Never
 	for c := 0; c < classes && err == nil; c++ {
 		var id core.TaskID
-		from, _ := classRange(p, number, c)
-		_, to := classRange(p, number, classes-1)
+		from, _ := classRange(p, number, lane, c)
+		_, to := classRange(p, number, lane, classes-1)
 		c = classes
 		err = core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
-			sort, _, ok := keys.DecodeReady(key)
+			_, sort, _, ok := keys.DecodePlace(key)
 			if !ok {
 				return false, errs.Corruptf("row of the index of ready tasks makes no sense")
 			}

@@ -61,7 +61,9 @@ type record struct {
 	// queue is the number of its queue.
 	queue uint32
 	// lane is the number of the lane of its key; 0: the task has no key.
-	lane uint32
+	lane uint64
+	// cost is what it weighs in shares and rates; 0: 1.
+	cost uint32
 
 	// token is the one that was issued last for the task; 0 before the first delivery.
 	token core.Token
@@ -139,13 +141,18 @@ const (
 // The flags of what a record of formTaskShare has besides, in a byte of their own. They are stored.
 const (
 	// The number of a lane.
-	shareLane byte = 1 << iota
+	shareLane byte = 1 << 0
+	// What the task costs, which is not 1.
+	shareCost byte = 1 << 4
 )
 
 // share has the flags of what only formTaskShare can say.
 func (s *record) share() (f byte) {
 	if s.lane != 0 {
 		f |= shareLane
+	}
+	if s.cost > 1 {
+		f |= shareCost
 	}
 	return f
 }
@@ -173,7 +180,10 @@ func (s *record) appendHead(b []byte, so, flags byte) []byte {
 	}
 	b = putUint(append(b, formTaskShare, so, byte(s.reason), flags, share), uint64(s.queue))
 	if share&shareLane != 0 {
-		b = putUint(b, uint64(s.lane))
+		b = putUint(b, s.lane)
+	}
+	if share&shareCost != 0 {
+		b = putUint(b, uint64(s.cost))
 	}
 	return b
 }
@@ -273,7 +283,10 @@ func decodeRecord(b []byte) (s record, err error) {
 	}
 	s.queue = r.u32()
 	if share&shareLane != 0 {
-		s.lane = r.u32()
+		s.lane = r.uint()
+	}
+	if share&shareCost != 0 {
+		s.cost = r.u32()
 	}
 	s.token = core.Token(r.uint())
 	s.attempt, s.failures = r.u32(), r.u32()

@@ -77,7 +77,8 @@ func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	}
 	m.endedBytes -= l.counters.ended
 	delete(m.names, l.name)
-	l.removed, l.heads, l.config = true, nil, core.QueueConfig{} // nothing of what is left is ruled by it
+	m.removeShare(tx, l)
+	l.removed, l.config = true, core.QueueConfig{} // nothing of what is left is ruled by it
 	m.setPaused(l, core.QueuePaused{})
 	m.removed = append(m.removed, l)
 	slices.SortFunc(m.removed, func(a, b *queueState) int { return cmp.Compare(a.number, b.number) })
@@ -85,6 +86,25 @@ func (m *Machine) removeLine(tx core.Txn, l *queueState) error {
 	tx.Delete(m.mem.own(m.key))
 	m.saveRemoved(tx, l)
 	return nil
+}
+
+// removeShare takes the share of a queue away that is removed: all its tasks are in one lane from here on.
+func (m *Machine) removeShare(tx core.Txn, l *queueState) {
+	m.dropHeads(&l.plain)
+	if s := l.share; s != nil {
+		m.forgetShare(s)
+		m.key = keys.AppendShare(m.key[:0], m.p, l.number)
+		if s.isStored {
+			tx.Delete(m.mem.own(m.key))
+		}
+		for _, ln := range s.byNumber {
+			if ln.isStored {
+				tx.DeleteRange(keys.LaneRange(m.p, l.number))
+				break
+			}
+		}
+	}
+	l.oneLane()
 }
 
 // saveRemoved stores the record of a removed queue, with how far its sweep is.
@@ -256,7 +276,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 	switch s {
 	case core.Ready:
 		if !m.takeFresh(id) {
-			m.key = keys.AppendReady(m.key[:0], m.p, l.number, rec.sort, rec.seq)
+			m.key = keys.AppendPlace(m.key[:0], m.p, l.number, rec.lane, rec.sort, rec.seq)
 			tx.Delete(m.mem.own(m.key))
 		}
 	case core.Scheduled:
@@ -282,7 +302,7 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 		return err
 	}
 	m.bury(tx, id, tombstone{core.Cancelled, rec.outcome, rec.token, made.content, c.Stamp.Add(m.o.Remember)})
-	m.move(l, s, 0)
+	m.move(&l.plain, s, 0)
 	l.purged++
 	l.bytes -= uint64(len(made.payload)) + told
 	m.ended = append(m.ended, id)
@@ -323,7 +343,7 @@ func (m *Machine) buryRemoved(tx core.Txn, c *core.ApplyContext, l *queueState, 
 		if err := m.erase(tx, row.id, s, row.ended); err != nil {
 			return err
 		}
-		m.move(l, s, 0)
+		m.move(&l.plain, s, 0)
 		l.purged++
 		l.bytes -= row.bytes
 		l.counters.ended -= row.size()

@@ -12,6 +12,8 @@ type run struct {
 	id core.TaskID
 	// Its queue, which may have been removed since.
 	queue *queueState
+	// Its lane, which is there as long as it runs.
+	lane *lane
 	// rec is the state record as it is stored. A longHolder's name is in rec.worker here.
 	rec record
 	// content is the hash of what it was created with, and payload the length of its payload.
@@ -81,6 +83,9 @@ func (m *Machine) attach(r *run) {
 	m.runs[r.id] = r
 	r.ends = m.endOf(&r.rec)
 	m.leases.push(r)
+	if s := r.queue.share; s != nil && s.workers != nil {
+		s.workers[r.rec.worker]++
+	}
 	if s := r.rec.session; s != (core.SessionID{}) {
 		r.prev, r.next = nil, m.sessions[s]
 		if r.next != nil {
@@ -94,6 +99,11 @@ func (m *Machine) attach(r *run) {
 func (m *Machine) detach(r *run) {
 	delete(m.runs, r.id)
 	m.leases.remove(r)
+	if s := r.queue.share; s != nil && s.workers != nil {
+		if s.workers[r.rec.worker]--; s.workers[r.rec.worker] <= 0 {
+			delete(s.workers, r.rec.worker)
+		}
+	}
 	s := r.rec.session
 	if s == (core.SessionID{}) {
 		return

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,6 +31,7 @@ func TestScripts(t *testing.T) {
 type script struct {
 	*world
 	tokens map[string]core.Token // last of each task
+	brief  bool                  // what is given out is printed by name alone
 }
 
 // words are the arguments of a command.
@@ -150,6 +153,7 @@ func (s *script) run(t *testing.T, d *datadriven.TestData) string {
 	if out, ok := s.look(w, d.Cmd); ok {
 		return out
 	}
+	s.brief = d.Cmd == "take"
 	op := s.op(w, d.Cmd)
 	if op == nil {
 		d.Fatalf(t, "unknown command %s", d.Cmd)
@@ -167,6 +171,10 @@ func (s *script) look(w words, cmd string) (out string, ok bool) {
 		t := s.totals()
 		return fmt.Sprintf("%d queues, %d made, created %d purged %d completed %d, there %d\n",
 			t.Queues, s.m.meta.queues, t.Created, t.Purged, t.Completed, sum(t.States)), true
+	case "can":
+		return fmt.Sprintf("%d\n", s.m.ReadyCount(w.name())), true
+	case "lanes":
+		return s.lanes(w.name()), true
 	case "due":
 		return since(s.m.Due()) + "\n", true
 	case "show":
@@ -225,6 +233,31 @@ func sum(states [8]uint64) (n uint64) {
 	return n
 }
 
+// lanes prints the lanes of a queue.
+func (s *script) lanes(queue string) string {
+	l := s.m.names[queue]
+	if l == nil || l.share == nil {
+		return "not shared\n"
+	}
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(l.share.byKey)) {
+		ln := l.share.byKey[key]
+		fmt.Fprintf(&b, "%s: tasks=%d ready=%d running=%d", key, ln.tasks, ln.ready, ln.running)
+		if ln.set != nil {
+			fmt.Fprintf(&b, " set=%+v", ln.set.KeySettings)
+			if ln.isPaused() {
+				fmt.Fprintf(&b, " paused since %s until %s", since(ln.set.paused.Since), since(ln.set.paused.Until))
+			}
+		}
+		if !ln.held.IsZero() {
+			fmt.Fprintf(&b, " held by %s", nameOf(ln.held))
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "without a key: tasks=%d ready=%d running=%d\n", l.plain.tasks, l.plain.ready, l.plain.running)
+	return b.String()
+}
+
 // rows counts what is stored, by kind of record.
 func (s *script) rows() string {
 	counts := map[keys.QueueRecord]int{}
@@ -253,6 +286,7 @@ var recordNames = [...]string{
 	keys.RecordRemoved: "removed", keys.RecordWallTimer: "wall", keys.RecordTaskCancel: "cancel", keys.RecordExpiry: "expiry",
 	keys.RecordLabel: "label", keys.RecordBulk: "bulk", keys.RecordTaskEffects: "effects",
 	keys.RecordTaskReport: "report", keys.RecordTaskLog: "log", keys.RecordCheckpoint: "checkpoint",
+	keys.RecordShare: "share", keys.RecordLane: "lane",
 	keys.RecordErrorGroup: "errors", keys.RecordErrors: "error_state",
 }
 
@@ -322,16 +356,53 @@ func (s *script) op(w words, cmd string) core.Op {
 			op.IfVersion = w.num("if_version")
 		}
 		return op
-	case "claim":
+	case "claim", "take":
 		return s.claimOp(w)
+	case "key_set":
+		return s.keySetOp(w)
 	}
 	return nil
 }
 
+// rate reads a rate such as 5/1s or 5/1s/2, of which the last is the burst.
+func (w words) rate(key string) (r core.Rate) {
+	if !w.has(key) {
+		return r
+	}
+	parts := strings.Split(w.str(key, ""), "/")
+	r.Limit, _ = strconv.ParseInt(parts[0], 10, 64)
+	if len(parts) > 1 {
+		d, err := time.ParseDuration(parts[1])
+		if err != nil {
+			w.d.Fatalf(w.t, "%s: %v", key, err)
+		}
+		r.Per = core.MillisOf(d)
+	}
+	if len(parts) > 2 {
+		r.Burst, _ = strconv.ParseInt(parts[2], 10, 64)
+	}
+	return r
+}
+
+func (s *script) keySetOp(w words) core.Op {
+	op := &core.KeySet{
+		Queue: w.str("queue", "mail"), Key: w.name(), KeepSettings: w.has("keep"),
+		Settings: core.KeySettings{Weight: uint32(w.num("weight")), Concurrency: w.num("concurrency"), Rate: w.rate("rate")},
+		Until:    w.at("until"), Reason: w.str("reason", ""),
+	}
+	switch {
+	case w.has("pause"):
+		op.Pause = core.KeyPauseStop
+	case w.has("resume"):
+		op.Pause = core.KeyPauseGoOn
+	}
+	return op
+}
+
 func (s *script) createOp(w words) core.Op {
 	op := &core.TaskCreate{
-		Tag: w.str("tag", ""),
-		ID:  idOf(w.name()), Queue: w.str("queue", "mail"), TaskKind: w.str("kind", ""), Priority: uint8(w.num("priority")),
+		Tag: w.str("tag", ""), Key: w.str("key", ""), Cost: uint32(w.num("cost")),
+		ID: idOf(w.name()), Queue: w.str("queue", "mail"), TaskKind: w.str("kind", ""), Priority: uint8(w.num("priority")),
 		RunAt: w.at("run_at"), Delay: w.span("delay"), MaxAttempts: int32(w.num("max_attempts")),
 		MaxCrashes: int32(w.num("max_crashes")), MaxDeliveries: int32(w.num("max_deliveries")), Lease: w.span("lease"),
 		MaxRun: w.span("max_run"), Retry: w.retry(), ContentType: w.str("type", ""), Payload: []byte(w.str("payload", "")),
@@ -394,6 +465,10 @@ func (s *script) queueSetOp(w words) core.Op {
 				CeilingAttempts: int32(w.num("most_attempts")), CeilingCrashes: int32(w.num("most_crashes")),
 				CeilingDeliveries: int32(w.num("most_deliveries")), CeilingLease: w.span("most_lease"), CeilingMaxRun: w.span("most_run"),
 				CeilingPriority: int32(w.num("most_priority")),
+			},
+			Share: core.QueueShare{
+				NoFairness: w.has("no_fairness"), Strict: w.has("ordered"), Concurrency: w.num("concurrency"), KeyConcurrency: w.num("per_key"),
+				Rate: w.rate("rate"), KeyRate: w.rate("key_rate"), MaxWorkers: int32(w.num("max_workers")),
 			},
 		},
 	}
@@ -507,6 +582,38 @@ func nameOfText(id string) string {
 	return nameOf(parsed)
 }
 
+// assigned prints a task that was given out.
+func (s *script) assigned(b *strings.Builder, a core.Assigned) {
+	s.tokens[nameOf(a.Task)] = a.Token
+	if s.brief {
+		fmt.Fprintf(b, "%s ", nameOf(a.Task))
+		return
+	}
+	fmt.Fprintf(b, "%s token=%d attempt=%d queue=%s kind=%s priority=%d lease=%s until=%s max_attempts=%d failures=%d crashes=%d payload=%q type=%s headers=%v",
+		nameOf(a.Task), a.Token, a.Attempt, a.Queue, a.Kind, a.Priority, a.Lease.Duration(), since(a.LeaseUntil),
+		a.MaxAttempts, a.Failures, a.Crashes, a.Payload, a.ContentType, a.Headers)
+	if a.Checkpoint != nil {
+		fmt.Fprintf(b, " checkpoint=%q", a.Checkpoint)
+	}
+	if a.Tag != "" {
+		fmt.Fprintf(b, " tag=%s", a.Tag)
+	}
+	if a.MaxRun != 0 {
+		fmt.Fprintf(b, " max_run=%s", a.MaxRun.Duration())
+	}
+	if a.ReadyAt != 0 {
+		fmt.Fprintf(b, " ready=%s", since(a.ReadyAt))
+	}
+	b.WriteByte('\n')
+	again, ok, err := Assigned(s.tx, testPartition, a.Task)
+	if s.c.Format < core.FormatOperate {
+		again.Tag, again.MaxRun, again.ReadyAt = "", 0, 0
+	}
+	if err != nil || !ok || fmt.Sprint(again) != fmt.Sprint(a) {
+		s.world.t.Errorf("assigned again as %+v %v %v, first as %+v", again, ok, err, a)
+	}
+}
+
 // answer prints what an op answered.
 func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 	if fact != nil {
@@ -519,30 +626,10 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 			return "none\n"
 		}
 		for _, a := range r.Assigned {
-			s.tokens[nameOf(a.Task)] = a.Token
-			fmt.Fprintf(&b, "%s token=%d attempt=%d queue=%s kind=%s priority=%d lease=%s until=%s max_attempts=%d failures=%d crashes=%d payload=%q type=%s headers=%v",
-				nameOf(a.Task), a.Token, a.Attempt, a.Queue, a.Kind, a.Priority, a.Lease.Duration(), since(a.LeaseUntil),
-				a.MaxAttempts, a.Failures, a.Crashes, a.Payload, a.ContentType, a.Headers)
-			if a.Checkpoint != nil {
-				fmt.Fprintf(&b, " checkpoint=%q", a.Checkpoint)
-			}
-			if a.Tag != "" {
-				fmt.Fprintf(&b, " tag=%s", a.Tag)
-			}
-			if a.MaxRun != 0 {
-				fmt.Fprintf(&b, " max_run=%s", a.MaxRun.Duration())
-			}
-			if a.ReadyAt != 0 {
-				fmt.Fprintf(&b, " ready=%s", since(a.ReadyAt))
-			}
-			b.WriteByte('\n')
-			again, ok, err := Assigned(s.tx, testPartition, a.Task)
-			if s.c.Format < core.FormatOperate {
-				again.Tag, again.MaxRun, again.ReadyAt = "", 0, 0
-			}
-			if err != nil || !ok || fmt.Sprint(again) != fmt.Sprint(a) {
-				s.world.t.Errorf("assigned again as %+v %v %v, first as %+v", again, ok, err, a)
-			}
+			s.assigned(&b, a)
+		}
+		if s.brief {
+			return strings.TrimSpace(b.String()) + "\n"
 		}
 		return b.String()
 	case *core.SessionLost:
@@ -569,7 +656,7 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		return fmt.Sprintf("version=%d\n", r.Version)
 	case *core.QueueDelete:
 		return fmt.Sprintf("existed=%v\n", r.Existed)
-	case *core.QueuePause, *core.BulkStart, *core.BulkStop:
+	case *core.QueuePause, *core.KeySet, *core.BulkStart, *core.BulkStop:
 		return fmt.Sprintf("replayed=%v\n", r.Replayed)
 	}
 	fmt.Fprintf(&b, "%s %s", nameOf(r.Task), r.State)

@@ -32,7 +32,7 @@ func (m *Machine) applyComplete(tx core.Txn, c *core.ApplyContext, op *core.Task
 		return core.OpResult{}, core.TooLarge{Field: "result", Limit: "max_result", Max: maxResult}, nil
 	}
 	m.stop(tx, r)
-	m.move(r.queue, core.Running, 0)
+	m.move(r.ln(), core.Running, 0)
 	r.queue.completed++
 	rec := r.rec
 	rec.state, rec.outcome, rec.hasResult = core.Completed, core.OutcomeCompleted, true
@@ -148,7 +148,7 @@ func (m *Machine) takeBack(tx core.Txn, r *run) error {
 		}
 		rec.startedAt = a.Start
 	}
-	m.enter(tx, r.queue, r.id, &rec, core.Running)
+	m.enter(tx, r.ln(), r.id, &rec, core.Running)
 	m.saveRecord(tx, r.id, &rec)
 	return nil
 }
@@ -209,22 +209,22 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 		rec.snoozes++
 	}
 	if cancelled { // whatever ended the attempt, the task is not to run again
-		m.move(r.queue, core.Running, 0)
+		m.move(r.ln(), core.Running, 0)
 		rec.state, rec.reason, rec.hasCancel = core.Cancelled, reasonNone, true
 		return core.Cancelled, m.finish(tx, c, r, &rec, nil, 0)
 	}
 	if n.dead {
-		m.move(r.queue, core.Running, 0)
+		m.move(r.ln(), core.Running, 0)
 		rec.state = core.Dead
 		return core.Dead, m.finish(tx, c, r, &rec, nil, 0)
 	}
 	switch {
 	case n.back:
-		m.enter(tx, r.queue, r.id, &rec, core.Running)
+		m.enter(tx, r.ln(), r.id, &rec, core.Running)
 	case waits(c, n.at):
-		m.schedule(tx, r.queue, r.id, &rec, core.Running, n.at)
+		m.schedule(tx, r.ln(), r.id, &rec, core.Running, n.at)
 	default:
-		m.enqueue(tx, r.queue, r.id, &rec, core.Running, c.Stamp)
+		m.enqueue(tx, r.ln(), r.id, &rec, core.Running, c.Stamp)
 	}
 	m.saveRecord(tx, r.id, &rec)
 	return rec.state, nil

@@ -52,7 +52,7 @@ func TestEveryReadyTaskOfALongQueueIsClaimedInOrder(t *testing.T) {
 	}
 	reopened := false
 	order := w.drain("long", 100, func(done int) {
-		if h := w.m.names["long"].heads; h != nil && cap(h.of[classes-1].rows) > 4*w.m.o.Heads {
+		if h := w.m.names["long"].plain.heads; h != nil && cap(h.of[classes-1].rows) > 4*w.m.o.Heads {
 			t.Fatalf("room for %d heads is kept", cap(h.of[classes-1].rows))
 		}
 		if !reopened && done > n/2 {
@@ -67,7 +67,7 @@ func TestEveryReadyTaskOfALongQueueIsClaimedInOrder(t *testing.T) {
 	if len(order) != n || !slices.IsSortedFunc(order, func(a, b core.TaskID) int { return slices.Compare(a[:], b[:]) }) {
 		t.Errorf("%d tasks claimed, want %d in order of their creation", len(order), n)
 	}
-	if w.m.names["long"].heads != nil {
+	if w.m.names["long"].plain.heads != nil {
 		t.Error("an empty queue keeps heads")
 	}
 	w.check()
@@ -230,8 +230,8 @@ func TestOpenReadsNothingOfWaitingAndEndedTasks(t *testing.T) {
 	w.tx.ResetCounts()
 	w.restart()
 	// Three queues with two records each and a seek for what ended, ten running tasks, two seeks for the timers, one for expiries, one for bulk jobs, one for
-	// groups of errors, one for removed queues and one for unique keys.
-	if c := w.tx.Counts(); c.Gets > 1+3+10 || c.Scans > 1+1+1+2+1+1+1+2 || c.Scanned > 3+10+1+1 {
+	// groups of errors, one for removed queues, one for unique keys and one for shares.
+	if c := w.tx.Counts(); c.Gets > 1+3+10 || c.Scans > 1+1+1+2+1+1+1+2+1 || c.Scanned > 3+10+1+1 {
 		t.Errorf("opening reads %+v", c)
 	}
 }

@@ -19,6 +19,7 @@ const minTime = core.ShardTime(math.MinInt64)
 // leases and timers again. So a flood of one kind does not hold up another.
 func (m *Machine) Tick(tx core.Txn, c *core.ApplyContext, limit uint32) (used uint32, more bool, err error) {
 	m.Observe(c)
+	m.refillAt(c.Stamp)
 	counter := &core.ChangeCounter{Txn: tx}
 	more, err = m.tick(counter, c, int(limit))
 	return counter.Changes, more, err
@@ -88,7 +89,7 @@ func (m *Machine) Due() core.ShardTime {
 	if len(m.removed) > 0 {
 		return 0
 	}
-	return min(due, m.overDue(), m.expiryDue(), m.resumeDue(), m.bulkDue())
+	return min(due, m.overDue(), m.expiryDue(), m.resumeDue(), m.bulkDue(), m.refillDue(), m.keyResumeDue())
 }
 
 // tickTimed ends leases first, in order of their ends, and then fires timers of both kinds, each
@@ -128,6 +129,7 @@ func (m *Machine) tickTimed(tx core.Txn, c *core.ApplyContext, budget int) (used
 		used += n
 	}
 	used += m.tickPaused(tx, c, budget-used)
+	used += m.tickPausedKeys(c, budget-used)
 	if used == budget || m.expiryDue() > c.Stamp {
 		return used, nil
 	}
@@ -257,8 +259,12 @@ func (m *Machine) fireScheduled(tx core.Txn, c *core.ApplyContext, key []byte, i
 		m.touch(l)
 		return m.cancelRemoved(tx, c, l, id, core.Scheduled)
 	}
+	ln, err := m.laneOf(l, &rec)
+	if err != nil {
+		return err
+	}
 	tx.Delete(key)
-	m.enqueue(tx, l, id, &rec, core.Scheduled, due)
+	m.enqueue(tx, ln, id, &rec, core.Scheduled, due)
 	m.saveRecord(tx, id, &rec)
 	return nil
 }

@@ -129,8 +129,10 @@ func (m *Machine) editPast(tx core.Txn, l *queueState, id core.TaskID, rec *reco
 func (m *Machine) editPlace(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskUpdate, rec *record) error {
 	moved := op.HasRunAt || op.HasPriority && op.Priority != rec.priority && rec.state == core.Ready
 	from := rec.state
+	var ln *lane
+	var err error
 	if moved && from != core.Dead {
-		if err := m.leave(tx, l, op.Task, rec); err != nil {
+		if ln, err = m.leave(tx, l, op.Task, rec); err != nil {
 			return err
 		}
 	}
@@ -142,7 +144,7 @@ func (m *Machine) editPlace(tx core.Txn, c *core.ApplyContext, l *queueState, op
 	}
 	if !op.HasRunAt {
 		rec.sort = placeKey(rec.readyAt, rec.priority)
-		m.enter(tx, l, op.Task, rec, 0)
+		m.enter(tx, ln, op.Task, rec, 0)
 		return nil
 	}
 	at := after(c, op.Delay)
@@ -151,10 +153,10 @@ func (m *Machine) editPlace(tx core.Txn, c *core.ApplyContext, l *queueState, op
 	}
 	if waits(c, at) {
 		rec.reason = reasonDelay
-		m.schedule(tx, l, op.Task, rec, 0, at)
+		m.schedule(tx, ln, op.Task, rec, 0, at)
 		return nil
 	}
-	m.enqueue(tx, l, op.Task, rec, 0, c.Stamp)
+	m.enqueue(tx, ln, op.Task, rec, 0, c.Stamp)
 	return nil
 }
 
@@ -163,9 +165,10 @@ func (m *Machine) editPlace(tx core.Txn, c *core.ApplyContext, l *queueState, op
 func (m *Machine) settleOne(tx core.Txn, l *queueState, id core.TaskID, rec *record) {
 	for i := range m.fresh {
 		if f := &m.fresh[i]; f.id == id && !f.taken {
-			m.leaveReady(tx, l, id, rec)
-			m.move(l, core.Ready, 0)
-			m.enter(tx, l, id, rec, 0)
+			ln := f.lane
+			m.leaveReady(tx, ln, id, rec)
+			m.move(ln, core.Ready, 0)
+			m.enter(tx, ln, id, rec, 0)
 			return
 		}
 	}

@@ -44,7 +44,7 @@ func (m *Machine) noteVacant(v core.View, l *queueState) error {
 // isVacant reports whether a queue may go, apart from unique keys: it was not removed, has no
 // configuration of its own, and is empty.
 func (l *queueState) isVacant() bool {
-	return !l.removed && !l.isPaused() && l.config.Version == 0 && l.isEmpty()
+	return !l.removed && !l.isPaused() && l.config.Version == 0 && l.share == nil && l.isEmpty()
 }
 
 // isEmpty reports whether a queue has neither tasks nor removed tasks whose ids are known by its number.

@@ -132,9 +132,9 @@ func ahead(v core.View, p core.Partition, l *queueState, rec *record) (n uint64,
 	own := classOf(rec.sort)
 	exact = own > 0
 	for class := range classes {
-		lo, hi := classRange(p, l.number, class)
+		lo, hi := classRange(p, l.number, rec.lane, class)
 		if class == own {
-			hi = keys.AppendReady(nil, p, l.number, rec.sort, rec.seq)
+			hi = keys.AppendPlace(nil, p, l.number, rec.lane, rec.sort, rec.seq)
 		} else if class > 0 {
 			priority := int64(maxPriority - (class - 1))
 			aging := int64(l.aging())
@@ -148,7 +148,7 @@ func ahead(v core.View, p core.Partition, l *queueState, rec *record) (n uint64,
 				if bound <= 0 {
 					continue
 				}
-				hi = keys.AppendReady(nil, p, l.number, classSort|uint64(class-1)<<classShift|min(uint64(bound), 1<<classShift-1), rec.seq)
+				hi = keys.AppendPlace(nil, p, l.number, rec.lane, classSort|uint64(class-1)<<classShift|min(uint64(bound), 1<<classShift-1), rec.seq)
 			}
 		}
 		c, err := countRows(v, lo, hi, &left, &first)
@@ -168,7 +168,7 @@ func countRows(v core.View, from, to []byte, left *int, first *[]core.TaskID) (n
 	}
 	err = v.Scan(from, to, func(_, value []byte) bool {
 		if n++; len(*first) < core.MaxHolders {
-			*first = append(*first, toID(value))
+			*first = append(*first, toID(value[:min(len(value), 16)]))
 		}
 		*left--
 		return *left > 0

@@ -1,0 +1,692 @@
+package queue
+
+import (
+	"fmt"
+
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/errs"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// stride is by how much a task of cost 1 moves the pass of a lane of weight 1.
+const stride = 1 << 16
+
+// share is how a queue is shared out between its lanes, and how much of it may run. It exists from the first task with a key on, and
+// while something is set for the sharing of the queue.
+type share struct {
+	shareState
+	// stored is the record as End last wrote it, with the lane of tasks without a key; isStored says that there is one.
+	stored   []byte
+	isStored bool
+
+	// The lanes of keys.
+	byKey    map[string]*lane
+	byNumber map[uint64]*lane
+	// turns are the lanes that may give a task, the next one first.
+	turns heap[turn]
+	// can is the sum of what the lanes may give.
+	can uint64
+	// stale are the lanes of which turns and can may be wrong: something of them changed since they were looked at.
+	stale []*lane
+	// dirty are the lanes that differ from their records.
+	dirty []*lane
+	// keysSet is how many lanes have something set.
+	keysSet int
+	// workers counts the running tasks of each worker, while the number of workers is limited.
+	workers map[string]int
+	// byRefill is the place in Machine.refilling; -1: the rate of the queue holds nothing up.
+	byRefill int
+	// due is when the rate of the queue lets something go.
+	due core.ShardTime
+	// touched says that it is in Machine.shares.
+	touched bool
+	// before is what the queue could give when the entry touched it first.
+	before uint64
+	// queue is the one that is shared.
+	queue *queueState
+}
+
+// shareState is what is stored of a share.
+type shareState struct {
+	// pass is that of the lane that was served last, as it was before.
+	pass uint64
+	// rate says how much of the queue began lately.
+	rate rateState
+	// made is the last number that was given to a lane.
+	made uint64
+}
+
+// turn orders the lanes of a queue that may give a task.
+type turn struct{ *lane }
+
+func (t turn) place() *int { return &t.byTurn }
+func (t turn) before(o turn) bool {
+	if t.queue.config.Share.NoFairness {
+		return t.rank < o.rank || t.rank == o.rank && t.rankSeq < o.rankSeq
+	}
+	if t.pass != o.pass {
+		return isBefore(t.pass, o.pass)
+	}
+	return t.number < o.number
+}
+
+// refill orders the lanes that wait for their rates, by when these let them go; refilling the queues.
+type (
+	refill    struct{ *lane }
+	refilling struct{ *share }
+)
+
+func (r refill) place() *int { return &r.byRefill }
+func (r refill) before(o refill) bool {
+	switch {
+	case r.due != o.due:
+		return r.due < o.due
+	case r.queue.number != o.queue.number:
+		return r.queue.number < o.queue.number
+	}
+	return r.number < o.number
+}
+
+func (r refilling) place() *int { return &r.byRefill }
+func (r refilling) before(o refilling) bool {
+	return r.due < o.due || r.due == o.due && r.queue.number < o.queue.number
+}
+
+// newShare makes the share of a queue without lanes of keys.
+func newShare(l *queueState) *share {
+	return &share{queue: l, byKey: map[string]*lane{}, byNumber: map[uint64]*lane{}, byRefill: -1, due: core.Never}
+}
+
+// checkShareConfig refuses a configuration whose share makes no sense. The edge names what it refuses before.
+func checkShareConfig(c *core.ApplyContext, s *core.QueueShare) core.Fact {
+	switch {
+	case *s == core.QueueShare{}:
+		return nil
+	case c.Format < core.FormatShare:
+		return core.Invalid{Field: "config", Reason: "not_supported", Message: fmt.Sprintf("a cluster shares queues from format %d on", core.FormatShare)}
+	case s.DeadLetter != "":
+		return core.Invalid{Field: "dead_letter", Reason: "not_supported", Message: "is reserved and not supported yet"}
+	case s.Concurrency < 0 || s.Concurrency > core.MaxConcurrency:
+		return core.Invalid{Field: "concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
+	case s.KeyConcurrency < 0 || s.KeyConcurrency > core.MaxConcurrency:
+		return core.Invalid{Field: "per_key.concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
+	case s.MaxWorkers < 0:
+		return core.Invalid{Field: "max_workers", Message: "must not be negative"}
+	}
+	if fact := checkRate("rate", &s.Rate); fact != nil {
+		return fact
+	}
+	return checkRate("per_key.rate", &s.KeyRate)
+}
+
+// checkRate refuses a rate that cannot be kept: one that is finer than a nanosecond, or longer than a day.
+func checkRate(field string, r *core.Rate) core.Fact {
+	switch {
+	case *r == core.Rate{}:
+		return nil
+	case r.Limit < 1 || r.Limit > core.MaxRate:
+		return core.Invalid{Field: field + ".limit", Message: fmt.Sprintf("must be from 1 to %d", core.MaxRate)}
+	case r.Per < 1 || r.Per > core.MaxRatePer:
+		return core.Invalid{Field: field + ".per", Message: "must be from 1 ms to 24 h"}
+	case r.Burst < 0 || r.Burst > core.MaxRate:
+		return core.Invalid{Field: field + ".burst", Message: fmt.Sprintf("must be from 0 to %d", core.MaxRate)}
+	case r.Limit > int64(r.Per)*1_000_000:
+		return core.Invalid{Field: field, Message: "must be at most 1,000,000,000 in a second"}
+	}
+	return nil
+}
+
+// limited reports whether the configuration of a queue asks for a share.
+func limited(c *core.QueueConfig) bool {
+	s := c.Share
+	s.DeadLetter = ""
+	return s != core.QueueShare{}
+}
+
+// shareOf returns the share of a queue, and makes it where there is none.
+func (m *Machine) shareOf(l *queueState) *share {
+	if l.share == nil {
+		m.touch(l)
+		l.share = newShare(l)
+		m.touchLane(&l.plain)
+	}
+	return l.share
+}
+
+// look notes a lane of which something is about to change. Until it is looked at again it has no turn, since its place among the
+// others may change.
+func (s *share) look(ln *lane) {
+	if ln.stale {
+		return
+	}
+	ln.stale = true
+	s.stale = append(s.stale, ln)
+	s.turns.keep(turn{ln}, false)
+	s.can -= uint64(ln.can)
+	ln.can = 0
+}
+
+// lookAtAll notes all lanes: what rules them changed.
+func (s *share) lookAtAll() {
+	for _, t := range s.turns.items {
+		t.byTurn = -1
+	}
+	s.turns.items = nil
+	s.look(&s.queue.plain)
+	for _, ln := range s.byNumber {
+		s.look(ln)
+	}
+}
+
+// refresh brings what a share derives of its lanes up to date.
+func (m *Machine) refresh(v core.View, stamp core.ShardTime, s *share) error {
+	for _, ln := range s.stale {
+		ln.stale = false
+		if ln.number != 0 && s.byNumber[ln.number] != ln {
+			continue // it is gone
+		}
+		if err := m.refreshLane(v, stamp, s, ln); err != nil {
+			return err
+		}
+	}
+	clear(s.stale)
+	s.stale = emptied(s.stale)
+	return m.holdQueue(v, stamp, s)
+}
+
+// holdQueue notes whether the rate of a queue holds up what its lanes may give, and until when.
+func (m *Machine) holdQueue(v core.View, stamp core.ShardTime, s *share) error {
+	rate := s.queue.config.Share.Rate
+	t, ok := s.turns.top()
+	if !ok || rate.Limit == 0 || s.queue.removed {
+		m.setRefill(s, core.Never, false)
+		return nil
+	}
+	list, err := m.firstList(v, t.lane)
+	if err != nil {
+		return err
+	}
+	at := s.rate.from(&rate, max(list.rows[list.first].cost, 1))
+	m.setRefill(s, at, at > stamp)
+	return nil
+}
+
+// refreshLane finds out how many tasks a lane may give at a stamp, or when it may, and puts it where it belongs. A lane that may give
+// nothing is in no heap: it costs nothing until what it waits for comes.
+func (m *Machine) refreshLane(v core.View, stamp core.ShardTime, s *share, ln *lane) error {
+	can, due := ln.may(), core.Never
+	rate := ln.rateLimit()
+	switch {
+	case s.queue.removed:
+		can = 0
+	case can > 0:
+		if rate.Limit > 0 || s.queue.config.Share.NoFairness {
+			list, err := m.firstList(v, ln)
+			if err != nil {
+				return err
+			}
+			first := &list.rows[list.first]
+			if ln.rankSeq = first.seq; s.queue.config.Share.NoFairness {
+				if ln.rank, err = m.rankOf(v, s.queue, list, classOf(first.sort)); err != nil {
+					return err
+				}
+			}
+			if at := ln.rate.from(&rate, max(first.cost, 1)); at > stamp {
+				can, due = 0, at
+			} else {
+				can = ln.rate.room(&rate, stamp, can)
+			}
+		}
+	case ln.number != 0 && ln.isIdle() && nanos(stamp) < int64(ln.rate):
+		due = core.ShardTime((int64(ln.rate) + 999_999) / 1_000_000)
+	}
+	s.can += uint64(can)
+	ln.can, ln.due = can, due
+	s.turns.keep(turn{ln}, can > 0)
+	m.refills.keep(refill{ln}, due != core.Never)
+	return nil
+}
+
+// may is how many tasks a lane may give, but for its rate.
+func (ln *lane) may() uint32 {
+	if ln.ready == 0 || ln.isPaused() {
+		return 0
+	}
+	can := ln.ready
+	if c := ln.concurrency(); c > 0 {
+		if int64(ln.running) >= c {
+			return 0
+		}
+		can = uint32(min(int64(can), c-int64(ln.running)))
+	}
+	if ln.queue.config.Share.Strict && !ln.held.IsZero() {
+		if !ln.heldReady {
+			return 0
+		}
+		can = 1
+	}
+	return can
+}
+
+// nextLane returns the lane whose task a worker gets next of a queue; nil: it gets none now.
+func (m *Machine) nextLane(tx core.Txn, c *core.ApplyContext, l *queueState, worker string) (*lane, error) {
+	if l == nil || l.states[core.Ready] == 0 || l.isPaused() {
+		return nil, nil
+	}
+	s := l.share
+	if s == nil {
+		return &l.plain, nil
+	}
+	if !s.admits(worker) || s.running() == 0 {
+		return nil, nil
+	}
+	m.refillAt(c.Stamp)
+	if err := m.refresh(tx, c.Stamp, s); err != nil {
+		return nil, err
+	}
+	t, ok := s.turns.top()
+	if !ok {
+		return nil, nil
+	}
+	if s.byRefill >= 0 {
+		return nil, nil
+	}
+	return t.lane, nil
+}
+
+// setRefill notes when the rate of a queue lets something go, if it holds something up.
+func (m *Machine) setRefill(s *share, at core.ShardTime, waits bool) {
+	if s.due = at; !waits {
+		s.due = core.Never
+	}
+	m.refilling.keep(refilling{s}, waits)
+}
+
+// running is how many more tasks of a queue may run, as its limit of concurrency says.
+func (s *share) running() uint64 {
+	limit, now := s.queue.config.Share.Concurrency, s.queue.states[core.Running]
+	switch {
+	case limit == 0:
+		return s.can + 1
+	case now >= uint64(limit):
+		return 0
+	}
+	return uint64(limit) - now
+}
+
+// admits reports whether a worker may have a task of the queue, as the limit of workers says.
+func (s *share) admits(worker string) bool {
+	most := s.queue.config.Share.MaxWorkers
+	return most == 0 || s.workers[worker] > 0 || len(s.workers) < int(most)
+}
+
+// charge counts a task that begins: for the share of its lane, for rates, and as the one that holds the lane of a strict queue.
+func (m *Machine) charge(c *core.ApplyContext, ln *lane, id core.TaskID, cost uint32) {
+	s := ln.queue.share
+	if s == nil {
+		return
+	}
+	m.touchLane(ln)
+	s.pass = ln.pass
+	ln.pass += max(uint64(cost)*stride/uint64(ln.weight()), 1)
+	rate := ln.rateLimit()
+	ln.rate = ln.rate.use(&rate, c.Stamp, cost)
+	s.rate = s.rate.use(&ln.queue.config.Share.Rate, c.Stamp, cost)
+	if ln.queue.config.Share.Strict {
+		ln.held, ln.heldReady = id, false
+	}
+}
+
+// refillAt lets the lanes be looked at again whose rates let something go at a stamp, and wakes their queues.
+func (m *Machine) refillAt(stamp core.ShardTime) (some bool) {
+	for {
+		r, ok := m.refills.top()
+		if !ok || r.due > stamp {
+			break
+		}
+		m.refills.remove(r)
+		r.due = core.Never
+		s := r.queue.share
+		m.touchShare(s)
+		s.look(r.lane)
+		if some = true; r.isIdle() && !r.dirty {
+			r.dirty = true
+			s.dirty = append(s.dirty, r.lane)
+		}
+	}
+	for {
+		r, ok := m.refilling.top()
+		if !ok || r.due > stamp {
+			return some
+		}
+		m.touchShare(r.share)
+		m.setRefill(r.share, core.Never, false)
+		some = true
+	}
+}
+
+// refillDue is when the next rate lets something go.
+func (m *Machine) refillDue() core.ShardTime {
+	due := core.Never
+	if r, ok := m.refills.top(); ok {
+		due = r.due
+	}
+	if r, ok := m.refilling.top(); ok {
+		due = min(due, r.due)
+	}
+	return due
+}
+
+// countWorkers makes or forgets the count of a queue's workers, as its configuration asks for.
+func (m *Machine) countWorkers(l *queueState) {
+	s := l.share
+	if s == nil {
+		return
+	}
+	s.workers = nil
+	if l.config.Share.MaxWorkers == 0 {
+		return
+	}
+	s.workers = map[string]int{}
+	for _, r := range m.runs {
+		if r.queue == l {
+			s.workers[r.rec.worker]++
+		}
+	}
+}
+
+// ruleShare follows a change of a queue's configuration.
+func (m *Machine) ruleShare(l *queueState) {
+	if l.share == nil && !limited(&l.config) {
+		return
+	}
+	s := m.shareOf(l)
+	m.touchShare(s)
+	s.lookAtAll()
+	m.countWorkers(l)
+}
+
+// touchShare has the end of the entry look at a share.
+func (m *Machine) touchShare(s *share) {
+	if !s.touched {
+		s.touched, s.before = true, s.queue.available(m.stamp)
+		m.shares = append(m.shares, s)
+	}
+}
+
+// endShares does what endShare says for all shares that the entry touched.
+func (m *Machine) endShares(tx core.Txn, stamp core.ShardTime) error {
+	for _, s := range m.shares {
+		s.touched = false
+		if s.queue.share != s || s.queue.gone || s.queue.removed {
+			continue
+		}
+		if err := m.endShare(tx, stamp, s); err != nil {
+			return err
+		}
+	}
+	clear(m.shares)
+	m.shares = emptied(m.shares)
+	m.trimHeads()
+	return nil
+}
+
+// endShare writes what changed of a queue's share, and lets lanes go that nothing keeps. Who waits for its tasks is told when it may
+// give some: a lease that ended may have made room.
+func (m *Machine) endShare(tx core.Txn, stamp core.ShardTime, s *share) error {
+	l := s.queue
+	for _, ln := range s.dirty {
+		ln.dirty = false
+		if ln.number != 0 && s.byNumber[ln.number] == ln {
+			m.endLane(tx, stamp, s, ln)
+		}
+	}
+	clear(s.dirty)
+	s.dirty = emptied(s.dirty)
+	m.key = keys.AppendShare(m.key[:0], m.p, l.number)
+	if len(s.byNumber) == 0 && !limited(&l.config) && l.plain.held.IsZero() {
+		m.touch(l) // it may go now
+		m.forgetShare(s)
+		if s.isStored {
+			tx.Delete(m.mem.own(m.key))
+		}
+		if l.available(stamp) > s.before {
+			m.wake(l)
+		}
+		return nil
+	}
+	m.value = appendShareRecord(m.value[:0], &s.shareState, &l.plain.laneState)
+	if string(m.value) != string(s.stored) {
+		tx.Set(m.mem.own(m.key), m.mem.own(m.value))
+		s.stored, s.isStored = append(s.stored[:0], m.value...), true
+	}
+	if err := m.refresh(tx, stamp, s); err != nil {
+		return err
+	}
+	if l.available(stamp) > s.before {
+		m.wake(l)
+	}
+	return nil
+}
+
+// available is how many tasks of a queue can be given out at a stamp.
+func (l *queueState) available(stamp core.ShardTime) uint64 {
+	switch s := l.share; {
+	case l.isPaused():
+		return 0
+	case s == nil:
+		return l.states[core.Ready]
+	case s.byRefill >= 0:
+		return 0
+	default:
+		n := min(s.can, s.running())
+		return uint64(s.rate.room(&l.config.Share.Rate, stamp, uint32(min(n, 1<<30))))
+	}
+}
+
+// endLane writes the record of a lane, or lets it go when nothing keeps it.
+func (m *Machine) endLane(tx core.Txn, stamp core.ShardTime, s *share, ln *lane) {
+	m.key = keys.AppendLane(m.key[:0], m.p, ln.queue.number, ln.key)
+	if ln.isIdle() && int64(ln.rate) <= nanos(stamp) {
+		if ln.isStored {
+			tx.Delete(m.mem.own(m.key))
+		}
+		m.forgetLane(s, ln)
+		s.remove(ln)
+		m.lanes--
+		return
+	}
+	m.value = appendLaneRecord(m.value[:0], &ln.laneState)
+	m.put(tx, ln.isStored)
+	ln.isStored = true
+}
+
+// forgetLane takes a lane out of all that is derived of it.
+func (m *Machine) forgetLane(s *share, ln *lane) {
+	s.turns.keep(turn{ln}, false)
+	m.refills.keep(refill{ln}, false)
+	m.keyResumes.keep(keyResuming{ln}, false)
+	s.can -= uint64(ln.can)
+	ln.can, ln.due = 0, core.Never
+	m.dropHeads(ln)
+}
+
+// forgetShare takes the share of a queue away.
+func (m *Machine) forgetShare(s *share) {
+	l := s.queue
+	for _, ln := range s.byNumber {
+		m.forgetLane(s, ln)
+		m.lanes--
+	}
+	m.refills.keep(refill{&l.plain}, false)
+	m.setRefill(s, core.Never, false)
+	number, tasks, ready, running := l.plain.number, l.plain.tasks, l.plain.ready, l.plain.running
+	l.plain.laneState = laneState{number: number, tasks: tasks, ready: ready, running: running}
+	l.plain.can, l.plain.due, l.plain.byTurn, l.plain.stale, l.plain.dirty = 0, core.Never, -1, false, false
+	l.share = nil
+}
+
+// oneLane counts all tasks of a queue as those of one lane.
+func (l *queueState) oneLane() {
+	l.plain.tasks = uint32(l.states[core.Blocked] + l.states[core.Scheduled] + l.states[core.Ready] + l.states[core.Running])
+	l.plain.ready, l.plain.running = uint32(l.states[core.Ready]), uint32(l.states[core.Running])
+}
+
+// openShares reads the shares of all queues.
+func (m *Machine) openShares(v core.View) error {
+	from, to := keys.ShareRange(m.p)
+	return core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		row, ok := keys.DecodeQueue(key)
+		if !ok {
+			return false, errs.Corruptf("row %x of the shares of queues makes no sense", key)
+		}
+		l, err := m.lineAt(row.Queue)
+		if err != nil {
+			return false, err
+		}
+		s := newShare(l)
+		if s.shareState, l.plain.laneState, err = decodeShareRecord(value); err != nil {
+			return false, err
+		}
+		s.stored, s.isStored = append(s.stored, value...), true
+		l.share = s
+		return true, m.openLanes(v, s)
+	})
+}
+
+// openLanes reads the lanes of a queue's keys.
+func (m *Machine) openLanes(v core.View, s *share) error {
+	l := s.queue
+	from, to := keys.LaneRange(m.p, l.number)
+	err := core.ScanRows(v, from, to, func(key, value []byte) (bool, error) {
+		ln := new(lane)
+		*ln = newLane(l, keys.DecodeLane(key), 0)
+		var err error
+		ln.laneState, err = decodeLaneRecord(value)
+		if err == nil && (ln.number == 0 || ln.number > s.made || s.byNumber[ln.number] != nil) {
+			err = errs.Corruptf("lane number %d of %d in queue %q", ln.number, s.made, l.name)
+		}
+		ln.isStored = true
+		s.add(ln)
+		m.lanes++
+		if ln.set != nil {
+			s.keysSet++
+		}
+		m.keyResumes.keep(keyResuming{ln}, ln.goesOn())
+		return err == nil, err
+	})
+	if err != nil {
+		return err
+	}
+	s.lookAtAll()
+	return nil
+}
+
+// openedShares looks at all lanes once the running tasks are known. What waits for a rate waits until its time is seen to be over.
+func (m *Machine) openedShares(v core.View) error {
+	for _, l := range m.queues {
+		if l.share == nil {
+			continue
+		}
+		m.countWorkers(l)
+		if err := m.refresh(v, 0, l.share); err != nil {
+			return err
+		}
+	}
+	m.trimHeads()
+	return nil
+}
+
+// appendShareRecord writes a queue's share and its lane of tasks without a key.
+func appendShareRecord(b []byte, s *shareState, plain *laneState) []byte {
+	b = putFixed(append(b, formShare), s.pass)
+	b = putUint(putInt(b, int64(s.rate)), s.made)
+	return appendLane(b, plain)
+}
+
+// decodeShareRecord reads what appendShareRecord wrote.
+func decodeShareRecord(b []byte) (s shareState, plain laneState, err error) {
+	r := read(b, formShare)
+	s.pass, s.rate, s.made = r.fixed(), rateState(r.int()), r.uint()
+	plain = r.lane()
+	return s, plain, r.done("share of a queue")
+}
+
+// appendLaneRecord writes the record of a lane.
+func appendLaneRecord(b []byte, ln *laneState) []byte { return appendLane(append(b, formLane), ln) }
+
+// decodeLaneRecord reads what appendLaneRecord wrote.
+func decodeLaneRecord(b []byte) (ln laneState, err error) {
+	r := read(b, formLane)
+	ln = r.lane()
+	return ln, r.done("lane")
+}
+
+// The flags of what a lane has besides its counters. They are stored.
+const (
+	laneRate byte = 1 << iota
+	laneHeld
+	laneHeldReady
+	laneIsSet
+	laneIsPaused
+)
+
+// appendLane writes the fields of a lane, those that are rarely there by flags.
+func appendLane(b []byte, ln *laneState) []byte {
+	var f byte
+	if ln.rate != 0 {
+		f |= laneRate
+	}
+	if !ln.held.IsZero() {
+		f |= laneHeld
+	}
+	if ln.heldReady {
+		f |= laneHeldReady
+	}
+	if ln.set != nil {
+		f |= laneIsSet
+		if ln.set.paused.Since != 0 {
+			f |= laneIsPaused
+		}
+	}
+	b = putUint(append(b, f), ln.number)
+	b = putUint(putUint(putUint(b, uint64(ln.tasks)), uint64(ln.ready)), uint64(ln.running))
+	b = putFixed(b, ln.pass)
+	if f&laneRate != 0 {
+		b = putInt(b, int64(ln.rate))
+	}
+	if f&laneHeld != 0 {
+		b = append(b, ln.held[:]...)
+	}
+	if f&laneIsSet != 0 {
+		b = appendRate(putInt(putUint(b, uint64(ln.set.Weight)), ln.set.Concurrency), ln.set.Rate)
+	}
+	if f&laneIsPaused != 0 {
+		p := &ln.set.paused
+		b = putString(putString(putInt(putInt(b, int64(p.Since)), int64(p.Until)), p.By), p.Reason)
+	}
+	return b
+}
+
+// lane reads what appendLane wrote.
+func (r *reader) lane() (ln laneState) {
+	f := r.byte()
+	ln.number = r.uint()
+	ln.tasks, ln.ready, ln.running = r.u32(), r.u32(), r.u32()
+	ln.pass = r.fixed()
+	if f&laneRate != 0 {
+		ln.rate = rateState(r.int())
+	}
+	if f&laneHeld != 0 {
+		ln.held = r.id()
+	}
+	ln.heldReady = f&laneHeldReady != 0
+	if f&laneIsSet != 0 {
+		ln.set = &laneSet{KeySettings: core.KeySettings{Weight: r.u32(), Concurrency: r.int(), Rate: r.rate()}}
+		if f&laneIsPaused != 0 {
+			p := &ln.set.paused
+			p.Since, p.Until, p.By, p.Reason = core.ShardTime(r.int()), core.ShardTime(r.int()), r.string(), r.string()
+		}
+	}
+	return ln
+}
