@@ -393,6 +393,7 @@ func (s *Server) Shutdown(grace time.Duration) {
 			waiting = false
 		}
 	}
+	s.sweeping.Do(func() {}) // a server that was about to serve begins nothing any more
 	s.Work.Wait()
 	s.Close()
 }
