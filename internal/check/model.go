@@ -160,7 +160,7 @@ func (m *Model) Judge(index uint64, e *core.Entry, results []core.Result) error 
 func (m *Model) reorder() {
 	for _, p := range m.partitions() {
 		for name, q := range p.queues {
-			q.fresh = [10][]*task{}
+			q.fresh = map[place][]*task{}
 			p.unorder(m, name)
 		}
 	}

@@ -16,6 +16,8 @@ func misfits(op core.Op) []misfit {
 	switch op := op.(type) {
 	case *core.TaskCreate:
 		return misfitsOfTask(op)
+	case *core.KeySet:
+		return misfitsOfKeySet(op)
 	case *core.QueuePause:
 		return misfitsOfName("queue", op.Queue)
 	case *core.BulkStart:
@@ -75,7 +77,7 @@ func misfitsOfTask(op *core.TaskCreate) []misfit {
 	if len(op.Tag) > 128 {
 		out = append(out, misfit{"tag", "tag_bytes"})
 	}
-	return append(out, misfitsOfLabels(op.Labels)...)
+	return append(append(out, misfitsOfLabels(op.Labels)...), misfitsOfShare(op)...)
 }
 
 // misfitsOfUpdate lists what an edit may not say. It is not a misfit of the op alone, as the state of the task is judged first.
@@ -168,7 +170,7 @@ func misfitsOfConfig(c *core.QueueConfig) []misfit {
 	within("ceilings.lease", int64(l.CeilingLease), 1000, 24*hour)
 	within("ceilings.max_run", int64(l.CeilingMaxRun), 1, horizon)
 	within("ceilings.priority", int64(l.CeilingPriority), 1, 9)
-	return out
+	return append(out, misfitsOfQueueShare(&c.Share)...)
 }
 
 // judgeMisfit wants a refusal that names one of the fields.

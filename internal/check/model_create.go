@@ -13,8 +13,10 @@ import (
 // queue is what a queue rules, and the order in which its tasks were made.
 type queue struct {
 	config core.QueueConfig
-	fresh  [10][]*task // by priority: tasks ready since their creation, oldest first
+	fresh  map[place][]*task // tasks ready since their creation, oldest first
 	pauses pauses
+	keys   map[string]keyShare
+	began  bucket // what began under the rate of the queue
 }
 
 // settings are the rules in force for one task.
@@ -175,16 +177,13 @@ func (m *Model) born(p *part, op *core.TaskCreate, a answer) (standing, error) {
 func (p *part) join(m *Model, t *task, s standing) {
 	q := p.queues[t.create.Queue]
 	if q == nil {
-		q = &queue{}
+		q = &queue{fresh: map[place][]*task{}}
 		set(m, p.queues, t.create.Queue, q)
 	}
 	if !s.fresh || t.create.Priority > 9 {
 		return
 	}
-	line := &q.fresh[t.create.Priority]
-	n := len(*line)
-	m.change(func() { *line = (*line)[:n] })
-	*line = append(*line, t)
+	set(m, q.fresh, placeOf(t), append(slices.Clip(q.fresh[placeOf(t)]), t))
 }
 
 // createAgain judges a create of an id that is known.
@@ -243,7 +242,7 @@ func (m *Model) createRefused(p *part, op *core.TaskCreate, fact core.Fact) erro
 		if f.Limit == "queues" && m.mayLack(p, op.Queue) && int64(len(p.queues)) >= f.Max {
 			return nil
 		}
-		if p.noRoom(op.Queue, int64(len(op.Payload)), f) == nil {
+		if p.noRoom(op.Queue, int64(len(op.Payload)), f) == nil || f.Limit == "keys" && op.Key != "" && p.keysOver(f.Max) {
 			return nil
 		}
 	case core.Invalid:
@@ -264,6 +263,7 @@ func sameTask(a, b *core.TaskCreate) bool {
 	for _, c := range []*core.TaskCreate{&x, &y} {
 		c.TaskKind = cmp.Or(c.TaskKind, c.Queue)
 		c.ContentType = cmp.Or(c.ContentType, "application/json")
+		c.Cost = max(c.Cost, 1)
 		if len(c.Headers) == 0 {
 			c.Headers = nil
 		}

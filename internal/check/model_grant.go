@@ -33,7 +33,7 @@ func (m *Model) grant(p *part, op *core.Grant, a answer) error {
 	if uint32(len(a.result.Assigned)) >= least || given >= grantBytes {
 		return nil
 	}
-	if id, ok := p.readyIn(op); ok {
+	if id, ok := m.readyIn(p, op); ok {
 		return fmt.Errorf("%d tasks for %d slots, but task %s is ready", len(a.result.Assigned), least, id)
 	}
 	return nil
@@ -59,10 +59,10 @@ func (m *Model) slots(p *part, op *core.Grant) (least, most uint32) {
 }
 
 // readyIn finds a task that is certainly ready in the queues of a grant.
-func (p *part) readyIn(op *core.Grant) (core.TaskID, bool) {
+func (m *Model) readyIn(p *part, op *core.Grant) (core.TaskID, bool) {
 	for id, t := range p.tasks {
 		asked := slices.ContainsFunc(op.Queues, func(q core.GrantQueue) bool { return q.Name == t.create.Queue })
-		if asked && !p.stops(t.create.Queue) && t.sure(func(s *standing) bool { return s.state == core.Ready }) {
+		if asked && !p.stops(t.create.Queue) && t.sure(func(s *standing) bool { return s.state == core.Ready }) && !m.mayWait(p, t, op.Worker) {
 			return id, true
 		}
 	}
@@ -81,6 +81,9 @@ func (m *Model) assigned(p *part, op *core.Grant, got *core.Assigned) error {
 		return fmt.Errorf("task %s is of queue %s, which was not asked for", got.Task, t.create.Queue)
 	}
 	if err := m.gives(p, t.create.Queue); err != nil {
+		return fmt.Errorf("task %s: %w", got.Task, err)
+	}
+	if err := m.begins(p, t, op.Worker); err != nil {
 		return fmt.Errorf("task %s: %w", got.Task, err)
 	}
 	if err := cmp.Or(sameContent(t, got), sameCheckpoint(t, got)); err != nil {
@@ -147,7 +150,7 @@ func (m *Model) pastOf(t *task, s standing) {
 	set(m, t.past, s.token, settledAs{outcome: s.last, attempt: s.deliveries, unsure: unsure})
 }
 
-// inTurn judges that among tasks of one queue and priority that were never delivered, the oldest goes first.
+// inTurn judges that among tasks of one queue, key and priority that were never delivered, the oldest goes first.
 func (p *part) inTurn(m *Model, t *task) error {
 	if t.create.Priority > 9 || !t.might(func(s *standing) bool { return s.fresh }) {
 		return nil
@@ -155,13 +158,12 @@ func (p *part) inTurn(m *Model, t *task) error {
 	if t.might(func(s *standing) bool { return s.state == core.Ready && !s.fresh }) {
 		return nil // a bulk job may have moved it
 	}
-	line := &p.queues[t.create.Queue].fresh[t.create.Priority]
-	old := *line
-	m.change(func() { *line = old })
-	for len(*line) > 0 {
-		first := (*line)[0]
+	fresh := p.queues[t.create.Queue].fresh
+	for line := fresh[placeOf(t)]; len(line) > 0; {
+		first := line[0]
 		if !first.sure(func(s *standing) bool { return s.fresh }) || first == t {
-			*line = (*line)[1:]
+			line = line[1:]
+			set(m, fresh, placeOf(t), line)
 			if first == t {
 				return nil
 			}
@@ -190,6 +192,7 @@ func (m *Model) tick(op *core.Tick, a answer) error {
 			}
 		}
 		m.goOn(p, all)
+		m.keysGoOn(p, all)
 		m.retention(p)
 	}
 	return nil

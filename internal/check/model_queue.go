@@ -31,12 +31,13 @@ func (m *Model) queueSet(p *part, op *core.QueueSet, a answer) error {
 	if err := m.judgeVersion(op.IfVersion, now.Version, changed.Version, a); err != nil || a.fact != nil {
 		return err
 	}
-	next := &queue{config: changed}
+	next := &queue{config: changed, fresh: map[place][]*task{}}
 	if there {
-		next.fresh, next.pauses = q.fresh, q.pauses
+		m.countUnder(q)
+		next.fresh, next.pauses, next.keys, next.began = q.fresh, q.pauses, q.keys, q.began
 	}
 	if changed.Aging != now.Aging && m.rules < core.FormatQueues { // rows keep the order they were written with: nothing is known of it any more
-		next.fresh = [10][]*task{}
+		next.fresh = map[place][]*task{}
 		p.unorder(m, op.Queue)
 	}
 	set(m, p.queues, op.Queue, next)

@@ -16,6 +16,7 @@ type task struct {
 	index   uint64
 	at      core.ShardTime
 	now     content // what edits have made of it
+	worker  string  // that had it last
 	result  int64   // bytes
 	may     []standing
 	told    reported
@@ -200,7 +201,7 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 	if a.result != nil && a.result.Kind != 0 && a.result.Kind != op.Kind() {
 		return fmt.Errorf("answer is of kind %d, op of kind %d", a.result.Kind, op.Kind())
 	}
-	if m.rules < core.FormatOperate && operates(op) && (a.fact == nil || tooEarly(a)) {
+	if (m.rules < core.FormatOperate && operates(op) || m.rules < core.FormatShare && shares(op)) && (a.fact == nil || tooEarly(a)) {
 		return m.judgeTooEarly(op, a)
 	}
 	if bad := misfits(op); len(bad) > 0 {
@@ -226,6 +227,8 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return m.report(p, op, a)
 	case *core.QueuePause:
 		return m.pause(p, c, op, a)
+	case *core.KeySet:
+		return m.keySet(p, c, op, a)
 	case *core.BulkStart:
 		return m.bulkStart(p, c, op, a)
 	case *core.BulkStop:

@@ -65,6 +65,9 @@ func (w *world) control(p core.Partition, stamp core.ShardTime) core.Op {
 	if w.rand.IntN(20) == 0 {
 		return w.bulkOp()
 	}
+	if w.rand.IntN(8) == 0 {
+		return w.keySet(stamp)
+	}
 	ids, holds := w.ids[p], w.holds[p]
 	n := w.rand.IntN(22)
 	if len(ids) == 0 || n < 2 {

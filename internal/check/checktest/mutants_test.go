@@ -14,7 +14,7 @@ func TestTheModelCatchesPlantedBugs(t *testing.T) {
 		"no_fence", "effects_in_second_entry", "dedup_lost_on_restart", "idempotency_key_without_tenant",
 		"fenced_request_applied_twice", "request_id_after_fence",
 		"cancel_refuses_completion", "cancelled_failure_is_retried", "cancel_grace_is_cut", "deliveries_before_redrive_count",
-		"forced_release_keeps_token", "paused_queue_grants", "redrive_keeps_failures", "started_task_expires",
+		"forced_release_keeps_token", "limit_judged_before_entry", "paused_queue_grants", "redrive_keeps_failures", "started_task_expires",
 	} {
 		t.Setenv("MILLRACE_MUTANT", name)
 		found := false

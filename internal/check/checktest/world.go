@@ -246,12 +246,15 @@ func (w *world) create(p core.Partition, stamp core.ShardTime) *core.TaskCreate 
 	if w.rand.IntN(4) == 0 {
 		op.Labels = someLabels(w.rand)
 	}
+	if w.rand.IntN(2) == 0 {
+		op.Key, op.Cost = pick(w.rand, someKeys), uint32(w.rand.IntN(4))
+	}
 	w.ids[p] = append(w.ids[p], op.ID)
 	return op
 }
 
 func (w *world) grant(p core.Partition) *core.Grant {
-	op := &core.Grant{Session: core.SessionID{byte(w.rand.IntN(3)), 9}, Worker: "w", N: uint32(w.rand.IntN(4))}
+	op := &core.Grant{Session: core.SessionID{byte(w.rand.IntN(3)), 9}, Worker: pick(w.rand, []string{"w", "w", "x"}), N: uint32(w.rand.IntN(4))}
 	for _, q := range w.queues[:1+w.rand.IntN(len(w.queues))] {
 		op.Queues = append(op.Queues, core.GrantQueue{Name: q, Weight: 1})
 	}
@@ -294,6 +297,9 @@ func (w *world) configure() core.Op {
 	}
 	if w.rand.IntN(3) == 0 {
 		c.Limits = w.limits()
+	}
+	if w.rand.IntN(2) == 0 {
+		c.Share = w.share()
 	}
 	if w.rand.IntN(6) == 0 { // out of bounds
 		switch w.rand.IntN(3) {

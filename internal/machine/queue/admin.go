@@ -82,6 +82,9 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 	if fact := checkConfig(&op.Config); fact != nil {
 		return core.OpResult{}, fact
 	}
+	if fact := checkShareConfig(&op.Config.Share); fact != nil {
+		return core.OpResult{}, fact
+	}
 	l := m.lineOf(op.Queue)
 	var version uint64
 	if l != nil {
@@ -90,8 +93,10 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 	if op.IfVersion >= 0 && uint64(op.IfVersion) != version {
 		return core.OpResult{}, core.RevMismatch{Rev: version, Missing: l == nil, Key: []byte(op.Queue)}
 	}
-	if fact := checkShareConfig(c, &op.Config.Share); fact != nil {
-		return core.OpResult{}, fact
+	if op.Config.Share != (core.QueueShare{}) {
+		if fact := notYetShared(c, "config"); fact != nil {
+			return core.OpResult{}, fact
+		}
 	}
 	if op.Config.Limits != (core.QueueLimits{}) {
 		if fact := notYet(c, "bounds queues"); fact != nil {
@@ -114,8 +119,9 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 		m.touchShare(l.share)
 	}
 	config.Version++
+	was := l.config.Share
 	l.config = config
-	m.ruleShare(l)
+	m.ruleShare(l, &was, c.Stamp)
 	m.saveConfig(tx, l)
 	for i := range l.past {
 		m.setOldest(&l.past[i], l.past[i].oldest)

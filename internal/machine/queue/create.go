@@ -117,9 +117,10 @@ func (m *Machine) roomForKey(l *queueState, key string) core.Fact {
 
 // checkShare refuses what no create may say of sharing.
 func checkShare(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
+	if fact := notYetShared(c, "key"); fact != nil {
+		return fact
+	}
 	switch {
-	case c.Format < core.FormatShare:
-		return core.Invalid{Field: "key", Reason: "not_supported", Message: fmt.Sprintf("a cluster shares queues from format %d on", core.FormatShare)}
 	case len(op.Key) > core.MaxKey:
 		return core.TooLarge{Field: "key", Limit: "key_bytes", Max: core.MaxKey}
 	case strings.IndexByte(op.Key, 0) >= 0:

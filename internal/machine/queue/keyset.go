@@ -50,15 +50,19 @@ func (m *Machine) applyKeySet(tx core.Txn, c *core.ApplyContext, op *core.KeySet
 			return core.OpResult{}, core.Exhausted{Limit: "key_settings", Max: core.MaxKeySettings}
 		}
 	}
-	m.setKey(l, m.laneFor(l, op.Key), &is)
+	ln := m.laneFor(l, op.Key)
+	before := ln.rateLimit()
+	m.setKey(l, ln, &is)
+	m.rerate(ln, before, ln.rateLimit(), c.Stamp)
 	return core.OpResult{}, nil
 }
 
 // checkKeySet refuses what no op may set.
 func checkKeySet(c *core.ApplyContext, op *core.KeySet) core.Fact {
+	if fact := notYetShared(c, "op"); fact != nil {
+		return fact
+	}
 	switch {
-	case c.Format < core.FormatShare:
-		return core.Invalid{Field: "op", Reason: "not_supported", Message: fmt.Sprintf("a cluster sets up keys from format %d on", core.FormatShare)}
 	case op.Queue == "" || len(op.Queue) > maxName:
 		return core.Invalid{Field: "queue", Message: fmt.Sprintf("must have 1 to %d characters", maxName)}
 	case op.Key == "":

@@ -46,8 +46,9 @@ type laneState struct {
 	rate rateState
 	// held is the task that holds the lane of a strict queue, from its first delivery to its end; zero: none does.
 	held core.TaskID
-	// heldReady says that held is ready.
+	// heldReady says that held is ready, and heldCost what it costs.
 	heldReady bool
+	heldCost  uint32
 	// set is what was set for the key; nil: nothing was.
 	set *laneSet
 }
@@ -110,7 +111,7 @@ func (ln *lane) holderIsReady(id core.TaskID, ready bool) {
 func (m *Machine) letGo(ln *lane, id core.TaskID) {
 	if !ln.held.IsZero() && ln.held == id {
 		m.touchLane(ln)
-		ln.held, ln.heldReady = core.TaskID{}, false
+		ln.held, ln.heldReady, ln.heldCost = core.TaskID{}, false, 0
 	}
 }
 
@@ -268,6 +269,14 @@ func (m *Machine) trimHeads() {
 			}
 		}
 	}
+}
+
+// nextCost is what the task of a lane costs that goes next. Its heads are loaded.
+func (ln *lane) nextCost(list *headList) uint32 {
+	if ln.queue.config.Share.Strict && !ln.held.IsZero() {
+		return ln.heldCost
+	}
+	return max(list.rows[list.first].cost, 1)
 }
 
 // popNext takes the task of a lane that goes next: the one that holds the lane of a strict queue, else the first one.

@@ -54,6 +54,22 @@ func (s rateState) room(r *core.Rate, stamp core.ShardTime, most uint32) uint32 
 	return uint32(min(int64(most), max(free/one, 1)))
 }
 
+// under returns the state at a stamp under another rate, which counts the same cost as used up.
+func (s rateState) under(was, is *core.Rate, stamp core.ShardTime) rateState {
+	left := int64(s) - nanos(stamp)
+	if left <= 0 || was.Limit == 0 || is.Limit == 0 {
+		return 0
+	}
+	const many = 1000 // units, so that little is lost by rounding
+	hi, lo := bits.Mul64(uint64(left), uint64(max(span(is, many), 1)))
+	per := uint64(max(span(was, many), 1))
+	if hi >= per {
+		return s
+	}
+	n, _ := bits.Div64(hi, lo, per)
+	return rateState(nanos(stamp) + int64(min(n, uint64(1)<<60)))
+}
+
 // use returns the state after something of a cost began at a stamp.
 func (s rateState) use(r *core.Rate, stamp core.ShardTime, cost uint32) rateState {
 	if r.Limit == 0 {

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -98,25 +100,29 @@ func newShare(l *queueState) *share {
 }
 
 // checkShareConfig refuses a configuration whose share makes no sense. The edge names what it refuses before.
-func checkShareConfig(c *core.ApplyContext, s *core.QueueShare) core.Fact {
+func checkShareConfig(s *core.QueueShare) core.Fact {
 	switch {
-	case *s == core.QueueShare{}:
-		return nil
-	case c.Format < core.FormatShare:
-		return core.Invalid{Field: "config", Reason: "not_supported", Message: fmt.Sprintf("a cluster shares queues from format %d on", core.FormatShare)}
 	case s.DeadLetter != "":
-		return core.Invalid{Field: "dead_letter", Reason: "not_supported", Message: "is reserved and not supported yet"}
+		return core.Invalid{Field: "config.dead_letter", Reason: "not_supported", Message: "is reserved and not supported yet"}
 	case s.Concurrency < 0 || s.Concurrency > core.MaxConcurrency:
-		return core.Invalid{Field: "concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
+		return core.Invalid{Field: "config.concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
 	case s.KeyConcurrency < 0 || s.KeyConcurrency > core.MaxConcurrency:
-		return core.Invalid{Field: "per_key.concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
+		return core.Invalid{Field: "config.per_key.concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
 	case s.MaxWorkers < 0:
-		return core.Invalid{Field: "max_workers", Message: "must not be negative"}
+		return core.Invalid{Field: "config.max_workers", Message: "must not be negative"}
 	}
-	if fact := checkRate("rate", &s.Rate); fact != nil {
+	if fact := checkRate("config.rate", &s.Rate); fact != nil {
 		return fact
 	}
-	return checkRate("per_key.rate", &s.KeyRate)
+	return checkRate("config.per_key.rate", &s.KeyRate)
+}
+
+// notYetShared refuses what entries of the cluster's format do not have.
+func notYetShared(c *core.ApplyContext, field string) core.Fact {
+	if c.Format >= core.FormatShare {
+		return nil
+	}
+	return core.Invalid{Field: field, Reason: "not_supported", Message: fmt.Sprintf("a cluster shares queues between keys, and limits them, from format %d on", core.FormatShare)}
 }
 
 // checkRate refuses a rate that cannot be kept: one that is finer than a nanosecond, or longer than a day.
@@ -206,7 +212,7 @@ func (m *Machine) holdQueue(v core.View, stamp core.ShardTime, s *share) error {
 	if err != nil {
 		return err
 	}
-	at := s.rate.from(&rate, max(list.rows[list.first].cost, 1))
+	at := s.rate.from(&rate, t.nextCost(list))
 	m.setRefill(s, at, at > stamp)
 	return nil
 }
@@ -231,7 +237,7 @@ func (m *Machine) refreshLane(v core.View, stamp core.ShardTime, s *share, ln *l
 					return err
 				}
 			}
-			if at := ln.rate.from(&rate, max(first.cost, 1)); at > stamp {
+			if at := ln.rate.from(&rate, ln.nextCost(list)); at > stamp {
 				can, due = 0, at
 			} else {
 				can = ln.rate.room(&rate, stamp, can)
@@ -333,7 +339,7 @@ func (m *Machine) charge(c *core.ApplyContext, ln *lane, id core.TaskID, cost ui
 	ln.rate = ln.rate.use(&rate, c.Stamp, cost)
 	s.rate = s.rate.use(&ln.queue.config.Share.Rate, c.Stamp, cost)
 	if ln.queue.config.Share.Strict {
-		ln.held, ln.heldReady = id, false
+		ln.held, ln.heldReady, ln.heldCost = id, false, cost
 	}
 }
 
@@ -395,12 +401,23 @@ func (m *Machine) countWorkers(l *queueState) {
 	}
 }
 
-// ruleShare follows a change of a queue's configuration.
-func (m *Machine) ruleShare(l *queueState) {
+// ruleShare follows a change of a queue's configuration, which shared the queue as was says before.
+func (m *Machine) ruleShare(l *queueState, was *core.QueueShare, stamp core.ShardTime) {
 	if l.share == nil && !limited(&l.config) {
 		return
 	}
 	s := m.shareOf(l)
+	is := &l.config.Share
+	s.rate = s.rate.under(&was.Rate, &is.Rate, stamp)
+	if was.KeyRate != is.KeyRate {
+		m.rerate(&l.plain, was.KeyRate, is.KeyRate, stamp)
+		for _, number := range slices.Sorted(maps.Keys(s.byNumber)) { // what is written is written in the same order everywhere
+			ln := s.byNumber[number]
+			if ln.set == nil || ln.set.Rate == (core.Rate{}) {
+				m.rerate(ln, was.KeyRate, is.KeyRate, stamp)
+			}
+		}
+	}
 	m.touchShare(s)
 	s.lookAtAll()
 	m.countWorkers(l)
@@ -429,6 +446,14 @@ func (m *Machine) endShares(tx core.Txn, stamp core.ShardTime) error {
 	m.shares = emptied(m.shares)
 	m.trimHeads()
 	return nil
+}
+
+// rerate has a lane count what began under one rate as what another rate allows.
+func (m *Machine) rerate(ln *lane, was, is core.Rate, stamp core.ShardTime) {
+	if ln.rate != 0 && was != is {
+		m.touchLane(ln)
+		ln.rate = ln.rate.under(&was, &is, stamp)
+	}
 }
 
 // endShare writes what changed of a queue's share, and lets lanes go that nothing keeps. Who waits for its tasks is told when it may
@@ -656,7 +681,7 @@ func appendLane(b []byte, ln *laneState) []byte {
 		b = putInt(b, int64(ln.rate))
 	}
 	if f&laneHeld != 0 {
-		b = append(b, ln.held[:]...)
+		b = putUint(append(b, ln.held[:]...), uint64(ln.heldCost))
 	}
 	if f&laneIsSet != 0 {
 		b = appendRate(putInt(putUint(b, uint64(ln.set.Weight)), ln.set.Concurrency), ln.set.Rate)
@@ -678,7 +703,7 @@ func (r *reader) lane() (ln laneState) {
 		ln.rate = rateState(r.int())
 	}
 	if f&laneHeld != 0 {
-		ln.held = r.id()
+		ln.held, ln.heldCost = r.id(), r.u32()
 	}
 	ln.heldReady = f&laneHeldReady != 0
 	if f&laneIsSet != 0 {
