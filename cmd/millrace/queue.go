@@ -22,7 +22,7 @@ func (a *app) queueCmd() *cobra.Command {
 		RunE:  func(*cobra.Command, []string) error { return usageError{errors.New("name a subcommand; see --help")} },
 	}
 	a.connectionFlags(c)
-	c.AddCommand(a.queueListCmd(), a.queueTopCmd(), a.queueTailCmd(), a.queueStatsCmd(), a.queueErrorsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd())
+	c.AddCommand(a.queueListCmd(), a.queueTopCmd(), a.queueTailCmd(), a.queueStatsCmd(), a.queueErrorsCmd(), a.queueSetCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queueRedriveCmd(), a.queueRmCmd(), a.queueKeyCmd())
 	return c
 }
 
@@ -196,6 +196,7 @@ func (a *app) queueSetCmd() *cobra.Command {
 	f.DurationVar(&dead, "retain-dead", 0, "how long dead tasks are kept; default 336h")
 	f.DurationVar(&cancelled, "retain-cancelled", 0, "how long cancelled tasks are kept; default 24h")
 	limitFlags(f, &cfg)
+	shareFlags(f, &cfg)
 	f.Uint64Var(&cfg.Version, "if-version", 0, "only if the configuration has this version")
 	return c
 }

@@ -163,7 +163,8 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z
 // taskFlags are the flags of task create. Zero values mean the defaults of the queue.
 type taskFlags struct {
 	// at is a time as in RFC 3339, which excludes delay.
-	kind, id, unique, tag, at string
+	kind, id, unique, tag, key, at string
+	cost                           int
 	// Headers by name.
 	headers map[string]string
 	// Labels by name.
@@ -210,6 +211,8 @@ func (a *app) taskCreateCmd() *cobra.Command {
 	flags.StringVar(&f.id, "id", "", "id, which makes the create safe to repeat; default a new one")
 	flags.StringVar(&f.unique, "unique", "", "unique key: a second create answers with the first task for 24 h")
 	flags.StringVar(&f.tag, "tag", "", "tag: tasks and keys with one tag share a partition and can change together")
+	flags.StringVar(&f.key, "key", "", "key: the line of the queue that the task waits in, which has its share and limits")
+	flags.IntVar(&f.cost, "cost", 0, "what the task weighs in shares and rates; default 1")
 	flags.StringToStringVar(&f.headers, "header", nil, "header NAME=VALUE; may be repeated")
 	flags.StringToStringVar(&f.labels, "label", nil, "label NAME=VALUE; may be repeated")
 	momentVar(flags, &f.expiresAt, "expires-at", "time at which the task is dead if no worker got it")
@@ -241,6 +244,12 @@ func (a *app) createTask(ctx context.Context, c *millrace.Client, queue string, 
 	}
 	if f.unique != "" {
 		opts = append(opts, millrace.UniqueKey(f.unique, 0))
+	}
+	if f.key != "" {
+		opts = append(opts, millrace.Key(f.key))
+	}
+	if f.cost != 0 {
+		opts = append(opts, millrace.Cost(f.cost))
 	}
 	if f.tag != "" {
 		opts = append(opts, millrace.Tag(f.tag))

@@ -72,6 +72,8 @@ type QueueBackend interface {
 	Queue(ctx context.Context, p core.Partition, name string, o core.ReadOptions) (core.QueueStats, core.At, error)
 	// Queues reads a page of queues by name, after the name given.
 	Queues(ctx context.Context, p core.Partition, after string, limit int, o core.ReadOptions) ([]core.QueueStats, core.At, error)
+	// QueueKeys reads keys of a queue. NotFound when it is unknown.
+	QueueKeys(ctx context.Context, p core.Partition, q *core.KeyQuery, o core.ReadOptions) ([]core.QueueKey, core.At, error)
 }
 
 // BulkBackend reads jobs about many tasks, and counts what they would find.

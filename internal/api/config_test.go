@@ -45,6 +45,8 @@ func TestQueueConfigurationSurvivesTheEdge(t *testing.T) {
 		MaxAttempts: 3, MaxCrashes: 4, MaxDeliveries: new(int32(0)), Lease: ms(7000), MaxRun: ms(8),
 		Retry:      &pb.Retry{Backoff: pb.Backoff_FIXED, Base: ms(9), Factor: 1.5, Max: ms(10)},
 		MaxPayload: 11, Aging: ms(0), RetainCompleted: ms(0), RetainCancelled: ms(12), RetainDead: ms(13),
+		Fairness: pb.QueueConfig_NONE, Order: pb.QueueConfig_STRICT, Concurrency: 14, Rate: &pb.Rate{Limit: 15, Per: ms(16), Burst: 17},
+		PerKey: &pb.KeyLimits{Concurrency: 18, Rate: &pb.Rate{Limit: 19, Per: ms(20)}}, MaxWorkers: 21,
 	}
 	out, err := r.queues().Set(apitest.As("acme/all"), &pb.SetQueueRequest{Queue: "mail", Config: in, IfVersion: new(uint64(2))})
 	if err != nil || out.GetVersion() != 3 {
@@ -65,14 +67,21 @@ func TestQueueConfigurationSurvivesTheEdge(t *testing.T) {
 		t.Errorf("get: %v, %v", get, err)
 	}
 	for field, bad := range map[string]*pb.SetQueueRequest{
-		"config":                  {Queue: "q"},
-		"config.max_payload":      {Queue: "q", Config: &pb.QueueConfig{MaxPayload: mib + 1}},
-		"config.aging":            {Queue: "q", Config: &pb.QueueConfig{Aging: ms(-1)}},
-		"config.retain_dead":      {Queue: "q", Config: &pb.QueueConfig{RetainDead: ms(-1)}},
-		"config.retain_cancelled": {Queue: "q", Config: &pb.QueueConfig{RetainCancelled: ms(-1)}},
-		"config.max_attempts":     {Queue: "q", Config: &pb.QueueConfig{MaxAttempts: -1}},
-		"if_version":              {Queue: "q", Config: &pb.QueueConfig{}, IfVersion: new(uint64(1 << 63))},
-		"queue":                   {Queue: "q q", Config: &pb.QueueConfig{}},
+		"config":                     {Queue: "q"},
+		"config.concurrency":         {Queue: "q", Config: &pb.QueueConfig{Concurrency: -1}},
+		"config.rate.limit":          {Queue: "q", Config: &pb.QueueConfig{Rate: &pb.Rate{Per: ms(1)}}},
+		"config.rate.per":            {Queue: "q", Config: &pb.QueueConfig{Rate: &pb.Rate{Limit: 1}}},
+		"config.rate":                {Queue: "q", Config: &pb.QueueConfig{Rate: &pb.Rate{Limit: 1_000_001, Per: ms(1)}}},
+		"config.per_key.rate.burst":  {Queue: "q", Config: &pb.QueueConfig{PerKey: &pb.KeyLimits{Rate: &pb.Rate{Limit: 1, Per: ms(1), Burst: -1}}}},
+		"config.per_key.concurrency": {Queue: "q", Config: &pb.QueueConfig{PerKey: &pb.KeyLimits{Concurrency: 1 << 40}}},
+		"config.max_workers":         {Queue: "q", Config: &pb.QueueConfig{MaxWorkers: -1}},
+		"config.max_payload":         {Queue: "q", Config: &pb.QueueConfig{MaxPayload: mib + 1}},
+		"config.aging":               {Queue: "q", Config: &pb.QueueConfig{Aging: ms(-1)}},
+		"config.retain_dead":         {Queue: "q", Config: &pb.QueueConfig{RetainDead: ms(-1)}},
+		"config.retain_cancelled":    {Queue: "q", Config: &pb.QueueConfig{RetainCancelled: ms(-1)}},
+		"config.max_attempts":        {Queue: "q", Config: &pb.QueueConfig{MaxAttempts: -1}},
+		"if_version":                 {Queue: "q", Config: &pb.QueueConfig{}, IfVersion: new(uint64(1 << 63))},
+		"queue":                      {Queue: "q q", Config: &pb.QueueConfig{}},
 	} {
 		_, err := r.queues().Set(apitest.As("acme/all"), bad)
 		if e := apitest.ErrorOf(t, err); e.GetField() != field {

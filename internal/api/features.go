@@ -12,6 +12,7 @@ var features = []string{
 	"errors",    // groups of errors
 	"events",    // GET /v1/events
 	"expires_at",
+	"keys", // lines, shares and limits of keys, and limits of queues
 	"labels",
 	"pause",
 	"report",       // progress, log lines and checkpoints

@@ -282,8 +282,6 @@ func TestBadValuesAreRefusedWithTheirPath(t *testing.T) {
 
 func TestWhatIsReservedIsNotSupported(t *testing.T) {
 	for field, change := range map[string]func(*pb.TaskSpec){
-		"task.key":                func(s *pb.TaskSpec) { s.Key = "k" },
-		"task.cost":               func(s *pb.TaskSpec) { s.Cost = 2 },
 		"task.after":              func(s *pb.TaskSpec) { s.After = []string{apitest.ID(1)} },
 		"task.webhook":            func(s *pb.TaskSpec) { s.Webhook = "w" },
 		"task.unique.until":       func(s *pb.TaskSpec) { s.Unique = &pb.Unique{Key: "k", Until: pb.Unique_START} },

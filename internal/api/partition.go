@@ -70,7 +70,7 @@ func (t *Translator) placeOf(op core.Op) int {
 // placeOfCreate is the partition of a task that is to be made, or anywhere. torn: its id names another
 // one than its tag or key does.
 func (t *Translator) placeOfCreate(op *core.TaskCreate) int {
-	if op.ID.IsZero() && op.Tag == "" && op.Unique.Key == "" {
+	if op.ID.IsZero() && op.Tag == "" && op.Key == "" && op.Unique.Key == "" {
 		return anywhere
 	}
 	place := op.Place(t.parts)
@@ -85,6 +85,8 @@ func placedBy(op *core.TaskCreate) string {
 	switch {
 	case op.Tag != "":
 		return "tag"
+	case op.Key != "":
+		return "key"
 	case op.Unique.Key != "":
 		return "unique.key"
 	}

@@ -147,7 +147,11 @@ func shownRate(r float64) float64 { return math.Round(r*1000) / 1000 }
 // showLimits shows what a configuration bounds; unset: nothing.
 func showLimits(c *core.QueueConfig) *pb.QueueLimits {
 	l := &c.Limits
-	out := &pb.QueueLimits{MaxTasks: l.MaxTasks, MaxBytes: l.MaxBytes, DefaultTtl: spanOf(l.DefaultTTL), Ceilings: showCeilings(l)}
+	s := &c.Share
+	out := &pb.QueueLimits{
+		MaxTasks: l.MaxTasks, MaxBytes: l.MaxBytes, DefaultTtl: spanOf(l.DefaultTTL), Ceilings: showCeilings(l),
+		Concurrency: s.Concurrency, Rate: showRate(s.Rate), PerKey: showPerKey(s), MaxWorkers: s.MaxWorkers,
+	}
 	if proto.Size(out) == 0 {
 		return nil
 	}

@@ -188,6 +188,9 @@ func (qs *QueueService) Set(ctx context.Context, in *pb.SetQueueRequest) (*pb.Se
 	if fact == nil && config.Limits != (core.QueueLimits{}) {
 		fact = qs.s.operated("")
 	}
+	if fact == nil && config.Share != (core.QueueShare{}) {
+		fact = qs.s.shared("")
+	}
 	if fact != nil {
 		return nil, edge.Within("config", fact)
 	}

@@ -101,6 +101,11 @@ func (t *Translator) fillCreate(op *core.TaskCreate, in *pb.TaskSpec) (fact core
 		return fact
 	}
 	op.Tag = in.GetTag()
+	if in.GetKey() != "" || in.GetCost() != 0 {
+		if fact = t.sharedFields(op, in); fact != nil {
+			return fact
+		}
+	}
 	// Most tasks have neither, and older clusters can write no others.
 	if len(in.GetLabels()) == 0 && in.GetExpiresAt() == nil {
 		return nil
@@ -128,10 +133,6 @@ func (t *Translator) operatedFields(op *core.TaskCreate, in *pb.TaskSpec) (fact 
 // reservedOf refuses fields of a task that the contract has and no server heeds yet.
 func reservedOf(in *pb.TaskSpec) core.Fact {
 	switch {
-	case in.GetKey() != "":
-		return edge.NotSupported("key")
-	case in.GetCost() != 0:
-		return edge.NotSupported("cost")
 	case len(in.GetAfter()) > 0:
 		return edge.NotSupported("after")
 	case in.GetWebhook() != "":

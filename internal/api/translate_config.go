@@ -45,6 +45,9 @@ func (t *Translator) queueConfig(in *pb.QueueConfig) (c core.QueueConfig, fact c
 	if c.Limits, fact = t.queueLimits(in); fact != nil {
 		return c, fact
 	}
+	if c.Share, fact = t.queueShare(in); fact != nil {
+		return c, fact
+	}
 	return c, t.spans(&c, in)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	pb "github.com/millrace/millrace/gen/millrace/v1"
 	"github.com/millrace/millrace/internal/auth"
@@ -235,6 +236,32 @@ func (c *call) takers(ctx context.Context, w *core.Why) []core.WhyReason {
 	return []core.WhyReason{{Code: core.WhyNoSlot, Object: w.Queue, Limit: uint64(slots), HeldBy: names(able)}}
 }
 
+// limitText says in words which limit holds a task up.
+func limitText(w *core.Why, r *core.WhyReason) string {
+	switch r.Code {
+	case core.WhyLaneLimit:
+		return fmt.Sprintf("As many tasks of %s run as may: %d.", strings.ToLower(keyText(r.Object)[:1])+keyText(r.Object)[1:], r.Limit)
+	case core.WhyQueueLimit:
+		return fmt.Sprintf("As many tasks of queue %q run as may: %d.", w.Queue, r.Limit)
+	case core.WhyMaxWorkers:
+		return fmt.Sprintf("As many workers have tasks of queue %q as may: %d.", w.Queue, r.Limit)
+	case core.WhyOrder:
+		return "A task of its key that goes before it has not ended."
+	}
+	if r.Object != w.Queue {
+		return fmt.Sprintf("%s began as much lately as its rate lets it.", keyText(r.Object))
+	}
+	return fmt.Sprintf("Queue %q began as much lately as its rate lets it.", w.Queue)
+}
+
+// keyText names a key in a sentence; the empty one stands for the tasks without a key.
+func keyText(key string) string {
+	if key == "" {
+		return "The line of tasks without a key"
+	}
+	return fmt.Sprintf("Key %q", key)
+}
+
 // whyText says a reason in words.
 func whyText(w *core.Why, r *core.WhyReason) string {
 	switch r.Code {
@@ -263,7 +290,12 @@ func whyText(w *core.Why, r *core.WhyReason) string {
 		return fmt.Sprintf("No node leads partition %s: nothing of it changes.", r.Object)
 	case core.WhyDiskFull:
 		return fmt.Sprintf("Node %s has no room on its disk: a report of its worker, or a completion that writes anything else, is refused.", r.Object)
+	case core.WhyLaneLimit, core.WhyQueueLimit, core.WhyRate, core.WhyMaxWorkers, core.WhyOrder:
+		return limitText(w, r)
 	case core.WhyPaused:
+		if r.Object != w.Queue {
+			return fmt.Sprintf("%s is paused: its tasks are not given out.", keyText(r.Object))
+		}
 		return fmt.Sprintf("Queue %q is paused and gives out no tasks.", w.Queue)
 	case core.WhyBehind:
 		if !w.Exact {

@@ -50,7 +50,7 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 			Partitions map[string]int // by number of partitions
 		}
 		Tasks []struct {
-			Tag           string
+			Tag, Key      string
 			Unique        string `json:"unique_key"`
 			ID            string
 			Of, Partition int
@@ -77,7 +77,7 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		op := TaskCreate{ID: id, Tag: v.Tag, Unique: Unique{Key: v.Unique}}
+		op := TaskCreate{ID: id, Tag: v.Tag, Key: v.Key, Unique: Unique{Key: v.Unique}}
 		if got := op.Place(v.Of); int(got) != v.Partition {
 			t.Errorf("task %+v is placed in partition %d", v, got)
 		}

@@ -45,11 +45,13 @@ func tagOf(key []byte) []byte {
 	return key
 }
 
-// Place returns the partition of a new task: by its tag, else its unique key, else its id.
+// Place returns the partition of a new task: by its tag, else its key, else its unique key, else its id.
 func (op *TaskCreate) Place(partitions int) uint16 {
 	switch {
 	case op.Tag != "":
 		return PlaceText([]byte(op.Tag), partitions)
+	case op.Key != "":
+		return PlaceText([]byte(op.Key), partitions)
 	case op.Unique.Key != "":
 		return PlaceText([]byte(op.Unique.Key), partitions)
 	}

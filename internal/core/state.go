@@ -189,6 +189,8 @@ type Task struct {
 	RunAtWall bool
 	Unique    string // the unique key it was created under; empty without
 	Tag       string // what places it; empty without
+	Key       string // the line of its queue that it waits in; empty without
+	Cost      uint32 // what it weighs in shares and rates; 0 = 1
 
 	MaxAttempts   int32 // in force
 	MaxCrashes    int32

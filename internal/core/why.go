@@ -2,13 +2,19 @@ package core
 
 // The codes of why a task is where it is.
 const (
-	WhyEnded    = "ended"     // it has ended
-	WhyRunning  = "running"   // a worker holds it
-	WhyStopping = "stopping"  // a worker holds it and was asked to stop
-	WhyDelay    = "delay"     // its time has not come
-	WhyRetry    = "retry"     // it failed, and the backoff is not over
-	WhySnooze   = "snooze"    // its worker put it off
-	WhyPaused   = "paused"    // its queue gives out nothing
+	WhyEnded      = "ended"       // it has ended
+	WhyRunning    = "running"     // a worker holds it
+	WhyStopping   = "stopping"    // a worker holds it and was asked to stop
+	WhyDelay      = "delay"       // its time has not come
+	WhyRetry      = "retry"       // it failed, and the backoff is not over
+	WhySnooze     = "snooze"      // its worker put it off
+	WhyPaused     = "paused"      // its queue gives out nothing
+	WhyLaneLimit  = "lane_limit"  // as many tasks of its key run as may
+	WhyQueueLimit = "queue_limit" // as many tasks of its queue run as may
+	WhyRate       = "rate"        // as much of its queue, or of its key, began lately as may
+	WhyMaxWorkers = "max_workers" // as many workers have tasks of its queue as may
+	WhyOrder      = "order"       // a task of its key that goes before it has not ended
+
 	WhyBehind   = "behind"    // others of its queue go before it
 	WhyNext     = "next"      // it goes first
 	WhyNoWorker = "no_worker" // no worker takes tasks of its queue, or all of them are quiet

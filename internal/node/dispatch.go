@@ -8,6 +8,7 @@ import (
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/machine/commit"
+	"github.com/millrace/millrace/internal/machine/queue"
 )
 
 // queueKey names a queue of a partition.
@@ -67,31 +68,6 @@ type creating struct {
 	n int
 }
 
-// demand is one queue that somebody waits for.
-type demand struct {
-	// Its key in dispatcher.demands.
-	key queueKey
-	// Who waits, in the order in which they came; next goes round over it.
-	subs []*sub
-	// Position in subs of the one whose turn it is; it may be behind the end.
-	next int
-	// Tasks that were ready when the last entry that touched the queue was applied.
-	ready int
-	// Ready tasks that entries in the log may add.
-	creating int
-	// Tasks that grants in the log are expected to take.
-	granting int
-	// How many of subs are claims that do not wait.
-	once int
-	// How many of subs are idle.
-	idle int
-	// It is in dispatcher.hot, once.
-	isHot bool
-}
-
-// available is how many tasks a grant that is built now can expect. It may be negative, or too high: Apply decides.
-func (q *demand) available() int { return q.ready + q.creating - q.granting }
-
 // sub is one subscription of a session, or a unary claim.
 type sub struct {
 	// The session that it belongs to; nil for a claim.
@@ -149,7 +125,7 @@ func (u *sub) free() int {
 // finds reports whether one of u's queues has something to give.
 func (u *sub) finds() bool {
 	for _, dm := range u.demands {
-		if dm.available() > 0 {
+		if dm.available() > 0 && dm.admits(u.worker) {
 			return true
 		}
 	}
@@ -183,27 +159,27 @@ func newDispatcher(s *shard) *dispatcher {
 	return &dispatcher{s: s, sessions: make(map[sessionKey]*session), demands: make(map[queueKey]*demand), releasing: make(map[core.TaskHold]struct{})}
 }
 
-// lockWithCounts locks mu and returns how many tasks of each queue are ready, and whether the partition was cleared. It holds the
-// machine until then, so that no entry between the count and what follows is missed.
-func (d *dispatcher) lockWithCounts(p core.Partition, queues []core.GrantQueue) (counts []int, cleared bool) {
-	counts = make([]int, len(queues))
+// lockWithSupply locks mu and returns what each queue can give out, and whether the partition was cleared. It holds the
+// machine until then, so that no entry between the look and what follows is missed.
+func (d *dispatcher) lockWithSupply(p core.Partition, queues []core.GrantQueue) (supplies []queue.Supply, cleared bool) {
+	supplies = make([]queue.Supply, len(queues))
 	d.s.applier.machineMu.RLock()
 	defer d.s.applier.machineMu.RUnlock()
 	if m := d.s.applier.machine.Queue(p); m != nil {
 		for i, q := range queues {
-			counts[i] = int(min(m.ReadyCount(q.Name), 1<<30))
+			supplies[i] = m.Supply(q.Name)
 		}
 	} else {
 		cleared = d.s.isCleared(p)
 	}
 	d.mu.Lock()
-	return counts, cleared
+	return supplies, cleared
 }
 
-// attach adds u to the queues it names; the queues' ready counts come from the machine. It reports false, and does nothing, in
+// attach adds u to the queues it names; what they can give out comes from the machine. It reports false, and does nothing, in
 // a partition that was cleared.
 func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) bool {
-	counts, cleared := d.lockWithCounts(p, queues)
+	supplies, cleared := d.lockWithSupply(p, queues)
 	defer d.mu.Unlock()
 	if cleared {
 		return false
@@ -212,7 +188,8 @@ func (d *dispatcher) attach(p core.Partition, u *sub, queues []core.GrantQueue) 
 		k := queueKey{p, q.Name}
 		dm := d.demands[k]
 		if dm == nil {
-			dm = &demand{key: k, ready: counts[i]}
+			dm = &demand{key: k}
+			dm.supply(supplies[i])
 			d.demands[k] = dm
 		}
 		dm.subs = append(dm.subs, u)
@@ -427,7 +404,7 @@ func (q *demand) turn() (u *sub, full bool) {
 		}
 		u := q.subs[q.next]
 		q.next++
-		if u.free() <= 0 {
+		if u.free() <= 0 || !q.admits(u.worker) {
 			continue
 		}
 		if u.session != nil && !u.session.sink.Room() {
@@ -444,7 +421,7 @@ func (d *dispatcher) grant(u *sub) *grant {
 	g := &grant{sub: u, op: &core.Grant{Sub: u.number, Worker: u.worker, Lease: u.lease}}
 	n := min(u.free(), u.batch)
 	for _, dm := range u.demands {
-		if dm.available() > 0 {
+		if dm.available() > 0 && dm.admits(u.worker) {
 			g.partition = dm.key.p
 			g.demands = append(g.demands, dm)
 			g.op.Queues = append(g.op.Queues, core.GrantQueue{Name: dm.key.name, Weight: 1})
@@ -557,10 +534,11 @@ func (d *dispatcher) applied(m *commit.Machine, a *appliedEntry) []send {
 // refresh takes over how many tasks of a queue are ready in the machine, and marks the queue if it can give. The
 // caller holds the machine and the mutex.
 func (d *dispatcher) refresh(m *commit.Machine, dm *demand) {
-	dm.ready = 0
+	var s queue.Supply
 	if q := m.Queue(dm.key.p); q != nil {
-		dm.ready = int(min(q.ReadyCount(dm.key.name), 1<<30))
+		s = q.Supply(dm.key.name)
 	}
+	dm.supply(s)
 	d.heatQueue(dm)
 }
 

@@ -290,6 +290,21 @@ func (n *Node) Queues(ctx context.Context, p core.Partition, after string, limit
 	return list, at, err
 }
 
+// QueueKeys reads keys of a queue.
+func (n *Node) QueueKeys(ctx context.Context, p core.Partition, q *core.KeyQuery, o core.ReadOptions) (list []core.QueueKey, at core.At, err error) {
+	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
+		var ok bool
+		if list, ok, err = queue.Keys(v, p, q, n.Now(p)); err == nil && !ok {
+			err = core.NotFound{Kind: "queue", ID: q.Queue}
+		}
+		for i := range list {
+			show(shift, &list[i].OldestReady, &list[i].Paused.Since, &list[i].Until)
+		}
+		return err
+	})
+	return list, at, err
+}
+
 // NamespaceConfig reads the configuration of the partition's namespace.
 func (n *Node) NamespaceConfig(ctx context.Context, p core.Partition, o core.ReadOptions) (c core.NamespaceConfig, at core.At, err error) {
 	at, err = n.read(ctx, p, o, func(v core.View) error {

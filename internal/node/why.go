@@ -35,7 +35,7 @@ func (n *Node) Logs(ctx context.Context, p core.Partition, id core.TaskID, attem
 func (n *Node) Why(ctx context.Context, p core.Partition, id core.TaskID, o core.ReadOptions) (w core.Why, at core.At, err error) {
 	at, err = n.readShown(ctx, p, o, func(v core.View, shift core.Millis) error {
 		var ok bool
-		w, ok, err = queue.Why(v, p, id)
+		w, ok, err = queue.Why(v, p, id, n.Now(p))
 		show(shift, &w.Since)
 		for i := range w.Reasons {
 			if r := &w.Reasons[i]; !r.Wall {

@@ -30,6 +30,10 @@ var kvCheckCompareWords = []string{"", "exists", "absent", "equal", "not_equal",
 
 var refChangeKindWords = []string{"", "create", "update", "delete", "verify", "symref_create", "symref_update", "symref_delete", "symref_verify"}
 
+var queueConfigFairnessWords = []string{"lanes", "none"}
+
+var queueConfigOrderWords = []string{"fifo", "strict"}
+
 var keyspaceConfigKindWords = []string{"plain", "history"}
 
 var repoStateWords = []string{"ready", "importing", "archived"}
@@ -81,8 +85,8 @@ var taskSpecFields = []jsonField[taskSpecBody]{
 	{"tag", func(d *jsonReader, m *taskSpecBody) { m.Tag = d.Filled() }},
 	{"labels", func(d *jsonReader, m *taskSpecBody) { m.Labels = d.TextMap("labels", 16) }},
 	{"expires_at", func(d *jsonReader, m *taskSpecBody) { m.ExpiresAt = d.time() }},
-	{name: "key"},
-	{name: "cost"},
+	{"key", func(d *jsonReader, m *taskSpecBody) { m.Key = d.Filled() }},
+	{"cost", func(d *jsonReader, m *taskSpecBody) { m.Cost = d.Uint32() }},
 	{name: "after"},
 	{name: "webhook"},
 }
@@ -559,6 +563,14 @@ var queueConfigFields = []jsonField[pb.QueueConfig]{
 	{"max_tasks", func(d *jsonReader, m *pb.QueueConfig) { m.MaxTasks = d.Integer(0, math.MaxInt64) }},
 	{"max_bytes", func(d *jsonReader, m *pb.QueueConfig) { m.MaxBytes = d.Integer(0, math.MaxInt64) }},
 	{"ceilings", func(d *jsonReader, m *pb.QueueConfig) { m.Ceilings = readNew(d, queueCeilingsFields) }},
+	{"fairness", func(d *jsonReader, m *pb.QueueConfig) {
+		m.Fairness = pb.QueueConfig_Fairness(d.OneOf(queueConfigFairnessWords))
+	}},
+	{"order", func(d *jsonReader, m *pb.QueueConfig) { m.Order = pb.QueueConfig_Order(d.OneOf(queueConfigOrderWords)) }},
+	{"concurrency", func(d *jsonReader, m *pb.QueueConfig) { m.Concurrency = d.Integer(0, math.MaxInt64) }},
+	{"rate", func(d *jsonReader, m *pb.QueueConfig) { m.Rate = readNew(d, rateFields) }},
+	{"per_key", func(d *jsonReader, m *pb.QueueConfig) { m.PerKey = readNew(d, keyLimitsFields) }},
+	{"max_workers", func(d *jsonReader, m *pb.QueueConfig) { m.MaxWorkers = d.Int32() }},
 }
 
 var queueCeilingsFields = []jsonField[pb.QueueCeilings]{
@@ -570,9 +582,31 @@ var queueCeilingsFields = []jsonField[pb.QueueCeilings]{
 	{"priority", func(d *jsonReader, m *pb.QueueCeilings) { m.Priority = d.Int32() }},
 }
 
+var rateFields = []jsonField[pb.Rate]{
+	{"limit", func(d *jsonReader, m *pb.Rate) { m.Limit = d.Integer(math.MinInt64, math.MaxInt64) }},
+	{"per", func(d *jsonReader, m *pb.Rate) { m.Per = d.duration() }},
+	{"burst", func(d *jsonReader, m *pb.Rate) { m.Burst = d.Integer(math.MinInt64, math.MaxInt64) }},
+}
+
+var keyLimitsFields = []jsonField[pb.KeyLimits]{
+	{"concurrency", func(d *jsonReader, m *pb.KeyLimits) { m.Concurrency = d.Integer(0, math.MaxInt64) }},
+	{"rate", func(d *jsonReader, m *pb.KeyLimits) { m.Rate = readNew(d, rateFields) }},
+}
+
 var pauseQueueRequestFields = []jsonField[pb.PauseQueueRequest]{
 	{"until", func(d *jsonReader, m *pb.PauseQueueRequest) { m.Until = d.time() }},
 	{"reason", func(d *jsonReader, m *pb.PauseQueueRequest) { m.Reason = d.Text() }},
+}
+
+var keySettingsFields = []jsonField[pb.KeySettings]{
+	{"weight", func(d *jsonReader, m *pb.KeySettings) { m.Weight = d.Uint32() }},
+	{"concurrency", func(d *jsonReader, m *pb.KeySettings) { m.Concurrency = d.Integer(0, math.MaxInt64) }},
+	{"rate", func(d *jsonReader, m *pb.KeySettings) { m.Rate = readNew(d, rateFields) }},
+}
+
+var pauseKeyRequestFields = []jsonField[pb.PauseKeyRequest]{
+	{"until", func(d *jsonReader, m *pb.PauseKeyRequest) { m.Until = d.time() }},
+	{"reason", func(d *jsonReader, m *pb.PauseKeyRequest) { m.Reason = d.Text() }},
 }
 
 var createNamespaceRequestFields = []jsonField[pb.CreateNamespaceRequest]{
@@ -1033,6 +1067,10 @@ func writeTask(w *jsonWriter, m *pb.Task) {
 	}
 	if m.GetHead() != nil {
 		w.AnyBytes("head", m.GetHead())
+	}
+	w.OptStr("key", m.GetKey())
+	if m.GetCost() != 0 {
+		w.Count("cost", uint64(m.GetCost()))
 	}
 }
 
@@ -1525,6 +1563,20 @@ func writeQueueLimits(w *jsonWriter, m *pb.QueueLimits) {
 		writeQueueCeilings(w, x)
 		w.Close('}')
 	}
+	w.OptInt("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.Key("rate")
+		w.Open('{')
+		writeRate(w, x)
+		w.Close('}')
+	}
+	if x := m.GetPerKey(); x != nil {
+		w.Key("per_key")
+		w.Open('{')
+		writeKeyLimits(w, x)
+		w.Close('}')
+	}
+	w.OptInt("max_workers", int64(m.GetMaxWorkers()))
 }
 
 func writeQueueCeilings(w *jsonWriter, m *pb.QueueCeilings) {
@@ -1534,6 +1586,22 @@ func writeQueueCeilings(w *jsonWriter, m *pb.QueueCeilings) {
 	w.duration("lease", m.GetLease())
 	w.duration("max_run", m.GetMaxRun())
 	w.OptInt("priority", int64(m.GetPriority()))
+}
+
+func writeRate(w *jsonWriter, m *pb.Rate) {
+	w.Int("limit", m.GetLimit())
+	w.duration("per", m.GetPer())
+	w.OptInt("burst", m.GetBurst())
+}
+
+func writeKeyLimits(w *jsonWriter, m *pb.KeyLimits) {
+	w.OptInt("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.Key("rate")
+		w.Open('{')
+		writeRate(w, x)
+		w.Close('}')
+	}
 }
 
 func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
@@ -1566,6 +1634,22 @@ func writeQueueConfig(w *jsonWriter, m *pb.QueueConfig) {
 		writeQueueCeilings(w, x)
 		w.Close('}')
 	}
+	w.OptStr("fairness", wordOf(queueConfigFairnessWords, int32(m.GetFairness())))
+	w.OptStr("order", wordOf(queueConfigOrderWords, int32(m.GetOrder())))
+	w.OptInt("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.Key("rate")
+		w.Open('{')
+		writeRate(w, x)
+		w.Close('}')
+	}
+	if x := m.GetPerKey(); x != nil {
+		w.Key("per_key")
+		w.Open('{')
+		writeKeyLimits(w, x)
+		w.Close('}')
+	}
+	w.OptInt("max_workers", int64(m.GetMaxWorkers()))
 }
 
 func writeRetry(w *jsonWriter, m *pb.Retry) {
@@ -1588,6 +1672,78 @@ func writePauseQueueResponse(w *jsonWriter, m *pb.PauseQueueResponse) {
 }
 
 func writeResumeQueueResponse(w *jsonWriter, m *pb.ResumeQueueResponse) {
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeListKeysResponse(w *jsonWriter, m *pb.ListKeysResponse) {
+	w.Key("keys")
+	w.Open('[')
+	for _, x := range m.GetKeys() {
+		w.Open('{')
+		writeQueueKey(w, x)
+		w.Close('}')
+	}
+	w.Close(']')
+	w.OptStr("cursor", m.GetCursor())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeQueueKey(w *jsonWriter, m *pb.QueueKey) {
+	w.Str("key", m.GetKey())
+	w.Count("tasks", m.GetTasks())
+	w.Count("ready", m.GetReady())
+	w.Count("running", m.GetRunning())
+	if x := m.GetSettings(); x != nil {
+		w.Key("settings")
+		w.Open('{')
+		writeKeySettings(w, x)
+		w.Close('}')
+	}
+	if x := m.GetPaused(); x != nil {
+		w.Key("paused")
+		w.Open('{')
+		writeQueuePaused(w, x)
+		w.Close('}')
+	}
+	w.time("oldest_ready", m.GetOldestReady())
+	w.OptStr("waits_for", m.GetWaitsFor())
+	w.time("until", m.GetUntil())
+	if len(m.GetHeldBy()) > 0 {
+		w.Key("held_by")
+		w.Open('[')
+		for _, x := range m.GetHeldBy() {
+			w.Quote(x)
+		}
+		w.Close(']')
+	}
+	w.Int("owed", m.GetOwed())
+}
+
+func writeKeySettings(w *jsonWriter, m *pb.KeySettings) {
+	if m.GetWeight() != 0 {
+		w.Count("weight", uint64(m.GetWeight()))
+	}
+	w.OptInt("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.Key("rate")
+		w.Open('{')
+		writeRate(w, x)
+		w.Close('}')
+	}
+}
+
+func writeSetKeyResponse(w *jsonWriter, m *pb.SetKeyResponse) {
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writePauseKeyResponse(w *jsonWriter, m *pb.PauseKeyResponse) {
+	w.Bool("replayed", m.GetReplayed())
+	w.Exact("index", m.GetAt().GetIndex())
+}
+
+func writeResumeKeyResponse(w *jsonWriter, m *pb.ResumeKeyResponse) {
 	w.Bool("replayed", m.GetReplayed())
 	w.Exact("index", m.GetAt().GetIndex())
 }
@@ -3037,6 +3193,66 @@ func (c *restCall) queueResume() error {
 		return err
 	}
 	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeResumeQueueResponse(w, out) })
+}
+
+// queueKeys serves GET /v1/queues/{queue}/keys.
+func (c *restCall) queueKeys() error {
+	in := new(pb.ListKeysRequest)
+	in.Queue = c.params[0]
+	var fact core.Fact
+	in.Sort, _ = c.query.get("sort")
+	in.Prefix, _ = c.query.get("prefix")
+	if in.Limit, in.Cursor, fact = c.page(); fact != nil {
+		return fact
+	}
+	out, err := c.s.Queues().Keys(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeListKeysResponse(w, out) })
+}
+
+// queueSetKey serves PUT /v1/queues/{queue}/keys/{key}.
+func (c *restCall) queueSetKey() error {
+	in := new(pb.SetKeyRequest)
+	in.Settings = new(pb.KeySettings)
+	if err := readBody(c, in.Settings, keySettingsFields); err != nil {
+		return err
+	}
+	in.Queue = c.params[0]
+	in.Key = c.params[1]
+	out, err := c.s.Queues().SetKey(c.ctx, in)
+	if err != nil {
+		return edge.Unprefixed("settings", err)
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeSetKeyResponse(w, out) })
+}
+
+// queuePauseKey serves POST /v1/queues/{queue}/keys/{key}:pause.
+func (c *restCall) queuePauseKey() error {
+	in := new(pb.PauseKeyRequest)
+	if err := readIfGiven(c, in, pauseKeyRequestFields); err != nil {
+		return err
+	}
+	in.Queue = c.params[0]
+	in.Key = c.params[1]
+	out, err := c.s.Queues().PauseKey(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writePauseKeyResponse(w, out) })
+}
+
+// queueResumeKey serves POST /v1/queues/{queue}/keys/{key}:resume.
+func (c *restCall) queueResumeKey() error {
+	in := new(pb.ResumeKeyRequest)
+	in.Queue = c.params[0]
+	in.Key = c.params[1]
+	out, err := c.s.Queues().ResumeKey(c.ctx, in)
+	if err != nil {
+		return err
+	}
+	return c.ok(http.StatusOK, out.GetAt(), func(w *jsonWriter) { writeResumeKeyResponse(w, out) })
 }
 
 // queueStats serves GET /v1/queues/{queue}/stats.

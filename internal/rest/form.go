@@ -93,6 +93,7 @@ var (
 	cursorForm    = Form{Pattern: `^[0-9A-Za-z_-]*$`, MaxLength: api.CursorBytes}
 	stalenessForm = Form{Pattern: durations, Not: noDigits, Examples: []string{"1.5s", "90s"}}
 	keyForm       = plainText.filled().upTo(defaults.UniqueKeyBytes)
+	laneForm      = plainText.filled().upTo(core.MaxKey)
 	reasonForm    = plainText.upTo(core.MaxReason)
 	labelQuery    = Form{Pattern: fmt.Sprintf(`^[0-9A-Za-z][0-9A-Za-z._/-]{0,%d}=[^`+controls+`]{0,%d}$`, core.MaxLabelName-1, core.MaxLabelValue)}
 	labelForm     = Form{MaxLength: core.MaxLabelValue, Pattern: plainText.Pattern}
@@ -276,6 +277,11 @@ func taskForms(l *edge.Limits) map[string]Form {
 		"TaskCancel.id": taskForm, "TaskCancel.reason": reasonForm, "QueuePause.queue": queueForm, "QueuePause.reason": reasonForm, "TaskSpec.priority": wholes(0, l.Priority), "TaskSpec.delay": spans(api.HorizonSpan(l)),
 		"TaskSpec.max_attempts": attempts, "TaskSpec.max_crashes": crashes, "TaskSpec.max_deliveries": deliveries,
 		"TaskSpec.lease": spans(api.LeaseSpan(l)), "TaskSpec.max_run": spans(api.PositiveSpan(l)), "TaskSpec.tag": plainText.filled().upTo(l.TagBytes),
+		"TaskSpec.key": laneForm, "TaskSpec.cost": wholes[int64](0, core.MaxCost), "PauseKeyRequest.reason": reasonForm,
+		"Rate.limit": wholes[int64](1, core.MaxRate), "Rate.per": spans(api.Span{Min: 1, Max: core.MaxRatePer}), "Rate.burst": wholes[int64](0, core.MaxRate),
+		"KeyLimits.concurrency": wholes[int64](0, core.MaxConcurrency), "KeySettings.concurrency": wholes[int64](0, core.MaxConcurrency),
+		"KeySettings.weight": wholes[int64](0, core.MaxWeight), "QueueConfig.concurrency": wholes[int64](0, core.MaxConcurrency),
+		"QueueConfig.max_workers": wholes[int64](0, math.MaxInt32),
 		"TaskSpec.payload_base64": base64Form(l.PayloadBytes), "Header.name": plainText.filled().upTo(l.HeaderBytes), "Header.value": plainText.upTo(l.HeaderBytes),
 		"Retry.base": spans(api.PositiveSpan(l)), "Retry.max": spans(api.PositiveSpan(l)),
 		"Retry.factor": {Minimum: "1", Maximum: json.Number(strconv.FormatInt(l.RetryFactor, 10)), MultipleOf: "0.01"},

@@ -271,6 +271,29 @@ func dataRoutes() []*Route {
 			Doc: "Give out the tasks of a paused queue again.", handle: (*restCall).queueResume,
 		},
 		{
+			Method: http.MethodGet, Path: "/v1/queues/{queue}/keys", Native: queuesService + "Keys", Answer: "ListKeysResponse", Status: statusOK,
+			Query: []Param{
+				{Name: "sort", Type: "name|backlog|owed", Doc: "name, the default; backlog: those with the most ready tasks first; owed: those that are the furthest behind their share first."},
+				{Name: "prefix", Type: "string", Doc: "What the keys begin with."},
+				limitOf, cursorOf,
+			},
+			Doc: "List the keys of a queue that have tasks which have not ended, or for which something is set. Of a queue with more than 10,000 keys only a prefix can be sorted by something else than the name.", handle: (*restCall).queueKeys,
+		},
+		{
+			Method: http.MethodPut, Path: "/v1/queues/{queue}/keys/{key}", Repeat: RepeatSame, Native: queuesService + "SetKey", Body: "KeySettings", Answer: "SetKeyResponse", Status: statusOK,
+			Doc:    "Set the weight and the limits of one key of a queue. An empty body leaves the key to the queue.",
+			fields: fieldNames(keySettingsFields), handle: (*restCall).queueSetKey,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/queues/{queue}/keys/{key}:pause", Repeat: RepeatSame, Native: queuesService + "PauseKey", Body: "PauseKeyRequest", Bare: true, Answer: "PauseKeyResponse", Status: statusOK,
+			Doc:    "Stop giving out the tasks of one key, until it is resumed or until a time. Tasks that run go on.",
+			fields: fieldNames(pauseKeyRequestFields), handle: (*restCall).queuePauseKey,
+		},
+		{
+			Method: http.MethodPost, Path: "/v1/queues/{queue}/keys/{key}:resume", Repeat: RepeatSame, Native: queuesService + "ResumeKey", Answer: "ResumeKeyResponse", Status: statusOK,
+			Doc: "Give out the tasks of a paused key again.", handle: (*restCall).queueResumeKey,
+		},
+		{
 			Method: http.MethodGet, Path: "/v1/queues/{queue}/stats", Native: queuesService + "Stats", Answer: "QueueStats", Status: statusOK,
 			Doc: "Count what is in a queue.", handle: (*restCall).queueStats,
 		},

@@ -229,7 +229,7 @@ func (b *batch[A, R]) split(partitions int) []*batch[A, R] {
 	by := map[int]*batch[A, R]{}
 	turn, free := b.c.hub.Next(partitions), 0
 	for i, s := range b.specs {
-		if s.Id == "" && s.Tag == "" && s.Unique.GetKey() == "" {
+		if s.Id == "" && s.Tag == "" && s.Key == "" && s.Unique.GetKey() == "" {
 			free++
 		}
 		home, f := place.Task(s, partitions, (turn+max(free-1, 0)/runLength)%partitions)

@@ -232,6 +232,8 @@ func taskLine(l *effectLine, s *millracev1.TaskSpec) {
 		l.field("content_type", s.ContentType)
 	}
 	l.text("tag", s.Tag)
+	l.text("key", s.Key)
+	l.count("cost", int64(s.Cost))
 	l.count("priority", int64(s.Priority))
 	l.span("delay", s.Delay)
 	l.moment("run_at", s.RunAt)

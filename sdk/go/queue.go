@@ -2,6 +2,7 @@ package millrace
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -40,6 +41,17 @@ type QueueConfig struct {
 	MaxTasks   int64 // that have not ended, per partition; 0 = no bound
 	MaxBytes   int64 // of payloads and results, per partition; 0 = no bound
 	Ceilings   QueueCeilings
+
+	// Fairness says which of the keys that have tasks ready is served next: "lanes", the default, gives each its share by its weight;
+	// "none" serves the one whose first task goes first by priority and time.
+	Fairness string
+	// Order says how many tasks of a key run at once: "fifo", the default, as many as limits allow; "strict" one, and one that waits to
+	// be tried again holds up its key.
+	Order       string
+	Concurrency int64 // tasks that run at once, per partition; 0 = no bound
+	Rate        Rate  // of the queue, per partition
+	PerKey      KeyLimits
+	MaxWorkers  int // workers that have tasks at once, per partition; 0 = no bound
 }
 
 // QueueCeilings bound what a task may ask for itself: a create beyond one is ErrInvalid with the reason ceiling. 0 bounds nothing.
@@ -92,6 +104,9 @@ func optionalOf(d *durationpb.Duration) *time.Duration {
 // wire is q in the contract, without its Version, which is a condition of the request.
 func (q QueueConfig) wire() *millracev1.QueueConfig {
 	w := &millracev1.QueueConfig{
+		Fairness: enumOf[millracev1.QueueConfig_Fairness](millracev1.QueueConfig_Fairness_value, q.Fairness),
+		Order:    enumOf[millracev1.QueueConfig_Order](millracev1.QueueConfig_Order_value, q.Order), Concurrency: q.Concurrency,
+		Rate: q.Rate.wire(), PerKey: q.PerKey.wire(), MaxWorkers: int32(q.MaxWorkers),
 		MaxAttempts: int32(q.MaxAttempts), MaxCrashes: int32(q.MaxCrashes), Lease: durationOf(q.Lease),
 		MaxRun: durationOf(q.MaxRun), MaxPayload: q.MaxPayload, Aging: optional(q.Aging),
 		RetainCompleted: optional(q.RetainCompleted), RetainCancelled: optional(q.RetainCancelled),
@@ -107,6 +122,17 @@ func (q QueueConfig) wire() *millracev1.QueueConfig {
 	return w
 }
 
+// enumOf is the number of a word that the contract has in capitals; an unknown word gets a number that the server refuses.
+func enumOf[E ~int32](numbers map[string]int32, word string) E {
+	if word == "" {
+		return 0
+	}
+	if n, ok := numbers[strings.ToUpper(word)]; ok {
+		return E(n)
+	}
+	return -1
+}
+
 // queueConfig reads the configuration of the contract.
 func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 	q := QueueConfig{
@@ -116,6 +142,14 @@ func queueConfig(w *millracev1.QueueConfig) QueueConfig {
 		RetainCancelled: optionalOf(w.GetRetainCancelled()), RetainDead: optionalOf(w.GetRetainDead()),
 		CancelGrace: optionalOf(w.GetCancelGrace()), DefaultTTL: w.GetDefaultTtl().AsDuration(), MaxTasks: w.GetMaxTasks(),
 		MaxBytes: w.GetMaxBytes(), Ceilings: queueCeilings(w.GetCeilings()),
+		Concurrency: w.GetConcurrency(), Rate: rateOf(w.GetRate()), MaxWorkers: int(w.GetMaxWorkers()),
+		PerKey: KeyLimits{Concurrency: w.GetPerKey().GetConcurrency(), Rate: rateOf(w.GetPerKey().GetRate())},
+	}
+	if f := w.GetFairness(); f != 0 {
+		q.Fairness = strings.ToLower(f.String())
+	}
+	if o := w.GetOrder(); o != 0 {
+		q.Order = strings.ToLower(o.String())
 	}
 	if w != nil && w.MaxDeliveries != nil {
 		n := int(*w.MaxDeliveries)

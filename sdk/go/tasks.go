@@ -67,6 +67,8 @@ type TaskInfo struct {
 	// UniqueKey and Tag are as they were added; empty: there is none.
 	UniqueKey string
 	Tag       string
+	Key       string
+	Cost      int               // what it weighs in shares and rates; at least 1
 	Labels    map[string]string // nil when there are none
 
 	// The limits in force: the task's own, or the queue's.
@@ -121,6 +123,7 @@ func taskInfo(t *millracev1.Task, at *millracev1.At) *TaskInfo {
 	return &TaskInfo{
 		ID: t.Id, Queue: t.Queue, Kind: t.Kind, State: State(t.State), Reason: t.Reason, Payload: t.Payload,
 		Head: t.Head, PayloadSize: int(t.GetPayloadSize()), ContentType: t.ContentType, Headers: headerMap(t.Headers), Priority: int(t.Priority), UniqueKey: t.UniqueKey, Tag: t.Tag,
+		Key: t.Key, Cost: max(int(t.Cost), 1),
 		Labels: t.Labels, ExpiresAt: timeOf(t.ExpiresAt), Cancel: cancelAsked(t.Cancel), Progress: progressOf(t.Progress),
 		MaxAttempts: int(t.MaxAttempts), MaxCrashes: int(t.MaxCrashes), MaxDeliveries: int(t.MaxDeliveries),
 		Lease: t.Lease.AsDuration(), MaxRun: t.MaxRun.AsDuration(), Attempt: int(t.Attempt), Failures: int(t.Failures),

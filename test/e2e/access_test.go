@@ -83,6 +83,10 @@ var probes = []probe{
 	{"WorkerService/Quiet", "admin", func(_, _, _ string) proto.Message { return &millracev1.QuietWorkerRequest{Worker: "w", On: true} }},
 	{"QueueService/Pause", "admin", func(_, queue, _ string) proto.Message { return &millracev1.PauseQueueRequest{Queue: queue} }},
 	{"QueueService/Resume", "admin", func(_, queue, _ string) proto.Message { return &millracev1.ResumeQueueRequest{Queue: queue} }},
+	{"QueueService/Keys", "producer worker admin", func(_, queue, _ string) proto.Message { return &millracev1.ListKeysRequest{Queue: queue} }},
+	{"QueueService/SetKey", "admin", func(_, queue, _ string) proto.Message { return &millracev1.SetKeyRequest{Queue: queue, Key: "ann"} }},
+	{"QueueService/PauseKey", "admin", func(_, queue, _ string) proto.Message { return &millracev1.PauseKeyRequest{Queue: queue, Key: "ann"} }},
+	{"QueueService/ResumeKey", "admin", func(_, queue, _ string) proto.Message { return &millracev1.ResumeKeyRequest{Queue: queue, Key: "ann"} }},
 	{"BulkService/Start", "admin", func(_, queue, _ string) proto.Message {
 		return &millracev1.StartBulkRequest{Action: millracev1.BulkJob_CANCEL, Filter: &millracev1.TaskFilter{Queue: queue}, DryRun: true}
 	}},

@@ -141,6 +141,10 @@ func (w *visitor) everyControl(makeTask func()) {
 	// A node that has never led must know the time, or this lies too far ahead.
 	w.do("POST", "/v1/queues/{queue}:pause", "", fmt.Sprintf(`{"reason":"test","until":%q}`, time.Now().Add(time.Hour).Format(time.RFC3339)), 200)
 	w.do("POST", "/v1/queues/{queue}:resume", "", "", 200)
+	w.do("PUT", "/v1/queues/{queue}/keys/{key}", "", `{"weight":3}`, 200)
+	w.do("POST", "/v1/queues/{queue}/keys/{key}:pause", "", `{"reason":"test"}`, 200)
+	w.do("POST", "/v1/queues/{queue}/keys/{key}:resume", "", "", 200)
+	w.do("GET", "/v1/queues/{queue}/keys", "", "", 200)
 	id, _ := w.claimed()
 	w.do("GET", "/v1/workers?queue=q", "", "", 200)
 	for _, on := range []string{"true", "false"} {

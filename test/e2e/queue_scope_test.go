@@ -53,7 +53,7 @@ func (l *local) writeScopes(queues ...string) {
 var (
 	scopeDenied = []string{
 		"TaskService/Create", "TaskService/List", "TaskService/Claim", "QueueService/Pause", "QueueService/Resume", "QueueService/Get",
-		"QueueService/Stats", "QueueService/Set", "QueueService/SetNamespace", "BulkService/Start", "BulkService/Redrive",
+		"QueueService/Keys", "QueueService/SetKey", "QueueService/PauseKey", "QueueService/ResumeKey", "QueueService/Stats", "QueueService/Set", "QueueService/SetNamespace", "BulkService/Start", "BulkService/Redrive",
 	}
 	scopeOther = []string{
 		"TaskService/BatchCreate", "TaskService/EndClaim", "WorkerService/List", "WorkerService/Quiet", "BulkService/List", "CommitService/Commit", "KVService/Get",

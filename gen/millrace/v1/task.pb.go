@@ -470,6 +470,100 @@ func (KVCheck_Compare) EnumDescriptor() ([]byte, []int) {
 	return file_millrace_v1_task_proto_rawDescGZIP(), []int{88, 0}
 }
 
+// Fairness says which of the keys that have tasks ready is served next.
+type QueueConfig_Fairness int32
+
+const (
+	QueueConfig_LANES QueueConfig_Fairness = 0 // each gets its share, by its weight
+	QueueConfig_NONE  QueueConfig_Fairness = 1 // the one whose first task goes first by priority and time
+)
+
+// Enum value maps for QueueConfig_Fairness.
+var (
+	QueueConfig_Fairness_name = map[int32]string{
+		0: "LANES",
+		1: "NONE",
+	}
+	QueueConfig_Fairness_value = map[string]int32{
+		"LANES": 0,
+		"NONE":  1,
+	}
+)
+
+func (x QueueConfig_Fairness) Enum() *QueueConfig_Fairness {
+	p := new(QueueConfig_Fairness)
+	*p = x
+	return p
+}
+
+func (x QueueConfig_Fairness) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QueueConfig_Fairness) Descriptor() protoreflect.EnumDescriptor {
+	return file_millrace_v1_task_proto_enumTypes[8].Descriptor()
+}
+
+func (QueueConfig_Fairness) Type() protoreflect.EnumType {
+	return &file_millrace_v1_task_proto_enumTypes[8]
+}
+
+func (x QueueConfig_Fairness) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QueueConfig_Fairness.Descriptor instead.
+func (QueueConfig_Fairness) EnumDescriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89, 0}
+}
+
+// Order says how many tasks of a key run at once.
+type QueueConfig_Order int32
+
+const (
+	QueueConfig_FIFO   QueueConfig_Order = 0 // as many as limits allow
+	QueueConfig_STRICT QueueConfig_Order = 1 // one, and one that waits to be tried again holds up its key
+)
+
+// Enum value maps for QueueConfig_Order.
+var (
+	QueueConfig_Order_name = map[int32]string{
+		0: "FIFO",
+		1: "STRICT",
+	}
+	QueueConfig_Order_value = map[string]int32{
+		"FIFO":   0,
+		"STRICT": 1,
+	}
+)
+
+func (x QueueConfig_Order) Enum() *QueueConfig_Order {
+	p := new(QueueConfig_Order)
+	*p = x
+	return p
+}
+
+func (x QueueConfig_Order) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (QueueConfig_Order) Descriptor() protoreflect.EnumDescriptor {
+	return file_millrace_v1_task_proto_enumTypes[9].Descriptor()
+}
+
+func (QueueConfig_Order) Type() protoreflect.EnumType {
+	return &file_millrace_v1_task_proto_enumTypes[9]
+}
+
+func (x QueueConfig_Order) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use QueueConfig_Order.Descriptor instead.
+func (QueueConfig_Order) EnumDescriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{89, 1}
+}
+
 // Retry says how long a failed task waits. An unset field means the queue's value, or the default.
 type Retry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -683,9 +777,9 @@ type TaskSpec struct {
 	Tag           string                 `protobuf:"bytes,22,opt,name=tag,proto3" json:"tag,omitempty"`                                                                                 // at most 128 B: in a namespace of several partitions, tasks and keys with one tag share one
 	Labels        map[string]string      `protobuf:"bytes,20,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"` // at most 16: names of 1 to 63 B, values of at most 128 B
 	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,24,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`                                                    // the task is dead if no worker got it by then; default: the queue's default_ttl, or never
+	Key           string                 `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`                                                                                 // at most 128 B: tasks of a queue with one key wait in a line of their own, which gets its share and has limits of its own
+	Cost          uint32                 `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`                                                                              // 1 to 1,000,000: what the task weighs in shares and rates; default 1
 	// Reserved: refused as not supported until they are built.
-	Key           string   `protobuf:"bytes,21,opt,name=key,proto3" json:"key,omitempty"`
-	Cost          uint32   `protobuf:"varint,23,opt,name=cost,proto3" json:"cost,omitempty"`
 	After         []string `protobuf:"bytes,25,rep,name=after,proto3" json:"after,omitempty"`
 	Webhook       string   `protobuf:"bytes,26,opt,name=webhook,proto3" json:"webhook,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -988,6 +1082,8 @@ type Task struct {
 	PayloadSize   *uint64                `protobuf:"varint,43,opt,name=payload_size,json=payloadSize,proto3,oneof" json:"payload_size,omitempty"` // bytes; only where the payload was left out, as meta asks, or all but its head
 	ResultSize    *uint64                `protobuf:"varint,44,opt,name=result_size,json=resultSize,proto3,oneof" json:"result_size,omitempty"`    // the same of the result, of a task that has one
 	Head          []byte                 `protobuf:"bytes,45,opt,name=head,proto3" json:"head,omitempty"`                                         // the first bytes of the payload, where a list or a batch asks for them
+	Key           string                 `protobuf:"bytes,46,opt,name=key,proto3" json:"key,omitempty"`
+	Cost          uint32                 `protobuf:"varint,47,opt,name=cost,proto3" json:"cost,omitempty"` // what it weighs in shares and rates; absent: 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1307,6 +1403,20 @@ func (x *Task) GetHead() []byte {
 		return x.Head
 	}
 	return nil
+}
+
+func (x *Task) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Task) GetCost() uint32 {
+	if x != nil {
+		return x.Cost
+	}
+	return 0
 }
 
 // Progress is how far the worker of a task says that it is.
@@ -3509,7 +3619,7 @@ func (x *WhyResponse) GetAt() *At {
 // WhyReason is one reason why a task is where it is.
 type WhyReason struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended
+	Code          string                 `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`     // delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended
 	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`     // in words
 	Object        string                 `protobuf:"bytes,3,opt,name=object,proto3" json:"object,omitempty"` // what the reason is about: queue, kind, worker, partition, node, or token of who asked
 	Note          string                 `protobuf:"bytes,4,opt,name=note,proto3" json:"note,omitempty"`     // what people gave as the reason, or why it ended
@@ -7179,6 +7289,12 @@ type QueueConfig struct {
 	MaxTasks        int64                  `protobuf:"varint,15,opt,name=max_tasks,json=maxTasks,proto3" json:"max_tasks,omitempty"`                     // tasks that have not ended, per partition; 0 = no bound
 	MaxBytes        int64                  `protobuf:"varint,16,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"`                     // payloads and results, per partition; 0 = no bound
 	Ceilings        *QueueCeilings         `protobuf:"bytes,17,opt,name=ceilings,proto3" json:"ceilings,omitempty"`
+	Fairness        QueueConfig_Fairness   `protobuf:"varint,19,opt,name=fairness,proto3,enum=millrace.v1.QueueConfig_Fairness" json:"fairness,omitempty"`
+	Order           QueueConfig_Order      `protobuf:"varint,20,opt,name=order,proto3,enum=millrace.v1.QueueConfig_Order" json:"order,omitempty"`
+	Concurrency     int64                  `protobuf:"varint,21,opt,name=concurrency,proto3" json:"concurrency,omitempty"`                 // tasks that run at once, per partition; 0 = no bound
+	Rate            *Rate                  `protobuf:"bytes,22,opt,name=rate,proto3" json:"rate,omitempty"`                                // of the queue, per partition; unset: no bound
+	PerKey          *KeyLimits             `protobuf:"bytes,23,opt,name=per_key,json=perKey,proto3" json:"per_key,omitempty"`              // of each key
+	MaxWorkers      int32                  `protobuf:"varint,24,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"` // workers that have tasks at once, per partition; 0 = no bound
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -7332,6 +7448,820 @@ func (x *QueueConfig) GetCeilings() *QueueCeilings {
 	return nil
 }
 
+func (x *QueueConfig) GetFairness() QueueConfig_Fairness {
+	if x != nil {
+		return x.Fairness
+	}
+	return QueueConfig_LANES
+}
+
+func (x *QueueConfig) GetOrder() QueueConfig_Order {
+	if x != nil {
+		return x.Order
+	}
+	return QueueConfig_FIFO
+}
+
+func (x *QueueConfig) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *QueueConfig) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetPerKey() *KeyLimits {
+	if x != nil {
+		return x.PerKey
+	}
+	return nil
+}
+
+func (x *QueueConfig) GetMaxWorkers() int32 {
+	if x != nil {
+		return x.MaxWorkers
+	}
+	return 0
+}
+
+// Rate bounds how much begins in a time: tasks that cost limit together in each per, and burst at once.
+type Rate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         int64                  `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"` // 1 to 1,000,000,000
+	Per           *durationpb.Duration   `protobuf:"bytes,2,opt,name=per,proto3" json:"per,omitempty"`      // 1 ms to 24 h; at most 1,000,000,000 begin in a second
+	Burst         int64                  `protobuf:"varint,3,opt,name=burst,proto3" json:"burst,omitempty"` // 1 to 1,000,000,000; default limit
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Rate) Reset() {
+	*x = Rate{}
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Rate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Rate) ProtoMessage() {}
+
+func (x *Rate) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Rate.ProtoReflect.Descriptor instead.
+func (*Rate) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+}
+
+func (x *Rate) GetLimit() int64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Rate) GetPer() *durationpb.Duration {
+	if x != nil {
+		return x.Per
+	}
+	return nil
+}
+
+func (x *Rate) GetBurst() int64 {
+	if x != nil {
+		return x.Burst
+	}
+	return 0
+}
+
+// KeyLimits bound each key of a queue. Tasks without a key count as those of one key.
+type KeyLimits struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Concurrency   int64                  `protobuf:"varint,1,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // 0 = no bound
+	Rate          *Rate                  `protobuf:"bytes,2,opt,name=rate,proto3" json:"rate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyLimits) Reset() {
+	*x = KeyLimits{}
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyLimits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyLimits) ProtoMessage() {}
+
+func (x *KeyLimits) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyLimits.ProtoReflect.Descriptor instead.
+func (*KeyLimits) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+}
+
+func (x *KeyLimits) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *KeyLimits) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+// KeySettings are what is set for one key of a queue. What is unset, the queue rules.
+type KeySettings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Weight        uint32                 `protobuf:"varint,1,opt,name=weight,proto3" json:"weight,omitempty"`           // 1 to 1,000: its share among the keys that have tasks ready; default 1
+	Concurrency   int64                  `protobuf:"varint,2,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // 0 = the queue's
+	Rate          *Rate                  `protobuf:"bytes,3,opt,name=rate,proto3" json:"rate,omitempty"`                // unset: the queue's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeySettings) Reset() {
+	*x = KeySettings{}
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeySettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeySettings) ProtoMessage() {}
+
+func (x *KeySettings) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeySettings.ProtoReflect.Descriptor instead.
+func (*KeySettings) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+}
+
+func (x *KeySettings) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *KeySettings) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *KeySettings) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+// QueueKey is a key of a queue that has tasks which have not ended, or for which something is set.
+type QueueKey struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           string                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Tasks         uint64                 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"` // that have not ended
+	Ready         uint64                 `protobuf:"varint,3,opt,name=ready,proto3" json:"ready,omitempty"`
+	Running       uint64                 `protobuf:"varint,4,opt,name=running,proto3" json:"running,omitempty"`
+	Settings      *KeySettings           `protobuf:"bytes,5,opt,name=settings,proto3" json:"settings,omitempty"`
+	Paused        *QueuePaused           `protobuf:"bytes,6,opt,name=paused,proto3" json:"paused,omitempty"` // unset: its tasks are given out
+	OldestReady   *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=oldest_ready,json=oldestReady,proto3" json:"oldest_ready,omitempty"`
+	WaitsFor      string                 `protobuf:"bytes,8,opt,name=waits_for,json=waitsFor,proto3" json:"waits_for,omitempty"` // what holds its ready tasks up: paused, concurrency, rate, order
+	Until         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=until,proto3" json:"until,omitempty"`                       // when its rate lets the next task go
+	HeldBy        []string               `protobuf:"bytes,10,rep,name=held_by,json=heldBy,proto3" json:"held_by,omitempty"`      // the first 10 tasks that hold it up
+	Owed          int64                  `protobuf:"varint,11,opt,name=owed,proto3" json:"owed,omitempty"`                       // by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *QueueKey) Reset() {
+	*x = QueueKey{}
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *QueueKey) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*QueueKey) ProtoMessage() {}
+
+func (x *QueueKey) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use QueueKey.ProtoReflect.Descriptor instead.
+func (*QueueKey) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+}
+
+func (x *QueueKey) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *QueueKey) GetTasks() uint64 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *QueueKey) GetReady() uint64 {
+	if x != nil {
+		return x.Ready
+	}
+	return 0
+}
+
+func (x *QueueKey) GetRunning() uint64 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *QueueKey) GetSettings() *KeySettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *QueueKey) GetPaused() *QueuePaused {
+	if x != nil {
+		return x.Paused
+	}
+	return nil
+}
+
+func (x *QueueKey) GetOldestReady() *timestamppb.Timestamp {
+	if x != nil {
+		return x.OldestReady
+	}
+	return nil
+}
+
+func (x *QueueKey) GetWaitsFor() string {
+	if x != nil {
+		return x.WaitsFor
+	}
+	return ""
+}
+
+func (x *QueueKey) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *QueueKey) GetHeldBy() []string {
+	if x != nil {
+		return x.HeldBy
+	}
+	return nil
+}
+
+func (x *QueueKey) GetOwed() int64 {
+	if x != nil {
+		return x.Owed
+	}
+	return 0
+}
+
+type ListKeysRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Sort          string                 `protobuf:"bytes,2,opt,name=sort,proto3" json:"sort,omitempty"`     // name, backlog, owed; default name
+	Prefix        string                 `protobuf:"bytes,3,opt,name=prefix,proto3" json:"prefix,omitempty"` // of the keys
+	Limit         uint32                 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`  // 1 to 1,000; default 100
+	Cursor        string                 `protobuf:"bytes,5,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysRequest) Reset() {
+	*x = ListKeysRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysRequest) ProtoMessage() {}
+
+func (x *ListKeysRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysRequest.ProtoReflect.Descriptor instead.
+func (*ListKeysRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+}
+
+func (x *ListKeysRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ListKeysRequest) GetSort() string {
+	if x != nil {
+		return x.Sort
+	}
+	return ""
+}
+
+func (x *ListKeysRequest) GetPrefix() string {
+	if x != nil {
+		return x.Prefix
+	}
+	return ""
+}
+
+func (x *ListKeysRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListKeysRequest) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+type ListKeysResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Keys          []*QueueKey            `protobuf:"bytes,1,rep,name=keys,proto3" json:"keys,omitempty"`
+	Cursor        string                 `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	At            *At                    `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListKeysResponse) Reset() {
+	*x = ListKeysResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListKeysResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListKeysResponse) ProtoMessage() {}
+
+func (x *ListKeysResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListKeysResponse.ProtoReflect.Descriptor instead.
+func (*ListKeysResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+}
+
+func (x *ListKeysResponse) GetKeys() []*QueueKey {
+	if x != nil {
+		return x.Keys
+	}
+	return nil
+}
+
+func (x *ListKeysResponse) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *ListKeysResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type SetKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Settings      *KeySettings           `protobuf:"bytes,3,opt,name=settings,proto3" json:"settings,omitempty"` // empty: the queue rules the key
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKeyRequest) Reset() {
+	*x = SetKeyRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKeyRequest) ProtoMessage() {}
+
+func (x *SetKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKeyRequest.ProtoReflect.Descriptor instead.
+func (*SetKeyRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+}
+
+func (x *SetKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *SetKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *SetKeyRequest) GetSettings() *KeySettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+type SetKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replayed      bool                   `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"` // it was so before
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetKeyResponse) Reset() {
+	*x = SetKeyResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetKeyResponse) ProtoMessage() {}
+
+func (x *SetKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetKeyResponse.ProtoReflect.Descriptor instead.
+func (*SetKeyResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+}
+
+func (x *SetKeyResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *SetKeyResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type PauseKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	Until         *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=until,proto3" json:"until,omitempty"`   // the key goes on by itself then; unset: when it is resumed
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"` // at most 256 B
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseKeyRequest) Reset() {
+	*x = PauseKeyRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseKeyRequest) ProtoMessage() {}
+
+func (x *PauseKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseKeyRequest.ProtoReflect.Descriptor instead.
+func (*PauseKeyRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+}
+
+func (x *PauseKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *PauseKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *PauseKeyRequest) GetUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Until
+	}
+	return nil
+}
+
+func (x *PauseKeyRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type PauseKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replayed      bool                   `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseKeyResponse) Reset() {
+	*x = PauseKeyResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseKeyResponse) ProtoMessage() {}
+
+func (x *PauseKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseKeyResponse.ProtoReflect.Descriptor instead.
+func (*PauseKeyResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+}
+
+func (x *PauseKeyResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *PauseKeyResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+type ResumeKeyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Queue         string                 `protobuf:"bytes,1,opt,name=queue,proto3" json:"queue,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyRequest) Reset() {
+	*x = ResumeKeyRequest{}
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyRequest) ProtoMessage() {}
+
+func (x *ResumeKeyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyRequest.ProtoReflect.Descriptor instead.
+func (*ResumeKeyRequest) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+}
+
+func (x *ResumeKeyRequest) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *ResumeKeyRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type ResumeKeyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Replayed      bool                   `protobuf:"varint,1,opt,name=replayed,proto3" json:"replayed,omitempty"`
+	At            *At                    `protobuf:"bytes,2,opt,name=at,proto3" json:"at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeKeyResponse) Reset() {
+	*x = ResumeKeyResponse{}
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeKeyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeKeyResponse) ProtoMessage() {}
+
+func (x *ResumeKeyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeKeyResponse.ProtoReflect.Descriptor instead.
+func (*ResumeKeyResponse) Descriptor() ([]byte, []int) {
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+}
+
+func (x *ResumeKeyResponse) GetReplayed() bool {
+	if x != nil {
+		return x.Replayed
+	}
+	return false
+}
+
+func (x *ResumeKeyResponse) GetAt() *At {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
 // QueueCeilings bound what a task may ask for itself: a create beyond one is refused. 0, or unset, bounds nothing.
 type QueueCeilings struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -7347,7 +8277,7 @@ type QueueCeilings struct {
 
 func (x *QueueCeilings) Reset() {
 	*x = QueueCeilings{}
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7359,7 +8289,7 @@ func (x *QueueCeilings) String() string {
 func (*QueueCeilings) ProtoMessage() {}
 
 func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[90]
+	mi := &file_millrace_v1_task_proto_msgTypes[102]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7372,7 +8302,7 @@ func (x *QueueCeilings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueCeilings.ProtoReflect.Descriptor instead.
 func (*QueueCeilings) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{90}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
 }
 
 func (x *QueueCeilings) GetMaxAttempts() int32 {
@@ -7430,7 +8360,7 @@ type QueuePaused struct {
 
 func (x *QueuePaused) Reset() {
 	*x = QueuePaused{}
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7442,7 +8372,7 @@ func (x *QueuePaused) String() string {
 func (*QueuePaused) ProtoMessage() {}
 
 func (x *QueuePaused) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[91]
+	mi := &file_millrace_v1_task_proto_msgTypes[103]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7455,7 +8385,7 @@ func (x *QueuePaused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueuePaused.ProtoReflect.Descriptor instead.
 func (*QueuePaused) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{91}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
 }
 
 func (x *QueuePaused) GetSince() *timestamppb.Timestamp {
@@ -7497,7 +8427,7 @@ type PauseQueueRequest struct {
 
 func (x *PauseQueueRequest) Reset() {
 	*x = PauseQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7509,7 +8439,7 @@ func (x *PauseQueueRequest) String() string {
 func (*PauseQueueRequest) ProtoMessage() {}
 
 func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[92]
+	mi := &file_millrace_v1_task_proto_msgTypes[104]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7522,7 +8452,7 @@ func (x *PauseQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueRequest.ProtoReflect.Descriptor instead.
 func (*PauseQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{92}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
 }
 
 func (x *PauseQueueRequest) GetQueue() string {
@@ -7556,7 +8486,7 @@ type PauseQueueResponse struct {
 
 func (x *PauseQueueResponse) Reset() {
 	*x = PauseQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7568,7 +8498,7 @@ func (x *PauseQueueResponse) String() string {
 func (*PauseQueueResponse) ProtoMessage() {}
 
 func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[93]
+	mi := &file_millrace_v1_task_proto_msgTypes[105]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7581,7 +8511,7 @@ func (x *PauseQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseQueueResponse.ProtoReflect.Descriptor instead.
 func (*PauseQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{93}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
 }
 
 func (x *PauseQueueResponse) GetReplayed() bool {
@@ -7607,7 +8537,7 @@ type ResumeQueueRequest struct {
 
 func (x *ResumeQueueRequest) Reset() {
 	*x = ResumeQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7619,7 +8549,7 @@ func (x *ResumeQueueRequest) String() string {
 func (*ResumeQueueRequest) ProtoMessage() {}
 
 func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[94]
+	mi := &file_millrace_v1_task_proto_msgTypes[106]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7632,7 +8562,7 @@ func (x *ResumeQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueRequest.ProtoReflect.Descriptor instead.
 func (*ResumeQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{94}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
 }
 
 func (x *ResumeQueueRequest) GetQueue() string {
@@ -7652,7 +8582,7 @@ type ResumeQueueResponse struct {
 
 func (x *ResumeQueueResponse) Reset() {
 	*x = ResumeQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7664,7 +8594,7 @@ func (x *ResumeQueueResponse) String() string {
 func (*ResumeQueueResponse) ProtoMessage() {}
 
 func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[95]
+	mi := &file_millrace_v1_task_proto_msgTypes[107]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7677,7 +8607,7 @@ func (x *ResumeQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeQueueResponse.ProtoReflect.Descriptor instead.
 func (*ResumeQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{95}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
 }
 
 func (x *ResumeQueueResponse) GetReplayed() bool {
@@ -7707,7 +8637,7 @@ type ListQueuesRequest struct {
 
 func (x *ListQueuesRequest) Reset() {
 	*x = ListQueuesRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7719,7 +8649,7 @@ func (x *ListQueuesRequest) String() string {
 func (*ListQueuesRequest) ProtoMessage() {}
 
 func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[96]
+	mi := &file_millrace_v1_task_proto_msgTypes[108]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7732,7 +8662,7 @@ func (x *ListQueuesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesRequest.ProtoReflect.Descriptor instead.
 func (*ListQueuesRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{96}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
 }
 
 func (x *ListQueuesRequest) GetLimit() uint32 {
@@ -7781,7 +8711,7 @@ type ListQueuesResponse struct {
 
 func (x *ListQueuesResponse) Reset() {
 	*x = ListQueuesResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7793,7 +8723,7 @@ func (x *ListQueuesResponse) String() string {
 func (*ListQueuesResponse) ProtoMessage() {}
 
 func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[97]
+	mi := &file_millrace_v1_task_proto_msgTypes[109]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7806,7 +8736,7 @@ func (x *ListQueuesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQueuesResponse.ProtoReflect.Descriptor instead.
 func (*ListQueuesResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{97}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
 }
 
 func (x *ListQueuesResponse) GetQueues() []*QueueStats {
@@ -7839,7 +8769,7 @@ type GetQueueRequest struct {
 
 func (x *GetQueueRequest) Reset() {
 	*x = GetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7851,7 +8781,7 @@ func (x *GetQueueRequest) String() string {
 func (*GetQueueRequest) ProtoMessage() {}
 
 func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[98]
+	mi := &file_millrace_v1_task_proto_msgTypes[110]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7864,7 +8794,7 @@ func (x *GetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueRequest.ProtoReflect.Descriptor instead.
 func (*GetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{98}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
 }
 
 func (x *GetQueueRequest) GetQueue() string {
@@ -7884,7 +8814,7 @@ type GetQueueResponse struct {
 
 func (x *GetQueueResponse) Reset() {
 	*x = GetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7896,7 +8826,7 @@ func (x *GetQueueResponse) String() string {
 func (*GetQueueResponse) ProtoMessage() {}
 
 func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[99]
+	mi := &file_millrace_v1_task_proto_msgTypes[111]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7909,7 +8839,7 @@ func (x *GetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetQueueResponse.ProtoReflect.Descriptor instead.
 func (*GetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{99}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
 }
 
 func (x *GetQueueResponse) GetConfig() *QueueConfig {
@@ -7937,7 +8867,7 @@ type SetQueueRequest struct {
 
 func (x *SetQueueRequest) Reset() {
 	*x = SetQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -7949,7 +8879,7 @@ func (x *SetQueueRequest) String() string {
 func (*SetQueueRequest) ProtoMessage() {}
 
 func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[100]
+	mi := &file_millrace_v1_task_proto_msgTypes[112]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -7962,7 +8892,7 @@ func (x *SetQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueRequest.ProtoReflect.Descriptor instead.
 func (*SetQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{100}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
 }
 
 func (x *SetQueueRequest) GetQueue() string {
@@ -7996,7 +8926,7 @@ type SetQueueResponse struct {
 
 func (x *SetQueueResponse) Reset() {
 	*x = SetQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8008,7 +8938,7 @@ func (x *SetQueueResponse) String() string {
 func (*SetQueueResponse) ProtoMessage() {}
 
 func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[101]
+	mi := &file_millrace_v1_task_proto_msgTypes[113]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8021,7 +8951,7 @@ func (x *SetQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQueueResponse.ProtoReflect.Descriptor instead.
 func (*SetQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{101}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
 }
 
 func (x *SetQueueResponse) GetVersion() uint64 {
@@ -8051,7 +8981,7 @@ type DeleteQueueRequest struct {
 
 func (x *DeleteQueueRequest) Reset() {
 	*x = DeleteQueueRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8063,7 +8993,7 @@ func (x *DeleteQueueRequest) String() string {
 func (*DeleteQueueRequest) ProtoMessage() {}
 
 func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[102]
+	mi := &file_millrace_v1_task_proto_msgTypes[114]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8076,7 +9006,7 @@ func (x *DeleteQueueRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueRequest.ProtoReflect.Descriptor instead.
 func (*DeleteQueueRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{102}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
 }
 
 func (x *DeleteQueueRequest) GetQueue() string {
@@ -8109,7 +9039,7 @@ type DeleteQueueResponse struct {
 
 func (x *DeleteQueueResponse) Reset() {
 	*x = DeleteQueueResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8121,7 +9051,7 @@ func (x *DeleteQueueResponse) String() string {
 func (*DeleteQueueResponse) ProtoMessage() {}
 
 func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[103]
+	mi := &file_millrace_v1_task_proto_msgTypes[115]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8134,7 +9064,7 @@ func (x *DeleteQueueResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteQueueResponse.ProtoReflect.Descriptor instead.
 func (*DeleteQueueResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{103}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
 }
 
 func (x *DeleteQueueResponse) GetAt() *At {
@@ -8153,7 +9083,7 @@ type QueueStatsRequest struct {
 
 func (x *QueueStatsRequest) Reset() {
 	*x = QueueStatsRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8165,7 +9095,7 @@ func (x *QueueStatsRequest) String() string {
 func (*QueueStatsRequest) ProtoMessage() {}
 
 func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[104]
+	mi := &file_millrace_v1_task_proto_msgTypes[116]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8178,7 +9108,7 @@ func (x *QueueStatsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsRequest.ProtoReflect.Descriptor instead.
 func (*QueueStatsRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{104}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
 }
 
 func (x *QueueStatsRequest) GetQueue() string {
@@ -8217,7 +9147,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8229,7 +9159,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[105]
+	mi := &file_millrace_v1_task_proto_msgTypes[117]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8242,7 +9172,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{105}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
 }
 
 func (x *QueueStats) GetQueue() string {
@@ -8398,7 +9328,7 @@ type QueueRates struct {
 
 func (x *QueueRates) Reset() {
 	*x = QueueRates{}
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8410,7 +9340,7 @@ func (x *QueueRates) String() string {
 func (*QueueRates) ProtoMessage() {}
 
 func (x *QueueRates) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[106]
+	mi := &file_millrace_v1_task_proto_msgTypes[118]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8423,7 +9353,7 @@ func (x *QueueRates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueRates.ProtoReflect.Descriptor instead.
 func (*QueueRates) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{106}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
 }
 
 func (x *QueueRates) GetCreated() float64 {
@@ -8461,13 +9391,17 @@ type QueueLimits struct {
 	MaxBytes      int64                  `protobuf:"varint,2,opt,name=max_bytes,json=maxBytes,proto3" json:"max_bytes,omitempty"` // payloads and results, per partition
 	DefaultTtl    *durationpb.Duration   `protobuf:"bytes,3,opt,name=default_ttl,json=defaultTtl,proto3" json:"default_ttl,omitempty"`
 	Ceilings      *QueueCeilings         `protobuf:"bytes,4,opt,name=ceilings,proto3" json:"ceilings,omitempty"`
+	Concurrency   int64                  `protobuf:"varint,5,opt,name=concurrency,proto3" json:"concurrency,omitempty"` // tasks that run at once, per partition
+	Rate          *Rate                  `protobuf:"bytes,6,opt,name=rate,proto3" json:"rate,omitempty"`
+	PerKey        *KeyLimits             `protobuf:"bytes,7,opt,name=per_key,json=perKey,proto3" json:"per_key,omitempty"`
+	MaxWorkers    int32                  `protobuf:"varint,8,opt,name=max_workers,json=maxWorkers,proto3" json:"max_workers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *QueueLimits) Reset() {
 	*x = QueueLimits{}
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8479,7 +9413,7 @@ func (x *QueueLimits) String() string {
 func (*QueueLimits) ProtoMessage() {}
 
 func (x *QueueLimits) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[107]
+	mi := &file_millrace_v1_task_proto_msgTypes[119]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8492,7 +9426,7 @@ func (x *QueueLimits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueLimits.ProtoReflect.Descriptor instead.
 func (*QueueLimits) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{107}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{119}
 }
 
 func (x *QueueLimits) GetMaxTasks() int64 {
@@ -8523,6 +9457,34 @@ func (x *QueueLimits) GetCeilings() *QueueCeilings {
 	return nil
 }
 
+func (x *QueueLimits) GetConcurrency() int64 {
+	if x != nil {
+		return x.Concurrency
+	}
+	return 0
+}
+
+func (x *QueueLimits) GetRate() *Rate {
+	if x != nil {
+		return x.Rate
+	}
+	return nil
+}
+
+func (x *QueueLimits) GetPerKey() *KeyLimits {
+	if x != nil {
+		return x.PerKey
+	}
+	return nil
+}
+
+func (x *QueueLimits) GetMaxWorkers() int32 {
+	if x != nil {
+		return x.MaxWorkers
+	}
+	return 0
+}
+
 type QueueStatsResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stats         *QueueStats            `protobuf:"bytes,1,opt,name=stats,proto3" json:"stats,omitempty"`
@@ -8533,7 +9495,7 @@ type QueueStatsResponse struct {
 
 func (x *QueueStatsResponse) Reset() {
 	*x = QueueStatsResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8545,7 +9507,7 @@ func (x *QueueStatsResponse) String() string {
 func (*QueueStatsResponse) ProtoMessage() {}
 
 func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[108]
+	mi := &file_millrace_v1_task_proto_msgTypes[120]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8558,7 +9520,7 @@ func (x *QueueStatsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStatsResponse.ProtoReflect.Descriptor instead.
 func (*QueueStatsResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{108}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{120}
 }
 
 func (x *QueueStatsResponse) GetStats() *QueueStats {
@@ -8590,7 +9552,7 @@ type NamespaceConfig struct {
 
 func (x *NamespaceConfig) Reset() {
 	*x = NamespaceConfig{}
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8602,7 +9564,7 @@ func (x *NamespaceConfig) String() string {
 func (*NamespaceConfig) ProtoMessage() {}
 
 func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[109]
+	mi := &file_millrace_v1_task_proto_msgTypes[121]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8615,7 +9577,7 @@ func (x *NamespaceConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NamespaceConfig.ProtoReflect.Descriptor instead.
 func (*NamespaceConfig) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{109}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{121}
 }
 
 func (x *NamespaceConfig) GetVersion() uint64 {
@@ -8677,7 +9639,7 @@ type CreateNamespaceRequest struct {
 
 func (x *CreateNamespaceRequest) Reset() {
 	*x = CreateNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8689,7 +9651,7 @@ func (x *CreateNamespaceRequest) String() string {
 func (*CreateNamespaceRequest) ProtoMessage() {}
 
 func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[110]
+	mi := &file_millrace_v1_task_proto_msgTypes[122]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8702,7 +9664,7 @@ func (x *CreateNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{110}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{122}
 }
 
 func (x *CreateNamespaceRequest) GetPartitions() uint32 {
@@ -8722,7 +9684,7 @@ type CreateNamespaceResponse struct {
 
 func (x *CreateNamespaceResponse) Reset() {
 	*x = CreateNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8734,7 +9696,7 @@ func (x *CreateNamespaceResponse) String() string {
 func (*CreateNamespaceResponse) ProtoMessage() {}
 
 func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[111]
+	mi := &file_millrace_v1_task_proto_msgTypes[123]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8747,7 +9709,7 @@ func (x *CreateNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*CreateNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{111}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{123}
 }
 
 func (x *CreateNamespaceResponse) GetReplayed() bool {
@@ -8774,7 +9736,7 @@ type DeleteNamespaceRequest struct {
 
 func (x *DeleteNamespaceRequest) Reset() {
 	*x = DeleteNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8786,7 +9748,7 @@ func (x *DeleteNamespaceRequest) String() string {
 func (*DeleteNamespaceRequest) ProtoMessage() {}
 
 func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[112]
+	mi := &file_millrace_v1_task_proto_msgTypes[124]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8799,7 +9761,7 @@ func (x *DeleteNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{112}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{124}
 }
 
 type DeleteNamespaceResponse struct {
@@ -8811,7 +9773,7 @@ type DeleteNamespaceResponse struct {
 
 func (x *DeleteNamespaceResponse) Reset() {
 	*x = DeleteNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8823,7 +9785,7 @@ func (x *DeleteNamespaceResponse) String() string {
 func (*DeleteNamespaceResponse) ProtoMessage() {}
 
 func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[113]
+	mi := &file_millrace_v1_task_proto_msgTypes[125]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8836,7 +9798,7 @@ func (x *DeleteNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{113}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{125}
 }
 
 func (x *DeleteNamespaceResponse) GetExisted() bool {
@@ -8859,7 +9821,7 @@ type PartitionInfo struct {
 
 func (x *PartitionInfo) Reset() {
 	*x = PartitionInfo{}
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8871,7 +9833,7 @@ func (x *PartitionInfo) String() string {
 func (*PartitionInfo) ProtoMessage() {}
 
 func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[114]
+	mi := &file_millrace_v1_task_proto_msgTypes[126]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8884,7 +9846,7 @@ func (x *PartitionInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PartitionInfo.ProtoReflect.Descriptor instead.
 func (*PartitionInfo) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{114}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{126}
 }
 
 func (x *PartitionInfo) GetPartition() uint32 {
@@ -8923,7 +9885,7 @@ type GetNamespaceRequest struct {
 
 func (x *GetNamespaceRequest) Reset() {
 	*x = GetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8935,7 +9897,7 @@ func (x *GetNamespaceRequest) String() string {
 func (*GetNamespaceRequest) ProtoMessage() {}
 
 func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[115]
+	mi := &file_millrace_v1_task_proto_msgTypes[127]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8948,7 +9910,7 @@ func (x *GetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*GetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{115}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{127}
 }
 
 type GetNamespaceResponse struct {
@@ -8968,7 +9930,7 @@ type GetNamespaceResponse struct {
 
 func (x *GetNamespaceResponse) Reset() {
 	*x = GetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -8980,7 +9942,7 @@ func (x *GetNamespaceResponse) String() string {
 func (*GetNamespaceResponse) ProtoMessage() {}
 
 func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[116]
+	mi := &file_millrace_v1_task_proto_msgTypes[128]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -8993,7 +9955,7 @@ func (x *GetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*GetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{116}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{128}
 }
 
 func (x *GetNamespaceResponse) GetConfig() *NamespaceConfig {
@@ -9069,7 +10031,7 @@ type SetNamespaceRequest struct {
 
 func (x *SetNamespaceRequest) Reset() {
 	*x = SetNamespaceRequest{}
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9081,7 +10043,7 @@ func (x *SetNamespaceRequest) String() string {
 func (*SetNamespaceRequest) ProtoMessage() {}
 
 func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[117]
+	mi := &file_millrace_v1_task_proto_msgTypes[129]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9094,7 +10056,7 @@ func (x *SetNamespaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceRequest.ProtoReflect.Descriptor instead.
 func (*SetNamespaceRequest) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{117}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{129}
 }
 
 func (x *SetNamespaceRequest) GetConfig() *NamespaceConfig {
@@ -9121,7 +10083,7 @@ type SetNamespaceResponse struct {
 
 func (x *SetNamespaceResponse) Reset() {
 	*x = SetNamespaceResponse{}
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -9133,7 +10095,7 @@ func (x *SetNamespaceResponse) String() string {
 func (*SetNamespaceResponse) ProtoMessage() {}
 
 func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_millrace_v1_task_proto_msgTypes[118]
+	mi := &file_millrace_v1_task_proto_msgTypes[130]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -9146,7 +10108,7 @@ func (x *SetNamespaceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNamespaceResponse.ProtoReflect.Descriptor instead.
 func (*SetNamespaceResponse) Descriptor() ([]byte, []int) {
-	return file_millrace_v1_task_proto_rawDescGZIP(), []int{118}
+	return file_millrace_v1_task_proto_rawDescGZIP(), []int{130}
 }
 
 func (x *SetNamespaceResponse) GetVersion() uint64 {
@@ -9192,7 +10154,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x06RETURN\x10\x00\x12\n" +
 	"\n" +
 	"\x06REJECT\x10\x01\x12\v\n" +
-	"\aREPLACE\x10\x02\"\xfd\a\n" +
+	"\aREPLACE\x10\x02\"\xf5\a\n" +
 	"\bTaskSpec\x12\x16\n" +
 	"\x02id\x18\x01 \x01(\tB\x06ʵ\x1c\x020\x01R\x02id\x12\x1c\n" +
 	"\x05queue\x18\x02 \x01(\tB\x06ʵ\x1c\x02\x10\x01R\x05queue\x12\x1a\n" +
@@ -9217,8 +10179,8 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"b\x06labelsh\x10R\x06labels\x129\n" +
 	"\n" +
 	"expires_at\x18\x18 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\x12\x18\n" +
-	"\x03key\x18\x15 \x01(\tB\x06ʵ\x1c\x02 \x01R\x03key\x12\x1a\n" +
-	"\x04cost\x18\x17 \x01(\rB\x06ʵ\x1c\x02 \x01R\x04cost\x12\x1c\n" +
+	"\x03key\x18\x15 \x01(\tB\x06ʵ\x1c\x020\x01R\x03key\x12\x12\n" +
+	"\x04cost\x18\x17 \x01(\rR\x04cost\x12\x1c\n" +
 	"\x05after\x18\x19 \x03(\tB\x06ʵ\x1c\x02 \x01R\x05after\x12 \n" +
 	"\awebhook\x18\x1a \x01(\tB\x06ʵ\x1c\x02 \x01R\awebhook\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
@@ -9228,7 +10190,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\tTaskError\x12\x1c\n" +
 	"\x04code\x18\x01 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x04code\x12\"\n" +
 	"\amessage\x18\x02 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\amessage\x12\x1e\n" +
-	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\xe5\r\n" +
+	"\x05stack\x18\x03 \x01(\tB\bʵ\x1c\x04\b\x058\x01R\x05stack\"\x9b\x0e\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05queue\x18\x02 \x01(\tR\x05queue\x12\x12\n" +
@@ -9282,7 +10244,9 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\fpayload_size\x18+ \x01(\x04H\x00R\vpayloadSize\x88\x01\x01\x12$\n" +
 	"\vresult_size\x18, \x01(\x04H\x01R\n" +
 	"resultSize\x88\x01\x01\x12\x1a\n" +
-	"\x04head\x18- \x01(\fB\x06ʵ\x1c\x028\x01R\x04head\x1a9\n" +
+	"\x04head\x18- \x01(\fB\x06ʵ\x1c\x028\x01R\x04head\x12\x18\n" +
+	"\x03key\x18. \x01(\tB\x06ʵ\x1c\x028\x01R\x03key\x12\x1a\n" +
+	"\x04cost\x18/ \x01(\rB\x06ʵ\x1c\x028\x01R\x04cost\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x0f\n" +
@@ -9793,7 +10757,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\x04LESS\x10\x05\x12\v\n" +
 	"\aGREATER\x10\x06B\x18\n" +
 	"\aoperand\x12\rʵ\x1c\t\n" +
-	"\aoperand\"\xf3\x06\n" +
+	"\aoperand\"\xe5\t\n" +
 	"\vQueueConfig\x12 \n" +
 	"\aversion\x18\x01 \x01(\x04B\x06ʵ\x1c\x02\b\x01R\aversion\x12)\n" +
 	"\fmax_attempts\x18\x02 \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
@@ -9816,8 +10780,77 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"defaultTtl\x12%\n" +
 	"\tmax_tasks\x18\x0f \x01(\x03B\bʵ\x1c\x048\x01p\x01R\bmaxTasks\x12%\n" +
 	"\tmax_bytes\x18\x10 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\bmaxBytes\x126\n" +
-	"\bceilings\x18\x11 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilingsB\x11\n" +
-	"\x0f_max_deliveries\"\x9b\x02\n" +
+	"\bceilings\x18\x11 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilings\x12E\n" +
+	"\bfairness\x18\x13 \x01(\x0e2!.millrace.v1.QueueConfig.FairnessB\x06ʵ\x1c\x028\x01R\bfairness\x12<\n" +
+	"\x05order\x18\x14 \x01(\x0e2\x1e.millrace.v1.QueueConfig.OrderB\x06ʵ\x1c\x028\x01R\x05order\x12*\n" +
+	"\vconcurrency\x18\x15 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\vconcurrency\x12%\n" +
+	"\x04rate\x18\x16 \x01(\v2\x11.millrace.v1.RateR\x04rate\x12/\n" +
+	"\aper_key\x18\x17 \x01(\v2\x16.millrace.v1.KeyLimitsR\x06perKey\x12'\n" +
+	"\vmax_workers\x18\x18 \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
+	"maxWorkers\"\x1f\n" +
+	"\bFairness\x12\t\n" +
+	"\x05LANES\x10\x00\x12\b\n" +
+	"\x04NONE\x10\x01\"\x1d\n" +
+	"\x05Order\x12\b\n" +
+	"\x04FIFO\x10\x00\x12\n" +
+	"\n" +
+	"\x06STRICT\x10\x01B\x11\n" +
+	"\x0f_max_deliveries\"w\n" +
+	"\x04Rate\x12\x1c\n" +
+	"\x05limit\x18\x01 \x01(\x03B\x06ʵ\x1c\x02\x10\x01R\x05limit\x123\n" +
+	"\x03per\x18\x02 \x01(\v2\x19.google.protobuf.DurationB\x06ʵ\x1c\x02\x10\x01R\x03per\x12\x1c\n" +
+	"\x05burst\x18\x03 \x01(\x03B\x06ʵ\x1c\x028\x01R\x05burst\"^\n" +
+	"\tKeyLimits\x12*\n" +
+	"\vconcurrency\x18\x01 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\vconcurrency\x12%\n" +
+	"\x04rate\x18\x02 \x01(\v2\x11.millrace.v1.RateR\x04rate\"\x80\x01\n" +
+	"\vKeySettings\x12\x1e\n" +
+	"\x06weight\x18\x01 \x01(\rB\x06ʵ\x1c\x028\x01R\x06weight\x12*\n" +
+	"\vconcurrency\x18\x02 \x01(\x03B\bʵ\x1c\x048\x01p\x01R\vconcurrency\x12%\n" +
+	"\x04rate\x18\x03 \x01(\v2\x11.millrace.v1.RateR\x04rate\"\x95\x03\n" +
+	"\bQueueKey\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\x04R\x05tasks\x12\x14\n" +
+	"\x05ready\x18\x03 \x01(\x04R\x05ready\x12\x18\n" +
+	"\arunning\x18\x04 \x01(\x04R\arunning\x124\n" +
+	"\bsettings\x18\x05 \x01(\v2\x18.millrace.v1.KeySettingsR\bsettings\x120\n" +
+	"\x06paused\x18\x06 \x01(\v2\x18.millrace.v1.QueuePausedR\x06paused\x12=\n" +
+	"\foldest_ready\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\voldestReady\x12#\n" +
+	"\twaits_for\x18\b \x01(\tB\x06ʵ\x1c\x028\x01R\bwaitsFor\x120\n" +
+	"\x05until\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x1f\n" +
+	"\aheld_by\x18\n" +
+	" \x03(\tB\x06ʵ\x1c\x028\x01R\x06heldBy\x12\x12\n" +
+	"\x04owed\x18\v \x01(\x03R\x04owed\"\x81\x01\n" +
+	"\x0fListKeysRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x12\n" +
+	"\x04sort\x18\x02 \x01(\tR\x04sort\x12\x16\n" +
+	"\x06prefix\x18\x03 \x01(\tR\x06prefix\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06cursor\x18\x05 \x01(\tR\x06cursor\"~\n" +
+	"\x10ListKeysResponse\x12)\n" +
+	"\x04keys\x18\x01 \x03(\v2\x15.millrace.v1.QueueKeyR\x04keys\x12\x1e\n" +
+	"\x06cursor\x18\x02 \x01(\tB\x06ʵ\x1c\x028\x01R\x06cursor\x12\x1f\n" +
+	"\x02at\x18\x03 \x01(\v2\x0f.millrace.v1.AtR\x02at\"m\n" +
+	"\rSetKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x124\n" +
+	"\bsettings\x18\x03 \x01(\v2\x18.millrace.v1.KeySettingsR\bsettings\"M\n" +
+	"\x0eSetKeyResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x83\x01\n" +
+	"\x0fPauseKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x120\n" +
+	"\x05until\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"O\n" +
+	"\x10PauseKeyResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\":\n" +
+	"\x10ResumeKeyRequest\x12\x14\n" +
+	"\x05queue\x18\x01 \x01(\tR\x05queue\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"P\n" +
+	"\x11ResumeKeyResponse\x12\x1a\n" +
+	"\breplayed\x18\x01 \x01(\bR\breplayed\x12\x1f\n" +
+	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\x9b\x02\n" +
 	"\rQueueCeilings\x12)\n" +
 	"\fmax_attempts\x18\x01 \x01(\x05B\x06ʵ\x1c\x028\x01R\vmaxAttempts\x12'\n" +
 	"\vmax_crashes\x18\x02 \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
@@ -9907,13 +10940,18 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\acreated\x18\x01 \x01(\x01R\acreated\x12\x1c\n" +
 	"\tcompleted\x18\x02 \x01(\x01R\tcompleted\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\x01R\x06failed\x12\x18\n" +
-	"\acrashed\x18\x04 \x01(\x01R\acrashed\"\xcb\x01\n" +
+	"\acrashed\x18\x04 \x01(\x01R\acrashed\"\xf6\x02\n" +
 	"\vQueueLimits\x12#\n" +
 	"\tmax_tasks\x18\x01 \x01(\x03B\x06ʵ\x1c\x028\x01R\bmaxTasks\x12#\n" +
 	"\tmax_bytes\x18\x02 \x01(\x03B\x06ʵ\x1c\x028\x01R\bmaxBytes\x12:\n" +
 	"\vdefault_ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"defaultTtl\x126\n" +
-	"\bceilings\x18\x04 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilings\"d\n" +
+	"\bceilings\x18\x04 \x01(\v2\x1a.millrace.v1.QueueCeilingsR\bceilings\x12(\n" +
+	"\vconcurrency\x18\x05 \x01(\x03B\x06ʵ\x1c\x028\x01R\vconcurrency\x12%\n" +
+	"\x04rate\x18\x06 \x01(\v2\x11.millrace.v1.RateR\x04rate\x12/\n" +
+	"\aper_key\x18\a \x01(\v2\x16.millrace.v1.KeyLimitsR\x06perKey\x12'\n" +
+	"\vmax_workers\x18\b \x01(\x05B\x06ʵ\x1c\x028\x01R\n" +
+	"maxWorkers\"d\n" +
 	"\x12QueueStatsResponse\x12-\n" +
 	"\x05stats\x18\x01 \x01(\v2\x17.millrace.v1.QueueStatsR\x05stats\x12\x1f\n" +
 	"\x02at\x18\x02 \x01(\v2\x0f.millrace.v1.AtR\x02at\"\xf7\x02\n" +
@@ -10040,7 +11078,7 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\rCommitService\x12\xb9\x02\n" +
 	"\x06Commit\x12\x1a.millrace.v1.CommitRequest\x1a\x1b.millrace.v1.CommitResponse\"\xf5\x01ʵ\x1c\xf0\x01\x1a\n" +
 	"/v1/commit*\xcd\x01Apply ops in one log entry, all or none. With an Idempotency-Key or a request_id it can be repeated safely, with a fence or without. One that ends the attempt of its fence can be repeated by its token too.2\x01*Z\r\n" +
-	"\vrequest_key`\x012\xa3\x18\n" +
+	"\vrequest_key`\x012\x88!\n" +
 	"\fQueueService\x12\xad\x05\n" +
 	"\x04List\x12\x1e.millrace.v1.ListQueuesRequest\x1a\x1f.millrace.v1.ListQueuesResponse\"\xe3\x04ʵ\x1c\xde\x04\n" +
 	"\n" +
@@ -10058,7 +11096,14 @@ const file_millrace_v1_task_proto_rawDesc = "" +
 	"\n" +
 	"\bif_match`\x05j\x02\xcc\x01\x12\xe4\x01\n" +
 	"\x05Pause\x12\x1e.millrace.v1.PauseQueueRequest\x1a\x1f.millrace.v1.PauseQueueResponse\"\x99\x01ʵ\x1c\x94\x01\x1a\x18/v1/queues/{queue}:pause*pStop giving out a queue's tasks, until it is resumed or until a time. Tasks that run go on, and delays come due.2\x01*`\x04\x90\x01\x01\x12\x9b\x01\n" +
-	"\x06Resume\x12\x1f.millrace.v1.ResumeQueueRequest\x1a .millrace.v1.ResumeQueueResponse\"Nʵ\x1cJ\x1a\x19/v1/queues/{queue}:resume*+Give out the tasks of a paused queue again.`\x04\x12\x8a\x01\n" +
+	"\x06Resume\x12\x1f.millrace.v1.ResumeQueueRequest\x1a .millrace.v1.ResumeQueueResponse\"Nʵ\x1cJ\x1a\x19/v1/queues/{queue}:resume*+Give out the tasks of a paused queue again.`\x04\x12\x83\x04\n" +
+	"\x04Keys\x12\x1c.millrace.v1.ListKeysRequest\x1a\x1d.millrace.v1.ListKeysResponse\"\xbd\x03ʵ\x1c\xb8\x03\n" +
+	"\x17/v1/queues/{queue}/keys*\xc0\x01List the keys of a queue that have tasks which have not ended, or for which something is set. Of a queue with more than 10,000 keys only a prefix can be sorted by something else than the name.R\x99\x01\x12\x04sort\"\x11name|backlog|owed:~name, the default; backlog: those with the most ready tasks first; owed: those that are the furthest behind their share first.R+\x12\x06prefix\"\x06string:\x19What the keys begin with.R\a\n" +
+	"\x05limitR\b\n" +
+	"\x06cursor\x12\xd5\x01\n" +
+	"\x06SetKey\x12\x1a.millrace.v1.SetKeyRequest\x1a\x1b.millrace.v1.SetKeyResponse\"\x91\x01ʵ\x1c\x8c\x01\x12\x1d/v1/queues/{queue}/keys/{key}*_Set the weight and the limits of one key of a queue. An empty body leaves the key to the queue.2\bsettings`\x04\x12\xde\x01\n" +
+	"\bPauseKey\x12\x1c.millrace.v1.PauseKeyRequest\x1a\x1d.millrace.v1.PauseKeyResponse\"\x94\x01ʵ\x1c\x8f\x01\x1a#/v1/queues/{queue}/keys/{key}:pause*`Stop giving out the tasks of one key, until it is resumed or until a time. Tasks that run go on.2\x01*`\x04\x90\x01\x01\x12\xa3\x01\n" +
+	"\tResumeKey\x12\x1d.millrace.v1.ResumeKeyRequest\x1a\x1e.millrace.v1.ResumeKeyResponse\"Wʵ\x1cS\x1a$/v1/queues/{queue}/keys/{key}:resume*)Give out the tasks of a paused key again.`\x04\x12\x8a\x01\n" +
 	"\x05Stats\x12\x1e.millrace.v1.QueueStatsRequest\x1a\x1f.millrace.v1.QueueStatsResponse\"@ʵ\x1c<\n" +
 	"\x18/v1/queues/{queue}/stats*\x19Count what is in a queue.B\x05stats\x12\x9b\x02\n" +
 	"\x0fCreateNamespace\x12#.millrace.v1.CreateNamespaceRequest\x1a$.millrace.v1.CreateNamespaceResponse\"\xbc\x01ʵ\x1c\xb7\x01\x1a\r/v1/namespace*\x9a\x01Make the namespace, with a number of partitions that never changes. One that is used before it is made has one partition. 200: it was there, with as many.2\x01*`\x04j\x04\xc9\x01\xc8\x01\x12\xd1\x02\n" +
@@ -10128,8 +11173,8 @@ func file_millrace_v1_task_proto_rawDescGZIP() []byte {
 	return file_millrace_v1_task_proto_rawDescData
 }
 
-var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 8)
-var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 124)
+var file_millrace_v1_task_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_millrace_v1_task_proto_msgTypes = make([]protoimpl.MessageInfo, 136)
 var file_millrace_v1_task_proto_goTypes = []any{
 	(State)(0),                      // 0: millrace.v1.State
 	(Outcome)(0),                    // 1: millrace.v1.Outcome
@@ -10139,409 +11184,451 @@ var file_millrace_v1_task_proto_goTypes = []any{
 	(Error_Outcome)(0),              // 5: millrace.v1.Error.Outcome
 	(Effect_Now)(0),                 // 6: millrace.v1.Effect.Now
 	(KVCheck_Compare)(0),            // 7: millrace.v1.KVCheck.Compare
-	(*Retry)(nil),                   // 8: millrace.v1.Retry
-	(*Header)(nil),                  // 9: millrace.v1.Header
-	(*Unique)(nil),                  // 10: millrace.v1.Unique
-	(*TaskSpec)(nil),                // 11: millrace.v1.TaskSpec
-	(*TaskError)(nil),               // 12: millrace.v1.TaskError
-	(*Task)(nil),                    // 13: millrace.v1.Task
-	(*Progress)(nil),                // 14: millrace.v1.Progress
-	(*ReportRequest)(nil),           // 15: millrace.v1.ReportRequest
-	(*ReportResponse)(nil),          // 16: millrace.v1.ReportResponse
-	(*LogsRequest)(nil),             // 17: millrace.v1.LogsRequest
-	(*LogLine)(nil),                 // 18: millrace.v1.LogLine
-	(*LogsResponse)(nil),            // 19: millrace.v1.LogsResponse
-	(*CancelAsked)(nil),             // 20: millrace.v1.CancelAsked
-	(*Attempt)(nil),                 // 21: millrace.v1.Attempt
-	(*OutcomeCount)(nil),            // 22: millrace.v1.OutcomeCount
-	(*At)(nil),                      // 23: millrace.v1.At
-	(*Error)(nil),                   // 24: millrace.v1.Error
-	(*Failure)(nil),                 // 25: millrace.v1.Failure
-	(*CreateRequest)(nil),           // 26: millrace.v1.CreateRequest
-	(*CreateResponse)(nil),          // 27: millrace.v1.CreateResponse
-	(*BatchCreateRequest)(nil),      // 28: millrace.v1.BatchCreateRequest
-	(*CreateResult)(nil),            // 29: millrace.v1.CreateResult
-	(*BatchCreateResponse)(nil),     // 30: millrace.v1.BatchCreateResponse
-	(*GetRequest)(nil),              // 31: millrace.v1.GetRequest
-	(*GetResponse)(nil),             // 32: millrace.v1.GetResponse
-	(*ListAttemptsRequest)(nil),     // 33: millrace.v1.ListAttemptsRequest
-	(*ListAttemptsResponse)(nil),    // 34: millrace.v1.ListAttemptsResponse
-	(*ListRequest)(nil),             // 35: millrace.v1.ListRequest
-	(*ListResponse)(nil),            // 36: millrace.v1.ListResponse
-	(*BatchGetRequest)(nil),         // 37: millrace.v1.BatchGetRequest
-	(*BatchGetResponse)(nil),        // 38: millrace.v1.BatchGetResponse
-	(*EffectsRequest)(nil),          // 39: millrace.v1.EffectsRequest
-	(*EffectsResponse)(nil),         // 40: millrace.v1.EffectsResponse
-	(*Effect)(nil),                  // 41: millrace.v1.Effect
-	(*WhyRequest)(nil),              // 42: millrace.v1.WhyRequest
-	(*WhyResponse)(nil),             // 43: millrace.v1.WhyResponse
-	(*WhyReason)(nil),               // 44: millrace.v1.WhyReason
-	(*QueueWeight)(nil),             // 45: millrace.v1.QueueWeight
-	(*ClaimRequest)(nil),            // 46: millrace.v1.ClaimRequest
-	(*ClaimResponse)(nil),           // 47: millrace.v1.ClaimResponse
-	(*EndClaimRequest)(nil),         // 48: millrace.v1.EndClaimRequest
-	(*EndClaimResponse)(nil),        // 49: millrace.v1.EndClaimResponse
-	(*Assignment)(nil),              // 50: millrace.v1.Assignment
-	(*Hold)(nil),                    // 51: millrace.v1.Hold
-	(*HeartbeatRequest)(nil),        // 52: millrace.v1.HeartbeatRequest
-	(*HeartbeatResult)(nil),         // 53: millrace.v1.HeartbeatResult
-	(*HeartbeatResponse)(nil),       // 54: millrace.v1.HeartbeatResponse
-	(*SettleRequest)(nil),           // 55: millrace.v1.SettleRequest
-	(*SettleResponse)(nil),          // 56: millrace.v1.SettleResponse
-	(*SettleItem)(nil),              // 57: millrace.v1.SettleItem
-	(*Complete)(nil),                // 58: millrace.v1.Complete
-	(*Fail)(nil),                    // 59: millrace.v1.Fail
-	(*Snooze)(nil),                  // 60: millrace.v1.Snooze
-	(*Release)(nil),                 // 61: millrace.v1.Release
-	(*Stop)(nil),                    // 62: millrace.v1.Stop
-	(*Effects)(nil),                 // 63: millrace.v1.Effects
-	(*SettleResult)(nil),            // 64: millrace.v1.SettleResult
-	(*WaitRequest)(nil),             // 65: millrace.v1.WaitRequest
-	(*WaitResponse)(nil),            // 66: millrace.v1.WaitResponse
-	(*WatchRequest)(nil),            // 67: millrace.v1.WatchRequest
-	(*WatchResponse)(nil),           // 68: millrace.v1.WatchResponse
-	(*RunNowRequest)(nil),           // 69: millrace.v1.RunNowRequest
-	(*RunNowResponse)(nil),          // 70: millrace.v1.RunNowResponse
-	(*DeleteRequest)(nil),           // 71: millrace.v1.DeleteRequest
-	(*DeleteResponse)(nil),          // 72: millrace.v1.DeleteResponse
-	(*UpdateRequest)(nil),           // 73: millrace.v1.UpdateRequest
-	(*UpdateResponse)(nil),          // 74: millrace.v1.UpdateResponse
-	(*CancelRequest)(nil),           // 75: millrace.v1.CancelRequest
-	(*CancelResponse)(nil),          // 76: millrace.v1.CancelResponse
-	(*RetryRequest)(nil),            // 77: millrace.v1.RetryRequest
-	(*RetryResponse)(nil),           // 78: millrace.v1.RetryResponse
-	(*ForceReleaseRequest)(nil),     // 79: millrace.v1.ForceReleaseRequest
-	(*ForceReleaseResponse)(nil),    // 80: millrace.v1.ForceReleaseResponse
-	(*Fence)(nil),                   // 81: millrace.v1.Fence
-	(*CommitRequest)(nil),           // 82: millrace.v1.CommitRequest
-	(*CommitResponse)(nil),          // 83: millrace.v1.CommitResponse
-	(*Op)(nil),                      // 84: millrace.v1.Op
-	(*Reserved)(nil),                // 85: millrace.v1.Reserved
-	(*TaskComplete)(nil),            // 86: millrace.v1.TaskComplete
-	(*TaskCancel)(nil),              // 87: millrace.v1.TaskCancel
-	(*QueuePause)(nil),              // 88: millrace.v1.QueuePause
-	(*TaskFail)(nil),                // 89: millrace.v1.TaskFail
-	(*TaskSnooze)(nil),              // 90: millrace.v1.TaskSnooze
-	(*OpResult)(nil),                // 91: millrace.v1.OpResult
-	(*KVPut)(nil),                   // 92: millrace.v1.KVPut
-	(*KVDelete)(nil),                // 93: millrace.v1.KVDelete
-	(*KVAdd)(nil),                   // 94: millrace.v1.KVAdd
-	(*KVDeleteRange)(nil),           // 95: millrace.v1.KVDeleteRange
-	(*KVCheck)(nil),                 // 96: millrace.v1.KVCheck
-	(*QueueConfig)(nil),             // 97: millrace.v1.QueueConfig
-	(*QueueCeilings)(nil),           // 98: millrace.v1.QueueCeilings
-	(*QueuePaused)(nil),             // 99: millrace.v1.QueuePaused
-	(*PauseQueueRequest)(nil),       // 100: millrace.v1.PauseQueueRequest
-	(*PauseQueueResponse)(nil),      // 101: millrace.v1.PauseQueueResponse
-	(*ResumeQueueRequest)(nil),      // 102: millrace.v1.ResumeQueueRequest
-	(*ResumeQueueResponse)(nil),     // 103: millrace.v1.ResumeQueueResponse
-	(*ListQueuesRequest)(nil),       // 104: millrace.v1.ListQueuesRequest
-	(*ListQueuesResponse)(nil),      // 105: millrace.v1.ListQueuesResponse
-	(*GetQueueRequest)(nil),         // 106: millrace.v1.GetQueueRequest
-	(*GetQueueResponse)(nil),        // 107: millrace.v1.GetQueueResponse
-	(*SetQueueRequest)(nil),         // 108: millrace.v1.SetQueueRequest
-	(*SetQueueResponse)(nil),        // 109: millrace.v1.SetQueueResponse
-	(*DeleteQueueRequest)(nil),      // 110: millrace.v1.DeleteQueueRequest
-	(*DeleteQueueResponse)(nil),     // 111: millrace.v1.DeleteQueueResponse
-	(*QueueStatsRequest)(nil),       // 112: millrace.v1.QueueStatsRequest
-	(*QueueStats)(nil),              // 113: millrace.v1.QueueStats
-	(*QueueRates)(nil),              // 114: millrace.v1.QueueRates
-	(*QueueLimits)(nil),             // 115: millrace.v1.QueueLimits
-	(*QueueStatsResponse)(nil),      // 116: millrace.v1.QueueStatsResponse
-	(*NamespaceConfig)(nil),         // 117: millrace.v1.NamespaceConfig
-	(*CreateNamespaceRequest)(nil),  // 118: millrace.v1.CreateNamespaceRequest
-	(*CreateNamespaceResponse)(nil), // 119: millrace.v1.CreateNamespaceResponse
-	(*DeleteNamespaceRequest)(nil),  // 120: millrace.v1.DeleteNamespaceRequest
-	(*DeleteNamespaceResponse)(nil), // 121: millrace.v1.DeleteNamespaceResponse
-	(*PartitionInfo)(nil),           // 122: millrace.v1.PartitionInfo
-	(*GetNamespaceRequest)(nil),     // 123: millrace.v1.GetNamespaceRequest
-	(*GetNamespaceResponse)(nil),    // 124: millrace.v1.GetNamespaceResponse
-	(*SetNamespaceRequest)(nil),     // 125: millrace.v1.SetNamespaceRequest
-	(*SetNamespaceResponse)(nil),    // 126: millrace.v1.SetNamespaceResponse
-	nil,                             // 127: millrace.v1.TaskSpec.LabelsEntry
-	nil,                             // 128: millrace.v1.Task.LabelsEntry
-	nil,                             // 129: millrace.v1.Error.DetailsEntry
-	nil,                             // 130: millrace.v1.Failure.DetailsEntry
-	nil,                             // 131: millrace.v1.UpdateRequest.LabelsEntry
-	(*durationpb.Duration)(nil),     // 132: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 133: google.protobuf.Timestamp
-	(*RefTransaction)(nil),          // 134: millrace.v1.RefTransaction
-	(*VectorUpsert)(nil),            // 135: millrace.v1.VectorUpsert
-	(*VectorDelete)(nil),            // 136: millrace.v1.VectorDelete
-	(*RefsMoved)(nil),               // 137: millrace.v1.RefsMoved
+	(QueueConfig_Fairness)(0),       // 8: millrace.v1.QueueConfig.Fairness
+	(QueueConfig_Order)(0),          // 9: millrace.v1.QueueConfig.Order
+	(*Retry)(nil),                   // 10: millrace.v1.Retry
+	(*Header)(nil),                  // 11: millrace.v1.Header
+	(*Unique)(nil),                  // 12: millrace.v1.Unique
+	(*TaskSpec)(nil),                // 13: millrace.v1.TaskSpec
+	(*TaskError)(nil),               // 14: millrace.v1.TaskError
+	(*Task)(nil),                    // 15: millrace.v1.Task
+	(*Progress)(nil),                // 16: millrace.v1.Progress
+	(*ReportRequest)(nil),           // 17: millrace.v1.ReportRequest
+	(*ReportResponse)(nil),          // 18: millrace.v1.ReportResponse
+	(*LogsRequest)(nil),             // 19: millrace.v1.LogsRequest
+	(*LogLine)(nil),                 // 20: millrace.v1.LogLine
+	(*LogsResponse)(nil),            // 21: millrace.v1.LogsResponse
+	(*CancelAsked)(nil),             // 22: millrace.v1.CancelAsked
+	(*Attempt)(nil),                 // 23: millrace.v1.Attempt
+	(*OutcomeCount)(nil),            // 24: millrace.v1.OutcomeCount
+	(*At)(nil),                      // 25: millrace.v1.At
+	(*Error)(nil),                   // 26: millrace.v1.Error
+	(*Failure)(nil),                 // 27: millrace.v1.Failure
+	(*CreateRequest)(nil),           // 28: millrace.v1.CreateRequest
+	(*CreateResponse)(nil),          // 29: millrace.v1.CreateResponse
+	(*BatchCreateRequest)(nil),      // 30: millrace.v1.BatchCreateRequest
+	(*CreateResult)(nil),            // 31: millrace.v1.CreateResult
+	(*BatchCreateResponse)(nil),     // 32: millrace.v1.BatchCreateResponse
+	(*GetRequest)(nil),              // 33: millrace.v1.GetRequest
+	(*GetResponse)(nil),             // 34: millrace.v1.GetResponse
+	(*ListAttemptsRequest)(nil),     // 35: millrace.v1.ListAttemptsRequest
+	(*ListAttemptsResponse)(nil),    // 36: millrace.v1.ListAttemptsResponse
+	(*ListRequest)(nil),             // 37: millrace.v1.ListRequest
+	(*ListResponse)(nil),            // 38: millrace.v1.ListResponse
+	(*BatchGetRequest)(nil),         // 39: millrace.v1.BatchGetRequest
+	(*BatchGetResponse)(nil),        // 40: millrace.v1.BatchGetResponse
+	(*EffectsRequest)(nil),          // 41: millrace.v1.EffectsRequest
+	(*EffectsResponse)(nil),         // 42: millrace.v1.EffectsResponse
+	(*Effect)(nil),                  // 43: millrace.v1.Effect
+	(*WhyRequest)(nil),              // 44: millrace.v1.WhyRequest
+	(*WhyResponse)(nil),             // 45: millrace.v1.WhyResponse
+	(*WhyReason)(nil),               // 46: millrace.v1.WhyReason
+	(*QueueWeight)(nil),             // 47: millrace.v1.QueueWeight
+	(*ClaimRequest)(nil),            // 48: millrace.v1.ClaimRequest
+	(*ClaimResponse)(nil),           // 49: millrace.v1.ClaimResponse
+	(*EndClaimRequest)(nil),         // 50: millrace.v1.EndClaimRequest
+	(*EndClaimResponse)(nil),        // 51: millrace.v1.EndClaimResponse
+	(*Assignment)(nil),              // 52: millrace.v1.Assignment
+	(*Hold)(nil),                    // 53: millrace.v1.Hold
+	(*HeartbeatRequest)(nil),        // 54: millrace.v1.HeartbeatRequest
+	(*HeartbeatResult)(nil),         // 55: millrace.v1.HeartbeatResult
+	(*HeartbeatResponse)(nil),       // 56: millrace.v1.HeartbeatResponse
+	(*SettleRequest)(nil),           // 57: millrace.v1.SettleRequest
+	(*SettleResponse)(nil),          // 58: millrace.v1.SettleResponse
+	(*SettleItem)(nil),              // 59: millrace.v1.SettleItem
+	(*Complete)(nil),                // 60: millrace.v1.Complete
+	(*Fail)(nil),                    // 61: millrace.v1.Fail
+	(*Snooze)(nil),                  // 62: millrace.v1.Snooze
+	(*Release)(nil),                 // 63: millrace.v1.Release
+	(*Stop)(nil),                    // 64: millrace.v1.Stop
+	(*Effects)(nil),                 // 65: millrace.v1.Effects
+	(*SettleResult)(nil),            // 66: millrace.v1.SettleResult
+	(*WaitRequest)(nil),             // 67: millrace.v1.WaitRequest
+	(*WaitResponse)(nil),            // 68: millrace.v1.WaitResponse
+	(*WatchRequest)(nil),            // 69: millrace.v1.WatchRequest
+	(*WatchResponse)(nil),           // 70: millrace.v1.WatchResponse
+	(*RunNowRequest)(nil),           // 71: millrace.v1.RunNowRequest
+	(*RunNowResponse)(nil),          // 72: millrace.v1.RunNowResponse
+	(*DeleteRequest)(nil),           // 73: millrace.v1.DeleteRequest
+	(*DeleteResponse)(nil),          // 74: millrace.v1.DeleteResponse
+	(*UpdateRequest)(nil),           // 75: millrace.v1.UpdateRequest
+	(*UpdateResponse)(nil),          // 76: millrace.v1.UpdateResponse
+	(*CancelRequest)(nil),           // 77: millrace.v1.CancelRequest
+	(*CancelResponse)(nil),          // 78: millrace.v1.CancelResponse
+	(*RetryRequest)(nil),            // 79: millrace.v1.RetryRequest
+	(*RetryResponse)(nil),           // 80: millrace.v1.RetryResponse
+	(*ForceReleaseRequest)(nil),     // 81: millrace.v1.ForceReleaseRequest
+	(*ForceReleaseResponse)(nil),    // 82: millrace.v1.ForceReleaseResponse
+	(*Fence)(nil),                   // 83: millrace.v1.Fence
+	(*CommitRequest)(nil),           // 84: millrace.v1.CommitRequest
+	(*CommitResponse)(nil),          // 85: millrace.v1.CommitResponse
+	(*Op)(nil),                      // 86: millrace.v1.Op
+	(*Reserved)(nil),                // 87: millrace.v1.Reserved
+	(*TaskComplete)(nil),            // 88: millrace.v1.TaskComplete
+	(*TaskCancel)(nil),              // 89: millrace.v1.TaskCancel
+	(*QueuePause)(nil),              // 90: millrace.v1.QueuePause
+	(*TaskFail)(nil),                // 91: millrace.v1.TaskFail
+	(*TaskSnooze)(nil),              // 92: millrace.v1.TaskSnooze
+	(*OpResult)(nil),                // 93: millrace.v1.OpResult
+	(*KVPut)(nil),                   // 94: millrace.v1.KVPut
+	(*KVDelete)(nil),                // 95: millrace.v1.KVDelete
+	(*KVAdd)(nil),                   // 96: millrace.v1.KVAdd
+	(*KVDeleteRange)(nil),           // 97: millrace.v1.KVDeleteRange
+	(*KVCheck)(nil),                 // 98: millrace.v1.KVCheck
+	(*QueueConfig)(nil),             // 99: millrace.v1.QueueConfig
+	(*Rate)(nil),                    // 100: millrace.v1.Rate
+	(*KeyLimits)(nil),               // 101: millrace.v1.KeyLimits
+	(*KeySettings)(nil),             // 102: millrace.v1.KeySettings
+	(*QueueKey)(nil),                // 103: millrace.v1.QueueKey
+	(*ListKeysRequest)(nil),         // 104: millrace.v1.ListKeysRequest
+	(*ListKeysResponse)(nil),        // 105: millrace.v1.ListKeysResponse
+	(*SetKeyRequest)(nil),           // 106: millrace.v1.SetKeyRequest
+	(*SetKeyResponse)(nil),          // 107: millrace.v1.SetKeyResponse
+	(*PauseKeyRequest)(nil),         // 108: millrace.v1.PauseKeyRequest
+	(*PauseKeyResponse)(nil),        // 109: millrace.v1.PauseKeyResponse
+	(*ResumeKeyRequest)(nil),        // 110: millrace.v1.ResumeKeyRequest
+	(*ResumeKeyResponse)(nil),       // 111: millrace.v1.ResumeKeyResponse
+	(*QueueCeilings)(nil),           // 112: millrace.v1.QueueCeilings
+	(*QueuePaused)(nil),             // 113: millrace.v1.QueuePaused
+	(*PauseQueueRequest)(nil),       // 114: millrace.v1.PauseQueueRequest
+	(*PauseQueueResponse)(nil),      // 115: millrace.v1.PauseQueueResponse
+	(*ResumeQueueRequest)(nil),      // 116: millrace.v1.ResumeQueueRequest
+	(*ResumeQueueResponse)(nil),     // 117: millrace.v1.ResumeQueueResponse
+	(*ListQueuesRequest)(nil),       // 118: millrace.v1.ListQueuesRequest
+	(*ListQueuesResponse)(nil),      // 119: millrace.v1.ListQueuesResponse
+	(*GetQueueRequest)(nil),         // 120: millrace.v1.GetQueueRequest
+	(*GetQueueResponse)(nil),        // 121: millrace.v1.GetQueueResponse
+	(*SetQueueRequest)(nil),         // 122: millrace.v1.SetQueueRequest
+	(*SetQueueResponse)(nil),        // 123: millrace.v1.SetQueueResponse
+	(*DeleteQueueRequest)(nil),      // 124: millrace.v1.DeleteQueueRequest
+	(*DeleteQueueResponse)(nil),     // 125: millrace.v1.DeleteQueueResponse
+	(*QueueStatsRequest)(nil),       // 126: millrace.v1.QueueStatsRequest
+	(*QueueStats)(nil),              // 127: millrace.v1.QueueStats
+	(*QueueRates)(nil),              // 128: millrace.v1.QueueRates
+	(*QueueLimits)(nil),             // 129: millrace.v1.QueueLimits
+	(*QueueStatsResponse)(nil),      // 130: millrace.v1.QueueStatsResponse
+	(*NamespaceConfig)(nil),         // 131: millrace.v1.NamespaceConfig
+	(*CreateNamespaceRequest)(nil),  // 132: millrace.v1.CreateNamespaceRequest
+	(*CreateNamespaceResponse)(nil), // 133: millrace.v1.CreateNamespaceResponse
+	(*DeleteNamespaceRequest)(nil),  // 134: millrace.v1.DeleteNamespaceRequest
+	(*DeleteNamespaceResponse)(nil), // 135: millrace.v1.DeleteNamespaceResponse
+	(*PartitionInfo)(nil),           // 136: millrace.v1.PartitionInfo
+	(*GetNamespaceRequest)(nil),     // 137: millrace.v1.GetNamespaceRequest
+	(*GetNamespaceResponse)(nil),    // 138: millrace.v1.GetNamespaceResponse
+	(*SetNamespaceRequest)(nil),     // 139: millrace.v1.SetNamespaceRequest
+	(*SetNamespaceResponse)(nil),    // 140: millrace.v1.SetNamespaceResponse
+	nil,                             // 141: millrace.v1.TaskSpec.LabelsEntry
+	nil,                             // 142: millrace.v1.Task.LabelsEntry
+	nil,                             // 143: millrace.v1.Error.DetailsEntry
+	nil,                             // 144: millrace.v1.Failure.DetailsEntry
+	nil,                             // 145: millrace.v1.UpdateRequest.LabelsEntry
+	(*durationpb.Duration)(nil),     // 146: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 147: google.protobuf.Timestamp
+	(*RefTransaction)(nil),          // 148: millrace.v1.RefTransaction
+	(*VectorUpsert)(nil),            // 149: millrace.v1.VectorUpsert
+	(*VectorDelete)(nil),            // 150: millrace.v1.VectorDelete
+	(*RefsMoved)(nil),               // 151: millrace.v1.RefsMoved
 }
 var file_millrace_v1_task_proto_depIdxs = []int32{
 	2,   // 0: millrace.v1.Retry.backoff:type_name -> millrace.v1.Backoff
-	132, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
-	132, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
+	146, // 1: millrace.v1.Retry.base:type_name -> google.protobuf.Duration
+	146, // 2: millrace.v1.Retry.max:type_name -> google.protobuf.Duration
 	3,   // 3: millrace.v1.Unique.until:type_name -> millrace.v1.Unique.Until
-	132, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
+	146, // 4: millrace.v1.Unique.ttl:type_name -> google.protobuf.Duration
 	4,   // 5: millrace.v1.Unique.on_conflict:type_name -> millrace.v1.Unique.OnConflict
-	9,   // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
-	133, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
-	132, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
-	132, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
-	132, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
-	8,   // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
-	10,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
-	127, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
-	133, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
+	11,  // 6: millrace.v1.TaskSpec.headers:type_name -> millrace.v1.Header
+	147, // 7: millrace.v1.TaskSpec.run_at:type_name -> google.protobuf.Timestamp
+	146, // 8: millrace.v1.TaskSpec.delay:type_name -> google.protobuf.Duration
+	146, // 9: millrace.v1.TaskSpec.lease:type_name -> google.protobuf.Duration
+	146, // 10: millrace.v1.TaskSpec.max_run:type_name -> google.protobuf.Duration
+	10,  // 11: millrace.v1.TaskSpec.retry:type_name -> millrace.v1.Retry
+	12,  // 12: millrace.v1.TaskSpec.unique:type_name -> millrace.v1.Unique
+	141, // 13: millrace.v1.TaskSpec.labels:type_name -> millrace.v1.TaskSpec.LabelsEntry
+	147, // 14: millrace.v1.TaskSpec.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 15: millrace.v1.Task.state:type_name -> millrace.v1.State
-	9,   // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
-	133, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
-	132, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
-	132, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
-	133, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
-	133, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
-	133, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
-	133, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
-	133, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
-	12,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
-	128, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
-	133, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
-	20,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
-	14,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
-	133, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
-	14,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
-	133, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
-	23,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
-	133, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
-	18,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
-	23,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
-	133, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
-	133, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
-	133, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
-	133, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
+	11,  // 16: millrace.v1.Task.headers:type_name -> millrace.v1.Header
+	147, // 17: millrace.v1.Task.run_at:type_name -> google.protobuf.Timestamp
+	146, // 18: millrace.v1.Task.lease:type_name -> google.protobuf.Duration
+	146, // 19: millrace.v1.Task.max_run:type_name -> google.protobuf.Duration
+	147, // 20: millrace.v1.Task.created_at:type_name -> google.protobuf.Timestamp
+	147, // 21: millrace.v1.Task.ready_at:type_name -> google.protobuf.Timestamp
+	147, // 22: millrace.v1.Task.started_at:type_name -> google.protobuf.Timestamp
+	147, // 23: millrace.v1.Task.finished_at:type_name -> google.protobuf.Timestamp
+	147, // 24: millrace.v1.Task.lease_until:type_name -> google.protobuf.Timestamp
+	14,  // 25: millrace.v1.Task.error:type_name -> millrace.v1.TaskError
+	142, // 26: millrace.v1.Task.labels:type_name -> millrace.v1.Task.LabelsEntry
+	147, // 27: millrace.v1.Task.expires_at:type_name -> google.protobuf.Timestamp
+	22,  // 28: millrace.v1.Task.cancel:type_name -> millrace.v1.CancelAsked
+	16,  // 29: millrace.v1.Task.progress:type_name -> millrace.v1.Progress
+	147, // 30: millrace.v1.Progress.at:type_name -> google.protobuf.Timestamp
+	16,  // 31: millrace.v1.ReportRequest.progress:type_name -> millrace.v1.Progress
+	147, // 32: millrace.v1.ReportResponse.lease_until:type_name -> google.protobuf.Timestamp
+	25,  // 33: millrace.v1.ReportResponse.at:type_name -> millrace.v1.At
+	147, // 34: millrace.v1.LogLine.at:type_name -> google.protobuf.Timestamp
+	20,  // 35: millrace.v1.LogsResponse.lines:type_name -> millrace.v1.LogLine
+	25,  // 36: millrace.v1.LogsResponse.at:type_name -> millrace.v1.At
+	147, // 37: millrace.v1.CancelAsked.at:type_name -> google.protobuf.Timestamp
+	147, // 38: millrace.v1.CancelAsked.until:type_name -> google.protobuf.Timestamp
+	147, // 39: millrace.v1.Attempt.start:type_name -> google.protobuf.Timestamp
+	147, // 40: millrace.v1.Attempt.end:type_name -> google.protobuf.Timestamp
 	1,   // 41: millrace.v1.Attempt.outcome:type_name -> millrace.v1.Outcome
-	12,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
-	133, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
-	133, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
-	133, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
+	14,  // 42: millrace.v1.Attempt.error:type_name -> millrace.v1.TaskError
+	147, // 43: millrace.v1.Attempt.ready_at:type_name -> google.protobuf.Timestamp
+	147, // 44: millrace.v1.Attempt.lease_until:type_name -> google.protobuf.Timestamp
+	147, // 45: millrace.v1.Attempt.retry_at:type_name -> google.protobuf.Timestamp
 	1,   // 46: millrace.v1.OutcomeCount.outcome:type_name -> millrace.v1.Outcome
-	133, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
-	129, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
-	132, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
+	147, // 47: millrace.v1.At.stamp:type_name -> google.protobuf.Timestamp
+	143, // 48: millrace.v1.Error.details:type_name -> millrace.v1.Error.DetailsEntry
+	146, // 49: millrace.v1.Error.retry_after:type_name -> google.protobuf.Duration
 	5,   // 50: millrace.v1.Error.outcome:type_name -> millrace.v1.Error.Outcome
-	25,  // 51: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
-	130, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
-	11,  // 53: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
-	23,  // 54: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
-	11,  // 55: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
-	24,  // 56: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
-	29,  // 57: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
-	23,  // 58: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
-	13,  // 59: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
-	23,  // 60: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
-	21,  // 61: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
-	23,  // 62: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
-	22,  // 63: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
+	27,  // 51: millrace.v1.Error.failures:type_name -> millrace.v1.Failure
+	144, // 52: millrace.v1.Failure.details:type_name -> millrace.v1.Failure.DetailsEntry
+	13,  // 53: millrace.v1.CreateRequest.task:type_name -> millrace.v1.TaskSpec
+	25,  // 54: millrace.v1.CreateResponse.at:type_name -> millrace.v1.At
+	13,  // 55: millrace.v1.BatchCreateRequest.tasks:type_name -> millrace.v1.TaskSpec
+	26,  // 56: millrace.v1.CreateResult.error:type_name -> millrace.v1.Error
+	31,  // 57: millrace.v1.BatchCreateResponse.results:type_name -> millrace.v1.CreateResult
+	25,  // 58: millrace.v1.BatchCreateResponse.at:type_name -> millrace.v1.At
+	15,  // 59: millrace.v1.GetResponse.task:type_name -> millrace.v1.Task
+	25,  // 60: millrace.v1.GetResponse.at:type_name -> millrace.v1.At
+	23,  // 61: millrace.v1.ListAttemptsResponse.attempts:type_name -> millrace.v1.Attempt
+	25,  // 62: millrace.v1.ListAttemptsResponse.at:type_name -> millrace.v1.At
+	24,  // 63: millrace.v1.ListAttemptsResponse.older:type_name -> millrace.v1.OutcomeCount
 	0,   // 64: millrace.v1.ListRequest.state:type_name -> millrace.v1.State
-	133, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
-	133, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
-	13,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
-	23,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
-	133, // 69: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
-	13,  // 70: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
-	23,  // 71: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
-	133, // 72: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
-	41,  // 73: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
-	41,  // 74: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
-	23,  // 75: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
+	147, // 65: millrace.v1.ListRequest.from:type_name -> google.protobuf.Timestamp
+	147, // 66: millrace.v1.ListRequest.to:type_name -> google.protobuf.Timestamp
+	15,  // 67: millrace.v1.ListResponse.tasks:type_name -> millrace.v1.Task
+	25,  // 68: millrace.v1.ListResponse.at:type_name -> millrace.v1.At
+	147, // 69: millrace.v1.ListResponse.reached:type_name -> google.protobuf.Timestamp
+	15,  // 70: millrace.v1.BatchGetResponse.tasks:type_name -> millrace.v1.Task
+	25,  // 71: millrace.v1.BatchGetResponse.at:type_name -> millrace.v1.At
+	147, // 72: millrace.v1.EffectsResponse.completed_at:type_name -> google.protobuf.Timestamp
+	43,  // 73: millrace.v1.EffectsResponse.effects:type_name -> millrace.v1.Effect
+	43,  // 74: millrace.v1.EffectsResponse.conditions:type_name -> millrace.v1.Effect
+	25,  // 75: millrace.v1.EffectsResponse.at:type_name -> millrace.v1.At
 	6,   // 76: millrace.v1.Effect.now:type_name -> millrace.v1.Effect.Now
 	0,   // 77: millrace.v1.WhyResponse.state:type_name -> millrace.v1.State
-	133, // 78: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
-	44,  // 79: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
-	23,  // 80: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
-	133, // 81: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
-	45,  // 82: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
-	132, // 83: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
-	132, // 84: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
-	50,  // 85: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
-	23,  // 86: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
-	9,   // 87: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
-	51,  // 88: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
-	132, // 89: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
-	133, // 90: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
-	53,  // 91: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
-	23,  // 92: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
-	57,  // 93: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
-	64,  // 94: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
-	23,  // 95: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
-	58,  // 96: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
-	59,  // 97: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
-	60,  // 98: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
-	61,  // 99: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
-	62,  // 100: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
-	63,  // 101: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
-	12,  // 102: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
-	132, // 103: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
-	133, // 104: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
-	132, // 105: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
-	12,  // 106: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
-	96,  // 107: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
-	84,  // 108: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
+	147, // 78: millrace.v1.WhyResponse.since:type_name -> google.protobuf.Timestamp
+	46,  // 79: millrace.v1.WhyResponse.reasons:type_name -> millrace.v1.WhyReason
+	25,  // 80: millrace.v1.WhyResponse.at:type_name -> millrace.v1.At
+	147, // 81: millrace.v1.WhyReason.until:type_name -> google.protobuf.Timestamp
+	47,  // 82: millrace.v1.ClaimRequest.queues:type_name -> millrace.v1.QueueWeight
+	146, // 83: millrace.v1.ClaimRequest.lease:type_name -> google.protobuf.Duration
+	146, // 84: millrace.v1.ClaimRequest.wait:type_name -> google.protobuf.Duration
+	52,  // 85: millrace.v1.ClaimResponse.tasks:type_name -> millrace.v1.Assignment
+	25,  // 86: millrace.v1.ClaimResponse.at:type_name -> millrace.v1.At
+	11,  // 87: millrace.v1.Assignment.headers:type_name -> millrace.v1.Header
+	53,  // 88: millrace.v1.HeartbeatRequest.items:type_name -> millrace.v1.Hold
+	146, // 89: millrace.v1.HeartbeatRequest.extend:type_name -> google.protobuf.Duration
+	147, // 90: millrace.v1.HeartbeatResult.lease_until:type_name -> google.protobuf.Timestamp
+	55,  // 91: millrace.v1.HeartbeatResponse.results:type_name -> millrace.v1.HeartbeatResult
+	25,  // 92: millrace.v1.HeartbeatResponse.at:type_name -> millrace.v1.At
+	59,  // 93: millrace.v1.SettleRequest.items:type_name -> millrace.v1.SettleItem
+	66,  // 94: millrace.v1.SettleResponse.results:type_name -> millrace.v1.SettleResult
+	25,  // 95: millrace.v1.SettleResponse.at:type_name -> millrace.v1.At
+	60,  // 96: millrace.v1.SettleItem.complete:type_name -> millrace.v1.Complete
+	61,  // 97: millrace.v1.SettleItem.fail:type_name -> millrace.v1.Fail
+	62,  // 98: millrace.v1.SettleItem.snooze:type_name -> millrace.v1.Snooze
+	63,  // 99: millrace.v1.SettleItem.release:type_name -> millrace.v1.Release
+	64,  // 100: millrace.v1.SettleItem.stop:type_name -> millrace.v1.Stop
+	65,  // 101: millrace.v1.SettleItem.effects:type_name -> millrace.v1.Effects
+	14,  // 102: millrace.v1.Fail.error:type_name -> millrace.v1.TaskError
+	146, // 103: millrace.v1.Fail.retry_after:type_name -> google.protobuf.Duration
+	147, // 104: millrace.v1.Snooze.until:type_name -> google.protobuf.Timestamp
+	146, // 105: millrace.v1.Snooze.delay:type_name -> google.protobuf.Duration
+	14,  // 106: millrace.v1.Stop.error:type_name -> millrace.v1.TaskError
+	98,  // 107: millrace.v1.Effects.conditions:type_name -> millrace.v1.KVCheck
+	86,  // 108: millrace.v1.Effects.ops:type_name -> millrace.v1.Op
 	0,   // 109: millrace.v1.SettleResult.state:type_name -> millrace.v1.State
-	91,  // 110: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
-	24,  // 111: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
-	13,  // 112: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
-	23,  // 113: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
-	13,  // 114: millrace.v1.WatchResponse.task:type_name -> millrace.v1.Task
-	23,  // 115: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
-	23,  // 116: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
-	23,  // 117: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
-	133, // 118: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
-	132, // 119: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
-	131, // 120: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
-	133, // 121: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
+	93,  // 110: millrace.v1.SettleResult.effects:type_name -> millrace.v1.OpResult
+	26,  // 111: millrace.v1.SettleResult.error:type_name -> millrace.v1.Error
+	15,  // 112: millrace.v1.WaitResponse.task:type_name -> millrace.v1.Task
+	25,  // 113: millrace.v1.WaitResponse.at:type_name -> millrace.v1.At
+	15,  // 114: millrace.v1.WatchResponse.task:type_name -> millrace.v1.Task
+	25,  // 115: millrace.v1.WatchResponse.at:type_name -> millrace.v1.At
+	25,  // 116: millrace.v1.RunNowResponse.at:type_name -> millrace.v1.At
+	25,  // 117: millrace.v1.DeleteResponse.at:type_name -> millrace.v1.At
+	147, // 118: millrace.v1.UpdateRequest.run_at:type_name -> google.protobuf.Timestamp
+	146, // 119: millrace.v1.UpdateRequest.delay:type_name -> google.protobuf.Duration
+	145, // 120: millrace.v1.UpdateRequest.labels:type_name -> millrace.v1.UpdateRequest.LabelsEntry
+	147, // 121: millrace.v1.UpdateRequest.expires_at:type_name -> google.protobuf.Timestamp
 	0,   // 122: millrace.v1.UpdateResponse.state:type_name -> millrace.v1.State
-	23,  // 123: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
+	25,  // 123: millrace.v1.UpdateResponse.at:type_name -> millrace.v1.At
 	0,   // 124: millrace.v1.CancelResponse.state:type_name -> millrace.v1.State
-	23,  // 125: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
+	25,  // 125: millrace.v1.CancelResponse.at:type_name -> millrace.v1.At
 	0,   // 126: millrace.v1.RetryResponse.state:type_name -> millrace.v1.State
-	23,  // 127: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
+	25,  // 127: millrace.v1.RetryResponse.at:type_name -> millrace.v1.At
 	0,   // 128: millrace.v1.ForceReleaseResponse.state:type_name -> millrace.v1.State
-	23,  // 129: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
-	81,  // 130: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
-	96,  // 131: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
-	84,  // 132: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
-	91,  // 133: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
-	23,  // 134: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
-	11,  // 135: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
-	86,  // 136: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
-	89,  // 137: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
-	90,  // 138: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
-	87,  // 139: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
-	88,  // 140: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
-	92,  // 141: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
-	93,  // 142: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
-	96,  // 143: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
-	94,  // 144: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
-	95,  // 145: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
-	134, // 146: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
-	135, // 147: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
-	136, // 148: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
-	85,  // 149: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
-	51,  // 150: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
-	58,  // 151: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
-	133, // 152: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
-	51,  // 153: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
-	59,  // 154: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
-	51,  // 155: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
-	60,  // 156: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
+	25,  // 129: millrace.v1.ForceReleaseResponse.at:type_name -> millrace.v1.At
+	83,  // 130: millrace.v1.CommitRequest.fence:type_name -> millrace.v1.Fence
+	98,  // 131: millrace.v1.CommitRequest.conditions:type_name -> millrace.v1.KVCheck
+	86,  // 132: millrace.v1.CommitRequest.ops:type_name -> millrace.v1.Op
+	93,  // 133: millrace.v1.CommitResponse.results:type_name -> millrace.v1.OpResult
+	25,  // 134: millrace.v1.CommitResponse.at:type_name -> millrace.v1.At
+	13,  // 135: millrace.v1.Op.task_create:type_name -> millrace.v1.TaskSpec
+	88,  // 136: millrace.v1.Op.task_complete:type_name -> millrace.v1.TaskComplete
+	91,  // 137: millrace.v1.Op.task_fail:type_name -> millrace.v1.TaskFail
+	92,  // 138: millrace.v1.Op.task_snooze:type_name -> millrace.v1.TaskSnooze
+	89,  // 139: millrace.v1.Op.task_cancel:type_name -> millrace.v1.TaskCancel
+	90,  // 140: millrace.v1.Op.queue_pause:type_name -> millrace.v1.QueuePause
+	94,  // 141: millrace.v1.Op.kv_put:type_name -> millrace.v1.KVPut
+	95,  // 142: millrace.v1.Op.kv_delete:type_name -> millrace.v1.KVDelete
+	98,  // 143: millrace.v1.Op.kv_check:type_name -> millrace.v1.KVCheck
+	96,  // 144: millrace.v1.Op.kv_add:type_name -> millrace.v1.KVAdd
+	97,  // 145: millrace.v1.Op.kv_delete_range:type_name -> millrace.v1.KVDeleteRange
+	148, // 146: millrace.v1.Op.ref_transaction:type_name -> millrace.v1.RefTransaction
+	149, // 147: millrace.v1.Op.vector_upsert:type_name -> millrace.v1.VectorUpsert
+	150, // 148: millrace.v1.Op.vector_delete:type_name -> millrace.v1.VectorDelete
+	87,  // 149: millrace.v1.Op.reserved:type_name -> millrace.v1.Reserved
+	53,  // 150: millrace.v1.TaskComplete.task:type_name -> millrace.v1.Hold
+	60,  // 151: millrace.v1.TaskComplete.complete:type_name -> millrace.v1.Complete
+	147, // 152: millrace.v1.QueuePause.until:type_name -> google.protobuf.Timestamp
+	53,  // 153: millrace.v1.TaskFail.task:type_name -> millrace.v1.Hold
+	61,  // 154: millrace.v1.TaskFail.fail:type_name -> millrace.v1.Fail
+	53,  // 155: millrace.v1.TaskSnooze.task:type_name -> millrace.v1.Hold
+	62,  // 156: millrace.v1.TaskSnooze.snooze:type_name -> millrace.v1.Snooze
 	0,   // 157: millrace.v1.OpResult.state:type_name -> millrace.v1.State
-	137, // 158: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
+	151, // 158: millrace.v1.OpResult.refs:type_name -> millrace.v1.RefsMoved
 	7,   // 159: millrace.v1.KVCheck.compare:type_name -> millrace.v1.KVCheck.Compare
-	132, // 160: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
-	132, // 161: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
-	8,   // 162: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
-	132, // 163: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
-	132, // 164: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
-	132, // 165: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
-	132, // 166: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
-	132, // 167: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
-	132, // 168: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
-	98,  // 169: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
-	132, // 170: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
-	132, // 171: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
-	133, // 172: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
-	133, // 173: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
-	133, // 174: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
-	23,  // 175: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
-	23,  // 176: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
-	113, // 177: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
-	23,  // 178: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
-	97,  // 179: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
-	23,  // 180: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
-	97,  // 181: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
-	23,  // 182: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
-	23,  // 183: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
-	133, // 184: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
-	99,  // 185: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
-	114, // 186: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
-	115, // 187: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
-	132, // 188: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
-	98,  // 189: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
-	113, // 190: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
-	23,  // 191: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
-	122, // 192: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	117, // 193: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 194: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
-	122, // 195: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
-	117, // 196: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
-	23,  // 197: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
-	26,  // 198: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
-	28,  // 199: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
-	31,  // 200: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
-	37,  // 201: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
-	33,  // 202: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
-	15,  // 203: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
-	17,  // 204: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
-	39,  // 205: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
-	42,  // 206: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
-	35,  // 207: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
-	46,  // 208: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
-	48,  // 209: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
-	52,  // 210: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
-	55,  // 211: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
-	65,  // 212: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
-	67,  // 213: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
-	69,  // 214: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
-	71,  // 215: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
-	73,  // 216: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
-	75,  // 217: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
-	77,  // 218: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
-	79,  // 219: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
-	82,  // 220: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
-	104, // 221: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
-	106, // 222: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
-	108, // 223: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
-	110, // 224: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
-	100, // 225: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
-	102, // 226: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
-	112, // 227: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
-	118, // 228: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
-	120, // 229: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
-	123, // 230: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
-	125, // 231: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
-	27,  // 232: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
-	30,  // 233: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
-	32,  // 234: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
-	38,  // 235: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
-	34,  // 236: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
-	16,  // 237: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
-	19,  // 238: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
-	40,  // 239: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
-	43,  // 240: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
-	36,  // 241: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
-	47,  // 242: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
-	49,  // 243: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
-	54,  // 244: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
-	56,  // 245: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
-	66,  // 246: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
-	68,  // 247: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
-	70,  // 248: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
-	72,  // 249: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
-	74,  // 250: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
-	76,  // 251: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
-	78,  // 252: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
-	80,  // 253: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
-	83,  // 254: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
-	105, // 255: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
-	107, // 256: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
-	109, // 257: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
-	111, // 258: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
-	101, // 259: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
-	103, // 260: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
-	116, // 261: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
-	119, // 262: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
-	121, // 263: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
-	124, // 264: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
-	126, // 265: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
-	232, // [232:266] is the sub-list for method output_type
-	198, // [198:232] is the sub-list for method input_type
-	198, // [198:198] is the sub-list for extension type_name
-	198, // [198:198] is the sub-list for extension extendee
-	0,   // [0:198] is the sub-list for field type_name
+	146, // 160: millrace.v1.QueueConfig.lease:type_name -> google.protobuf.Duration
+	146, // 161: millrace.v1.QueueConfig.max_run:type_name -> google.protobuf.Duration
+	10,  // 162: millrace.v1.QueueConfig.retry:type_name -> millrace.v1.Retry
+	146, // 163: millrace.v1.QueueConfig.aging:type_name -> google.protobuf.Duration
+	146, // 164: millrace.v1.QueueConfig.retain_completed:type_name -> google.protobuf.Duration
+	146, // 165: millrace.v1.QueueConfig.retain_cancelled:type_name -> google.protobuf.Duration
+	146, // 166: millrace.v1.QueueConfig.retain_dead:type_name -> google.protobuf.Duration
+	146, // 167: millrace.v1.QueueConfig.cancel_grace:type_name -> google.protobuf.Duration
+	146, // 168: millrace.v1.QueueConfig.default_ttl:type_name -> google.protobuf.Duration
+	112, // 169: millrace.v1.QueueConfig.ceilings:type_name -> millrace.v1.QueueCeilings
+	8,   // 170: millrace.v1.QueueConfig.fairness:type_name -> millrace.v1.QueueConfig.Fairness
+	9,   // 171: millrace.v1.QueueConfig.order:type_name -> millrace.v1.QueueConfig.Order
+	100, // 172: millrace.v1.QueueConfig.rate:type_name -> millrace.v1.Rate
+	101, // 173: millrace.v1.QueueConfig.per_key:type_name -> millrace.v1.KeyLimits
+	146, // 174: millrace.v1.Rate.per:type_name -> google.protobuf.Duration
+	100, // 175: millrace.v1.KeyLimits.rate:type_name -> millrace.v1.Rate
+	100, // 176: millrace.v1.KeySettings.rate:type_name -> millrace.v1.Rate
+	102, // 177: millrace.v1.QueueKey.settings:type_name -> millrace.v1.KeySettings
+	113, // 178: millrace.v1.QueueKey.paused:type_name -> millrace.v1.QueuePaused
+	147, // 179: millrace.v1.QueueKey.oldest_ready:type_name -> google.protobuf.Timestamp
+	147, // 180: millrace.v1.QueueKey.until:type_name -> google.protobuf.Timestamp
+	103, // 181: millrace.v1.ListKeysResponse.keys:type_name -> millrace.v1.QueueKey
+	25,  // 182: millrace.v1.ListKeysResponse.at:type_name -> millrace.v1.At
+	102, // 183: millrace.v1.SetKeyRequest.settings:type_name -> millrace.v1.KeySettings
+	25,  // 184: millrace.v1.SetKeyResponse.at:type_name -> millrace.v1.At
+	147, // 185: millrace.v1.PauseKeyRequest.until:type_name -> google.protobuf.Timestamp
+	25,  // 186: millrace.v1.PauseKeyResponse.at:type_name -> millrace.v1.At
+	25,  // 187: millrace.v1.ResumeKeyResponse.at:type_name -> millrace.v1.At
+	146, // 188: millrace.v1.QueueCeilings.lease:type_name -> google.protobuf.Duration
+	146, // 189: millrace.v1.QueueCeilings.max_run:type_name -> google.protobuf.Duration
+	147, // 190: millrace.v1.QueuePaused.since:type_name -> google.protobuf.Timestamp
+	147, // 191: millrace.v1.QueuePaused.until:type_name -> google.protobuf.Timestamp
+	147, // 192: millrace.v1.PauseQueueRequest.until:type_name -> google.protobuf.Timestamp
+	25,  // 193: millrace.v1.PauseQueueResponse.at:type_name -> millrace.v1.At
+	25,  // 194: millrace.v1.ResumeQueueResponse.at:type_name -> millrace.v1.At
+	127, // 195: millrace.v1.ListQueuesResponse.queues:type_name -> millrace.v1.QueueStats
+	25,  // 196: millrace.v1.ListQueuesResponse.at:type_name -> millrace.v1.At
+	99,  // 197: millrace.v1.GetQueueResponse.config:type_name -> millrace.v1.QueueConfig
+	25,  // 198: millrace.v1.GetQueueResponse.at:type_name -> millrace.v1.At
+	99,  // 199: millrace.v1.SetQueueRequest.config:type_name -> millrace.v1.QueueConfig
+	25,  // 200: millrace.v1.SetQueueResponse.at:type_name -> millrace.v1.At
+	25,  // 201: millrace.v1.DeleteQueueResponse.at:type_name -> millrace.v1.At
+	147, // 202: millrace.v1.QueueStats.oldest_ready:type_name -> google.protobuf.Timestamp
+	113, // 203: millrace.v1.QueueStats.paused:type_name -> millrace.v1.QueuePaused
+	128, // 204: millrace.v1.QueueStats.rates:type_name -> millrace.v1.QueueRates
+	129, // 205: millrace.v1.QueueStats.limits:type_name -> millrace.v1.QueueLimits
+	146, // 206: millrace.v1.QueueLimits.default_ttl:type_name -> google.protobuf.Duration
+	112, // 207: millrace.v1.QueueLimits.ceilings:type_name -> millrace.v1.QueueCeilings
+	100, // 208: millrace.v1.QueueLimits.rate:type_name -> millrace.v1.Rate
+	101, // 209: millrace.v1.QueueLimits.per_key:type_name -> millrace.v1.KeyLimits
+	127, // 210: millrace.v1.QueueStatsResponse.stats:type_name -> millrace.v1.QueueStats
+	25,  // 211: millrace.v1.QueueStatsResponse.at:type_name -> millrace.v1.At
+	136, // 212: millrace.v1.CreateNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	131, // 213: millrace.v1.GetNamespaceResponse.config:type_name -> millrace.v1.NamespaceConfig
+	25,  // 214: millrace.v1.GetNamespaceResponse.at:type_name -> millrace.v1.At
+	136, // 215: millrace.v1.GetNamespaceResponse.partitions:type_name -> millrace.v1.PartitionInfo
+	131, // 216: millrace.v1.SetNamespaceRequest.config:type_name -> millrace.v1.NamespaceConfig
+	25,  // 217: millrace.v1.SetNamespaceResponse.at:type_name -> millrace.v1.At
+	28,  // 218: millrace.v1.TaskService.Create:input_type -> millrace.v1.CreateRequest
+	30,  // 219: millrace.v1.TaskService.BatchCreate:input_type -> millrace.v1.BatchCreateRequest
+	33,  // 220: millrace.v1.TaskService.Get:input_type -> millrace.v1.GetRequest
+	39,  // 221: millrace.v1.TaskService.BatchGet:input_type -> millrace.v1.BatchGetRequest
+	35,  // 222: millrace.v1.TaskService.ListAttempts:input_type -> millrace.v1.ListAttemptsRequest
+	17,  // 223: millrace.v1.TaskService.Report:input_type -> millrace.v1.ReportRequest
+	19,  // 224: millrace.v1.TaskService.Logs:input_type -> millrace.v1.LogsRequest
+	41,  // 225: millrace.v1.TaskService.Effects:input_type -> millrace.v1.EffectsRequest
+	44,  // 226: millrace.v1.TaskService.Why:input_type -> millrace.v1.WhyRequest
+	37,  // 227: millrace.v1.TaskService.List:input_type -> millrace.v1.ListRequest
+	48,  // 228: millrace.v1.TaskService.Claim:input_type -> millrace.v1.ClaimRequest
+	50,  // 229: millrace.v1.TaskService.EndClaim:input_type -> millrace.v1.EndClaimRequest
+	54,  // 230: millrace.v1.TaskService.Heartbeat:input_type -> millrace.v1.HeartbeatRequest
+	57,  // 231: millrace.v1.TaskService.Settle:input_type -> millrace.v1.SettleRequest
+	67,  // 232: millrace.v1.TaskService.Wait:input_type -> millrace.v1.WaitRequest
+	69,  // 233: millrace.v1.TaskService.Watch:input_type -> millrace.v1.WatchRequest
+	71,  // 234: millrace.v1.TaskService.RunNow:input_type -> millrace.v1.RunNowRequest
+	73,  // 235: millrace.v1.TaskService.Delete:input_type -> millrace.v1.DeleteRequest
+	75,  // 236: millrace.v1.TaskService.Update:input_type -> millrace.v1.UpdateRequest
+	77,  // 237: millrace.v1.TaskService.Cancel:input_type -> millrace.v1.CancelRequest
+	79,  // 238: millrace.v1.TaskService.Retry:input_type -> millrace.v1.RetryRequest
+	81,  // 239: millrace.v1.TaskService.ForceRelease:input_type -> millrace.v1.ForceReleaseRequest
+	84,  // 240: millrace.v1.CommitService.Commit:input_type -> millrace.v1.CommitRequest
+	118, // 241: millrace.v1.QueueService.List:input_type -> millrace.v1.ListQueuesRequest
+	120, // 242: millrace.v1.QueueService.Get:input_type -> millrace.v1.GetQueueRequest
+	122, // 243: millrace.v1.QueueService.Set:input_type -> millrace.v1.SetQueueRequest
+	124, // 244: millrace.v1.QueueService.Delete:input_type -> millrace.v1.DeleteQueueRequest
+	114, // 245: millrace.v1.QueueService.Pause:input_type -> millrace.v1.PauseQueueRequest
+	116, // 246: millrace.v1.QueueService.Resume:input_type -> millrace.v1.ResumeQueueRequest
+	104, // 247: millrace.v1.QueueService.Keys:input_type -> millrace.v1.ListKeysRequest
+	106, // 248: millrace.v1.QueueService.SetKey:input_type -> millrace.v1.SetKeyRequest
+	108, // 249: millrace.v1.QueueService.PauseKey:input_type -> millrace.v1.PauseKeyRequest
+	110, // 250: millrace.v1.QueueService.ResumeKey:input_type -> millrace.v1.ResumeKeyRequest
+	126, // 251: millrace.v1.QueueService.Stats:input_type -> millrace.v1.QueueStatsRequest
+	132, // 252: millrace.v1.QueueService.CreateNamespace:input_type -> millrace.v1.CreateNamespaceRequest
+	134, // 253: millrace.v1.QueueService.DeleteNamespace:input_type -> millrace.v1.DeleteNamespaceRequest
+	137, // 254: millrace.v1.QueueService.GetNamespace:input_type -> millrace.v1.GetNamespaceRequest
+	139, // 255: millrace.v1.QueueService.SetNamespace:input_type -> millrace.v1.SetNamespaceRequest
+	29,  // 256: millrace.v1.TaskService.Create:output_type -> millrace.v1.CreateResponse
+	32,  // 257: millrace.v1.TaskService.BatchCreate:output_type -> millrace.v1.BatchCreateResponse
+	34,  // 258: millrace.v1.TaskService.Get:output_type -> millrace.v1.GetResponse
+	40,  // 259: millrace.v1.TaskService.BatchGet:output_type -> millrace.v1.BatchGetResponse
+	36,  // 260: millrace.v1.TaskService.ListAttempts:output_type -> millrace.v1.ListAttemptsResponse
+	18,  // 261: millrace.v1.TaskService.Report:output_type -> millrace.v1.ReportResponse
+	21,  // 262: millrace.v1.TaskService.Logs:output_type -> millrace.v1.LogsResponse
+	42,  // 263: millrace.v1.TaskService.Effects:output_type -> millrace.v1.EffectsResponse
+	45,  // 264: millrace.v1.TaskService.Why:output_type -> millrace.v1.WhyResponse
+	38,  // 265: millrace.v1.TaskService.List:output_type -> millrace.v1.ListResponse
+	49,  // 266: millrace.v1.TaskService.Claim:output_type -> millrace.v1.ClaimResponse
+	51,  // 267: millrace.v1.TaskService.EndClaim:output_type -> millrace.v1.EndClaimResponse
+	56,  // 268: millrace.v1.TaskService.Heartbeat:output_type -> millrace.v1.HeartbeatResponse
+	58,  // 269: millrace.v1.TaskService.Settle:output_type -> millrace.v1.SettleResponse
+	68,  // 270: millrace.v1.TaskService.Wait:output_type -> millrace.v1.WaitResponse
+	70,  // 271: millrace.v1.TaskService.Watch:output_type -> millrace.v1.WatchResponse
+	72,  // 272: millrace.v1.TaskService.RunNow:output_type -> millrace.v1.RunNowResponse
+	74,  // 273: millrace.v1.TaskService.Delete:output_type -> millrace.v1.DeleteResponse
+	76,  // 274: millrace.v1.TaskService.Update:output_type -> millrace.v1.UpdateResponse
+	78,  // 275: millrace.v1.TaskService.Cancel:output_type -> millrace.v1.CancelResponse
+	80,  // 276: millrace.v1.TaskService.Retry:output_type -> millrace.v1.RetryResponse
+	82,  // 277: millrace.v1.TaskService.ForceRelease:output_type -> millrace.v1.ForceReleaseResponse
+	85,  // 278: millrace.v1.CommitService.Commit:output_type -> millrace.v1.CommitResponse
+	119, // 279: millrace.v1.QueueService.List:output_type -> millrace.v1.ListQueuesResponse
+	121, // 280: millrace.v1.QueueService.Get:output_type -> millrace.v1.GetQueueResponse
+	123, // 281: millrace.v1.QueueService.Set:output_type -> millrace.v1.SetQueueResponse
+	125, // 282: millrace.v1.QueueService.Delete:output_type -> millrace.v1.DeleteQueueResponse
+	115, // 283: millrace.v1.QueueService.Pause:output_type -> millrace.v1.PauseQueueResponse
+	117, // 284: millrace.v1.QueueService.Resume:output_type -> millrace.v1.ResumeQueueResponse
+	105, // 285: millrace.v1.QueueService.Keys:output_type -> millrace.v1.ListKeysResponse
+	107, // 286: millrace.v1.QueueService.SetKey:output_type -> millrace.v1.SetKeyResponse
+	109, // 287: millrace.v1.QueueService.PauseKey:output_type -> millrace.v1.PauseKeyResponse
+	111, // 288: millrace.v1.QueueService.ResumeKey:output_type -> millrace.v1.ResumeKeyResponse
+	130, // 289: millrace.v1.QueueService.Stats:output_type -> millrace.v1.QueueStatsResponse
+	133, // 290: millrace.v1.QueueService.CreateNamespace:output_type -> millrace.v1.CreateNamespaceResponse
+	135, // 291: millrace.v1.QueueService.DeleteNamespace:output_type -> millrace.v1.DeleteNamespaceResponse
+	138, // 292: millrace.v1.QueueService.GetNamespace:output_type -> millrace.v1.GetNamespaceResponse
+	140, // 293: millrace.v1.QueueService.SetNamespace:output_type -> millrace.v1.SetNamespaceResponse
+	256, // [256:294] is the sub-list for method output_type
+	218, // [218:256] is the sub-list for method input_type
+	218, // [218:218] is the sub-list for extension type_name
+	218, // [218:218] is the sub-list for extension extendee
+	0,   // [0:218] is the sub-list for field type_name
 }
 
 func init() { file_millrace_v1_task_proto_init() }
@@ -10590,18 +11677,18 @@ func file_millrace_v1_task_proto_init() {
 		(*KVCheck_Value)(nil),
 	}
 	file_millrace_v1_task_proto_msgTypes[89].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[100].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[102].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[105].OneofWrappers = []any{}
-	file_millrace_v1_task_proto_msgTypes[109].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[112].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[114].OneofWrappers = []any{}
 	file_millrace_v1_task_proto_msgTypes[117].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[121].OneofWrappers = []any{}
+	file_millrace_v1_task_proto_msgTypes[129].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_millrace_v1_task_proto_rawDesc), len(file_millrace_v1_task_proto_rawDesc)),
-			NumEnums:      8,
-			NumMessages:   124,
+			NumEnums:      10,
+			NumMessages:   136,
 			NumExtensions: 0,
 			NumServices:   3,
 		},

@@ -1075,6 +1075,10 @@ const (
 	QueueService_Delete_FullMethodName          = "/millrace.v1.QueueService/Delete"
 	QueueService_Pause_FullMethodName           = "/millrace.v1.QueueService/Pause"
 	QueueService_Resume_FullMethodName          = "/millrace.v1.QueueService/Resume"
+	QueueService_Keys_FullMethodName            = "/millrace.v1.QueueService/Keys"
+	QueueService_SetKey_FullMethodName          = "/millrace.v1.QueueService/SetKey"
+	QueueService_PauseKey_FullMethodName        = "/millrace.v1.QueueService/PauseKey"
+	QueueService_ResumeKey_FullMethodName       = "/millrace.v1.QueueService/ResumeKey"
 	QueueService_Stats_FullMethodName           = "/millrace.v1.QueueService/Stats"
 	QueueService_CreateNamespace_FullMethodName = "/millrace.v1.QueueService/CreateNamespace"
 	QueueService_DeleteNamespace_FullMethodName = "/millrace.v1.QueueService/DeleteNamespace"
@@ -1096,6 +1100,14 @@ type QueueServiceClient interface {
 	Pause(ctx context.Context, in *PauseQueueRequest, opts ...grpc.CallOption) (*PauseQueueResponse, error)
 	// Resume lets a paused queue go on (task:operate or admin).
 	Resume(ctx context.Context, in *ResumeQueueRequest, opts ...grpc.CallOption) (*ResumeQueueResponse, error)
+	// Keys lists the keys of a queue.
+	Keys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error)
+	// SetKey sets the weight and the limits of one key (admin).
+	SetKey(ctx context.Context, in *SetKeyRequest, opts ...grpc.CallOption) (*SetKeyResponse, error)
+	// PauseKey stops giving out the tasks of a key (task:operate or admin).
+	PauseKey(ctx context.Context, in *PauseKeyRequest, opts ...grpc.CallOption) (*PauseKeyResponse, error)
+	// ResumeKey lets a paused key go on (task:operate or admin).
+	ResumeKey(ctx context.Context, in *ResumeKeyRequest, opts ...grpc.CallOption) (*ResumeKeyResponse, error)
 	Stats(ctx context.Context, in *QueueStatsRequest, opts ...grpc.CallOption) (*QueueStatsResponse, error)
 	CreateNamespace(ctx context.Context, in *CreateNamespaceRequest, opts ...grpc.CallOption) (*CreateNamespaceResponse, error)
 	DeleteNamespace(ctx context.Context, in *DeleteNamespaceRequest, opts ...grpc.CallOption) (*DeleteNamespaceResponse, error)
@@ -1171,6 +1183,46 @@ func (c *queueServiceClient) Resume(ctx context.Context, in *ResumeQueueRequest,
 	return out, nil
 }
 
+func (c *queueServiceClient) Keys(ctx context.Context, in *ListKeysRequest, opts ...grpc.CallOption) (*ListKeysResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListKeysResponse)
+	err := c.cc.Invoke(ctx, QueueService_Keys_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) SetKey(ctx context.Context, in *SetKeyRequest, opts ...grpc.CallOption) (*SetKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetKeyResponse)
+	err := c.cc.Invoke(ctx, QueueService_SetKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) PauseKey(ctx context.Context, in *PauseKeyRequest, opts ...grpc.CallOption) (*PauseKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseKeyResponse)
+	err := c.cc.Invoke(ctx, QueueService_PauseKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *queueServiceClient) ResumeKey(ctx context.Context, in *ResumeKeyRequest, opts ...grpc.CallOption) (*ResumeKeyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeKeyResponse)
+	err := c.cc.Invoke(ctx, QueueService_ResumeKey_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *queueServiceClient) Stats(ctx context.Context, in *QueueStatsRequest, opts ...grpc.CallOption) (*QueueStatsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(QueueStatsResponse)
@@ -1235,6 +1287,14 @@ type QueueServiceServer interface {
 	Pause(context.Context, *PauseQueueRequest) (*PauseQueueResponse, error)
 	// Resume lets a paused queue go on (task:operate or admin).
 	Resume(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error)
+	// Keys lists the keys of a queue.
+	Keys(context.Context, *ListKeysRequest) (*ListKeysResponse, error)
+	// SetKey sets the weight and the limits of one key (admin).
+	SetKey(context.Context, *SetKeyRequest) (*SetKeyResponse, error)
+	// PauseKey stops giving out the tasks of a key (task:operate or admin).
+	PauseKey(context.Context, *PauseKeyRequest) (*PauseKeyResponse, error)
+	// ResumeKey lets a paused key go on (task:operate or admin).
+	ResumeKey(context.Context, *ResumeKeyRequest) (*ResumeKeyResponse, error)
 	Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error)
 	CreateNamespace(context.Context, *CreateNamespaceRequest) (*CreateNamespaceResponse, error)
 	DeleteNamespace(context.Context, *DeleteNamespaceRequest) (*DeleteNamespaceResponse, error)
@@ -1267,6 +1327,18 @@ func (UnimplementedQueueServiceServer) Pause(context.Context, *PauseQueueRequest
 }
 func (UnimplementedQueueServiceServer) Resume(context.Context, *ResumeQueueRequest) (*ResumeQueueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Resume not implemented")
+}
+func (UnimplementedQueueServiceServer) Keys(context.Context, *ListKeysRequest) (*ListKeysResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Keys not implemented")
+}
+func (UnimplementedQueueServiceServer) SetKey(context.Context, *SetKeyRequest) (*SetKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetKey not implemented")
+}
+func (UnimplementedQueueServiceServer) PauseKey(context.Context, *PauseKeyRequest) (*PauseKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseKey not implemented")
+}
+func (UnimplementedQueueServiceServer) ResumeKey(context.Context, *ResumeKeyRequest) (*ResumeKeyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeKey not implemented")
 }
 func (UnimplementedQueueServiceServer) Stats(context.Context, *QueueStatsRequest) (*QueueStatsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
@@ -1412,6 +1484,78 @@ func _QueueService_Resume_Handler(srv interface{}, ctx context.Context, dec func
 	return interceptor(ctx, in, info, handler)
 }
 
+func _QueueService_Keys_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListKeysRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).Keys(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_Keys_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).Keys(ctx, req.(*ListKeysRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_SetKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).SetKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_SetKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).SetKey(ctx, req.(*SetKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_PauseKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).PauseKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_PauseKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).PauseKey(ctx, req.(*PauseKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _QueueService_ResumeKey_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeKeyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(QueueServiceServer).ResumeKey(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: QueueService_ResumeKey_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(QueueServiceServer).ResumeKey(ctx, req.(*ResumeKeyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _QueueService_Stats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(QueueStatsRequest)
 	if err := dec(in); err != nil {
@@ -1532,6 +1676,22 @@ var QueueService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Resume",
 			Handler:    _QueueService_Resume_Handler,
+		},
+		{
+			MethodName: "Keys",
+			Handler:    _QueueService_Keys_Handler,
+		},
+		{
+			MethodName: "SetKey",
+			Handler:    _QueueService_SetKey_Handler,
+		},
+		{
+			MethodName: "PauseKey",
+			Handler:    _QueueService_PauseKey_Handler,
+		},
+		{
+			MethodName: "ResumeKey",
+			Handler:    _QueueService_ResumeKey_Handler,
 		},
 		{
 			MethodName: "Stats",

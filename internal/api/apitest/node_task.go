@@ -128,6 +128,13 @@ func (n *Node) Queue(_ context.Context, p core.Partition, name string, _ core.Re
 	return core.QueueStats{Queue: name, Config: core.QueueConfig{Version: 2, Aging: -1, MaxDeliveries: -1}}, core.At{}, nil
 }
 
+// QueueKeys answers as a test has set.
+func (n *Node) QueueKeys(_ context.Context, p core.Partition, q *core.KeyQuery, _ core.ReadOptions) (out []core.QueueKey, _ core.At, _ error) {
+	n.step()
+	n.reach(p)
+	return []core.QueueKey{{Key: "ann", Tasks: 2, Ready: 1, Running: 1}}, core.At{}, nil
+}
+
 // Queues answers as a test has set.
 func (n *Node) Queues(_ context.Context, p core.Partition, after string, limit int, _ core.ReadOptions) (out []core.QueueStats, _ core.At, _ error) {
 	n.step()

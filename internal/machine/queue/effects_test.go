@@ -84,7 +84,7 @@ func TestACompletionWithoutEffectsKeepsNoList(t *testing.T) {
 
 // why prints why a task is where it is.
 func (s *script) why(w words) string {
-	y, ok, err := Why(s.tx, testPartition, idOf(w.name()))
+	y, ok, err := Why(s.tx, testPartition, idOf(w.name()), s.c.Stamp)
 	switch {
 	case err != nil:
 		return err.Error() + "\n"
@@ -123,7 +123,7 @@ func TestAsManyAreAheadAsAreTakenBefore(t *testing.T) {
 		}
 		want, named := map[core.TaskID]uint64{}, map[core.TaskID][]string{}
 		for i := range tasks {
-			y, ok, err := Why(w.tx, testPartition, numbered(i))
+			y, ok, err := Why(w.tx, testPartition, numbered(i), w.c.Stamp)
 			if err != nil || !ok || !y.Exact {
 				t.Fatal(y, ok, err)
 			}

@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
 	"github.com/millrace/millrace/internal/keys"
@@ -264,7 +267,7 @@ func (m *Machine) trimHeads() {
 	}
 	for _, l := range m.queues {
 		if l.share != nil {
-			for _, ln := range l.share.byNumber {
+			for _, ln := range l.share.sorted() {
 				m.dropHeads(ln)
 			}
 		}
@@ -297,6 +300,15 @@ func (m *Machine) popNext(v core.View, ln *lane) (head, error) {
 		}
 	}
 	return row, nil
+}
+
+// sorted returns the lanes in order of their numbers.
+func (s *share) sorted() []*lane {
+	out := make([]*lane, 0, len(s.byNumber))
+	for _, number := range slices.Sorted(maps.Keys(s.byNumber)) {
+		out = append(out, s.byNumber[number])
+	}
+	return out
 }
 
 // add takes a new lane in.

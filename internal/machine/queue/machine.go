@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 
@@ -537,6 +538,29 @@ func emptied[T any](list []T) []T {
 
 // LastToken returns the token that was issued last, or what the next one is above.
 func (m *Machine) LastToken() core.Token { return core.Token(m.meta.token) }
+
+// Supply is what a queue can give out now.
+type Supply struct {
+	Tasks uint64 // as its pause and its limits let it
+	// Held says that it has ready tasks, and limits hold all of them up: a new one would wait, too, unless it has another key.
+	Held bool
+	// Workers are those that may have its tasks; nil: any may.
+	Workers []string
+}
+
+// Supply returns what a queue can give out now.
+func (m *Machine) Supply(queue string) (s Supply) {
+	l := m.names[queue]
+	if l == nil {
+		return s
+	}
+	s.Tasks = l.available(m.stamp)
+	s.Held = s.Tasks == 0 && l.share != nil && l.states[core.Ready] > 0
+	if most := l.config.Share.MaxWorkers; most > 0 && l.share != nil && len(l.share.workers) >= int(most) {
+		s.Workers = slices.Sorted(maps.Keys(l.share.workers))
+	}
+	return s
+}
 
 // ReadyCount returns how many tasks of a queue can be given out now, as its pause and its limits let it.
 func (m *Machine) ReadyCount(queue string) uint64 {

@@ -379,7 +379,7 @@ func readTask(v core.View, p core.Partition, id core.TaskID, rec *record, s *spe
 		Attempt: rec.attempt, Failures: rec.failures, Crashes: rec.crashes, Snoozes: rec.snoozes,
 		Redrives: rec.redrives, CreatedAt: s.createdAt, ReadyAt: rec.readyAt, StartedAt: rec.startedAt,
 		FinishedAt: rec.endedAt, RunAt: rec.runAt, RunAtWall: rec.wall, Creator: string(s.creator), CreatedIdx: s.createdIdx,
-		EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult, Labels: s.labels, ExpiresAt: rec.expiresAt,
+		Key: string(s.key), Cost: s.cost, EndedIdx: rec.endedIdx, LeaseUntil: rec.leaseUntil, HasResult: rec.hasResult, Labels: s.labels, ExpiresAt: rec.expiresAt,
 	}
 	if rec.cancelUntil != 0 || rec.hasCancel {
 		if t.Cancel, err = loadCancel(v, p, id); err != nil {

@@ -97,11 +97,8 @@ func (m *Machine) removeShare(tx core.Txn, l *queueState) {
 		if s.isStored {
 			tx.Delete(m.mem.own(m.key))
 		}
-		for _, ln := range s.byNumber {
-			if ln.isStored {
-				tx.DeleteRange(keys.LaneRange(m.p, l.number))
-				break
-			}
+		if slices.ContainsFunc(s.sorted(), func(ln *lane) bool { return ln.isStored }) {
+			tx.DeleteRange(keys.LaneRange(m.p, l.number))
 		}
 	}
 	l.oneLane()

@@ -100,6 +100,7 @@ func (m *Machine) detach(r *run) {
 	delete(m.runs, r.id)
 	m.leases.remove(r)
 	if s := r.queue.share; s != nil && s.workers != nil {
+		m.touchShare(s)
 		if s.workers[r.rec.worker]--; s.workers[r.rec.worker] <= 0 {
 			delete(s.workers, r.rec.worker)
 		}

@@ -2,8 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/millrace/millrace/internal/core"
 	"github.com/millrace/millrace/internal/errs"
@@ -44,6 +42,8 @@ type share struct {
 	touched bool
 	// before is what the queue could give when the entry touched it first.
 	before uint64
+	// hadWorkers is how many workers had tasks then.
+	hadWorkers int
 	// queue is the one that is shared.
 	queue *queueState
 }
@@ -179,7 +179,7 @@ func (s *share) lookAtAll() {
 	}
 	s.turns.items = nil
 	s.look(&s.queue.plain)
-	for _, ln := range s.byNumber {
+	for _, ln := range s.sorted() {
 		s.look(ln)
 	}
 }
@@ -394,7 +394,7 @@ func (m *Machine) countWorkers(l *queueState) {
 		return
 	}
 	s.workers = map[string]int{}
-	for _, r := range m.runs {
+	for _, r := range m.leases.items {
 		if r.queue == l {
 			s.workers[r.rec.worker]++
 		}
@@ -411,8 +411,7 @@ func (m *Machine) ruleShare(l *queueState, was *core.QueueShare, stamp core.Shar
 	s.rate = s.rate.under(&was.Rate, &is.Rate, stamp)
 	if was.KeyRate != is.KeyRate {
 		m.rerate(&l.plain, was.KeyRate, is.KeyRate, stamp)
-		for _, number := range slices.Sorted(maps.Keys(s.byNumber)) { // what is written is written in the same order everywhere
-			ln := s.byNumber[number]
+		for _, ln := range s.sorted() { // what is written is written in the same order everywhere
 			if ln.set == nil || ln.set.Rate == (core.Rate{}) {
 				m.rerate(ln, was.KeyRate, is.KeyRate, stamp)
 			}
@@ -426,7 +425,7 @@ func (m *Machine) ruleShare(l *queueState, was *core.QueueShare, stamp core.Shar
 // touchShare has the end of the entry look at a share.
 func (m *Machine) touchShare(s *share) {
 	if !s.touched {
-		s.touched, s.before = true, s.queue.available(m.stamp)
+		s.touched, s.before, s.hadWorkers = true, s.queue.available(m.stamp), len(s.workers)
 		m.shares = append(m.shares, s)
 	}
 }
@@ -488,7 +487,7 @@ func (m *Machine) endShare(tx core.Txn, stamp core.ShardTime, s *share) error {
 	if err := m.refresh(tx, stamp, s); err != nil {
 		return err
 	}
-	if l.available(stamp) > s.before {
+	if l.available(stamp) > s.before || len(s.workers) < s.hadWorkers {
 		m.wake(l)
 	}
 	return nil
@@ -539,7 +538,7 @@ func (m *Machine) forgetLane(s *share, ln *lane) {
 // forgetShare takes the share of a queue away.
 func (m *Machine) forgetShare(s *share) {
 	l := s.queue
-	for _, ln := range s.byNumber {
+	for _, ln := range s.sorted() {
 		m.forgetLane(s, ln)
 		m.lanes--
 	}

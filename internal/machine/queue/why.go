@@ -8,8 +8,8 @@ import (
 // maxAhead bounds how many rows of the ready index a count of the tasks ahead looks at.
 const maxAhead = 10_000
 
-// Why reads why a task is where it is: what its records and its queue say. ok is false where it is not there.
-func Why(v core.View, p core.Partition, id core.TaskID) (w core.Why, ok bool, err error) {
+// Why reads why a task is where it is: what its records and its queue say at a stamp. ok is false where it is not there.
+func Why(v core.View, p core.Partition, id core.TaskID, stamp core.ShardTime) (w core.Why, ok bool, err error) {
 	rec, ok, err := readRecord(v, p, id)
 	if err != nil || !ok {
 		return w, false, err
@@ -26,18 +26,9 @@ func Why(v core.View, p core.Partition, id core.TaskID) (w core.Why, ok bool, er
 	switch {
 	case rec.state.Terminal():
 		w.Since = t.FinishedAt
-		r := core.WhyReason{Code: core.WhyEnded, Note: t.Reason, Object: t.Cancel.By}
-		switch {
-		case rec.state == core.Cancelled:
-			r.Note, r.HeldBy = t.Cancel.Reason, holder(t.Cancel.By)
-		default:
-			if r.Object, err = lastWorker(v, p, id, &rec, &t); err != nil {
-				return w, false, err
-			}
-			r.HeldBy = holder(r.Object)
-		}
+		r, err := endReason(v, p, id, &rec, &t)
 		w.Reasons = []core.WhyReason{r}
-		return w, true, nil
+		return w, err == nil, err
 	case rec.state == core.Running:
 		w.Since = t.StartedAt
 		w.Reasons = []core.WhyReason{{Code: core.WhyRunning, Object: t.Worker, Until: t.LeaseUntil, HeldBy: holder(t.Worker)}}
@@ -67,6 +58,11 @@ func Why(v core.View, p core.Partition, id core.TaskID) (w core.Why, ok bool, er
 		return w, err == nil, err
 	}
 	w.Since = t.ReadyAt
+	limits, err := limitReasons(v, p, id, &row, l.name, &rec, stamp)
+	if err != nil {
+		return w, false, err
+	}
+	w.Reasons = append(w.Reasons, limits...)
 	var first []core.TaskID
 	w.Ahead, w.Exact, first, err = ahead(v, p, l, &rec)
 	switch {
@@ -85,6 +81,18 @@ func Why(v core.View, p core.Partition, id core.TaskID) (w core.Why, ok bool, er
 		w.Reasons = append(w.Reasons, core.WhyReason{Code: core.WhyNext, Object: l.name})
 	}
 	return w, true, nil
+}
+
+// endReason is the reason of a task that has ended.
+func endReason(v core.View, p core.Partition, id core.TaskID, rec *record, t *core.Task) (r core.WhyReason, err error) {
+	r = core.WhyReason{Code: core.WhyEnded, Note: t.Reason, Object: t.Cancel.By}
+	if rec.state == core.Cancelled {
+		r.Note, r.HeldBy = t.Cancel.Reason, holder(t.Cancel.By)
+		return r, nil
+	}
+	r.Object, err = lastWorker(v, p, id, rec, t)
+	r.HeldBy = holder(r.Object)
+	return r, err
 }
 
 // holder is who holds a task up, if that is known.

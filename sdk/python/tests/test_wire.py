@@ -26,7 +26,7 @@ def test_places_of_keys() -> None:
 
 def test_places_of_tasks() -> None:
     for v in vectors("placement.json")["tasks"]:
-        spec = wire.TaskSpec(id=v.get("id", ""), tag=v.get("tag", ""))
+        spec = wire.TaskSpec(id=v.get("id", ""), tag=v.get("tag", ""), key=v.get("key", ""))
         if v.get("unique_key"):
             spec.unique.key = v["unique_key"]
         assert place.task_place(spec, v["of"]) == v["partition"], v

@@ -53,6 +53,8 @@ export interface TaskInfo {
 	snoozes: number;
 	priority: number;
 	tag: string;
+	key: string;
+	cost: number;
 	labels: Record<string, string>;
 	createdAt: Date | undefined;
 	finishedAt: Date | undefined;
@@ -159,6 +161,8 @@ export class Client {
 			snoozes: t.snoozes,
 			priority: t.priority,
 			tag: t.tag,
+			key: t.key,
+			cost: t.cost || 1,
 			labels: t.labels,
 			createdAt: fromTimestamp(t.createdAt),
 			finishedAt: fromTimestamp(t.finishedAt),

@@ -31,6 +31,8 @@ function taskEffect(s: TaskSpec): Effect {
 		if (s.contentType !== "application/octet-stream") out.content_type = s.contentType;
 	}
 	if (s.tag) out.tag = s.tag;
+	if (s.key) out.key = s.key;
+	if (s.cost) out.cost = s.cost;
 	if (s.priority) out.priority = s.priority;
 	if (s.delay) out.delay = seconds(fromDuration(s.delay));
 	if (s.runAt) out.run_at = timeOf(s.runAt);

@@ -54,6 +54,8 @@ export interface AddOptions {
 	id?: string;
 	kind?: string;
 	tag?: string;
+	key?: string;
+	cost?: number;
 	/** Milliseconds. */
 	delay?: number;
 	priority?: number;
@@ -138,6 +140,8 @@ export class Producer {
 		const task: Record<string, unknown> = { id: o.id ?? newId(), queue, payload };
 		if (o.kind) task.kind = o.kind;
 		if (o.tag) task.tag = o.tag;
+		if (o.key) task.key = o.key;
+		if (o.cost) task.cost = o.cost;
 		if (o.delay !== undefined) task.delay = `${o.delay / 1000}s`;
 		if (o.priority) task.priority = o.priority;
 		if (o.unique) task.unique = { key: o.unique };

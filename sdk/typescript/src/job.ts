@@ -52,6 +52,10 @@ export interface AddOptions {
 	id?: string;
 	/** Tasks and keys with one tag share a partition. */
 	tag?: string;
+	/** The line of its queue that the task waits in, which gets its share and has limits of its own. */
+	key?: string;
+	/** What it weighs in shares and rates; default 1. */
+	cost?: number;
 	delay?: Span;
 	runAt?: Date;
 	expires?: Span;
@@ -219,6 +223,8 @@ export class Job<In, Args, Out> {
 			payload: bytes,
 			contentType: type,
 			tag: o.tag ?? "",
+			key: o.key ?? "",
+			cost: o.cost ?? 0,
 			priority: o.priority ?? this.options.priority ?? 0,
 			maxAttempts: this.options.attempts ?? 0,
 			maxCrashes: this.options.crashes ?? 0,

@@ -33,7 +33,7 @@ describe("the vectors that all languages share", () => {
 	it("place tasks as servers do", () => {
 		for (const v of vectors("placement.json").tasks) {
 			const unique = v.unique_key ? { key: v.unique_key } : undefined;
-			const spec = TaskSpec.fromPartial({ tag: v.tag, unique, id: v.id });
+			const spec = TaskSpec.fromPartial({ tag: v.tag, key: v.key, unique, id: v.id });
 			expect(placeTask(spec, v.of, 0), JSON.stringify(v)).toBe(v.partition);
 			if (v.of > 1) expect(partitionOf(parseId(spec.id)!)).toBe(v.partition);
 		}

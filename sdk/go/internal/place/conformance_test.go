@@ -51,7 +51,7 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 			Partitions map[string]int // by number of partitions
 		}
 		Tasks []struct {
-			Tag           string
+			Tag, Key      string
 			Unique        string `json:"unique_key"`
 			ID            string
 			Of, Partition int
@@ -74,7 +74,7 @@ func TestPlacementIsAsTheVectorsSay(t *testing.T) {
 		}
 	}
 	for _, v := range file.Tasks {
-		spec := &pb.TaskSpec{Tag: v.Tag, Id: v.ID}
+		spec := &pb.TaskSpec{Tag: v.Tag, Key: v.Key, Id: v.ID}
 		if v.Unique != "" {
 			spec.Unique = &pb.Unique{Key: v.Unique}
 		}

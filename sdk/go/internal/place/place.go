@@ -42,7 +42,7 @@ func Key[T string | []byte](key T, partitions int) int {
 	return Text(text, partitions)
 }
 
-// Task returns the partition of a task: by its tag, else its unique key, else its id. It gives the task an id there
+// Task returns the partition of a task: by its tag, else its key, else its unique key, else its id. It gives the task an id there
 // when it has none, and fills in the partition bits of one that leaves them open. What says no place goes to home, or
 // below 0 to a random one.
 func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *fault.Fault) {
@@ -54,6 +54,9 @@ func Task(spec *millracev1.TaskSpec, partitions, home int) (place int, err *faul
 	}
 	// What says the place is named in the refusal below.
 	by, text := "tag", spec.Tag
+	if text == "" {
+		by, text = "key", spec.Key
+	}
 	if text == "" {
 		by, text = "unique.key", spec.Unique.GetKey()
 	}
@@ -132,6 +135,8 @@ func Create(spec *millracev1.TaskSpec, partitions int) int {
 	// The order is that of Task.
 	case spec.GetTag() != "":
 		return Text(spec.GetTag(), partitions)
+	case spec.GetKey() != "":
+		return Text(spec.GetKey(), partitions)
 	case spec.GetUnique().GetKey() != "":
 		return Text(spec.GetUnique().GetKey(), partitions)
 	}

@@ -18,6 +18,10 @@ var kvCheckCompareWords = []string{"", "exists", "absent", "equal", "not_equal",
 
 var refChangeKindWords = []string{"", "create", "update", "delete", "verify", "symref_create", "symref_update", "symref_delete", "symref_verify"}
 
+var queueConfigFairnessWords = []string{"lanes", "none"}
+
+var queueConfigOrderWords = []string{"fifo", "strict"}
+
 var keyspaceConfigKindWords = []string{"plain", "history"}
 
 var repoStateWords = []string{"ready", "importing", "archived"}
@@ -65,8 +69,8 @@ func writeTaskSpec(w *restBody, m *pb.TaskSpec) {
 	w.text("tag", m.GetTag())
 	w.textMap("labels", m.GetLabels())
 	w.time("expires_at", m.GetExpiresAt())
-	w.flag("key", m.GetKey() != "")
-	w.flag("cost", m.GetCost() != 0)
+	w.text("key", m.GetKey())
+	w.int("cost", int64(m.GetCost()))
 	w.flag("after", len(m.GetAfter()) > 0)
 	w.flag("webhook", m.GetWebhook() != "")
 }
@@ -487,6 +491,16 @@ func writeQueueConfig(w *restBody, m *pb.QueueConfig) {
 	if x := m.GetCeilings(); x != nil {
 		w.object("ceilings", func() { writeQueueCeilings(w, x) })
 	}
+	w.word("fairness", queueConfigFairnessWords, int32(m.GetFairness()))
+	w.word("order", queueConfigOrderWords, int32(m.GetOrder()))
+	w.int("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.object("rate", func() { writeRate(w, x) })
+	}
+	if x := m.GetPerKey(); x != nil {
+		w.object("per_key", func() { writeKeyLimits(w, x) })
+	}
+	w.int("max_workers", int64(m.GetMaxWorkers()))
 }
 
 func writeQueueCeilings(w *restBody, m *pb.QueueCeilings) {
@@ -498,7 +512,33 @@ func writeQueueCeilings(w *restBody, m *pb.QueueCeilings) {
 	w.int("priority", int64(m.GetPriority()))
 }
 
+func writeRate(w *restBody, m *pb.Rate) {
+	w.int("limit", m.GetLimit())
+	w.duration("per", m.GetPer())
+	w.int("burst", m.GetBurst())
+}
+
+func writeKeyLimits(w *restBody, m *pb.KeyLimits) {
+	w.int("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.object("rate", func() { writeRate(w, x) })
+	}
+}
+
 func writePauseQueueRequest(w *restBody, m *pb.PauseQueueRequest) {
+	w.time("until", m.GetUntil())
+	w.text("reason", m.GetReason())
+}
+
+func writeKeySettings(w *restBody, m *pb.KeySettings) {
+	w.int("weight", int64(m.GetWeight()))
+	w.int("concurrency", m.GetConcurrency())
+	if x := m.GetRate(); x != nil {
+		w.object("rate", func() { writeRate(w, x) })
+	}
+}
+
+func writePauseKeyRequest(w *restBody, m *pb.PauseKeyRequest) {
 	w.time("until", m.GetUntil())
 	w.text("reason", m.GetReason())
 }
@@ -980,6 +1020,29 @@ var routes = map[string][]route{
 	"/millrace.v1.QueueService/Resume": {
 		{
 			verb: "POST", path: []string{"/v1/queues/", "queue=queue", ":resume"},
+		},
+	},
+	"/millrace.v1.QueueService/Keys": {
+		{
+			verb: "GET", path: []string{"/v1/queues/", "queue=queue", "/keys"},
+			query: []parameter{{"sort", "sort", nil}, {"prefix", "prefix", nil}, {"limit", "limit", nil}, {"cursor", "cursor", nil}},
+		},
+	},
+	"/millrace.v1.QueueService/SetKey": {
+		{
+			verb: "PUT", path: []string{"/v1/queues/", "queue=queue", "/keys/", "key=key"},
+			body: func(w *restBody, in any) { writeKeySettings(w, in.(*pb.SetKeyRequest).GetSettings()) }, within: "settings",
+		},
+	},
+	"/millrace.v1.QueueService/PauseKey": {
+		{
+			verb: "POST", path: []string{"/v1/queues/", "queue=queue", "/keys/", "key=key", ":pause"},
+			body: func(w *restBody, in any) { writePauseKeyRequest(w, in.(*pb.PauseKeyRequest)) },
+		},
+	},
+	"/millrace.v1.QueueService/ResumeKey": {
+		{
+			verb: "POST", path: []string{"/v1/queues/", "queue=queue", "/keys/", "key=key", ":resume"},
 		},
 	},
 	"/millrace.v1.QueueService/Stats": {

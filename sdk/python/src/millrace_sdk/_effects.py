@@ -40,7 +40,7 @@ def _task(spec: Any) -> dict[str, Any]:
         out["payload_base64"] = base64.b64encode(spec.payload).decode()
         if spec.content_type != "application/octet-stream":
             out["content_type"] = spec.content_type
-    out |= _some(spec, "tag", "priority")
+    out |= _some(spec, "tag", "key", "cost", "priority")
     if spec.HasField("delay"):
         out["delay"] = f"{wire.span(spec.delay):g}s"
     if spec.HasField("run_at"):

@@ -34,6 +34,8 @@ class TaskOptions(TypedDict, total=False):
     id: str  # of new_id: makes the add repeatable over processes
     queue: str
     tag: str  # in a namespace of several partitions, tasks and keys with one tag share one
+    key: str  # the line of the queue that it waits in, which gets its share and has limits of its own
+    cost: int  # what it weighs in shares and rates; default 1
     delay: float  # seconds until it is ready
     run_at: datetime.datetime  # or the time
     expires_at: datetime.datetime  # it is dead if no worker got it by then
@@ -235,6 +237,10 @@ def _settle_options(spec: Any, o: Mapping[str, Any]) -> None:
         spec.queue = o["queue"]
     if o.get("tag"):
         spec.tag = o["tag"]
+    if o.get("key"):
+        spec.key = o["key"]
+    if o.get("cost"):
+        spec.cost = o["cost"]
     if o.get("delay") is not None:
         wire.set_span(spec.delay, o["delay"])
     if o.get("run_at") is not None:

@@ -98,6 +98,8 @@ class TaskInfo:
     snoozes: int
     priority: int
     tag: str
+    key: str
+    cost: int
     headers: Mapping[str, str]
     labels: Mapping[str, str]
     result: bytes | None
@@ -154,6 +156,8 @@ def task_info(t: Any) -> TaskInfo:
         snoozes=t.snoozes,
         priority=t.priority,
         tag=t.tag,
+        key=t.key,
+        cost=t.cost or 1,
         headers={h.name: h.value for h in t.headers},
         labels=dict(t.labels),
         result=t.result if t.has_result else None,

@@ -150,10 +150,10 @@ export function placeOfId(id: string, partitions: number): number {
 	return p < partitions ? p : -1;
 }
 
-/** The partition that a task says by its tag, its unique key or its id, in this order; below 0: it says none. */
+/** The partition that a task says by its tag, its key, its unique key or its id, in this order; below 0: it says none. */
 export function placeOfTask(s: TaskSpec, partitions: number): number {
 	if (partitions <= 1) return 0;
-	const text = s.tag || s.unique?.key;
+	const text = s.tag || s.key || s.unique?.key;
 	if (text) return placeOfText(text, partitions);
 	const id = s.id ? parseId(s.id) : undefined;
 	return id ? homeOf(id, partitions) : -1;
@@ -167,7 +167,7 @@ const stray = (field: string, message: string): Fault => ({
 });
 
 /**
- * Places a task: by its tag, else its unique key, else its id, else in home. It gives the task an id there when it has none, and fills in
+ * Places a task: by its tag, else its key, else its unique key, else its id, else in home. It gives the task an id there when it has none, and fills in
  * the partition bits of one that leaves them open. Returns the partition, or why there is none.
  */
 export function placeTask(s: TaskSpec, partitions: number, home: number): number | Fault {
@@ -175,7 +175,7 @@ export function placeTask(s: TaskSpec, partitions: number, home: number): number
 		if (!s.id) s.id = newId();
 		return 0;
 	}
-	const text = s.tag || s.unique?.key;
+	const text = s.tag || s.key || s.unique?.key;
 	let place = text ? placeOfText(text, partitions) : home;
 	if (!s.id) {
 		s.id = idIn(place, partitions);
@@ -190,7 +190,7 @@ export function placeTask(s: TaskSpec, partitions: number, home: number): number
 		s.id = formatId(withBits(id, place));
 		return place;
 	}
-	const by = text ? (s.tag ? "tag" : "unique.key") : "random bits";
+	const by = s.tag ? "tag" : s.key ? "key" : text ? "unique.key" : "random bits";
 	return stray("id", `names partition ${named}, and the task's ${by} partition ${place}`);
 }
 

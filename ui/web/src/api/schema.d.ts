@@ -828,6 +828,86 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/queues/{queue}/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the keys of a queue that have tasks which have not ended, or for which something is set.
+         * @description List the keys of a queue that have tasks which have not ended, or for which something is set. Of a queue with more than 10,000 keys only a prefix can be sorted by something else than the name.
+         */
+        get: operations["getQueuesQueueKeys"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/queues/{queue}/keys/{key}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set the weight and the limits of one key of a queue.
+         * @description Set the weight and the limits of one key of a queue. An empty body leaves the key to the queue. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        put: operations["putQueuesQueueKeysKey"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/queues/{queue}/keys/{key}:pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop giving out the tasks of one key, until it is resumed or until a time.
+         * @description Stop giving out the tasks of one key, until it is resumed or until a time. Tasks that run go on. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postQueuesQueueKeysKeyPause"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/queues/{queue}/keys/{key}:resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give out the tasks of a paused key again.
+         * @description Give out the tasks of a paused key again. When no answer came, it is repeated as it is: what it asks for is a state, in which a repetition finds things.
+         */
+        post: operations["postQueuesQueueKeysKeyResume"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/queues/{queue}/stats": {
         parameters: {
             query?: never;
@@ -1860,6 +1940,10 @@ export interface components {
              * @description the task is dead if no worker got it by then; default: the queue's default_ttl, or never
              */
             expires_at?: string;
+            /** @description at most 128 B: tasks of a queue with one key wait in a line of their own, which gets its share and has limits of its own */
+            key?: string;
+            /** @description 1 to 1,000,000: what the task weighs in shares and rates; default 1 */
+            cost?: number;
         } & (unknown & unknown);
         Header: {
             name: string;
@@ -2537,6 +2621,24 @@ export interface components {
              */
             max_bytes?: number;
             ceilings?: components["schemas"]["QueueCeilings"];
+            /** @enum {string} */
+            fairness?: "lanes" | "none";
+            /** @enum {string} */
+            order?: "fifo" | "strict";
+            /**
+             * Format: int64
+             * @description tasks that run at once, per partition; 0 = no bound
+             */
+            concurrency?: number;
+            /** @description of the queue, per partition; unset: no bound */
+            rate?: components["schemas"]["Rate"];
+            /** @description of each key */
+            per_key?: components["schemas"]["KeyLimits"];
+            /**
+             * Format: int32
+             * @description workers that have tasks at once, per partition; 0 = no bound
+             */
+            max_workers?: number;
         };
         /** @description QueueCeilings bound what a task may ask for itself: a create beyond one is refused. 0, or unset, bounds nothing. */
         QueueCeilings: {
@@ -2575,10 +2677,60 @@ export interface components {
              */
             priority?: number;
         };
+        /** @description Rate bounds how much begins in a time: tasks that cost limit together in each per, and burst at once. */
+        Rate: {
+            /**
+             * Format: int64
+             * @description 1 to 1,000,000,000
+             */
+            limit: number;
+            /**
+             * @description 1 ms to 24 h; at most 1,000,000,000 begin in a second From 1ms to 24h (1 days).
+             * @example 1.5s
+             * @example 90s
+             * @example 1h30m
+             */
+            per: string;
+            /**
+             * Format: int64
+             * @description 1 to 1,000,000,000; default limit
+             */
+            burst?: number;
+        };
+        /** @description KeyLimits bound each key of a queue. Tasks without a key count as those of one key. */
+        KeyLimits: {
+            /**
+             * Format: int64
+             * @description 0 = no bound
+             */
+            concurrency?: number;
+            rate?: components["schemas"]["Rate"];
+        };
         PauseQueueRequest: {
             /**
              * Format: date-time
              * @description the queue goes on by itself then; unset: when it is resumed
+             */
+            until?: string;
+            /** @description at most 256 B */
+            reason?: string;
+        };
+        /** @description KeySettings are what is set for one key of a queue. What is unset, the queue rules. */
+        KeySettings: {
+            /** @description 1 to 1,000: its share among the keys that have tasks ready; default 1 */
+            weight?: number;
+            /**
+             * Format: int64
+             * @description 0 = the queue's
+             */
+            concurrency?: number;
+            /** @description unset: the queue's */
+            rate?: components["schemas"]["Rate"];
+        };
+        PauseKeyRequest: {
+            /**
+             * Format: date-time
+             * @description the key goes on by itself then; unset: when it is resumed
              */
             until?: string;
             /** @description at most 256 B */
@@ -3192,6 +3344,9 @@ export interface components {
             head?: string;
             /** @description Instead of head: any bytes. */
             head_base64?: string;
+            key?: string;
+            /** @description what it weighs in shares and rates; absent: 1 */
+            cost?: number;
         };
         /** @description CancelAsked says who asked for the cancel of a task. */
         CancelAsked: {
@@ -3521,7 +3676,7 @@ export interface components {
         };
         /** @description WhyReason is one reason why a task is where it is. */
         WhyReason: {
-            /** @description delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
+            /** @description delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
             code?: string;
             /** @description in words */
             text?: string;
@@ -3797,6 +3952,15 @@ export interface components {
              */
             default_ttl?: string;
             ceilings?: components["schemas"]["QueueCeilings"];
+            /**
+             * Format: int64
+             * @description tasks that run at once, per partition
+             */
+            concurrency?: number;
+            rate?: components["schemas"]["Rate"];
+            per_key?: components["schemas"]["KeyLimits"];
+            /** Format: int32 */
+            max_workers?: number;
         };
         HistoryResponse: {
             /**
@@ -3933,6 +4097,55 @@ export interface components {
         };
         ResumeQueueResponse: {
             /** @description it was not paused */
+            replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        ListKeysResponse: {
+            keys?: components["schemas"]["QueueKey"][];
+            cursor?: string;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        /** @description QueueKey is a key of a queue that has tasks which have not ended, or for which something is set. */
+        QueueKey: {
+            key?: string;
+            /** @description that have not ended */
+            tasks?: number;
+            ready?: number;
+            running?: number;
+            settings?: components["schemas"]["KeySettings"];
+            /** @description unset: its tasks are given out */
+            paused?: components["schemas"]["QueuePaused"];
+            /** Format: date-time */
+            oldest_ready?: string;
+            /** @description what holds its ready tasks up: paused, concurrency, rate, order */
+            waits_for?: string;
+            /**
+             * Format: date-time
+             * @description when its rate lets the next task go
+             */
+            until?: string;
+            /** @description the first 10 tasks that hold it up */
+            held_by?: string[];
+            /**
+             * Format: int64
+             * @description by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead
+             */
+            owed?: number;
+        };
+        SetKeyResponse: {
+            /** @description it was so before */
+            replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        PauseKeyResponse: {
+            replayed?: boolean;
+            /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
+            index?: string;
+        };
+        ResumeKeyResponse: {
             replayed?: boolean;
             /** @description Where the answer stands in the partition's log; a read can ask for at least this. */
             index?: string;
@@ -7670,6 +7883,241 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ResumeQueueResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    getQueuesQueueKeys: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+                /** @description name, the default; backlog: those with the most ready tasks first; owed: those that are the furthest behind their share first. */
+                sort?: "name" | "backlog" | "owed";
+                /** @description What the keys begin with. */
+                prefix?: string;
+                /** @description Length of the page, 1 to 1,000; default 100. */
+                limit?: number;
+                /** @description Of the page before; empty for the first page. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListKeysResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    putQueuesQueueKeysKey: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                queue: string;
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeySettings"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SetKeyResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postQueuesQueueKeysKeyPause: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                queue: string;
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["PauseKeyRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PauseKeyResponse"];
+                };
+            };
+            307: components["responses"]["Status307"];
+            400: components["responses"]["Status400"];
+            401: components["responses"]["Status401"];
+            403: components["responses"]["Status403"];
+            404: components["responses"]["Status404"];
+            409: components["responses"]["Status409"];
+            412: components["responses"]["Status412"];
+            413: components["responses"]["Status413"];
+            422: components["responses"]["Status422"];
+            429: components["responses"]["Status429"];
+            431: components["responses"]["Status431"];
+            500: components["responses"]["Status500"];
+            503: components["responses"]["Status503"];
+            504: components["responses"]["Status504"];
+            507: components["responses"]["Status507"];
+            /** @description An error; its code has the status. */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorAnswer"];
+                };
+            };
+        };
+    };
+    postQueuesQueueKeysKeyResume: {
+        parameters: {
+            query?: {
+                /** @description The namespace; default "default". */
+                ns?: string;
+                /** @description 1: in a cluster, the node fetches the leader's answer; 0: it answers 307 and names the leader. The default is the server's. */
+                forward?: "0" | "1";
+                /** @description 1: the node that is asked answers by itself, or not at all. It is on addresses that a node names. */
+                hop?: "0" | "1";
+            };
+            header?: never;
+            path: {
+                queue: string;
+                key: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    "Millrace-Index": components["headers"]["Millrace-Index"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResumeKeyResponse"];
                 };
             };
             307: components["responses"]["Status307"];

@@ -111,7 +111,56 @@ function Because({ ns, task, why, reason: r }: { ns: string; task: Task; why: Wh
 	const by = r.held_by ?? [];
 	const workers = <Names of={by} one={(w) => <WorkerLink ns={ns} worker={w} />} />;
 	switch (r.code) {
+		case "lane_limit":
+		case "order":
+			return (
+				<>
+					{r.code === "order" ? "A task that goes before it in" : `As many tasks run (${r.limit}) as may in`}{" "}
+					{r.object ? <>the line of key {visible(r.object)}</> : "the line of tasks without a key"}
+					{r.code === "order" ? " has not ended" : null}
+					{by.length > 0 ? (
+						<>
+							{": "}
+							<Names of={by} one={(id) => <TaskLink ns={ns} id={id} />} />
+						</>
+					) : null}
+				</>
+			);
+		case "queue_limit":
+			return (
+				<>
+					As many tasks of queue <QueueLink ns={ns} queue={queue} /> run as may: {r.limit}
+				</>
+			);
+		case "max_workers":
+			return (
+				<>
+					As many workers have tasks of queue <QueueLink ns={ns} queue={queue} /> as may: {r.limit}
+				</>
+			);
+		case "rate":
+			return (
+				<>
+					{r.object === queue ? (
+						"Its queue"
+					) : r.object ? (
+						<>Its key {visible(r.object)}</>
+					) : (
+						"The line of tasks without a key"
+					)}{" "}
+					began as much lately as its rate lets it{until ? <>; the next one goes{until}</> : null}
+				</>
+			);
 		case "paused":
+			if (r.object !== undefined && r.object !== queue)
+				return (
+					<>
+						Key {visible(r.object)} is paused
+						{by.length > 0 ? <> by {by.map(visible).join(", ")}</> : null}
+						{note ? <>: {note}</> : null}
+						{until ? <>, it goes on{until}</> : <>, until it is resumed</>}
+					</>
+				);
 			return (
 				<>
 					Queue <QueueLink ns={ns} queue={queue} /> is paused

@@ -118,7 +118,7 @@ def new_id() -> str:
 
 
 def task_place(spec: Any, partitions: int, home: int = -1) -> int:
-    """Return the partition of a task, by its tag, else its unique key, else its id, and write its id there.
+    """Return the partition of a task, by its tag, key, unique key or id, in this order, and write its id there.
 
     What says no place goes to home, below 0 to a random one. An id that names another partition is WrongPartition.
     """
@@ -126,6 +126,8 @@ def task_place(spec: Any, partitions: int, home: int = -1) -> int:
         spec.id = spec.id or new_id()
         return 0
     by, text = "tag", spec.tag
+    if not text:
+        by, text = "key", spec.key
     if not text:
         by, text = "unique.key", spec.unique.key
     if text:
@@ -160,7 +162,7 @@ def id_place(text: str, partitions: int) -> int:
 
 def create_place(spec: Any, partitions: int) -> int:
     """Return where a task says that it belongs; below 0: nowhere."""
-    text = spec.tag or spec.unique.key
+    text = spec.tag or spec.key or spec.unique.key
     if text:
         return text_place(text.encode(), partitions)
     n = parse_id(spec.id)
@@ -262,7 +264,7 @@ def spread(
     free = 0
     for i, spec in enumerate(specs):
         home = -1
-        if not (spec.id or spec.tag or spec.unique.key):
+        if not (spec.id or spec.tag or spec.key or spec.unique.key):
             home = (turn + free // RUN) % partitions
             free += 1
         try:

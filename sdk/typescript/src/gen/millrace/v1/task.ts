@@ -152,9 +152,11 @@ export interface TaskSpec {
   expiresAt:
     | Timestamp
     | undefined;
-  /** Reserved: refused as not supported until they are built. */
+  /** at most 128 B: tasks of a queue with one key wait in a line of their own, which gets its share and has limits of its own */
   key: string;
+  /** 1 to 1,000,000: what the task weighs in shares and rates; default 1 */
   cost: number;
+  /** Reserved: refused as not supported until they are built. */
   after: string[];
   webhook: string;
 }
@@ -240,6 +242,9 @@ export interface Task {
     | undefined;
   /** the first bytes of the payload, where a list or a batch asks for them */
   head: Buffer;
+  key: string;
+  /** what it weighs in shares and rates; absent: 1 */
+  cost: number;
 }
 
 export interface TaskLabelsEntry {
@@ -622,7 +627,7 @@ export interface WhyResponse {
 
 /** WhyReason is one reason why a task is where it is. */
 export interface WhyReason {
-  /** delay, retry, snooze, paused, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
+  /** delay, retry, snooze, paused, lane_limit, queue_limit, rate, max_workers, order, behind, next, no_worker, no_handler, no_slot, partition_unled, disk_full, running, stopping, ended */
   code: string;
   /** in words */
   text: string;
@@ -1177,6 +1182,148 @@ export interface QueueConfig {
   /** payloads and results, per partition; 0 = no bound */
   maxBytes: bigint;
   ceilings: QueueCeilings | undefined;
+  fairness: QueueConfigFairness;
+  order: QueueConfigOrder;
+  /** tasks that run at once, per partition; 0 = no bound */
+  concurrency: bigint;
+  /** of the queue, per partition; unset: no bound */
+  rate:
+    | Rate
+    | undefined;
+  /** of each key */
+  perKey:
+    | KeyLimits
+    | undefined;
+  /** workers that have tasks at once, per partition; 0 = no bound */
+  maxWorkers: number;
+}
+
+/** Fairness says which of the keys that have tasks ready is served next. */
+export enum QueueConfigFairness {
+  /** LANES - each gets its share, by its weight */
+  LANES = 0,
+  /** NONE - the one whose first task goes first by priority and time */
+  NONE = 1,
+}
+
+/** Order says how many tasks of a key run at once. */
+export enum QueueConfigOrder {
+  /** FIFO - as many as limits allow */
+  FIFO = 0,
+  /** STRICT - one, and one that waits to be tried again holds up its key */
+  STRICT = 1,
+}
+
+/** Rate bounds how much begins in a time: tasks that cost limit together in each per, and burst at once. */
+export interface Rate {
+  /** 1 to 1,000,000,000 */
+  limit: bigint;
+  /** 1 ms to 24 h; at most 1,000,000,000 begin in a second */
+  per:
+    | Duration
+    | undefined;
+  /** 1 to 1,000,000,000; default limit */
+  burst: bigint;
+}
+
+/** KeyLimits bound each key of a queue. Tasks without a key count as those of one key. */
+export interface KeyLimits {
+  /** 0 = no bound */
+  concurrency: bigint;
+  rate: Rate | undefined;
+}
+
+/** KeySettings are what is set for one key of a queue. What is unset, the queue rules. */
+export interface KeySettings {
+  /** 1 to 1,000: its share among the keys that have tasks ready; default 1 */
+  weight: number;
+  /** 0 = the queue's */
+  concurrency: bigint;
+  /** unset: the queue's */
+  rate: Rate | undefined;
+}
+
+/** QueueKey is a key of a queue that has tasks which have not ended, or for which something is set. */
+export interface QueueKey {
+  key: string;
+  /** that have not ended */
+  tasks: bigint;
+  ready: bigint;
+  running: bigint;
+  settings:
+    | KeySettings
+    | undefined;
+  /** unset: its tasks are given out */
+  paused: QueuePaused | undefined;
+  oldestReady:
+    | Timestamp
+    | undefined;
+  /** what holds its ready tasks up: paused, concurrency, rate, order */
+  waitsFor: string;
+  /** when its rate lets the next task go */
+  until:
+    | Timestamp
+    | undefined;
+  /** the first 10 tasks that hold it up */
+  heldBy: string[];
+  /** by how much, in cost by weight 1, it is behind the key that was served last; negative: ahead */
+  owed: bigint;
+}
+
+export interface ListKeysRequest {
+  queue: string;
+  /** name, backlog, owed; default name */
+  sort: string;
+  /** of the keys */
+  prefix: string;
+  /** 1 to 1,000; default 100 */
+  limit: number;
+  cursor: string;
+}
+
+export interface ListKeysResponse {
+  keys: QueueKey[];
+  cursor: string;
+  at: At | undefined;
+}
+
+export interface SetKeyRequest {
+  queue: string;
+  key: string;
+  /** empty: the queue rules the key */
+  settings: KeySettings | undefined;
+}
+
+export interface SetKeyResponse {
+  /** it was so before */
+  replayed: boolean;
+  at: At | undefined;
+}
+
+export interface PauseKeyRequest {
+  queue: string;
+  key: string;
+  /** the key goes on by itself then; unset: when it is resumed */
+  until:
+    | Timestamp
+    | undefined;
+  /** at most 256 B */
+  reason: string;
+}
+
+export interface PauseKeyResponse {
+  replayed: boolean;
+  at: At | undefined;
+}
+
+export interface ResumeKeyRequest {
+  queue: string;
+  key: string;
+}
+
+export interface ResumeKeyResponse {
+  replayed: boolean;
+  at: At | undefined;
 }
 
 /** QueueCeilings bound what a task may ask for itself: a create beyond one is refused. 0, or unset, bounds nothing. */
@@ -1351,7 +1498,14 @@ export interface QueueLimits {
   /** payloads and results, per partition */
   maxBytes: bigint;
   defaultTtl: Duration | undefined;
-  ceilings: QueueCeilings | undefined;
+  ceilings:
+    | QueueCeilings
+    | undefined;
+  /** tasks that run at once, per partition */
+  concurrency: bigint;
+  rate: Rate | undefined;
+  perKey: KeyLimits | undefined;
+  maxWorkers: number;
 }
 
 export interface QueueStatsResponse {
@@ -2246,6 +2400,8 @@ function createBaseTask(): Task {
     payloadSize: undefined,
     resultSize: undefined,
     head: Buffer.alloc(0),
+    key: "",
+    cost: 0,
   };
 }
 
@@ -2379,6 +2535,12 @@ export const Task: MessageFns<Task> = {
     }
     if (message.head.length !== 0) {
       writer.uint32(362).bytes(message.head);
+    }
+    if (message.key !== "") {
+      writer.uint32(370).string(message.key);
+    }
+    if (message.cost !== 0) {
+      writer.uint32(376).uint32(message.cost);
     }
     return writer;
   },
@@ -2727,6 +2889,22 @@ export const Task: MessageFns<Task> = {
             message.head = Buffer.from(reader.bytes());
             continue;
           }
+          case 46: {
+            if (tag !== 370) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 47: {
+            if (tag !== 376) {
+              break;
+            }
+
+            message.cost = reader.uint32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2821,6 +2999,8 @@ export const Task: MessageFns<Task> = {
       ? BigInt(object.resultSize)
       : undefined;
     message.head = object.head ?? Buffer.alloc(0);
+    message.key = object.key ?? "";
+    message.cost = object.cost ?? 0;
     return message;
   },
 };
@@ -11048,6 +11228,12 @@ function createBaseQueueConfig(): QueueConfig {
     maxTasks: 0n,
     maxBytes: 0n,
     ceilings: undefined,
+    fairness: 0,
+    order: 0,
+    concurrency: 0n,
+    rate: undefined,
+    perKey: undefined,
+    maxWorkers: 0,
   };
 }
 
@@ -11115,6 +11301,27 @@ export const QueueConfig: MessageFns<QueueConfig> = {
     }
     if (message.ceilings !== undefined) {
       QueueCeilings.encode(message.ceilings, writer.uint32(138).fork()).join();
+    }
+    if (message.fairness !== 0) {
+      writer.uint32(152).int32(message.fairness);
+    }
+    if (message.order !== 0) {
+      writer.uint32(160).int32(message.order);
+    }
+    if (message.concurrency !== 0n) {
+      if (BigInt.asIntN(64, message.concurrency) !== message.concurrency) {
+        throw new globalThis.Error("value provided for field message.concurrency of type int64 too large");
+      }
+      writer.uint32(168).int64(message.concurrency);
+    }
+    if (message.rate !== undefined) {
+      Rate.encode(message.rate, writer.uint32(178).fork()).join();
+    }
+    if (message.perKey !== undefined) {
+      KeyLimits.encode(message.perKey, writer.uint32(186).fork()).join();
+    }
+    if (message.maxWorkers !== 0) {
+      writer.uint32(192).int32(message.maxWorkers);
     }
     return writer;
   },
@@ -11268,6 +11475,54 @@ export const QueueConfig: MessageFns<QueueConfig> = {
             message.ceilings = QueueCeilings.decode(reader, reader.uint32());
             continue;
           }
+          case 19: {
+            if (tag !== 152) {
+              break;
+            }
+
+            message.fairness = reader.int32() as any;
+            continue;
+          }
+          case 20: {
+            if (tag !== 160) {
+              break;
+            }
+
+            message.order = reader.int32() as any;
+            continue;
+          }
+          case 21: {
+            if (tag !== 168) {
+              break;
+            }
+
+            message.concurrency = reader.int64() as bigint;
+            continue;
+          }
+          case 22: {
+            if (tag !== 178) {
+              break;
+            }
+
+            message.rate = Rate.decode(reader, reader.uint32());
+            continue;
+          }
+          case 23: {
+            if (tag !== 186) {
+              break;
+            }
+
+            message.perKey = KeyLimits.decode(reader, reader.uint32());
+            continue;
+          }
+          case 24: {
+            if (tag !== 192) {
+              break;
+            }
+
+            message.maxWorkers = reader.int32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -11322,6 +11577,1088 @@ export const QueueConfig: MessageFns<QueueConfig> = {
     message.ceilings = (object.ceilings !== undefined && object.ceilings !== null)
       ? QueueCeilings.fromPartial(object.ceilings)
       : undefined;
+    message.fairness = object.fairness ?? 0;
+    message.order = object.order ?? 0;
+    message.concurrency = (object.concurrency !== undefined && object.concurrency !== null)
+      ? BigInt(object.concurrency)
+      : 0n;
+    message.rate = (object.rate !== undefined && object.rate !== null) ? Rate.fromPartial(object.rate) : undefined;
+    message.perKey = (object.perKey !== undefined && object.perKey !== null)
+      ? KeyLimits.fromPartial(object.perKey)
+      : undefined;
+    message.maxWorkers = object.maxWorkers ?? 0;
+    return message;
+  },
+};
+
+function createBaseRate(): Rate {
+  return { limit: 0n, per: undefined, burst: 0n };
+}
+
+export const Rate: MessageFns<Rate> = {
+  encode(message: Rate, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.limit !== 0n) {
+      if (BigInt.asIntN(64, message.limit) !== message.limit) {
+        throw new globalThis.Error("value provided for field message.limit of type int64 too large");
+      }
+      writer.uint32(8).int64(message.limit);
+    }
+    if (message.per !== undefined) {
+      Duration.encode(message.per, writer.uint32(18).fork()).join();
+    }
+    if (message.burst !== 0n) {
+      if (BigInt.asIntN(64, message.burst) !== message.burst) {
+        throw new globalThis.Error("value provided for field message.burst of type int64 too large");
+      }
+      writer.uint32(24).int64(message.burst);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Rate {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRate();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.limit = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.per = Duration.decode(reader, reader.uint32());
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.burst = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<Rate>): Rate {
+    return Rate.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<Rate>): Rate {
+    const message = createBaseRate();
+    message.limit = (object.limit !== undefined && object.limit !== null) ? BigInt(object.limit) : 0n;
+    message.per = (object.per !== undefined && object.per !== null) ? Duration.fromPartial(object.per) : undefined;
+    message.burst = (object.burst !== undefined && object.burst !== null) ? BigInt(object.burst) : 0n;
+    return message;
+  },
+};
+
+function createBaseKeyLimits(): KeyLimits {
+  return { concurrency: 0n, rate: undefined };
+}
+
+export const KeyLimits: MessageFns<KeyLimits> = {
+  encode(message: KeyLimits, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.concurrency !== 0n) {
+      if (BigInt.asIntN(64, message.concurrency) !== message.concurrency) {
+        throw new globalThis.Error("value provided for field message.concurrency of type int64 too large");
+      }
+      writer.uint32(8).int64(message.concurrency);
+    }
+    if (message.rate !== undefined) {
+      Rate.encode(message.rate, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KeyLimits {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKeyLimits();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.concurrency = reader.int64() as bigint;
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.rate = Rate.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<KeyLimits>): KeyLimits {
+    return KeyLimits.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KeyLimits>): KeyLimits {
+    const message = createBaseKeyLimits();
+    message.concurrency = (object.concurrency !== undefined && object.concurrency !== null)
+      ? BigInt(object.concurrency)
+      : 0n;
+    message.rate = (object.rate !== undefined && object.rate !== null) ? Rate.fromPartial(object.rate) : undefined;
+    return message;
+  },
+};
+
+function createBaseKeySettings(): KeySettings {
+  return { weight: 0, concurrency: 0n, rate: undefined };
+}
+
+export const KeySettings: MessageFns<KeySettings> = {
+  encode(message: KeySettings, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.weight !== 0) {
+      writer.uint32(8).uint32(message.weight);
+    }
+    if (message.concurrency !== 0n) {
+      if (BigInt.asIntN(64, message.concurrency) !== message.concurrency) {
+        throw new globalThis.Error("value provided for field message.concurrency of type int64 too large");
+      }
+      writer.uint32(16).int64(message.concurrency);
+    }
+    if (message.rate !== undefined) {
+      Rate.encode(message.rate, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): KeySettings {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseKeySettings();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.weight = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.concurrency = reader.int64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.rate = Rate.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<KeySettings>): KeySettings {
+    return KeySettings.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<KeySettings>): KeySettings {
+    const message = createBaseKeySettings();
+    message.weight = object.weight ?? 0;
+    message.concurrency = (object.concurrency !== undefined && object.concurrency !== null)
+      ? BigInt(object.concurrency)
+      : 0n;
+    message.rate = (object.rate !== undefined && object.rate !== null) ? Rate.fromPartial(object.rate) : undefined;
+    return message;
+  },
+};
+
+function createBaseQueueKey(): QueueKey {
+  return {
+    key: "",
+    tasks: 0n,
+    ready: 0n,
+    running: 0n,
+    settings: undefined,
+    paused: undefined,
+    oldestReady: undefined,
+    waitsFor: "",
+    until: undefined,
+    heldBy: [],
+    owed: 0n,
+  };
+}
+
+export const QueueKey: MessageFns<QueueKey> = {
+  encode(message: QueueKey, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.key !== "") {
+      writer.uint32(10).string(message.key);
+    }
+    if (message.tasks !== 0n) {
+      if (BigInt.asUintN(64, message.tasks) !== message.tasks) {
+        throw new globalThis.Error("value provided for field message.tasks of type uint64 too large");
+      }
+      writer.uint32(16).uint64(message.tasks);
+    }
+    if (message.ready !== 0n) {
+      if (BigInt.asUintN(64, message.ready) !== message.ready) {
+        throw new globalThis.Error("value provided for field message.ready of type uint64 too large");
+      }
+      writer.uint32(24).uint64(message.ready);
+    }
+    if (message.running !== 0n) {
+      if (BigInt.asUintN(64, message.running) !== message.running) {
+        throw new globalThis.Error("value provided for field message.running of type uint64 too large");
+      }
+      writer.uint32(32).uint64(message.running);
+    }
+    if (message.settings !== undefined) {
+      KeySettings.encode(message.settings, writer.uint32(42).fork()).join();
+    }
+    if (message.paused !== undefined) {
+      QueuePaused.encode(message.paused, writer.uint32(50).fork()).join();
+    }
+    if (message.oldestReady !== undefined) {
+      Timestamp.encode(message.oldestReady, writer.uint32(58).fork()).join();
+    }
+    if (message.waitsFor !== "") {
+      writer.uint32(66).string(message.waitsFor);
+    }
+    if (message.until !== undefined) {
+      Timestamp.encode(message.until, writer.uint32(74).fork()).join();
+    }
+    for (const v of message.heldBy) {
+      writer.uint32(82).string(v!);
+    }
+    if (message.owed !== 0n) {
+      if (BigInt.asIntN(64, message.owed) !== message.owed) {
+        throw new globalThis.Error("value provided for field message.owed of type int64 too large");
+      }
+      writer.uint32(88).int64(message.owed);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): QueueKey {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseQueueKey();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.tasks = reader.uint64() as bigint;
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.ready = reader.uint64() as bigint;
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.running = reader.uint64() as bigint;
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.settings = KeySettings.decode(reader, reader.uint32());
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.paused = QueuePaused.decode(reader, reader.uint32());
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.oldestReady = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
+          case 8: {
+            if (tag !== 66) {
+              break;
+            }
+
+            message.waitsFor = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.until = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.heldBy.push(reader.string());
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.owed = reader.int64() as bigint;
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<QueueKey>): QueueKey {
+    return QueueKey.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<QueueKey>): QueueKey {
+    const message = createBaseQueueKey();
+    message.key = object.key ?? "";
+    message.tasks = (object.tasks !== undefined && object.tasks !== null) ? BigInt(object.tasks) : 0n;
+    message.ready = (object.ready !== undefined && object.ready !== null) ? BigInt(object.ready) : 0n;
+    message.running = (object.running !== undefined && object.running !== null) ? BigInt(object.running) : 0n;
+    message.settings = (object.settings !== undefined && object.settings !== null)
+      ? KeySettings.fromPartial(object.settings)
+      : undefined;
+    message.paused = (object.paused !== undefined && object.paused !== null)
+      ? QueuePaused.fromPartial(object.paused)
+      : undefined;
+    message.oldestReady = (object.oldestReady !== undefined && object.oldestReady !== null)
+      ? Timestamp.fromPartial(object.oldestReady)
+      : undefined;
+    message.waitsFor = object.waitsFor ?? "";
+    message.until = (object.until !== undefined && object.until !== null)
+      ? Timestamp.fromPartial(object.until)
+      : undefined;
+    message.heldBy = object.heldBy?.map((e) => e) || [];
+    message.owed = (object.owed !== undefined && object.owed !== null) ? BigInt(object.owed) : 0n;
+    return message;
+  },
+};
+
+function createBaseListKeysRequest(): ListKeysRequest {
+  return { queue: "", sort: "", prefix: "", limit: 0, cursor: "" };
+}
+
+export const ListKeysRequest: MessageFns<ListKeysRequest> = {
+  encode(message: ListKeysRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.queue !== "") {
+      writer.uint32(10).string(message.queue);
+    }
+    if (message.sort !== "") {
+      writer.uint32(18).string(message.sort);
+    }
+    if (message.prefix !== "") {
+      writer.uint32(26).string(message.prefix);
+    }
+    if (message.limit !== 0) {
+      writer.uint32(32).uint32(message.limit);
+    }
+    if (message.cursor !== "") {
+      writer.uint32(42).string(message.cursor);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListKeysRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListKeysRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.queue = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.sort = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.prefix = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 32) {
+              break;
+            }
+
+            message.limit = reader.uint32();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.cursor = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListKeysRequest>): ListKeysRequest {
+    return ListKeysRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListKeysRequest>): ListKeysRequest {
+    const message = createBaseListKeysRequest();
+    message.queue = object.queue ?? "";
+    message.sort = object.sort ?? "";
+    message.prefix = object.prefix ?? "";
+    message.limit = object.limit ?? 0;
+    message.cursor = object.cursor ?? "";
+    return message;
+  },
+};
+
+function createBaseListKeysResponse(): ListKeysResponse {
+  return { keys: [], cursor: "", at: undefined };
+}
+
+export const ListKeysResponse: MessageFns<ListKeysResponse> = {
+  encode(message: ListKeysResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.keys) {
+      QueueKey.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.cursor !== "") {
+      writer.uint32(18).string(message.cursor);
+    }
+    if (message.at !== undefined) {
+      At.encode(message.at, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ListKeysResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseListKeysResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.keys.push(QueueKey.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.cursor = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.at = At.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ListKeysResponse>): ListKeysResponse {
+    return ListKeysResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ListKeysResponse>): ListKeysResponse {
+    const message = createBaseListKeysResponse();
+    message.keys = object.keys?.map((e) => QueueKey.fromPartial(e)) || [];
+    message.cursor = object.cursor ?? "";
+    message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
+    return message;
+  },
+};
+
+function createBaseSetKeyRequest(): SetKeyRequest {
+  return { queue: "", key: "", settings: undefined };
+}
+
+export const SetKeyRequest: MessageFns<SetKeyRequest> = {
+  encode(message: SetKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.queue !== "") {
+      writer.uint32(10).string(message.queue);
+    }
+    if (message.key !== "") {
+      writer.uint32(18).string(message.key);
+    }
+    if (message.settings !== undefined) {
+      KeySettings.encode(message.settings, writer.uint32(26).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SetKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSetKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.queue = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.settings = KeySettings.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SetKeyRequest>): SetKeyRequest {
+    return SetKeyRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SetKeyRequest>): SetKeyRequest {
+    const message = createBaseSetKeyRequest();
+    message.queue = object.queue ?? "";
+    message.key = object.key ?? "";
+    message.settings = (object.settings !== undefined && object.settings !== null)
+      ? KeySettings.fromPartial(object.settings)
+      : undefined;
+    return message;
+  },
+};
+
+function createBaseSetKeyResponse(): SetKeyResponse {
+  return { replayed: false, at: undefined };
+}
+
+export const SetKeyResponse: MessageFns<SetKeyResponse> = {
+  encode(message: SetKeyResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.replayed !== false) {
+      writer.uint32(8).bool(message.replayed);
+    }
+    if (message.at !== undefined) {
+      At.encode(message.at, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): SetKeyResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseSetKeyResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.at = At.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<SetKeyResponse>): SetKeyResponse {
+    return SetKeyResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<SetKeyResponse>): SetKeyResponse {
+    const message = createBaseSetKeyResponse();
+    message.replayed = object.replayed ?? false;
+    message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
+    return message;
+  },
+};
+
+function createBasePauseKeyRequest(): PauseKeyRequest {
+  return { queue: "", key: "", until: undefined, reason: "" };
+}
+
+export const PauseKeyRequest: MessageFns<PauseKeyRequest> = {
+  encode(message: PauseKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.queue !== "") {
+      writer.uint32(10).string(message.queue);
+    }
+    if (message.key !== "") {
+      writer.uint32(18).string(message.key);
+    }
+    if (message.until !== undefined) {
+      Timestamp.encode(message.until, writer.uint32(26).fork()).join();
+    }
+    if (message.reason !== "") {
+      writer.uint32(34).string(message.reason);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PauseKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePauseKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.queue = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.until = Timestamp.decode(reader, reader.uint32());
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<PauseKeyRequest>): PauseKeyRequest {
+    return PauseKeyRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<PauseKeyRequest>): PauseKeyRequest {
+    const message = createBasePauseKeyRequest();
+    message.queue = object.queue ?? "";
+    message.key = object.key ?? "";
+    message.until = (object.until !== undefined && object.until !== null)
+      ? Timestamp.fromPartial(object.until)
+      : undefined;
+    message.reason = object.reason ?? "";
+    return message;
+  },
+};
+
+function createBasePauseKeyResponse(): PauseKeyResponse {
+  return { replayed: false, at: undefined };
+}
+
+export const PauseKeyResponse: MessageFns<PauseKeyResponse> = {
+  encode(message: PauseKeyResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.replayed !== false) {
+      writer.uint32(8).bool(message.replayed);
+    }
+    if (message.at !== undefined) {
+      At.encode(message.at, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PauseKeyResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePauseKeyResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.at = At.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<PauseKeyResponse>): PauseKeyResponse {
+    return PauseKeyResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<PauseKeyResponse>): PauseKeyResponse {
+    const message = createBasePauseKeyResponse();
+    message.replayed = object.replayed ?? false;
+    message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
+    return message;
+  },
+};
+
+function createBaseResumeKeyRequest(): ResumeKeyRequest {
+  return { queue: "", key: "" };
+}
+
+export const ResumeKeyRequest: MessageFns<ResumeKeyRequest> = {
+  encode(message: ResumeKeyRequest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.queue !== "") {
+      writer.uint32(10).string(message.queue);
+    }
+    if (message.key !== "") {
+      writer.uint32(18).string(message.key);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ResumeKeyRequest {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseResumeKeyRequest();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.queue = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.key = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ResumeKeyRequest>): ResumeKeyRequest {
+    return ResumeKeyRequest.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ResumeKeyRequest>): ResumeKeyRequest {
+    const message = createBaseResumeKeyRequest();
+    message.queue = object.queue ?? "";
+    message.key = object.key ?? "";
+    return message;
+  },
+};
+
+function createBaseResumeKeyResponse(): ResumeKeyResponse {
+  return { replayed: false, at: undefined };
+}
+
+export const ResumeKeyResponse: MessageFns<ResumeKeyResponse> = {
+  encode(message: ResumeKeyResponse, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.replayed !== false) {
+      writer.uint32(8).bool(message.replayed);
+    }
+    if (message.at !== undefined) {
+      At.encode(message.at, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): ResumeKeyResponse {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseResumeKeyResponse();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.replayed = reader.bool();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.at = At.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+
+  create(base?: DeepPartial<ResumeKeyResponse>): ResumeKeyResponse {
+    return ResumeKeyResponse.fromPartial(base ?? {});
+  },
+  fromPartial(object: DeepPartial<ResumeKeyResponse>): ResumeKeyResponse {
+    const message = createBaseResumeKeyResponse();
+    message.replayed = object.replayed ?? false;
+    message.at = (object.at !== undefined && object.at !== null) ? At.fromPartial(object.at) : undefined;
     return message;
   },
 };
@@ -12925,7 +14262,16 @@ export const QueueRates: MessageFns<QueueRates> = {
 };
 
 function createBaseQueueLimits(): QueueLimits {
-  return { maxTasks: 0n, maxBytes: 0n, defaultTtl: undefined, ceilings: undefined };
+  return {
+    maxTasks: 0n,
+    maxBytes: 0n,
+    defaultTtl: undefined,
+    ceilings: undefined,
+    concurrency: 0n,
+    rate: undefined,
+    perKey: undefined,
+    maxWorkers: 0,
+  };
 }
 
 export const QueueLimits: MessageFns<QueueLimits> = {
@@ -12947,6 +14293,21 @@ export const QueueLimits: MessageFns<QueueLimits> = {
     }
     if (message.ceilings !== undefined) {
       QueueCeilings.encode(message.ceilings, writer.uint32(34).fork()).join();
+    }
+    if (message.concurrency !== 0n) {
+      if (BigInt.asIntN(64, message.concurrency) !== message.concurrency) {
+        throw new globalThis.Error("value provided for field message.concurrency of type int64 too large");
+      }
+      writer.uint32(40).int64(message.concurrency);
+    }
+    if (message.rate !== undefined) {
+      Rate.encode(message.rate, writer.uint32(50).fork()).join();
+    }
+    if (message.perKey !== undefined) {
+      KeyLimits.encode(message.perKey, writer.uint32(58).fork()).join();
+    }
+    if (message.maxWorkers !== 0) {
+      writer.uint32(64).int32(message.maxWorkers);
     }
     return writer;
   },
@@ -12996,6 +14357,38 @@ export const QueueLimits: MessageFns<QueueLimits> = {
             message.ceilings = QueueCeilings.decode(reader, reader.uint32());
             continue;
           }
+          case 5: {
+            if (tag !== 40) {
+              break;
+            }
+
+            message.concurrency = reader.int64() as bigint;
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.rate = Rate.decode(reader, reader.uint32());
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.perKey = KeyLimits.decode(reader, reader.uint32());
+            continue;
+          }
+          case 8: {
+            if (tag !== 64) {
+              break;
+            }
+
+            message.maxWorkers = reader.int32();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -13021,6 +14414,14 @@ export const QueueLimits: MessageFns<QueueLimits> = {
     message.ceilings = (object.ceilings !== undefined && object.ceilings !== null)
       ? QueueCeilings.fromPartial(object.ceilings)
       : undefined;
+    message.concurrency = (object.concurrency !== undefined && object.concurrency !== null)
+      ? BigInt(object.concurrency)
+      : 0n;
+    message.rate = (object.rate !== undefined && object.rate !== null) ? Rate.fromPartial(object.rate) : undefined;
+    message.perKey = (object.perKey !== undefined && object.perKey !== null)
+      ? KeyLimits.fromPartial(object.perKey)
+      : undefined;
+    message.maxWorkers = object.maxWorkers ?? 0;
     return message;
   },
 };

@@ -1,0 +1,85 @@
+package queue
+
+import (
+	"github.com/millrace/millrace/internal/core"
+	"github.com/millrace/millrace/internal/keys"
+)
+
+// limitReasons says which limits of its queue and of its key hold a ready task up at a stamp, and who has what they let run.
+func limitReasons(v core.View, p core.Partition, id core.TaskID, row *queueRow, name string, rec *record, stamp core.ShardTime) (out []core.WhyReason, err error) {
+	value, ok, err := v.Get(keys.AppendShare(nil, p, row.number))
+	if err != nil || !ok {
+		return nil, err
+	}
+	l := newLine(row.number, name)
+	l.config = row.config
+	var s shareState
+	if s, l.plain.laneState, err = decodeShareRecord(value); err != nil {
+		return nil, err
+	}
+	c, err := readCounters(v, p, row.number)
+	if err != nil {
+		return nil, err
+	}
+	ln := &l.plain
+	if rec.lane != 0 {
+		if ln, err = laneOfTask(v, p, l, id); err != nil || ln == nil {
+			return nil, err
+		}
+	}
+	code, until, err := laneWaits(v, p, ln, stamp)
+	if err != nil {
+		return nil, err
+	}
+	if code == core.WhyOrder && ln.held == id {
+		code = "" // it is the one that goes next
+	}
+	if code != "" {
+		r := core.WhyReason{Code: code, Object: ln.key, Until: until}
+		switch code {
+		case core.WhyPaused:
+			pause := &ln.set.paused
+			r.Note, r.Until, r.Wall, r.HeldBy = pause.Reason, pause.Until, true, holder(pause.By)
+		case core.WhyRate:
+			r.Limit = uint64(ln.rateLimit().Limit)
+		default:
+			r.Limit = uint64(ln.concurrency())
+			holders, err := laneHolders(v, p, l, []*lane{ln})
+			if err != nil {
+				return nil, err
+			}
+			if r.HeldBy = holders[ln.number]; len(r.HeldBy) == 0 && !ln.held.IsZero() {
+				r.HeldBy = []string{ln.held.String()}
+			}
+		}
+		out = append(out, r)
+	}
+	share := &l.config.Share
+	if share.Concurrency > 0 && c.states[core.Running] >= uint64(share.Concurrency) {
+		out = append(out, core.WhyReason{Code: core.WhyQueueLimit, Object: name, Limit: uint64(share.Concurrency)})
+	}
+	cost := max(rec.cost, 1)
+	if at := s.rate.from(&share.Rate, cost); share.Rate.Limit > 0 && at > stamp {
+		out = append(out, core.WhyReason{Code: core.WhyRate, Object: name, Limit: uint64(share.Rate.Limit), Until: at})
+	}
+	return out, nil
+}
+
+// laneOfTask reads the lane of a task that has a key; nil: it is not there.
+func laneOfTask(v core.View, p core.Partition, l *queueState, id core.TaskID) (*lane, error) {
+	value, err := must(v, keys.AppendTaskPayload(nil, p, id), "payload of task %s", id)
+	if err != nil {
+		return nil, err
+	}
+	made, err := decodeSpec(value)
+	if err != nil {
+		return nil, err
+	}
+	value, ok, err := v.Get(keys.AppendLane(nil, p, l.number, string(made.key)))
+	if err != nil || !ok {
+		return nil, err
+	}
+	ln := newLane(l, string(made.key), 0)
+	ln.laneState, err = decodeLaneRecord(value)
+	return &ln, err
+}
