@@ -82,12 +82,12 @@ type RefTxn struct {
 
 // Grows reports whether the transaction may take room on the disk: whether anything in it is more than a deletion or a
 // comparison.
-func (o *RefTxn) Grows() bool {
-	if len(o.Packs) > 0 {
+func (op *RefTxn) Grows() bool {
+	if len(op.Packs) > 0 {
 		return true
 	}
-	for i := range o.Changes {
-		switch c := &o.Changes[i]; c.Kind {
+	for i := range op.Changes {
+		switch c := &op.Changes[i]; c.Kind {
 		case OpRefDelete, OpRefVerify, OpSymrefDelete, OpSymrefVerify:
 		default:
 			if c.Kind != OpRefUpdate || !c.New.IsZero() {

@@ -113,7 +113,7 @@ func TestANamedClaimIsEndedFromAnyNode(t *testing.T) {
 			elsewhere, endElsewhere := context.WithCancelCause(ctx)
 			done := c.rigs[at].node.NameClaim(ns, name, end)
 			doneElsewhere := c.rigs[at].node.NameClaim(other, name, endElsewhere)
-			if found, err := r.node.EndClaim(ctx, info.Partitions, name); !found || err != nil || context.Cause(claim) != core.ErrClaimEnded {
+			if found, err := r.node.EndClaim(ctx, info.Partitions, name); !found || err != nil || !errors.Is(context.Cause(claim), core.ErrClaimEnded) {
 				t.Errorf("node %d ends the claim at node %d: %v, %v; it ended with %v", asked, at, found, err, context.Cause(claim))
 			}
 			if elsewhere.Err() != nil {

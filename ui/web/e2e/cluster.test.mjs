@@ -342,7 +342,8 @@ test("a hundred streams over three nodes leave nothing when their tabs close", {
 		void r.body?.pipeTo(new WritableStream()).catch(() => undefined);
 	}
 	const all = async () => (await Promise.all(c.nodes.map((n) => n.streams()))).reduce((a, b) => a + b, 0);
-	assert.equal(await all(), 100);
+	// A page that lost its stream under load has opened another, and its node learns a little later that the first one ended.
+	while ((await all()) !== 100) await new Promise((done) => setTimeout(done, 100));
 	await figures("100 streams");
 	for (const browser of tabs) for (const page of browser.pages()) await page.close();
 	stop.abort();

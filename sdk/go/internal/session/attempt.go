@@ -80,11 +80,11 @@ type Attempt struct {
 }
 
 // Stopping is closed when the attempt's worker takes no more tasks; nil, which is never closed, where there is no worker.
-func (t *Attempt) Stopping() <-chan struct{} {
-	if t.l == nil {
+func (a *Attempt) Stopping() <-chan struct{} {
+	if a.l == nil {
 		return nil
 	}
-	return t.l.w.draining
+	return a.l.w.draining
 }
 
 // stage is how far an attempt got with its worker.

@@ -1,5 +1,6 @@
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { Fragment, type KeyboardEvent, type ReactNode, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { visible } from "../format";
 import { useKeys } from "../keys";
 import { type Column, classOf } from "./column";
 import { Cells } from "./table";
@@ -134,7 +135,7 @@ export function Grid<T>(props: GridProps<T>) {
 	if (rows.length === 0) return <>{props.empty ?? null}</>;
 	return (
 		<div className="grid-box" ref={box}>
-			<table className="grid" aria-label={props.label} aria-rowcount={rows.length + 1} onKeyDown={onKeyDown}>
+			<table className="grid" aria-label={visible(props.label)} aria-rowcount={rows.length + 1} onKeyDown={onKeyDown}>
 				<thead>
 					<tr>
 						{onMark ? (
@@ -200,7 +201,7 @@ export function Grid<T>(props: GridProps<T>) {
 											<input
 												type="checkbox"
 												tabIndex={-1}
-												aria-label={`Mark ${key}`}
+												aria-label={`Mark ${visible(key)}`}
 												checked={marked!.has(key)}
 												onClick={(e) => mark(v.index, e.shiftKey)}
 												onChange={() => {}}
