@@ -163,6 +163,20 @@ func TestThePageOnOperationIsTrue(t *testing.T) {
 	}
 }
 
+// TestThePageOnLimitsIsTrue runs all commands of docs/start/limits.md, and looks for what the page says of them.
+func TestThePageOnLimitsIsTrue(t *testing.T) {
+	t.Parallel()
+	out, _ := runPage(t, "../../docs/start/limits.md")
+	for _, want := range []string{
+		"ann\ttasks 4\tready 4\trunning 0", "key ann: set", `As many tasks of key "app" run as may: 1.`,
+		"app\ttasks 2\tready 1\trunning 1\twaits for concurrency", "key web: paused", "key web: resumed",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("nothing says %q in\n%s", want, out)
+		}
+	}
+}
+
 // TestAWorkerTellsWhenItsServerIsLostAndBack: it waits for as long as that takes, and not in silence; then it goes on.
 func TestAWorkerTellsWhenItsServerIsLostAndBack(t *testing.T) {
 	t.Parallel()
