@@ -130,7 +130,7 @@ func (s *server) do(ctx context.Context, word string, value any) (any, error) {
 			"state": t.State.String(), "reason": t.Reason, "attempt": t.Attempt, "failures": t.Failures, "crashes": t.Crashes, "snoozes": t.Snoozes,
 			"task_code": t.ErrorCode, "message": t.ErrorMessage, "stack": t.ErrorStack, "payload_base64": base64.StdEncoding.EncodeToString(t.Payload),
 			"content_type": t.ContentType, "result_base64": base64.StdEncoding.EncodeToString(t.Result), "result_type": t.ResultType,
-			"tag": t.Tag, "priority": t.Priority, "labels": t.Labels, "headers": t.Headers,
+			"tag": t.Tag, "key": t.Key, "cost": t.Cost, "priority": t.Priority, "labels": t.Labels, "headers": t.Headers,
 		}, nil
 	case "count":
 		q, err := s.client.Queue(fmt.Sprint(value)).Stats(ctx)

@@ -157,7 +157,9 @@ def job_of(c: dict[str, Any]) -> mr.Job[Any, Any]:
 
 def options_of(c: dict[str, Any]) -> dict[str, Any]:
     """Read the settings of an add."""
-    o: dict[str, Any] = {k: c[k] for k in ("id", "tag", "priority", "headers", "labels", "attempts") if k in c}
+    o: dict[str, Any] = {k: c[k] for k in ("id", "tag", "cost", "priority", "headers", "labels", "attempts") if k in c}
+    if "task_key" in c:
+        o["key"] = c["task_key"]
     for name in ("delay", "lease", "max_run", "timeout"):
         if name + "_ms" in c:
             o[name] = c[name + "_ms"] / 1000

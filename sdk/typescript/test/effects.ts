@@ -53,6 +53,8 @@ export function optionsOf(s: Fields): Fields {
 	for (const [from, to] of [
 		["id", "id"],
 		["tag", "tag"],
+		["task_key", "key"],
+		["cost", "cost"],
 		["delay_ms", "delay"],
 		["priority", "priority"],
 		["unique", "unique"],

@@ -79,6 +79,8 @@ type adding struct {
 	ID        string            `json:"id"`
 	IDs       []string          `json:"ids"`
 	Tag       string            `json:"tag"`
+	TaskKey   string            `json:"task_key"`
+	Cost      int               `json:"cost"`
 	DelayMS   int64             `json:"delay_ms"`
 	Priority  int               `json:"priority"`
 	Unique    string            `json:"unique"`

@@ -66,6 +66,12 @@ func (s *adding) options() (opts []millrace.AddOption) {
 	if s.ID != "" {
 		opts = append(opts, millrace.ID(s.ID))
 	}
+	if s.TaskKey != "" {
+		opts = append(opts, millrace.Key(s.TaskKey))
+	}
+	if s.Cost != 0 {
+		opts = append(opts, millrace.Cost(s.Cost))
+	}
 	if s.Tag != "" {
 		opts = append(opts, millrace.Tag(s.Tag))
 	}
