@@ -38,6 +38,7 @@ type part struct {
 	timed    map[core.TaskID]bool // tasks that some standing has running or scheduled
 	queues   map[string]*queue
 	unique   map[uniqueName]uniqueKey
+	replaced map[core.TaskID]replaced
 	spaces   map[string]map[string]pair // keyspace → key
 	rules    map[string]spaceOf         // by keyspace
 	made     uint32                     // keyspaces ever made
@@ -104,7 +105,7 @@ func (m *Model) part(p core.Partition) *part {
 	if m.parts[p] == nil {
 		m.parts[p] = &part{
 			tasks: map[core.TaskID]*task{}, timed: map[core.TaskID]bool{}, queues: map[string]*queue{},
-			unique: map[uniqueName]uniqueKey{}, spaces: map[string]map[string]pair{},
+			unique: map[uniqueName]uniqueKey{}, replaced: map[core.TaskID]replaced{}, spaces: map[string]map[string]pair{},
 			rules: map[string]spaceOf{}, requests: map[core.RequestID]request{}, sessions: map[core.SessionID][]session{}, search: newSearches(), repos: repos{}, bulks: map[core.TaskID]*bulk{},
 		}
 	}

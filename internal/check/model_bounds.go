@@ -71,6 +71,15 @@ func misfitsOfTask(op *core.TaskCreate) []misfit {
 	if op.Priority > 9 {
 		out = append(out, misfit{field: "priority"})
 	}
+	if (op.Unique.Until != core.UniqueTTL || op.Unique.Replace) && op.Unique.Key == "" {
+		out = append(out, misfit{field: "unique.key"})
+	}
+	if op.Unique.Until > core.UniqueTerminal {
+		out = append(out, misfit{field: "unique.until"})
+	}
+	if op.Unique.Replace && op.Unique.Reject {
+		out = append(out, misfit{field: "unique.on_conflict"})
+	}
 	if len(op.Unique.Key) > 256 {
 		out = append(out, misfit{"unique.key", "unique_key"})
 	}

@@ -111,9 +111,16 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 			return m.createAgain(p, t, op, a)
 		}
 	}
+	if r, ok := p.replaced[op.ID]; ok {
+		if err := r.again(op, a); err == nil || m.stamp < r.at.Add(keepIdentity) {
+			return err
+		}
+	}
 	if op.Unique.Key != "" {
 		if held, ok := p.holder(op); ok && m.stamp < held.until {
-			return m.createTaken(held, op, a)
+			if judged, err := m.createHeld(p, c, held, op, a); judged {
+				return err
+			}
 		}
 	}
 	if a.fact != nil {
@@ -132,7 +139,7 @@ func (m *Model) create(p *part, c *core.Commit, op *core.TaskCreate, a answer) e
 	if err != nil {
 		return err
 	}
-	t := &task{id: op.ID, create: *op, now: contentOf(op), creator: c.Principal, index: m.index, at: m.stamp, past: map[core.Token]settledAs{}}
+	t := &task{id: op.ID, first: *op, create: *op, now: contentOf(op), creator: c.Principal, index: m.index, at: m.stamp, past: map[core.Token]settledAs{}}
 	set(m, p.tasks, op.ID, t)
 	m.stand(p, t, []standing{s})
 	p.join(m, t, s)
@@ -163,6 +170,7 @@ func (m *Model) born(p *part, op *core.TaskCreate, a answer) (standing, error) {
 	if due > m.now(wall) {
 		s = standing{state: core.Scheduled, limit: core.Never, earliest: due, latest: due, wall: wall}
 	}
+	s.frees = op.Unique.Until
 	s.expires = op.ExpiresAt
 	if ttl := p.configOf(op.Queue).Limits.DefaultTTL; s.expires == 0 && ttl > 0 {
 		s.expires = m.now(true).Add(ttl)
@@ -188,7 +196,7 @@ func (p *part) join(m *Model, t *task, s standing) {
 
 // createAgain judges a create of an id that is known.
 func (m *Model) createAgain(p *part, t *task, op *core.TaskCreate, a answer) error {
-	if !sameTask(&t.create, op) {
+	if !sameTask(&t.first, op) {
 		if f, ok := a.fact.(core.AlreadyExists); ok && f.Kind == "task" {
 			return nil
 		}
@@ -222,9 +230,7 @@ func (m *Model) createTaken(held uniqueKey, op *core.TaskCreate, a answer) error
 	}
 	same := bytes.Equal(held.create.Payload, op.Payload)
 	if !held.old {
-		first, again := held.create, *op
-		first.ID, first.Unique, again.ID, again.Unique = core.TaskID{}, core.Unique{}, core.TaskID{}, core.Unique{}
-		same = sameTask(&first, &again)
+		same = held.same(op)
 	}
 	if a.result.PayloadMatches != same {
 		return fmt.Errorf("unique key %q: told that the content is the same: %v, it is: %v", op.Unique.Key, a.result.PayloadMatches, same)

@@ -103,6 +103,9 @@ func (m *Model) assigned(p *part, op *core.Grant, got *core.Assigned) error {
 			m.pastOf(t, s)
 		}
 		s.last, s.expires = core.OutcomeNone, 0
+		if s.frees == core.UniqueStart {
+			s.frees = core.UniqueTTL
+		}
 		s.state, s.fresh, s.token, s.session, s.lease = core.Running, false, got.Token, op.Session, lease
 		s.deliveries++
 		s.limit, s.given = core.Never, m.stamp

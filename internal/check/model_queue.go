@@ -131,7 +131,7 @@ func (m *Model) purge(p *part, t *task) {
 	var next []standing
 	for _, s := range t.may {
 		if !s.gone {
-			s.gone, s.known, s.fresh = true, true, false
+			s.gone, s.known, s.fresh, s.frees = true, true, false, core.UniqueTTL
 			if !s.state.Terminal() {
 				s.state, s.ended = core.Cancelled, m.stamp
 			}

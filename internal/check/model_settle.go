@@ -157,7 +157,7 @@ func (s standing) ready() standing {
 
 // end: terminal, and at once removed where the queue keeps nothing.
 func (m *Model) end(p *part, t *task, s standing, state core.State) []step {
-	s.state, s.ended, s.expires, s.cancel.Until, s.fresh = state, m.stamp, 0, 0, false
+	s.state, s.ended, s.expires, s.cancel.Until, s.fresh, s.frees = state, m.stamp, 0, 0, false, core.UniqueTTL
 	steps := []step{{next: s}}
 	if p.retain(t, state) <= 0 {
 		s.gone, s.known = true, true

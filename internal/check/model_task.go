@@ -11,7 +11,8 @@ import (
 // task is one id that was created, with every standing that the answers so far allow.
 type task struct {
 	id      core.TaskID
-	create  core.TaskCreate
+	first   core.TaskCreate // by which a repetition of its create is told
+	create  core.TaskCreate // the create that holds: the first, or the last one that replaced it
 	creator string
 	index   uint64
 	at      core.ShardTime
@@ -54,6 +55,8 @@ type standing struct {
 	last    core.Outcome     // how the attempt of token ended, when its holder did not end it; else none
 	expires core.ShardTime   // what wall clocks show when the task is dead, unless it has started; 0: never, or it has
 	lapsed  bool             // it is dead since that
+
+	frees core.UniqueUntil // what is to free its unique key; 0: nothing but time, or it is free
 
 	session core.SessionID
 	ended   core.ShardTime
@@ -202,6 +205,9 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return fmt.Errorf("answer is of kind %d, op of kind %d", a.result.Kind, op.Kind())
 	}
 	if (m.rules < core.FormatOperate && operates(op) || m.rules < core.FormatShare && shares(op)) && (a.fact == nil || tooEarly(a)) {
+		return m.judgeTooEarly(op, a)
+	}
+	if m.rules < core.FormatShare && shares(op) && (a.fact == nil || tooEarly(a)) {
 		return m.judgeTooEarly(op, a)
 	}
 	if bad := misfits(op); len(bad) > 0 {

@@ -87,7 +87,7 @@ type OpResult struct {
 
 	Rev     uint64 // ops that put a value: its revision; KVPuts: of the first item that was not refused; VectorUpsert: the point's version
 	Prev    []byte // KVPut with WantPrev; nil when absent
-	Existed bool   // KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, RulesetDelete, KeyspaceDelete, NamespaceRemove
+	Existed bool   // TaskCreate: the task that holds the unique key became what the create asks for; KVDelete, KVPut with WantPrev; VectorUpsert, VectorDelete, CollectionDelete, RulesetDelete, KeyspaceDelete, NamespaceRemove
 
 	Version  uint64     // QueueSet, NamespaceSet, RulesetPut, KeyspaceSet; CollectionSet: the uid; VectorUpsert: the index of its partition; NamespaceRemove: the number of the removal that began
 	Assigned []Assigned // Grant

@@ -34,6 +34,8 @@ type Stats struct {
 	Cancels, Asked, Stops, Redrives, Forced, Updates, Reports, Pauses, Resumes, Early int
 	// Bulk jobs that were started and stopped, and the tasks that they had acted on at the times of the audits.
 	BulkStarts, BulkStops, Bulked int
+	// Creates that replaced what another had asked for.
+	Replaces int
 }
 
 type run struct {

@@ -254,6 +254,10 @@ func (s *Stats) countControl(c *core.Commit, got *core.Result) {
 	}
 	for i, op := range c.Ops {
 		switch op := op.(type) {
+		case *core.TaskCreate:
+			if got.Ops[i].Existed {
+				s.Replaces++
+			}
 		case *core.TaskCancel:
 			s.Cancels++
 			if got.Ops[i].State == core.Running {
@@ -297,9 +301,10 @@ func (s *Stats) addControl(o *Stats) {
 	s.Pauses += o.Pauses
 	s.Resumes += o.Resumes
 	s.Early += o.Early
+	s.Replaces += o.Replaces
 }
 
 // missesControl reports whether something that operates tasks or queues was never done, or never refused by an older format.
 func (s *Stats) missesControl() bool {
-	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early}, 0)
+	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early, s.Replaces}, 0)
 }

@@ -224,6 +224,11 @@ func (w *world) create(p core.Partition, stamp core.ShardTime) *core.TaskCreate 
 	}
 	if w.rand.IntN(4) == 0 {
 		op.Unique = core.Unique{Key: pick(w.rand, w.keys), TTL: core.Millis(w.rand.IntN(60_000)), Reject: w.rand.IntN(3) == 0, Request: w.rand.IntN(3) == 0}
+		if w.rand.IntN(2) == 0 {
+			op.Unique.Until = core.UniqueUntil(w.rand.IntN(3))
+			op.Unique.Replace = w.rand.IntN(2) == 0
+			op.Unique.Reject = op.Unique.Reject && (!op.Unique.Replace || w.rand.IntN(8) == 0)
+		}
 	}
 	if w.rand.IntN(4) == 0 {
 		op.MaxAttempts, op.MaxCrashes, op.MaxDeliveries = int32(w.rand.IntN(4)), int32(w.rand.IntN(4)), int32(w.rand.IntN(6)-1)

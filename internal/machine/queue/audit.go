@@ -234,6 +234,15 @@ func (a *audit) window(value []byte, form byte, timer func(due core.ShardTime) [
 	if err != nil {
 		return err
 	}
+	if w.frees != core.UniqueTTL {
+		rec, ok, err := storedRecord(a.v, keys.AppendTaskState(nil, a.p, w.task), w.task)
+		if err != nil {
+			return err
+		}
+		if !ok || !rec.frees {
+			a.find("a unique key is held by task %s, which does not free it", w.task)
+		}
+	}
 	key := timer(w.until)
 	return a.has(key, "timer %x of a unique key", key)
 }
@@ -241,6 +250,14 @@ func (a *audit) window(value []byte, form byte, timer func(due core.ShardTime) [
 // state checks a state record, or the tombstone in its place. A task that retention removed has
 // only its record and its row in the index of ended tasks left.
 func (a *audit) state(id core.TaskID, value []byte) error {
+	if isReplaced(value) {
+		p, err := decodeReplaced(value)
+		if err != nil {
+			return err
+		}
+		a.tombstones++
+		return a.has(keys.AppendTaskTimer(nil, a.p, p.until, keys.TimerTombstone, id), "timer of create %s, which replaced another", id)
+	}
 	if isTombstone(value) {
 		t, err := decodeTombstone(value)
 		if err != nil {
@@ -324,6 +341,9 @@ func (a *audit) extras(id core.TaskID, rec *record, s *spec) error {
 		if err := a.has(keys.AppendExpiry(nil, a.p, rec.expiresAt, id), "expiry of task %s", id); err != nil {
 			return err
 		}
+	}
+	if rec.frees && (rec.state.Terminal() || s.until == core.UniqueTTL || s.until == core.UniqueStart && rec.state == core.Running) {
+		a.find("task %s is %s and is to free its unique key", id, rec.state)
 	}
 	for _, l := range s.labels {
 		a.labels++

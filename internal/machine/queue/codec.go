@@ -63,6 +63,10 @@ const (
 	// The state record of a task that has something of core.FormatShare. Without that formTask is written, which older programs
 	// read.
 	formTaskShare byte = 28
+	// Window of a unique key that the start or the end of its task frees. Without that formWindow is written.
+	formWindowFreed byte = 45
+	// What is kept of a create that replaced what an earlier one had asked for.
+	formReplaced byte = 46
 	// formConfigShare is a queue that says how it is shared. Without that one of the older forms is written.
 	formConfigShare byte = 29
 	// How far a queue is shared out, and the tasks of one key.
@@ -465,17 +469,31 @@ type window struct {
 	// hash is that of what its task was created with (hashes.asked), or of the payload alone where
 	// the window is stored by number.
 	hash uint64
+	// frees says what frees the key before its end.
+	frees core.UniqueUntil
 }
 
-// appendWindow writes a window under one of its two forms.
+// appendWindow writes a window under one of its two forms. In formWindow, what frees the key makes it one of formWindowFreed.
 func appendWindow(b []byte, form byte, w window) []byte {
-	b = append(append(b, form), w.task[:]...)
+	if w.frees != core.UniqueTTL {
+		b = append(b, formWindowFreed, byte(w.frees))
+	} else {
+		b = append(b, form)
+	}
+	b = append(b, w.task[:]...)
 	return putFixed(putInt(b, int64(w.until)), w.hash)
 }
 
 // decodeWindow reads a window of the form that its key tells.
 func decodeWindow(b []byte, form byte) (w window, err error) {
+	freed := form == formWindow && len(b) > 0 && b[0] == formWindowFreed
+	if freed {
+		form = formWindowFreed
+	}
 	r := read(b, form)
+	if freed {
+		w.frees = core.UniqueUntil(r.byte())
+	}
 	w.task, w.until, w.hash = r.id(), core.ShardTime(r.int()), r.fixed()
 	return w, r.done("unique key")
 }

@@ -22,8 +22,10 @@ var sampleRetry = core.Retry{Backoff: core.BackoffEqualJitter, Base: 1, FactorPe
 // endedSamples are rows of the index of ended tasks, and windows of unique keys.
 func endedSamples() []sample {
 	return []sample{
-		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formUnique)),
-		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5}), window{idOf("t"), epoch, 5}, windowOf(formWindow)),
+		of("unique", appendWindow(nil, formUnique, window{idOf("t"), epoch, 5, core.UniqueTTL}), window{idOf("t"), epoch, 5, core.UniqueTTL}, windowOf(formUnique)),
+		of("unique, by name", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5, core.UniqueTTL}), window{idOf("t"), epoch, 5, core.UniqueTTL}, windowOf(formWindow)),
+		of("unique, freed at the end", appendWindow(nil, formWindow, window{idOf("t"), epoch, 5, core.UniqueTerminal}), window{idOf("t"), epoch, 5, core.UniqueTerminal}, windowOf(formWindow)),
+		of("create that replaced another", appendReplaced(nil, replaced{idOf("t"), 5, epoch}), replaced{idOf("t"), 5, epoch}, decodeReplaced),
 		of("terminal row", appendEnded(nil, ended{3, 9, true, true, false, false, false, false}), ended{3, 9, true, true, false, false, false, false}, decodeEnded),
 		of("terminal row, labels, cancelled", appendEnded(nil, ended{3, 9, false, false, true, true, false, false}), ended{3, 9, false, false, true, true, false, false}, decodeEnded),
 		of("terminal row, reported", appendEnded(nil, ended{3, 9, false, false, false, false, false, true}), ended{3, 9, false, false, false, false, false, true}, decodeEnded),
@@ -52,6 +54,8 @@ func samples() []sample {
 	expires.expiresAt = epoch + 70_000
 	asked.cancelUntil = epoch + 30_000
 	cancelled.state, cancelled.hasCancel = core.Cancelled, true
+	frees := ready
+	frees.frees = true
 	reported := ready
 	reported.reported = true
 	inline := completed
@@ -78,6 +82,7 @@ func samples() []sample {
 		state("scheduled", scheduled),
 		state("scheduled by the wall clocks", wall),
 		state("ready", ready),
+		state("ready, frees its unique key", frees),
 		state("running", running),
 		state("completed", completed),
 		state("completed, small result", inline),

@@ -24,7 +24,7 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 	}
 	l := m.lineOf(op.Queue)
 	if op.Unique.Key != "" {
-		res, fact, known, err = m.createdUnique(tx, c, l, op, h.asked)
+		res, fact, known, err = m.createdUnique(tx, c, l, op, h)
 		if known || fact != nil || err != nil {
 			return res, fact, err
 		}
@@ -40,7 +40,7 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 	}
 	ln := m.laneFor(l, op.Key)
 	if op.Unique.Key != "" {
-		if err := m.openWindow(tx, c, l, op, h.asked); err != nil {
+		if err := m.openWindow(tx, c, l, op, op.ID, h.asked); err != nil {
 			return core.OpResult{}, nil, err
 		}
 	}
@@ -132,7 +132,7 @@ func checkShare(c *core.ApplyContext, op *core.TaskCreate) core.Fact {
 	case len(op.After) > 0 || op.OnDepFailure != core.DepHold:
 		return core.Invalid{Field: "after", Reason: "not_supported", Message: "is reserved and not supported yet"}
 	case op.Unique.Until != core.UniqueTTL || op.Unique.Replace:
-		return core.Invalid{Field: "unique", Reason: "not_supported", Message: "is reserved and not supported yet"}
+		return checkUnique(op)
 	}
 	return nil
 }
@@ -171,7 +171,19 @@ func (m *Machine) createdBefore(v core.View, op *core.TaskCreate, content uint64
 		return res, nil, false, err
 	}
 	var was uint64
-	if isTombstone(value) {
+	task := op.ID
+	if isReplaced(value) {
+		p, err := decodeReplaced(value)
+		if err != nil {
+			return res, nil, false, err
+		}
+		was, task = p.content, p.task
+		rec, _, err := m.loadRecord(v, task)
+		if err != nil {
+			return res, nil, false, err
+		}
+		res.State = rec.state
+	} else if isTombstone(value) {
 		t, err := decodeTombstone(value)
 		if err != nil {
 			return res, nil, false, err
@@ -194,7 +206,7 @@ func (m *Machine) createdBefore(v core.View, op *core.TaskCreate, content uint64
 	if was != content {
 		return core.OpResult{}, core.AlreadyExists{Kind: "task", ID: op.ID.String()}, true, nil
 	}
-	res.Task, res.Replayed, res.PayloadMatches = op.ID, true, true
+	res.Task, res.Replayed, res.PayloadMatches = task, true, true
 	return res, nil, true, nil
 }
 
@@ -221,117 +233,6 @@ func (m *Machine) stateOf(rec *record) (core.State, error) {
 	return rec.state, nil
 }
 
-// createdUnique answers a create whose unique key's window is open, even when the first task is
-// gone, or its queue. It is a replay, or AlreadyExists where the create asks for that. asked is the
-// hash to compare.
-func (m *Machine) createdUnique(v core.View, c *core.ApplyContext, l *queueState, op *core.TaskCreate, asked uint64) (res core.OpResult, fact core.Fact, known bool, err error) {
-	w, at, err := m.findWindow(v, l, op)
-	if err != nil || at == unreserved || w.until <= c.Stamp {
-		return res, nil, false, err
-	}
-	if op.Unique.Reject {
-		return res, core.AlreadyExists{Kind: "unique", ID: op.Unique.Key}, true, nil
-	}
-	if at == byQueueNumber {
-		asked = hash(op.Payload)
-	}
-	res.Task, res.Replayed, res.PayloadMatches = w.task, true, w.hash == asked
-	rec, ok, err := m.loadRecord(v, w.task)
-	if ok {
-		res.State = rec.state
-	}
-	return res, nil, true, err
-}
-
-// windowPlace is where a window is stored.
-type windowPlace byte
-
-const (
-	unreserved windowPlace = iota
-	// byQueueName is by the queue's name and by space, so that it outlives the queue.
-	byQueueName
-	// byQueueNumber is by the queue's number, as entries before format 2 stored it, for both spaces.
-	byQueueNumber
-)
-
-// spaceOf is the space of a unique key: keys that name requests do not meet those that name tasks.
-func spaceOf(u *core.Unique) keys.Space {
-	if u.Request {
-		return keys.SpaceRequest
-	}
-	return keys.SpaceUnique
-}
-
-// findWindow finds the window of op's unique key, open or not. l is op's queue, or nil. Windows by
-// number are looked for only while there may be some (m.numbered).
-func (m *Machine) findWindow(v core.View, l *queueState, op *core.TaskCreate) (w window, at windowPlace, err error) {
-	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, spaceOf(&op.Unique), op.Unique.Key)
-	value, ok, err := v.Get(m.key)
-	switch {
-	case err != nil:
-		return w, unreserved, err
-	case ok:
-		w, err = decodeWindow(value, formWindow)
-		return w, byQueueName, err
-	case l == nil || !m.numbered:
-		return w, unreserved, nil
-	}
-	m.key = keys.AppendUnique(m.key[:0], m.p, l.number, op.Unique.Key)
-	if value, ok, err = v.Get(m.key); err != nil || !ok {
-		return w, unreserved, err
-	}
-	w, err = decodeWindow(value, formUnique)
-	return w, byQueueNumber, err
-}
-
-// openWindow reserves op's unique key until its time to live is over. A window that ended and was
-// not yet swept is replaced, together with its timer.
-func (m *Machine) openWindow(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, asked uint64) error {
-	old, at, err := m.findWindow(tx, l, op)
-	if err != nil {
-		return err
-	}
-	ttl := min(orDefault(max(op.Unique.TTL, 0), defaultUniqueTTL), maxUniqueTTL)
-	w := window{task: op.ID, until: c.Stamp.Add(ttl), hash: asked}
-	if c.Format < core.FormatQueues && at != byQueueName {
-		w.hash = hash(op.Payload)
-		m.openNumbered(tx, l, op, old, at == byQueueNumber, w)
-		return nil
-	}
-	space := spaceOf(&op.Unique)
-	switch at {
-	case byQueueNumber:
-		m.key = keys.AppendUnique(m.key[:0], m.p, l.number, op.Unique.Key)
-		tx.Delete(m.mem.own(m.key))
-		m.key = keys.AppendUniqueTimer(m.key[:0], m.p, old.until, l.number, op.Unique.Key)
-		tx.Delete(m.mem.own(m.key))
-	case byQueueName:
-		m.key = keys.AppendWindowTimer(m.key[:0], m.p, old.until, op.Queue, space, op.Unique.Key)
-		tx.Delete(m.mem.own(m.key))
-	}
-	m.key = keys.AppendWindow(m.key[:0], m.p, op.Queue, space, op.Unique.Key)
-	m.value = appendWindow(m.value[:0], formWindow, w)
-	m.put(tx, at == byQueueName)
-	m.key = keys.AppendWindowTimer(m.key[:0], m.p, w.until, op.Queue, space, op.Unique.Key)
-	m.setTimer(tx, w.until, nil)
-	return nil
-}
-
-// openNumbered is openWindow as entries before format 2 did it: by the queue's number, in one
-// space. Applying such an entry must write the same bytes today.
-func (m *Machine) openNumbered(tx core.Txn, l *queueState, op *core.TaskCreate, old window, replaced bool, w window) {
-	if replaced {
-		m.key = keys.AppendUniqueTimer(m.key[:0], m.p, old.until, l.number, op.Unique.Key)
-		tx.Delete(m.mem.own(m.key))
-	}
-	m.numbered = true
-	m.key = keys.AppendUnique(m.key[:0], m.p, l.number, op.Unique.Key)
-	m.value = appendWindow(m.value[:0], formUnique, w)
-	m.put(tx, replaced)
-	m.key = keys.AppendUniqueTimer(m.key[:0], m.p, w.until, l.number, op.Unique.Key)
-	m.setTimer(tx, w.until, nil)
-}
-
 // put stores the value in m.value under the key in m.key. stored says that the key is stored
 // already: Insert is for keys that are not.
 func (m *Machine) put(tx core.Txn, stored bool) {
@@ -349,17 +250,12 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Ta
 	m.touch(l)
 	l.created++
 	l.bytes += uint64(len(op.Payload))
-	rec := record{queue: l.number, lane: ln.number, priority: op.Priority}
+	rec := record{queue: l.number, lane: ln.number, priority: op.Priority, frees: op.Unique.Until != core.UniqueTTL}
 	if op.Cost > 1 {
 		rec.cost = op.Cost
 	}
 	m.setExpiry(tx, l, op.ID, &rec, expiryOf(c, l, op))
-	due := after(c, op.Delay)
-	// A named time wins over a delay; the edge refuses both together.
-	if op.RunAt != 0 {
-		due = named(c, op.RunAt)
-	}
-	if waits(c, due) {
+	if due := dueOf(c, op); waits(c, due) {
 		rec.reason = reasonDelay
 		m.schedule(tx, ln, op.ID, &rec, 0, due)
 	} else {
@@ -369,4 +265,12 @@ func (m *Machine) place(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Ta
 	m.value = appendRecord(m.value[:0], &rec)
 	tx.Insert(m.mem.own(m.key), m.mem.own(m.value))
 	return rec.state
+}
+
+// dueOf is when a create wants its task to be ready. A named time wins over a delay; the edge refuses both together.
+func dueOf(c *core.ApplyContext, op *core.TaskCreate) due {
+	if op.RunAt != 0 {
+		return named(c, op.RunAt)
+	}
+	return after(c, op.Delay)
 }

@@ -77,6 +77,12 @@ func (m *Machine) give(tx core.Txn, c *core.ApplyContext, ln *lane, op *core.Gra
 	if err != nil {
 		return a, err
 	}
+	if rec.frees && s.until == core.UniqueStart {
+		rec.frees = false
+		if err := m.freeKey(tx, h.id, &s); err != nil {
+			return a, err
+		}
+	}
 	m.move(ln, core.Ready, core.Running)
 	m.charge(c, ln, h.id, max(rec.cost, 1))
 	m.meta.token++

@@ -352,10 +352,10 @@ func (m *Machine) loadRecord(v core.View, id core.TaskID) (rec record, ok bool, 
 }
 
 // storedRecord reads a state record, also that of a task that retention removed and whose id is
-// known. ok is false for a tombstone.
+// known. ok is false where the id is not that of a task: it was removed, or is that of a create which replaced another.
 func storedRecord(v core.View, key []byte, id core.TaskID) (rec record, ok bool, err error) {
 	value, ok, err := v.Get(key)
-	if err != nil || !ok || isTombstone(value) {
+	if err != nil || !ok || isNoTask(value) {
 		return rec, false, err
 	}
 	if rec, err = decodeRecord(value); err != nil {

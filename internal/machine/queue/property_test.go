@@ -146,6 +146,10 @@ func (tw *twins) nameTime(rt *rapid.T, op core.Op) {
 		if tw.steady.c.Format >= core.FormatShare && rapid.IntRange(0, 1).Draw(rt, "shared") == 0 {
 			op.Key, op.Cost = rapid.SampledFrom(randomKeys).Draw(rt, "key"), rapid.SampledFrom([]uint32{0, 1, 3}).Draw(rt, "cost")
 		}
+		if tw.steady.c.Format >= core.FormatShare && op.Unique.Key != "" {
+			op.Unique.Until = core.UniqueUntil(rapid.Uint8Range(0, 2).Draw(rt, "until"))
+			op.Unique.Replace = !op.Unique.Reject && rapid.Bool().Draw(rt, "replace")
+		}
 		if tw.steady.c.Format >= core.FormatOperate && rapid.IntRange(0, 2).Draw(rt, "more") == 0 {
 			op.ExpiresAt, op.Labels = tw.later(rt), randomLabels(rt)
 		}

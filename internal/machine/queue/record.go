@@ -64,6 +64,8 @@ type record struct {
 	lane uint64
 	// cost is what it weighs in shares and rates; 0: 1.
 	cost uint32
+	// frees says that its start, or its end, is to free the unique key that it was created under.
+	frees bool
 
 	// token is the one that was issued last for the task; 0 before the first delivery.
 	token core.Token
@@ -142,6 +144,8 @@ const (
 const (
 	// The number of a lane.
 	shareLane byte = 1 << 0
+	// The start of the task, or its end, frees its unique key. Nothing follows.
+	shareFrees byte = 1 << 3
 	// What the task costs, which is not 1.
 	shareCost byte = 1 << 4
 )
@@ -150,6 +154,9 @@ const (
 func (s *record) share() (f byte) {
 	if s.lane != 0 {
 		f |= shareLane
+	}
+	if s.frees {
+		f |= shareFrees
 	}
 	if s.cost > 1 {
 		f |= shareCost
@@ -288,6 +295,7 @@ func decodeRecord(b []byte) (s record, err error) {
 	if share&shareCost != 0 {
 		s.cost = r.u32()
 	}
+	s.frees = share&shareFrees != 0
 	s.token = core.Token(r.uint())
 	s.attempt, s.failures = r.u32(), r.u32()
 	s.crashes, s.snoozes, s.redrives = r.u32(), r.u32(), r.u32()
@@ -371,5 +379,36 @@ func decodeTombstone(b []byte) (t tombstone, err error) {
 	return t, r.done("removed task")
 }
 
+// replaced is what is kept of a create that replaced what an earlier one had asked for, under the key that a state record of its id
+// would have: the create may be repeated, and is then answered as it was.
+type replaced struct {
+	// The task of the earlier create.
+	task core.TaskID
+	// content is the hash of what the create asked for.
+	content uint64
+	// until is when it is deleted, by the timer of a tombstone.
+	until core.ShardTime
+}
+
+// appendReplaced writes what is kept of such a create.
+func appendReplaced(b []byte, p replaced) []byte {
+	b = append(append(b, formReplaced), p.task[:]...)
+	return putInt(putFixed(b, p.content), int64(p.until))
+}
+
+// decodeReplaced reads what appendReplaced wrote.
+func decodeReplaced(b []byte) (p replaced, err error) {
+	r := read(b, formReplaced)
+	p.task, p.content, p.until = r.id(), r.fixed(), core.ShardTime(r.int())
+	return p, r.done("create that replaced another")
+}
+
+// isReplaced reports whether a value under the key of a state record is that of a create which replaced another.
+func isReplaced(b []byte) bool { return len(b) > 0 && b[0] == formReplaced }
+
 // isTombstone reports whether a value under the key of a state record is a tombstone.
 func isTombstone(b []byte) bool { return len(b) > 0 && b[0] == formTombstone }
+
+// isNoTask reports whether a value under the key of a state record is not that of a task: a tombstone, or a create that replaced
+// another.
+func isNoTask(b []byte) bool { return isTombstone(b) || isReplaced(b) }

@@ -288,6 +288,11 @@ func (m *Machine) cancelRemoved(tx core.Txn, c *core.ApplyContext, l *queueState
 		m.stop(tx, r)
 	}
 	m.dropExpiry(tx, id, &rec)
+	if rec.frees {
+		if err := m.freeKey(tx, id, &made); err != nil {
+			return err
+		}
+	}
 	told, err := m.reportBytes(tx, id, &rec)
 	if err != nil {
 		return err

@@ -411,8 +411,10 @@ func (s *script) createOp(w words) core.Op {
 		op.Payload = make([]byte, w.num("size"))
 	}
 	if w.has("unique") {
-		op.Unique = core.Unique{Key: w.str("unique", ""), TTL: w.span("ttl"), Reject: w.has("reject"), Request: w.has("request")}
+		op.Unique = core.Unique{Key: w.str("unique", ""), TTL: w.span("ttl"), Reject: w.has("reject"), Request: w.has("request"), Replace: w.has("replace")}
+		op.Unique.Until = map[string]core.UniqueUntil{"start": core.UniqueStart, "terminal": core.UniqueTerminal}[w.str("until", "")]
 	}
+	op.Key = w.str("key", "")
 	op.ExpiresAt, op.Labels = w.at("expires"), w.labels()
 	for _, h := range w.all("header") {
 		name, value, _ := strings.Cut(h, ":")
@@ -665,6 +667,9 @@ func (s *script) answer(op core.Op, r core.OpResult, fact core.Fact) string {
 		if _, ok := op.(*core.TaskCreate); ok && r.PayloadMatches {
 			b.WriteString(" same payload")
 		}
+	}
+	if _, ok := op.(*core.TaskCreate); ok && r.Existed {
+		b.WriteString(" replaced")
 	}
 	b.WriteByte('\n')
 	return b.String()

@@ -296,6 +296,9 @@ func (m *Machine) settledBefore(v core.View, task core.TaskID, token core.Token,
 	}
 	var state core.State
 	var same bool
+	if isReplaced(value) { // no token was ever given under the id
+		return core.OpResult{}, core.LeaseLost{Task: task, Given: token}, nil
+	}
 	if isTombstone(value) {
 		t, err := decodeTombstone(value)
 		if err != nil {

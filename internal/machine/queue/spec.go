@@ -48,8 +48,9 @@ type spec struct {
 	limiters []string
 	after    []core.After
 	onDep    core.DepFailure
-	// The unique key; nil: none.
+	// The unique key; nil: none. until says what frees it.
 	unique []byte
+	until  core.UniqueUntil
 	// contentType is nil for JSON.
 	contentType []byte
 	// In the order in which the producer gave them.
@@ -452,7 +453,7 @@ func decodeSpec(b []byte) (s spec, err error) {
 	if f&specUnique != 0 {
 		s.unique = r.bytes(r.uint())
 		r.int()
-		r.byte()
+		s.until = core.UniqueUntil(r.byte() / uniqueUntil)
 	}
 	s.typeAt = len(b) - len(r.b)
 	if f&specType != 0 {
