@@ -145,12 +145,12 @@ func (m *Model) mayForget(p *part, j *bulk) bool {
 func (j *bulk) wants(m *Model, t *task) bool {
 	q, at := &j.op.Tasks, t.at.Add(m.shift)
 	return t.at <= j.started && (q.Queue == "" || q.Queue == t.create.Queue) && (q.Kind == "" || q.Kind == cmp.Or(t.create.TaskKind, t.create.Queue)) &&
-		(q.Unique == "" || q.Unique == t.create.Unique.Key) && (q.From == 0 || at >= q.From) && (q.To == 0 || at < q.To)
+		(q.Unique == "" || q.Unique == t.create.Unique.Key) && (q.From == 0 || at >= q.From || t.letter != nil) && (q.To == 0 || at < q.To)
 }
 
 // labelled reports whether a task has the labels that a job wants.
 func (j *bulk) labelled(t *task) bool {
-	return !slices.ContainsFunc(j.op.Tasks.Labels, func(l core.Label) bool { return !slices.Contains(t.now.labels, l) })
+	return t.isLoose() || !slices.ContainsFunc(j.op.Tasks.Labels, func(l core.Label) bool { return !slices.Contains(t.now.labels, l) })
 }
 
 // meets reports whether a job acts on a task that it wants and that stands so.

@@ -23,6 +23,9 @@ func (m *Model) queueSet(p *part, op *core.QueueSet, a answer) error {
 		}
 		return fmt.Errorf("queue %q: refused with %w, there are %d", op.Queue, f, len(p.queues))
 	}
+	if judged, err := p.setLetters(op, a); judged {
+		return err
+	}
 	changed := op.Config
 	changed.Version = now.Version
 	if changed != now || !there {

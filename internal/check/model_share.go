@@ -153,7 +153,9 @@ func (m *Model) begins(p *part, t *task, worker string) error {
 		return fmt.Errorf("%d workers have tasks of queue %q, of at most %d, and %q has none", sure.workers, t.create.Queue, share.MaxWorkers, worker)
 	}
 	if share.Strict {
-		if h := p.tasks[k.held]; h != nil && h != t && h.sure(func(s *standing) bool { return !s.gone && !s.state.Terminal() }) {
+		if h := p.tasks[k.held]; h != nil && h != t && h.sure(func(s *standing) bool {
+			return !s.gone && !s.state.Terminal() && s.deliveries > s.base // after its end and a redrive it does not hold it
+		}) {
 			return fmt.Errorf("task %s holds key %q of queue %q", h.id, key, t.create.Queue)
 		}
 		k.held = t.id

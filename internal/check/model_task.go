@@ -21,6 +21,7 @@ type task struct {
 	result  int64   // bytes
 	may     []standing
 	told    reported
+	letter  *letter                  // nil: it is no copy of a dead task
 	perhaps []uint8                  // priorities that bulk jobs may have set since now.priority was
 	past    map[core.Token]settledAs // attempts that their holder ended
 }
@@ -161,6 +162,7 @@ func (m *Model) stand(p *part, t *task, next []standing) {
 // place is stand for what bulk jobs do.
 func (m *Model) place(p *part, t *task, next []standing) {
 	old, timed := t.may, p.timed[t.id]
+	m.letters(p, t, old, next)
 	m.change(func() {
 		t.may = old
 		p.setTimed(t.id, timed)
@@ -205,9 +207,6 @@ func (m *Model) op(p *part, c *core.Commit, op core.Op, a answer, before uint64)
 		return fmt.Errorf("answer is of kind %d, op of kind %d", a.result.Kind, op.Kind())
 	}
 	if (m.rules < core.FormatOperate && operates(op) || m.rules < core.FormatShare && shares(op)) && (a.fact == nil || tooEarly(a)) {
-		return m.judgeTooEarly(op, a)
-	}
-	if m.rules < core.FormatShare && shares(op) && (a.fact == nil || tooEarly(a)) {
 		return m.judgeTooEarly(op, a)
 	}
 	if bad := misfits(op); len(bad) > 0 {

@@ -14,14 +14,6 @@ type replaced struct {
 	at     core.ShardTime
 }
 
-// shares reports whether an op, or what it says, is of core.FormatShare.
-func shares(op core.Op) bool {
-	if op, ok := op.(*core.TaskCreate); ok {
-		return op.Unique.Until != core.UniqueTTL || op.Unique.Replace
-	}
-	return false
-}
-
 // again judges a repetition of such a create.
 func (r *replaced) again(op *core.TaskCreate, a answer) error {
 	if !sameTask(&r.create, op) {

@@ -361,6 +361,8 @@ type QueueStats struct {
 	Failed    uint64 // failing attempts
 	Crashed   uint64 // attempts whose lease expired
 	Bytes     uint64 // payloads and results of the tasks there are
+	// LettersLost counts the dead tasks, ever, of which there was no room for a copy in the queue of dead letters.
+	LettersLost uint64
 	// When the task became ready that has been ready longest; 0 when none is ready.
 	OldestReady ShardTime
 	Config      QueueConfig

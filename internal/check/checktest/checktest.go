@@ -36,6 +36,8 @@ type Stats struct {
 	BulkStarts, BulkStops, Bulked int
 	// Creates that replaced what another had asked for.
 	Replaces int
+	// Copies of dead tasks that were given out.
+	Letters int
 }
 
 type run struct {

@@ -253,6 +253,11 @@ func (s *Stats) countControl(c *core.Commit, got *core.Result) {
 		return
 	}
 	for i, op := range c.Ops {
+		for _, a := range got.Ops[i].Assigned {
+			if slices.ContainsFunc(a.Headers, func(h core.Header) bool { return h.Name == core.HeaderDeadTask }) {
+				s.Letters++
+			}
+		}
 		switch op := op.(type) {
 		case *core.TaskCreate:
 			if got.Ops[i].Existed {
@@ -302,9 +307,10 @@ func (s *Stats) addControl(o *Stats) {
 	s.Resumes += o.Resumes
 	s.Early += o.Early
 	s.Replaces += o.Replaces
+	s.Letters += o.Letters
 }
 
 // missesControl reports whether something that operates tasks or queues was never done, or never refused by an older format.
 func (s *Stats) missesControl() bool {
-	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early, s.Replaces}, 0)
+	return slices.Contains([]int{s.Cancels, s.Asked, s.Stops, s.Redrives, s.Forced, s.Updates, s.Reports, s.BulkStarts, s.BulkStops, s.Bulked, s.Pauses, s.Resumes, s.Early, s.Replaces, s.Letters}, 0)
 }

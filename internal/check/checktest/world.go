@@ -306,6 +306,9 @@ func (w *world) configure() core.Op {
 	if w.rand.IntN(2) == 0 {
 		c.Share = w.share()
 	}
+	if w.rand.IntN(3) == 0 {
+		c.Share.DeadLetter = pick(w.rand, w.queues)
+	}
 	if w.rand.IntN(6) == 0 { // out of bounds
 		switch w.rand.IntN(3) {
 		case 0:

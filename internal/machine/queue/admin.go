@@ -98,6 +98,9 @@ func (m *Machine) applyQueueSet(tx core.Txn, c *core.ApplyContext, op *core.Queu
 			return core.OpResult{}, fact
 		}
 	}
+	if fact := m.checkDeadLetter(op.Queue, op.Config.Share.DeadLetter); fact != nil {
+		return core.OpResult{}, fact
+	}
 	if op.Config.Limits != (core.QueueLimits{}) {
 		if fact := notYet(c, "bounds queues"); fact != nil {
 			return core.OpResult{}, fact

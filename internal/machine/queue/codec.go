@@ -67,6 +67,8 @@ const (
 	formWindowFreed byte = 45
 	// What is kept of a create that replaced what an earlier one had asked for.
 	formReplaced byte = 46
+	// Counters of a queue that could not copy each of its dead tasks. Without that formCounters is written.
+	formCountersMore byte = 47
 	// formConfigShare is a queue that says how it is shared. Without that one of the older forms is written.
 	formConfigShare byte = 29
 	// How far a queue is shared out, and the tasks of one key.
@@ -205,6 +207,9 @@ type counters struct {
 	// ended is what ended tasks take: their part of bytes, and endedExtra for each.
 	ended uint64
 
+	// lettersLost counts dead tasks of which no copy was made though the queue wants one, ever.
+	lettersLost uint64
+
 	// sweeps has the sweep of each terminal state, from completed on.
 	sweeps [3]sweep
 }
@@ -239,7 +244,11 @@ func (c *counters) fields() [15]*uint64 {
 
 // appendCounters writes the numbers, a byte that says which states have a sweep, and those sweeps.
 func appendCounters(b []byte, c *counters) []byte {
-	b = append(b, formCounters)
+	form := formCounters
+	if c.lettersLost > 0 {
+		form = formCountersMore
+	}
+	b = append(b, form)
 	for _, f := range c.fields() {
 		b = putUint(b, *f)
 	}
@@ -256,12 +265,19 @@ func appendCounters(b []byte, c *counters) []byte {
 			b = append(putInt(b, int64(u.at)), u.id[:]...)
 		}
 	}
+	if form == formCountersMore {
+		b = putUint(b, c.lettersLost)
+	}
 	return b
 }
 
 // decodeCounters reads what appendCounters wrote.
 func decodeCounters(b []byte) (c counters, err error) {
-	r := read(b, formCounters)
+	form := formCounters
+	if len(b) > 0 && b[0] == formCountersMore {
+		form = formCountersMore
+	}
+	r := read(b, form)
 	for _, f := range c.fields() {
 		*f = r.uint()
 	}
@@ -270,6 +286,9 @@ func decodeCounters(b []byte) (c counters, err error) {
 		if some&(1<<i) != 0 {
 			c.sweeps[i] = sweep{core.ShardTime(r.int()), r.id()}
 		}
+	}
+	if form == formCountersMore {
+		c.lettersLost = r.uint()
 	}
 	return c, r.done("counters")
 }

@@ -73,6 +73,8 @@ func samples() []sample {
 	})
 	smallSpec, _ := appendSpec(nil, c, &core.TaskCreate{Queue: "mail", Payload: []byte("{}")})
 	count := counters{states: [8]uint64{0, 1, 2, 3, 4, 5, 6, 7}, created: 100, purged: 72, completed: 50, failed: 9, crashed: 8, bytes: 1 << 20, ended: 1 << 10}
+	lost := count
+	lost.lettersLost = 3
 	swept := count
 	swept.sweeps[0], swept.sweeps[2] = sweep{epoch, idOf("t")}, sweep{epoch + 1, idOf("u")}
 	state := func(name string, s record) sample {
@@ -104,6 +106,7 @@ func samples() []sample {
 		}, specAlone),
 		{name: "payload, plain", stored: smallSpec},
 		of("counters", appendCounters(nil, &count), count, decodeCounters),
+		of("counters, copies left out", appendCounters(nil, &lost), lost, decodeCounters),
 		of("counters, swept", appendCounters(nil, &swept), swept, decodeCounters),
 		of("meta", appendMeta(nil, meta{1, 2, 3, 4, gone{}}), meta{1, 2, 3, 4, gone{}}, decodeMeta),
 		of("meta, queues gone", appendMeta(nil, meta{1, 2, 3, 4, gone{5, 6, 7, 8}}), meta{1, 2, 3, 4, gone{5, 6, 7, 8}}, decodeMeta),

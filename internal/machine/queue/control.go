@@ -264,6 +264,11 @@ func (m *Machine) endWaiting(tx core.Txn, c *core.ApplyContext, l *queueState, i
 		}
 	}
 	r := &run{id: id, queue: l, lane: ln, content: s.content, payload: uint64(len(s.payload)), labels: len(s.labels) > 0}
+	if to == core.Dead {
+		if err := m.deadLetter(tx, c, r, rec, expiredError()); err != nil {
+			return err
+		}
+	}
 	return m.finish(tx, c, r, rec, nil, 0)
 }
 

@@ -32,6 +32,13 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 	if fact := m.roomFor(c, l, op); fact != nil {
 		return core.OpResult{}, fact, nil
 	}
+	state, err := m.insert(tx, c, l, op, payload, h.asked)
+	return core.OpResult{Task: op.ID, State: state}, nil, err
+}
+
+// insert makes a task for which there is room. l is its queue; nil: that is made too. payload is its payload record, which was just put
+// together in room, and asked the hash of its unique key.
+func (m *Machine) insert(tx core.Txn, c *core.ApplyContext, l *queueState, op *core.TaskCreate, payload []byte, asked uint64) (core.State, error) {
 	m.key = keys.AppendTaskPayload(m.key[:0], m.p, op.ID)
 	payload = m.keep(payload)
 	tx.Insert(m.mem.own(m.key), payload)
@@ -40,12 +47,12 @@ func (m *Machine) applyCreate(tx core.Txn, c *core.ApplyContext, op *core.TaskCr
 	}
 	ln := m.laneFor(l, op.Key)
 	if op.Unique.Key != "" {
-		if err := m.openWindow(tx, c, l, op, op.ID, h.asked); err != nil {
-			return core.OpResult{}, nil, err
+		if err := m.openWindow(tx, c, l, op, op.ID, asked); err != nil {
+			return 0, err
 		}
 	}
 	m.saveLabels(tx, l, op.ID, op.Labels)
-	return core.OpResult{Task: op.ID, State: m.place(tx, c, ln, op, payload)}, nil, nil
+	return m.place(tx, c, ln, op, payload), nil
 }
 
 // checkCreate refuses what no create may say, whatever is stored. What is refused here was not

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -329,7 +331,7 @@ func (m *Machine) checkShares(v core.View, stamp core.ShardTime) error {
 	found := map[[2]uint64]counts{}
 	from, to := keys.TaskStateRange(m.p)
 	if err := core.ScanRows(v, from, to, func(_, value []byte) (bool, error) {
-		if isTombstone(value) {
+		if isNoTask(value) {
 			return true, nil
 		}
 		rec, err := decodeRecord(value)
@@ -453,14 +455,46 @@ func diff(want, got string) string {
 	return out.String()
 }
 
-// idOf makes a task id whose random bits spell a name of up to nine letters.
+// idNames has the names of the copies of tasks that idOf has made ids of, by their ids.
+var idNames sync.Map
+
+// idOf makes a task id whose random bits spell a name of up to nine letters. The copy that is made of a when it dies for the first time
+// is a+0.
 func idOf(name string) core.TaskID {
+	var id core.TaskID
+	if of, redrives, ok := lastCut(name, "+"); ok {
+		n, _ := strconv.Atoi(redrives)
+		id = core.DeadLetterID(idOf(of), uint32(n))
+	} else {
+		id = plainID(name)
+	}
+	for n := range 3 {
+		idNames.LoadOrStore(core.DeadLetterID(id, uint32(n)), fmt.Sprintf("%s+%d", name, n))
+	}
+	return id
+}
+
+func lastCut(s, sep string) (before, after string, ok bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
+}
+
+func plainID(name string) core.TaskID {
 	var r [9]byte
 	copy(r[:8], name)
 	return core.NewTaskID(1, testPartition.Index, r)
 }
 
-func nameOf(id core.TaskID) string { return strings.TrimRight(string(id[8:]), "\x00") }
+func nameOf(id core.TaskID) string {
+	if name, ok := idNames.Load(id); ok {
+		_ = idOf(name.(string)) // its copies have names too
+		return name.(string)
+	}
+	return strings.TrimRight(string(id[8:]), "\x00")
+}
 
 func since(t core.ShardTime) string {
 	if t == core.Never {

@@ -158,7 +158,7 @@ func (tw *twins) nameTime(rt *rapid.T, op core.Op) {
 	}
 }
 
-var randomIDs = []core.TaskID{idOf("a"), idOf("b"), idOf("c"), idOf("d"), idOf("e"), idOf("f"), idOf("g"), idOf("h")}
+var randomIDs = []core.TaskID{idOf("a"), idOf("b"), idOf("c"), idOf("d"), idOf("e"), idOf("f"), idOf("g"), idOf("h"), idOf("a+0"), idOf("b+0")}
 
 // randomSessionLost loses leases of a session, as they are or as they may have been before.
 func (tw *twins) randomSessionLost(rt *rapid.T, id core.TaskID, token core.Token) core.Op {
@@ -258,13 +258,14 @@ func (tw *twins) randomKeySet(rt *rapid.T) core.Op {
 
 // randomShare is mostly nothing.
 func randomShare(rt *rapid.T) (s core.QueueShare) {
+	s.DeadLetter = rapid.SampledFrom([]string{"", "", "p", "q", "t"}).Draw(rt, "dead letter")
 	if rapid.IntRange(0, 2).Draw(rt, "shares") > 0 {
 		return s
 	}
 	return core.QueueShare{
 		NoFairness: rapid.Bool().Draw(rt, "no fairness"), Strict: rapid.IntRange(0, 2).Draw(rt, "strict") == 0,
 		Concurrency: rapid.Int64Range(0, 3).Draw(rt, "concurrency"), KeyConcurrency: rapid.Int64Range(0, 2).Draw(rt, "of a key"),
-		Rate: randomRate(rt), KeyRate: randomRate(rt), MaxWorkers: rapid.Int32Range(0, 1).Draw(rt, "workers"),
+		Rate: randomRate(rt), KeyRate: randomRate(rt), MaxWorkers: rapid.Int32Range(0, 1).Draw(rt, "workers"), DeadLetter: s.DeadLetter,
 	}
 }
 
@@ -381,6 +382,7 @@ func randomQueueSet(rt *rapid.T) core.Op {
 			RetainCompleted: rapid.SampledFrom(keep).Draw(rt, "completed"),
 			RetainDead:      rapid.SampledFrom(keep).Draw(rt, "dead"),
 			Retry:           core.Retry{Backoff: core.Backoff(rapid.IntRange(0, 5).Draw(rt, "backoff"))},
+			Share:           randomShare(rt),
 			MaxPayload:      rapid.SampledFrom([]int64{0, 10}).Draw(rt, "max payload"),
 			RetainCancelled: rapid.SampledFrom(keep).Draw(rt, "cancelled"),
 			Limits: core.QueueLimits{
@@ -389,7 +391,6 @@ func randomQueueSet(rt *rapid.T) core.Op {
 				MaxTasks:    rapid.SampledFrom([]int64{0, 0, 2}).Draw(rt, "max tasks"),
 				MaxBytes:    rapid.SampledFrom([]int64{0, 0, 60}).Draw(rt, "max bytes"),
 			},
-			Share: randomShare(rt),
 		},
 	}
 }

@@ -212,7 +212,7 @@ func readStats(v core.View, p core.Partition, name string, row *queueRow) (s cor
 	}
 	s = core.QueueStats{
 		Queue: name, States: c.states, Created: c.created, Purged: c.purged, Completed: c.completed,
-		Failed: c.failed, Crashed: c.crashed, Bytes: c.bytes, Config: row.config, Paused: row.paused,
+		Failed: c.failed, Crashed: c.crashed, Bytes: c.bytes, Config: row.config, Paused: row.paused, LettersLost: c.lettersLost,
 	}
 	if c.states[core.Ready] > 0 {
 		s.OldestReady, err = oldestOfLanes(v, p, row.number)

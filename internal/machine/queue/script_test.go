@@ -471,6 +471,7 @@ func (s *script) queueSetOp(w words) core.Op {
 			Share: core.QueueShare{
 				NoFairness: w.has("no_fairness"), Strict: w.has("ordered"), Concurrency: w.num("concurrency"), KeyConcurrency: w.num("per_key"),
 				Rate: w.rate("rate"), KeyRate: w.rate("key_rate"), MaxWorkers: int32(w.num("max_workers")),
+				DeadLetter: w.str("dead_letter", ""),
 			},
 		},
 	}
@@ -779,6 +780,9 @@ func (s *script) stats(name string) string {
 	fmt.Fprintf(&b, "created=%d purged=%d completed=%d failed=%d crashed=%d bytes=%d version=%d", q.Created, q.Purged, q.Completed, q.Failed, q.Crashed, q.Bytes, q.Config.Version)
 	if q.OldestReady != 0 {
 		fmt.Fprintf(&b, " oldest=%s", since(q.OldestReady))
+	}
+	if q.LettersLost > 0 {
+		fmt.Fprintf(&b, " letters_lost=%d", q.LettersLost)
 	}
 	if p := q.Paused; p.Since != 0 {
 		fmt.Fprintf(&b, " paused=(%s until %s by %s %q)", since(p.Since), since(p.Until), p.By, p.Reason)

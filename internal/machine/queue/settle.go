@@ -216,6 +216,9 @@ func (m *Machine) endAttempt(tx core.Txn, c *core.ApplyContext, r *run, n next) 
 	if n.dead {
 		m.move(r.ln(), core.Running, 0)
 		rec.state = core.Dead
+		if err := m.deadLetter(tx, c, r, &rec, &n.err); err != nil {
+			return 0, err
+		}
 		return core.Dead, m.finish(tx, c, r, &rec, nil, 0)
 	}
 	switch {

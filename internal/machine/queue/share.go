@@ -102,8 +102,8 @@ func newShare(l *queueState) *share {
 // checkShareConfig refuses a configuration whose share makes no sense. The edge names what it refuses before.
 func checkShareConfig(s *core.QueueShare) core.Fact {
 	switch {
-	case s.DeadLetter != "":
-		return core.Invalid{Field: "config.dead_letter", Reason: "not_supported", Message: "is reserved and not supported yet"}
+	case len(s.DeadLetter) > maxName:
+		return core.Invalid{Field: "config.dead_letter", Message: fmt.Sprintf("must have at most %d characters", maxName)}
 	case s.Concurrency < 0 || s.Concurrency > core.MaxConcurrency:
 		return core.Invalid{Field: "config.concurrency", Message: fmt.Sprintf("must be from 0 to %d", core.MaxConcurrency)}
 	case s.KeyConcurrency < 0 || s.KeyConcurrency > core.MaxConcurrency:
